@@ -40,6 +40,19 @@ def global_options() -> list[GlobalOption]:
             "FILE",
             "Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].",
         ),
+        GlobalOption(
+            param_decls=["--reducer"],
+            metavar="CHANNEL=NAME",
+            help="Reducer of a channel, not inferred; repeatable.",
+            multiple=True,
+            callback=_keep_all,
+            expose_value=False,
+        ),
+        _value(
+            ["--library"],
+            "VERSION",
+            "Rebuild values as this release of LangGraph does. [default: the newest]",
+        ),
         _flag(["--redact"], "Show the type and size of values instead of the values."),
         _value(["--audit"], "FILE", "Append each change to FILE, as a chain of hashes."),
         _flag(["--copy"], "Read a private copy of a SQLite file and its log."),
@@ -121,6 +134,13 @@ def _value(
     return GlobalOption(
         param_decls=names, metavar=metavar, help=text, callback=keep, expose_value=False
     )
+
+
+def _keep_all(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
+    """Add the values to those that stand before the command."""
+    if values:
+        earlier = ctx.find_root().obj.settings.get(param.name, ())
+        _remember(ctx, param, (*earlier, *values))
 
 
 def _flag(names: list[str], text: str) -> GlobalOption:

@@ -15,8 +15,18 @@ if TYPE_CHECKING:
 
 
 def opening_of(names: StoreNames, settings: dict[str, Any]) -> Opening:
-    """Return what is needed to open the store that the settings name."""
-    return Opening(names.store_url, settings.get("aes_key_file"), bool(settings.get("redact")))
+    """Return what is needed to open the store that the settings name.
+
+    Raises `UsageError` for an unknown reducer.
+    """
+    url, rules = names.store_url, None
+    reducers, library = names.reducers, names.library
+    if reducers or library:
+        from ckpt_cli.core.replay.reducer_options import known_reducers
+        from ckpt_cli.core.replay.unknown_reducer import Rules
+
+        rules = Rules(known_reducers(dict(reducers)), library)
+    return Opening(url, settings.get("aes_key_file"), bool(settings.get("redact")), rules)
 
 
 def open_named(

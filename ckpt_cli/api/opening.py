@@ -81,18 +81,21 @@ def open(  # noqa: A001 - users write `ckpt.open`
     aes_key_file: str | os.PathLike[str] | None = None,
     copy: bool = False,
     redact: bool = False,
+    library: str | None = None,
 ) -> StoreHandle:
     """Open a store for reading: a file, a URL or a profile, as `ckpt -s` takes it.
 
     Without `store`, opens the one that `CKPT_STORE` or the default profile names. `config` is a
     configuration file to use in place of the one that is found. `aes_key_file` holds the key for
     encrypted values, in place of `LANGGRAPH_AES_KEY`. `copy` reads a private copy of a SQLite file.
-    `redact` replaces values by their type and size. Notes go to the logger `ckpt`.
+    `redact` replaces values by their type and size. `library` is the release of LangGraph that
+    rebuilds values, such as `1.2.22`; by default the newest. Notes go to the logger `ckpt`.
 
     Close the store after use, or open it in a `with` statement. Raises `UsageError`,
     `StoreUnavailable` or `UnknownLayout`.
     """
-    script = _Script(_settings(store, config, aes_key_file, copy=copy, redact=redact))
+    settings = _settings(store, config, aes_key_file, copy=copy, redact=redact)
+    script = _Script({**settings, "library": library})
     opened = open_named(script.names, script.opening, script.note, script.observer)
     for text in opened.notes():
         script.note(text)

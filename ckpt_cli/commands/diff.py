@@ -7,7 +7,6 @@ from typing import Annotated
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import named_reducers
 from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     Channels,
@@ -17,7 +16,6 @@ from ckpt_cli.options import (
     argument,
     command_options,
     flag,
-    option,
     takes,
 )
 from ckpt_cli.queries.replay_all import check_channels
@@ -49,10 +47,6 @@ class DiffOptions:
     channel: Channels = None
     stat: Annotated[bool, flag("Show one line per channel, with sizes.")] = False
     writes: Annotated[bool, flag("Show what each task wrote to make this checkpoint.")] = False
-    reducer: Annotated[
-        list[str] | None,
-        option("CHANNEL=NAME", "With --writes: reducer of CHANNEL, not inferred; repeatable."),
-    ] = None
     exit_code: ExitCode = False
 
 
@@ -84,8 +78,6 @@ def diff(session: Session, options: DiffOptions) -> None:
             )
         _writes(session, options)
         return
-    if options.reducer:
-        raise UsageError("--reducer needs --writes", hint="add --writes")
     words = TargetArguments(options.thread, ns=options.ns)
     one, other = session.two_checkpoints(words, options.first, options.second)
     answer = one.diff(None, options.channel) if other is None else other.diff(one, options.channel)
@@ -112,7 +104,7 @@ def diff(session: Session, options: DiffOptions) -> None:
 
 def _writes(session: Session, options: DiffOptions) -> None:
     checkpoint = session.checkpoint(TargetArguments(options.thread, ns=options.ns))
-    answer = checkpoint.diff_writes(named_reducers(options.reducer or ()), options.channel)
+    answer = checkpoint.diff_writes(session.names.told_reducers, options.channel)
     found = answer.found
     session.output.document(
         answer.to_dict,

@@ -14,7 +14,7 @@ from ckpt_cli.commands.repair_values import as_thread_change, nothing_damaged, s
 from ckpt_cli.commands.thread_targets import ThreadTargets
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.forking.thread_change import ThreadChange
-from ckpt_cli.core.replay.reducer_options import chosen_reducers
+from ckpt_cli.core.replay.reducer_options import known_reducers
 from ckpt_cli.core.replay.repair_plan import Repair
 from ckpt_cli.options import (
     At,
@@ -75,20 +75,6 @@ class MessageRepairOptions(RepairOptions):
 
     content: Annotated[
         str | None, option("TEXT", "Content of the results that are added.", "--content")
-    ] = None
-
-
-@command_options
-class ValueRepairOptions(RepairOptions):
-    """The arguments and options of `ckpt repair values`."""
-
-    reducer: Annotated[
-        list[str] | None,
-        option(
-            "CHANNEL=NAME",
-            "Reducer of a channel, instead of inferring it; repeatable.",
-            "--reducer",
-        ),
     ] = None
 
 
@@ -160,8 +146,8 @@ def writes(session: Session, options: RepairOptions) -> None:
 
 
 @plannable("repair values")
-@takes(ValueRepairOptions)
-def values(session: Session, options: ValueRepairOptions) -> None:
+@takes(RepairOptions)
+def values(session: Session, options: RepairOptions) -> None:
     """Restore values that are missing or unreadable.
 
     Rebuilds them from what the tasks wrote, as `ckpt replay` does. It never changes a readable
@@ -175,7 +161,7 @@ def values(session: Session, options: ValueRepairOptions) -> None:
       ckpt -s agent.db repair values user-42 --reducer notes=append
       ckpt -s postgresql://db/agents repair values --all --yes
     """
-    told = chosen_reducers(session.names.reducers, options.reducer or ())
+    told = known_reducers(dict(session.names.reducers))
     targets = options.targets
     targets.check()
 
@@ -208,7 +194,7 @@ def values(session: Session, options: ValueRepairOptions) -> None:
 
 def _value_plan(
     session: Session,
-    options: ValueRepairOptions,
+    options: RepairOptions,
     told: Mapping[str, str],
     reader: ThreadReader,
     checkpoint_id: str | None,

@@ -10,7 +10,7 @@ from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
+from ckpt_cli.core.replay.reducer_options import known_reducers
 from ckpt_cli.core.replay.report import ReplayReport
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress
@@ -40,12 +40,6 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_thread
 
 VerifyOption = Annotated[bool, flag("Print a summary; exit 1 on any mismatch.", "--verify")]
-ReducerOption = Annotated[
-    list[str] | None,
-    option(
-        "CHANNEL=NAME", "Reducer of a channel, instead of inferring it; repeatable.", "--reducer"
-    ),
-]
 
 
 @command_options
@@ -64,7 +58,6 @@ class ReplayOptions:
     where: Where = None
     jobs: Jobs = 1
     cluster: Cluster = None
-    reducer: ReducerOption = None
     repair: Annotated[bool, flag("Restore lost values, as `ckpt repair values`.")] = False
     dry_run: DryRun = False
     yes: Yes = False
@@ -117,7 +110,7 @@ def replay(session: Session, options: ReplayOptions) -> None:
       ckpt -s agent.db replay --all --strict --jobs 4 -o ndjson
       ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     """
-    told = named_reducers(options.reducer or ())
+    told = dict(session.names.told_reducers)
     options.check()
     if options.is_several:
         _all(session, options, told)
@@ -152,7 +145,7 @@ def _repair(session: Session, options: ReplayOptions, told: dict[str, str]) -> N
     from ckpt_cli.plans.repair_values import plan_value_repair
     from ckpt_cli.queries.replay_all import check_channels
 
-    reducers = chosen_reducers(session.names.reducers, options.reducer or ())
+    reducers = known_reducers(dict(session.names.reducers))
     reader = find_thread(session.store, options.thread, session.note)
     check_channels(session.store, [reader.thread_id], told, f"thread '{reader.thread_id}'")
     found = plan_value_repair(reader, session.editable, None, session.now, reducers)

@@ -172,6 +172,7 @@ def _settings(profile: Profile) -> dict[str, str]:
         **({"retention": profile.retention} if profile.retention else {}),
         **({"audit": profile.audit} if profile.audit else {}),
         **{name: printable_written(text) for name, text in others.items() if text},
+        **({"library": profile.library} if profile.library else {}),
         **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},
         **{f"erase.{name}": text for name, text in erase.items()},
         **_filters(profile.filters),

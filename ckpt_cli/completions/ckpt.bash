@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -167,7 +167,7 @@ _ckpt_answer() {
             "threads delete") kind="words:--from --match --where --archive --sign-key --memory --plan-out --dry-run --yes" ;;
             show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
-            diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
+            diff) kind="words:--ns --channel --stat --writes --exit-code" ;;
             interrupts) kind="words:--match --where --older-than --exit-code" ;;
             errors) kind="words:--match --where --since --history --by -n --limit --summary --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
@@ -189,14 +189,14 @@ _ckpt_answer() {
             "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --plan-out --dry-run --yes --write" ;;
             "memory copy") kind="words:--to --namespace --match --create --replace --plan-out --dry-run --yes" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --plan-out --dry-run --yes --write" ;;
-            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --cluster --reducer --repair --plan-out --dry-run --yes" ;;
+            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --cluster --repair --plan-out --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs --cluster" ;;
             secrets) kind="words:--match --where --memory --kinds --jobs --cluster" ;;
             stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs --cluster" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
             fork) kind="words:--to --match --where --at --as-of --set --append --replace --as-node --reason --force --plan-out --dry-run --yes" ;;
             "repair messages") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --content" ;;
-            "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --reducer" ;;
+            "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             undo) kind="words:--force --plan-out --dry-run --yes" ;;
             apply) kind="words:--to --new-key-file --sign-key --trusted-key --allow-pickle --memory --receipt --dry-run --yes" ;;
@@ -217,7 +217,7 @@ _ckpt_answer() {
             trust) kind="words:--list --remove" ;;
             completion) kind="words:--install" ;;
         esac
-        kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
+        kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
         kind="words:threads show history diff interrupts errors messages grep sql blame timeline bisect tail report tui mcp sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
     else

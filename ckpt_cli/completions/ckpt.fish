@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --memory' '* --plan-out' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' 'interrupts --where' '* --older-than' 'errors --where' '* --by' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --file' '* --thread' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --exec' '* --lines' 'tail --where' '* --refresh' '* --port' '* --channels' '* --max-chars' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' 'export --where' '* --format' '* --table' 'copy --where' 'rekey --where' 'du --where' '* --out'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --memory' '* --plan-out' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' 'interrupts --where' '* --older-than' 'errors --where' '* --by' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --file' '* --thread' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --exec' '* --lines' 'tail --where' '* --refresh' '* --port' '* --channels' '* --max-chars' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' 'export --where' '* --format' '* --table' 'copy --where' 'rekey --where' 'du --where' '* --out'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -204,6 +204,8 @@ complete -c ckpt -l config -r -F -d 'Read profiles from this file.'
 complete -c ckpt -s o -l output -x -a 'auto table json ndjson tsv' -d 'auto, table, json, ndjson or tsv. [default: table on a terminal, TSV in a pipe]'
 complete -c ckpt -l color -x -a 'auto always never' -d 'auto, always or never [env: NO_COLOR].'
 complete -c ckpt -l aes-key-file -r -F -d 'Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].'
+complete -c ckpt -l reducer -x -d 'Reducer of a channel, not inferred; repeatable.'
+complete -c ckpt -l library -x -d 'Rebuild values as this release of LangGraph does. [default: the newest]'
 complete -c ckpt -l redact -d 'Show the type and size of values instead of the values.'
 complete -c ckpt -l audit -r -F -d 'Append each change to FILE, as a chain of hashes.'
 complete -c ckpt -l copy -d 'Read a private copy of a SQLite file and its log.'
@@ -265,7 +267,6 @@ complete -c ckpt -n '__ckpt_in "diff"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpo
 complete -c ckpt -n '__ckpt_in "diff"' -l channel -x -a '(__ckpt_ask channel)' -d 'Only this channel; repeatable.'
 complete -c ckpt -n '__ckpt_in "diff"' -l stat -d 'Show one line per channel, with sizes.'
 complete -c ckpt -n '__ckpt_in "diff"' -l writes -d 'Show what each task wrote to make this checkpoint.'
-complete -c ckpt -n '__ckpt_in "diff"' -l reducer -x -d 'With --writes: reducer of CHANNEL, not inferred; repeatable.'
 complete -c ckpt -n '__ckpt_in "diff"' -l exit-code -d 'Exit with 1 if anything is found.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
@@ -403,7 +404,6 @@ complete -c ckpt -n '__ckpt_in "replay"' -l match -x -d 'Only thread ids matchin
 complete -c ckpt -n '__ckpt_in "replay"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "replay"' -l jobs -x -d 'Use N processes.'
 complete -c ckpt -n '__ckpt_in "replay"' -l cluster -x -d 'Use the workers of this Dask scheduler.'
-complete -c ckpt -n '__ckpt_in "replay"' -l reducer -x -d 'Reducer of a channel, instead of inferring it; repeatable.'
 complete -c ckpt -n '__ckpt_in "replay"' -l repair -d 'Restore lost values, as `ckpt repair values`.'
 complete -c ckpt -n '__ckpt_in "replay"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "replay"' -l dry-run -d 'Show the plan; write nothing.'
@@ -481,7 +481,6 @@ complete -c ckpt -n '__ckpt_in "repair values"' -l force -d 'Proceed even if the
 complete -c ckpt -n '__ckpt_in "repair values"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "repair values"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "repair values"' -l yes -d 'Do not ask for confirmation.'
-complete -c ckpt -n '__ckpt_in "repair values"' -l reducer -x -d 'Reducer of a channel, instead of inferring it; repeatable.'
 complete -c ckpt -n '__ckpt_in "repair writes"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
 complete -c ckpt -n '__ckpt_in "repair writes"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "repair writes"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'

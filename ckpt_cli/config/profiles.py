@@ -13,6 +13,8 @@
     url = "postgresql://reader:${PGPASSWORD}@db/agents"
     retention = "90d"
 
+    library = "1.2.22"
+
     [stores.prod.reducers]
     notes = "append"
 
@@ -58,7 +60,7 @@ _TOP = frozenset({"default", "stores", "filters", "prices"})
 _OWN = frozenset(
     {
         *("url", "reducers", "retention", "audit", "threads", "memory", "doctor", "secrets"),
-        *("erase", "filters", "prices"),
+        *("erase", "filters", "prices", "library"),
     }
 )
 """Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
@@ -75,6 +77,7 @@ _EXAMPLES = {
     "audit": 'audit = "/var/log/ckpt.ndjson"',
     "threads": 'threads = "agent.db"',
     "memory": 'memory = "memory.db"',
+    "library": 'library = "1.2.22"',
 }
 
 
@@ -107,6 +110,8 @@ class Profile:
     """The aliases of filters for this store; they win over those of the file."""
     prices: PriceList | None = None
     """What the tokens of models cost; it wins over the prices of the file."""
+    library: str = ""
+    """The release of LangGraph whose state is wanted; empty for the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +307,7 @@ def _profile(path: Path, name: str, table: object) -> Profile:
     for key, value in params.items():
         if isinstance(value, dict | list) or _closest(key, _OWN) is not None:
             raise UsageError(f"unknown key '{key}' in {where}", hint=_did_you_mean(key, _OWN))
-    for key in ("retention", "audit", "threads", "memory"):
+    for key in ("retention", "audit", "threads", "memory", "library"):
         if not isinstance(table.get(key, ""), str):
             raise UsageError(f"{key} is not text in {where}", hint=f"write {_EXAMPLES[key]}")
     return Profile(
@@ -319,7 +324,20 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         parse_erase_rules(name, where, table.get("erase")),
         parse_aliases(table.get("filters", {}), f"stores.{name}.filters", where),
         parse_prices(table, where),
+        _library(where, table.get("library", "")),
     )
+
+
+def _library(where: str, release: str) -> str:
+    """Return the release of LangGraph. Raises `UsageError` for any other text."""
+    if not release:
+        return ""
+    from ckpt_cli.core.replay.unknown_reducer import known_release
+
+    try:
+        return known_release(release)
+    except UsageError as error:
+        raise UsageError(f"{error.message} in {where}", hint=error.hint) from None
 
 
 def _param(value: object) -> str:

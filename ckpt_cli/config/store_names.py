@@ -135,8 +135,31 @@ class StoreNames:
 
     @property
     def reducers(self) -> Mapping[str, str]:
-        """Maps a channel to its reducer, from the profile of this run's store."""
-        return {} if self.profile is None else self.profile.reducers
+        """Maps a channel to its reducer, from the profile of this run's store and `--reducer`."""
+        own = {} if self.profile is None else self.profile.reducers
+        return {**own, **self.told_reducers}
+
+    @property
+    def told_reducers(self) -> Mapping[str, str]:
+        """Maps a channel to its reducer, from `--reducer` alone. Raises `UsageError`."""
+        told = self._settings.get("reducer")
+        if not told:
+            return {}
+        from ckpt_cli.core.replay.reducer_options import named_reducers
+
+        return named_reducers(told)
+
+    @property
+    def library(self) -> str:
+        """The release of LangGraph whose state is wanted, from `--library` or the profile of this
+        run's store; empty for the newest. Raises `UsageError` for what is no release.
+        """
+        told = self._settings.get("library")
+        if told is None:
+            return "" if self.profile is None else self.profile.library
+        from ckpt_cli.core.replay.unknown_reducer import known_release
+
+        return known_release(str(told))
 
     @property
     def ignored_codes(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.replay.unknown_reducer import overwrite
+from ckpt_cli.core.replay.reducers import overwrite
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.equality import same

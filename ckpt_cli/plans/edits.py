@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unsupported
 from ckpt_cli.core.forking.edit_state import BRANCH, ChannelEdit
-from ckpt_cli.core.replay.unknown_reducer import fold
+from ckpt_cli.core.namespace_kinds import namespace_kind
+from ckpt_cli.core.replay.add_messages import unknown_removals
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import read_state, rules_of
 from ckpt_cli.threads.thread import ThreadReader
 
 _EDGES = ("branch:", "join:", "start:", "__pregel_tasks")
@@ -61,18 +63,29 @@ def nodes_behind(edges: Sequence[str]) -> tuple[str, ...]:
 
 
 def previewed(
-    values: Mapping[str, Value], edits: Sequence[ChannelEdit]
+    reader: ThreadReader, target: Moment, edits: Sequence[ChannelEdit]
 ) -> tuple[dict[str, Value], list[str]]:
-    """Return the state after the edits, and notes about it."""
-    found, notes = dict(values), []
+    """Return the state of a checkpoint after the edits, and notes about it."""
+    found, notes = dict(read_state(reader, target).values), []
     for edit in edits:
         before = found.get(edit.channel)
         if edit.kind == "set":
-            found[edit.channel], reducer = fold(before, [edit.value])
+            ns = target.key.checkpoint_ns
+            delta = edit.channel in reader.delta_channels(ns)
+            found[edit.channel], how = rules_of(reader.store, target.body).merge(
+                namespace_kind(ns), edit.channel, before, [edit.value], delta=delta
+            )
             notes.append(
                 f"the application's reducer merges '{edit.channel}' when the thread resumes; this"
-                f" plan assumes {reducer}"
+                f" plan {'takes' if how.endswith('told') else 'assumes'}"
+                f" {how.removeprefix('assumed ')}"
             )
+            if "add_messages" in how and not delta:
+                notes += [
+                    f"add_messages raises an error: '{edit.channel}' has no message '{one}' to"
+                    " remove"
+                    for one in unknown_removals(before, edit.value)
+                ]
         elif edit.kind == "append" and isinstance(before, list):
             found[edit.channel] = [*before, edit.value]
         else:

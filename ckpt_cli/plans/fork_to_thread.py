@@ -64,7 +64,7 @@ def plan_fork_to_thread(
     metadata = mark_clone(original.metadata, reader.thread_id, len(copies), new, options.reason)
     body = set_keys(original.body, edited.body) if edited.body and original.body else None
     copies[0] = replace(copies[0], metadata=metadata, body=body)
-    preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
+    preview, edit_notes = previewed(reader, target, options.edits)
     at = configurable(key)
     if is_head:
         # Without an id, LangGraph continues from the head instead of travelling in time.

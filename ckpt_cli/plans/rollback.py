@@ -63,7 +63,7 @@ def plan_rollback(
     edges = edges_of(reader, options.as_node) if options.as_node is not None else None
     root = Root(options.sibling, options.edits, edges, known_channels(target, head))
     why = add_copy(reader, made, target, key, marks, root)
-    preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
+    preview, edit_notes = previewed(reader, target, options.edits)
     left = left_behind(reader, head, target)
     also, main = tuple(made.added[:-1]), made.added[-1]
     return CheckpointPlan(

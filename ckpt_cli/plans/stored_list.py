@@ -7,9 +7,9 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, TypedBytes
 from ckpt_cli.core.forking.delta_snapshot import inside_snapshot
 from ckpt_cli.core.forking.edit_state import stored_value
-from ckpt_cli.core.replay.unknown_reducer import fold
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.states import delta_parts
+from ckpt_cli.threads.states import delta_parts, rules_of
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -32,6 +32,9 @@ def stored_list(
     try:
         values = list(map(pieces.read, stored))
         base = None if seed is None else values.pop(0)
-        return pieces.write(fold(base, values)[0], stored[0].type if stored else "")
+        merged, _ = rules_of(reader.store, target.body).merge(
+            namespace_kind(target.key.checkpoint_ns), channel, base, values, delta=True
+        )
+        return pieces.write(merged, stored[0].type if stored else "")
     except Unbuildable as error:
         raise Unsupported(f"cannot rebuild the value of '{channel}': {error}") from error

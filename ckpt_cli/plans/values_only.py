@@ -67,7 +67,7 @@ def plan_values_rollback(
     if original.body is None:
         raise ValueError("a checkpoint is copied with its body")
     body = set_keys(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
-    preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
+    preview, edit_notes = previewed(reader, target, options.edits)
     no_reason = [] if options.reason is None else ["this layout cannot store the reason"]
     left = left_behind(reader, head, target)
     step = None if target.number is None else target.number + 1

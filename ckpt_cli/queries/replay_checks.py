@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.channels import is_delta, is_state
 from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.elimination import (
     Check,
@@ -32,6 +32,7 @@ from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import rules_of
 from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
@@ -212,7 +213,8 @@ class ChannelChecker:
         if base is ABSENT and carried and self.is_delta(name, parent.moment):
             # For a DeltaChannel between two snapshots, only the results of the reducers are known.
             base = NOT_STORED
-        found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
+        steps = list(_with_steps(ways, bumps=made.bumps))
+        found = explain(base, carried, steps, stored, self._clears(name, moment, stored))
         is_gone = not is_delta and base is ABSENT and _is_apart(name, parent.moment)
         lacking = NO_DELTA if is_delta else made.lacking
         if not is_delta:
@@ -240,6 +242,13 @@ class ChannelChecker:
         if is_delta or not lacking or is_unreadable(stored):
             self._carry(here, parent, found, check, is_delta=is_delta)
         return None if is_delta else check
+
+    def _clears(self, name: str, moment: Moment, stored: Held) -> bool | None:
+        """Return whether `REMOVE_ALL_MESSAGES` empties a DeltaChannel; None for other channels."""
+        is_unset = stored is ABSENT and self.is_delta(name, moment)
+        if not (is_unset or is_delta(moment.body.values.get(name))):
+            return None
+        return rules_of(self._reader.store, moment.body).clears
 
     def _likeliest(self, name: str, carried: Mapping[int, Held]) -> Held:
         """Return the value of a channel by its likeliest reducer."""

@@ -11,6 +11,7 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_cli.core.replay.unknown_reducer import Rules
 
 
 class Opening(NamedTuple):
@@ -20,6 +21,8 @@ class Opening(NamedTuple):
     aes_key_file: str | None = None
     """File with the key for encrypted values; None to use the key from the environment."""
     redact: bool = False
+    rules: "Rules | None" = None
+    """How values that are not stored are rebuilt; None if nothing was told."""
 
     def open(
         self, note: Callable[[str], None], observer: "Callable[[], ScanObserver] | None" = None
@@ -30,9 +33,13 @@ class Opening(NamedTuple):
 
         Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
         """
-        store = DecryptingStore(open_store(self.url), self.key(), note)
+        store: Store = DecryptingStore(open_store(self.url), self.key(), note)
         if observer is not None and store.lists_by_scan:
             store.observe_scans(observer())
+        if self.rules is not None:
+            from ckpt_cli.threads.states import RuledStore
+
+            store = RuledStore(store, self.rules)
         if not self.redact:
             return store
         from ckpt_cli.threads.redaction import RedactedStore

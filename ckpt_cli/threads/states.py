@@ -2,11 +2,14 @@
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Blob, Checkpoint, TypedBytes
+from ckpt_backends.protocol import Store
+from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli.core.channels import (
     LOST_DELTA,
     delta_channels,
@@ -14,9 +17,36 @@ from ckpt_cli.core.channels import (
     state_values,
     without_snapshot,
 )
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.state import Body, read_body
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint
 from ckpt_cli.threads.thread import ThreadReader
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.replay.unknown_reducer import OtherReading, Rules
+
+
+class RuledStore(WrappedStore):
+    """A store of which the user told how values that are not stored are rebuilt."""
+
+    def __init__(self, inner: Store, rules: "Rules") -> None:
+        super().__init__(inner)
+        self.rules = rules
+
+
+def rules_of(store: Store, body: Body) -> "Rules":
+    """Return what was told about a store, also if another wrapper is around it.
+
+    `body` is of the checkpoint that is rebuilt: releases of LangGraph.js do not differ.
+    """
+    from ckpt_cli.core.replay.unknown_reducer import JAVASCRIPT, NO_RULES
+
+    inner, found = store, NO_RULES
+    while isinstance(inner, WrappedStore):
+        if isinstance(inner, RuledStore):
+            found = inner.rules
+        inner = inner.inner
+    return found._replace(library=JAVASCRIPT) if body.is_javascript else found
 
 
 class State(NamedTuple):
@@ -25,6 +55,8 @@ class State(NamedTuple):
     values: Mapping[str, Value]
     rebuilt: Mapping[str, str]
     """Channels with a value that is not stored, and how it was rebuilt."""
+    by_library: "Mapping[str, OtherReading]" = MappingProxyType({})
+    """Channels with a rebuilt value that depends on the release of LangGraph."""
 
     @property
     def unstored(self) -> list[str]:
@@ -46,17 +78,26 @@ def read_state(
     if missing and not reader.has_history:
         values |= dict.fromkeys(missing, LOST_DELTA)
         missing.clear()
-    for name, value, reducer in _rebuild(reader, moment.checkpoint, missing):
-        values[name] = value
-        rebuilt[name] = f"rebuilt (assumed {reducer})"
+    differing: dict[str, OtherReading] = {}
+    for name, one in rebuild_deltas(reader, moment.checkpoint, moment.body, missing):
+        values[name], rebuilt[name] = one.value, one.how
+        if one.differs is not None:
+            differing[name] = one.differs
+    ns = moment.key.checkpoint_ns
     for name, writes in _null_writes(reader, moment).items():
         if values.get(name) != LOST_DELTA and (channels is None or name in channels):
-            from ckpt_cli.core.replay.unknown_reducer import fold
+            from ckpt_cli.core.replay.unknown_reducer import one_step
 
-            values[name], reducer = fold(values.get(name), writes)
+            values[name], how = rules_of(reader.store, moment.body).merge(
+                namespace_kind(ns),
+                name,
+                values.get(name),
+                one_step(writes),
+                delta=name in rebuilt or name in reader.delta_channels(ns),
+            )
             earlier = f"{rebuilt[name]}, " if name in rebuilt else ""
-            rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
-    return State(dict(sorted(values.items())), rebuilt)
+            rebuilt[name] = f"{earlier}with the caller's writes ({how})"
+    return State(dict(sorted(values.items())), rebuilt, differing)
 
 
 def state_channels(reader: ThreadReader, moment: DecodedCheckpoint) -> list[str]:
@@ -175,21 +216,34 @@ def delta_parts(
     return found
 
 
-def _rebuild(
-    reader: ThreadReader, checkpoint: Checkpoint, names: set[str]
-) -> Iterator[tuple[str, Value, str]]:
+class RebuiltDelta(NamedTuple):
+    """The value of a DeltaChannel."""
+
+    value: Value
+    how: str
+    differs: "OtherReading | None"
+
+
+def rebuild_deltas(
+    reader: ThreadReader, checkpoint: Checkpoint, body: Body, names: set[str]
+) -> Iterator[tuple[str, RebuiltDelta]]:
     """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
     value.
     """
     if not names:
         return
     # Most states are stored whole.
-    from ckpt_cli.core.replay.unknown_reducer import fold
+    from ckpt_cli.core.replay.unknown_reducer import other_reading
 
+    rules = rules_of(reader.store, body)
+    graph = namespace_kind(checkpoint.key.checkpoint_ns)
     for name, parts in sorted(delta_parts(reader, checkpoint, names).items()):
         writes = [decode(write) for batch in reversed(parts.batches) for write in batch]
         seed = None if parts.seed is None else without_snapshot(parts.seed[1].values[name])
-        yield name, *fold(seed, writes)
+        value, how = rules.merge(graph, name, seed, writes, delta=True)
+        other = other_reading(rules, graph, name, value, seed, writes)
+        more = "" if other is None else other.told
+        yield name, RebuiltDelta(value, f"rebuilt ({how}){more}", other)
 
 
 def _ancestors(

@@ -11,8 +11,9 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Checkpoint
 from ckpt_cli.core.channels import LOST_DELTA, is_state, state_values
-from ckpt_cli.core.replay.unknown_reducer import fold
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.state import Body, Version, read_body
+from ckpt_cli.threads.states import rebuild_deltas, rules_of
 from ckpt_cli.threads.thread import ThreadReader
 
 _AT_ONCE = 200
@@ -97,8 +98,10 @@ class StateTimeline:
     def _rebuilt(
         self, checkpoint: Checkpoint, body: Body, stored: Mapping[str, Value]
     ) -> dict[str, Value]:
-        """Return values of DeltaChannels: the parent's value merged with the writes of its
-        tasks.
+        """Return values of DeltaChannels: the parent's value merged with the writes of its tasks.
+
+        Where the parent has no value, an ancestor may have writes all the same: a new input leaves
+        those of the step that failed before it.
         """
         unset = [name for name in body.versions if name not in stored and is_state(name, body)]
         parent = checkpoint.parent_checkpoint_id
@@ -108,6 +111,14 @@ class StateTimeline:
             return dict.fromkeys(missing, LOST_DELTA)
         if parent is None or not missing:
             return {}
+        before = self._values.get(parent, {})
+        anew = {name for name in missing if name not in before}
+        found = {
+            name: one.value for name, one in rebuild_deltas(self._reader, checkpoint, body, anew)
+        }
+        missing = [name for name in missing if name not in anew]
+        if not missing:
+            return found
         writes: dict[str, list[Value]] = {}
         for write in self._reader.store.writes(
             self._reader.thread_id,
@@ -118,8 +129,11 @@ class StateTimeline:
         ):
             if write.value is not None:
                 writes.setdefault(write.channel, []).append(decode(write.value))
-        before = self._values.get(parent, {})
-        return {name: fold(before.get(name), writes.get(name, []))[0] for name in missing}
+        rules, graph = rules_of(self._reader.store, body), namespace_kind(self._ns)
+        return found | {
+            name: rules.merge(graph, name, before.get(name), writes.get(name, []), delta=True)[0]
+            for name in missing
+        }
 
     def _keep(self, checkpoint_id: str, body: Body, values: Mapping[str, Value]) -> None:
         if self._children[checkpoint_id]:

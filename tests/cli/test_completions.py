@@ -89,7 +89,7 @@ def bash(line: str) -> list[str]:
         ("ckpt du --where meta", ["metadata."]),
         ("ckpt -s mongodb", ["mongodb+srv://", "mongodb://"]),
         ("ckpt --store sqli", ["sqlite://"]),
-        ("ckpt stores --l", ["--layouts"]),
+        ("ckpt stores --la", ["--layouts"]),
         ("ckpt grep ", [""]),
         ("ckpt -s none.db show ", [""]),
     ],

@@ -54,7 +54,6 @@ def test_several_processes_find_the_same(store: Path) -> None:
         ["replay", "chat", "--reducer", "messages=nothing"],
         ["replay", "chat", "--yes"],
         ["replay", "--all", "--repair"],
-        ["diff", "chat", "--reducer", "messages=append"],
         ["diff", "chat", "head~1", "--writes"],
         ["stats", "chat", "--match", "c*"],
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 from ckpt_backends.model import NULL_TASK_ID
 from tests.doctor.planting.base import OLD_ID, Place, Planter, id_after, id_before
-from tests.doctor.planting.messages import copied, kind_of, reworded
+from tests.doctor.planting.messages import copied, emptying, kind_of, reworded
 from tests.support import ckpt
 
 CHAT, ASKING, WAITING = "chat", "interrupt-alone", "breakpoint-before"
@@ -206,6 +206,14 @@ def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
     for place in found[8:]:
         rows.remove(place)
     return Named(found[0], "messages", in_depth=found[7])
+
+
+@fault("state-by-library", "all messages removed", thread=DELTA, deep=False)
+def _all_removed(rows: Planter[Any], thread_id: str) -> Named:
+    head, _, answered, *_ = rows.places(thread_id)
+    place = rows.writes_place(answered)
+    rows.set_write(place, "messages", lambda found: [emptying(found[0]), *found])
+    return Named(head, "messages")
 
 
 @fault(

@@ -14,8 +14,11 @@ from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor, write_header
 from ckpt_backends.codec.values import JSON_TYPES, Cut, Opaque, Tagged, Value
 from ckpt_backends.model import TypedBytes
 
-_SET_CODE = 0
-"""Ext code of an object made from one argument (`EXT_CONSTRUCTOR_SINGLE_ARG` of JsonPlus)."""
+_SET_CODE, _MESSAGE_CODE = 0, 5
+"""Ext codes of objects made from one argument, and of objects of Pydantic 2
+(`EXT_CONSTRUCTOR_SINGLE_ARG` and `EXT_PYDANTIC_V2` of JsonPlus)."""
+_MESSAGES = "langchain_core.messages."
+"""Start of the names of LangChain's messages."""
 
 
 class Unbuildable(ValueError):
@@ -98,6 +101,11 @@ class Reassembly:
                 name = [packb(part) for part in value.type.split(".")]
                 inner = b"\x93" + b"".join(name) + self._msgpack(members)
                 return packb(Ext(_SET_CODE, inner))
+            case Tagged(type=name, payload=dict(fields)) if name.startswith(_MESSAGES):
+                module, _, kind = name.rpartition(".")
+                parts = [packb(module), packb(kind), self._msgpack(fields)]
+                inner = b"\x94" + b"".join(parts) + packb("model_validate_json")
+                return packb(Ext(_MESSAGE_CODE, inner))
             case str() | int() | float() | bool() | bytes() | None:
                 return packb(value)
         raise Unbuildable("parts of it are of a kind that is not written here")

@@ -175,6 +175,12 @@ CODES: Mapping[str, Code] = {
         "rollback THREAD ~1",
         is_deep=True,
     ),
+    "state-by-library": Code(
+        Severity.WARNING,
+        "releases of LangGraph read different messages from the same rows",
+        "`REMOVE_ALL_MESSAGES` was written to a DeltaChannel; it counts since LangGraph 1.2.24",
+        "messages TARGET --library 1.2.23",
+    ),
     "type-blocked": Code(
         Severity.WARNING,
         "LANGGRAPH_STRICT_MSGPACK refuses types that the store contains",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ckpt_backends.codec.values import Value, items_of
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.replay.unknown_reducer import overwrite
+from ckpt_cli.core.replay.reducers import overwrite
 
 
 def are_messages(value: Value) -> bool:

@@ -40,6 +40,7 @@ OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
     "body-unreadable": (_NO_BODY,),
     "state-mismatch": (_NO_HISTORY, _NO_WRITES, _ONE_STATE),
     "delta-unanchored": (_NO_HISTORY, _NO_WRITES, _NO_VERSIONS),
+    "state-by-library": (_NO_HISTORY, _NO_WRITES, _NO_VERSIONS),
     "branches-share-value": (_NO_HISTORY, _INSIDE, _NO_VERSIONS),
     "step-uncommitted": (_NO_WRITES, _DONE_WRITES),
     "resume-stale": (_NO_WRITES, _DONE_WRITES),

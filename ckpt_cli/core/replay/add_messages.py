@@ -1,14 +1,19 @@
-"""LangGraph's `add_messages` on decoded values; ids and classes that it generates stay open.
+"""LangGraph's two reducers of messages on decoded values; what they generate stays open.
 
-Source: `add_messages` in `langgraph/graph/message.py` and `convert_to_messages` in
-`langchain_core/messages/utils.py`; `messagesStateReducer` of LangGraph.js does the same. It
-converts texts, pairs and dicts to messages, and gives an id to messages that have none. Neither the
-result nor the id is stored with the write, so such a message is `Pending` here.
+Sources: `add_messages` in `langgraph/graph/message.py`, `_messages_delta_reducer` in
+`langgraph/pregel/_messages.py` (1.2.24; before 1.2.15 in `graph/message.py`), and
+`convert_to_messages` in `langchain_core/messages/utils.py`. `messagesStateReducer` of LangGraph.js
+does what `add_messages` does; Deep Agents has a copy of the other. Both convert texts, pairs and
+dicts to messages. `add_messages` also makes whole messages of chunks, and gives an id to messages
+that have none. Neither the result nor the id is stored with the write, so such a message is
+`Pending` here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter, methodcaller
 from typing import Any
 
@@ -21,9 +26,34 @@ REMOVE_ALL = "__remove_all__"
 """Id of the `RemoveMessage` that empties the list."""
 _ROLES = {"user": "human", "assistant": "ai", "developer": "system"}
 """Roles that are stored under another name."""
-_PAIRS = {*_ROLES, "human", "ai", "system", "tool", "function", "remove", "placeholder"}
+_KNOWN = {*_ROLES, "human", "ai", "system", "tool", "function", "remove"}
+"""Roles that are converted; any other one raises."""
 _CHUNK_ONLY = ("tool_call_chunks", "chunk_position")
 """Fields of a streamed message that the whole one does not have."""
+_CLASSES = {
+    "human": "langchain_core.messages.human.HumanMessage",
+    "ai": "langchain_core.messages.ai.AIMessage",
+    "system": "langchain_core.messages.system.SystemMessage",
+    "function": "langchain_core.messages.function.FunctionMessage",
+    "tool": "langchain_core.messages.tool.ToolMessage",
+    "remove": "langchain_core.messages.modifier.RemoveMessage",
+}
+_ENVELOPES = {
+    f"{path.rpartition('.')[2]}{end}": kind
+    for kind, path in _CLASSES.items()
+    for end in ("", "Chunk")
+}
+_WHOLE = {
+    "AIMessageChunk": "ai",
+    "HumanMessageChunk": "human",
+    "SystemMessageChunk": "system",
+    "FunctionMessageChunk": "function",
+    "ToolMessageChunk": "tool",
+}
+"""The `type` of a chunk, and that of the whole message."""
+_OWN = {"content", "name", "tool_call_id", "tool_calls", "id", "response_metadata"}
+"""Fields of a dict that have a field of their own in the message; others go to
+`additional_kwargs`."""
 _PENDING = "ckpt.pending"
 _TYPE, _PAYLOAD = attrgetter("type"), attrgetter("payload")
 _HAS_CONTENT, _GET_ID = methodcaller("__contains__", "content"), methodcaller("get", "id")
@@ -40,12 +70,11 @@ class Pending(Tagged):
 
 
 def merge(left: Value, right: Value) -> list[Value] | None:
-    """Merge the messages on the right into those on the left; None if some are not messages.
+    """Merge one write with `add_messages`; None if some values are not messages.
 
-    A `RemoveMessage` with an unknown id changes nothing, as in a DeltaChannel; `add_messages`
-    itself raises.
+    A `RemoveMessage` with an unknown id changes nothing; `add_messages` itself raises.
     """
-    new = _entries(right)
+    new = _entries(right if isinstance(right, list) and not _is_pair(right) else [right])
     if new is None:
         return None
     base: list[Value] | None = left if isinstance(left, list) else None
@@ -55,9 +84,8 @@ def merge(left: Value, right: Value) -> list[Value] | None:
         if base is None:
             return None
         ids = [_id(entry) for entry in base]
-    for n in range(len(new) - 1, -1, -1):
-        if _is_remove(new[n]) and _id(new[n]) == REMOVE_ALL:
-            return new[n + 1 :]
+    if cleared := _cleared_at(new):
+        return new[cleared:]
     merged = list(base)
     places = {one: place for place, one in enumerate(ids) if one is not None}
     removed: set[str] = set()
@@ -77,6 +105,88 @@ def merge(left: Value, right: Value) -> list[Value] | None:
     if removed:
         merged = [entry for entry in merged if _id(entry) not in removed]
     return merged
+
+
+def merge_delta(left: Value, writes: Sequence[Value], *, clears: bool) -> list[Value] | None:
+    """Merge the writes of a DeltaChannel at once; None if some values are not messages.
+
+    A message that is removed and written again goes to the end, and one without an id never
+    replaces another. `clears` is whether a `RemoveMessage` with the id `REMOVE_ALL` empties the
+    list: it has an unknown id in LangGraph before 1.2.24. A pair is stored as a list, which is read
+    as two texts.
+    """
+    flat = [item for one in writes for item in (one if isinstance(one, list) else [one])]
+    new = _entries(flat, as_chunks=True)
+    held: list[Value] = left if isinstance(left, list) else [left]
+    ids = _LAST_IDS.of(held)
+    base = held if ids is not None else _entries(held, as_chunks=True)
+    if new is None or base is None:
+        return None
+    ids = [*map(_id, base)] if ids is None else ids
+    if clears and (cleared := _cleared_at(new)):
+        base, ids, new = [], [], new[cleared:]
+    given = [one for one in map(_id, new) if one is not None]
+    if len({*given}) == len(given) and {*ids}.isdisjoint(given) and not any(map(_is_remove, new)):
+        return [*base, *new]  # at the speed of C, as in most steps
+    merged: list[Value | None] = [*base]
+    places = {one: place for place, one in enumerate(ids) if one is not None}
+    for entry in new:
+        identity = _id(entry)
+        if identity is None:
+            merged.append(entry)
+        elif _is_remove(entry):
+            if identity in places:
+                merged[places.pop(identity)] = None
+        elif identity in places:
+            merged[places[identity]] = entry
+        else:
+            places[identity] = len(merged)
+            merged.append(entry)
+    return [entry for entry in merged if entry is not None]
+
+
+def are_message_likes(items: Sequence[Value]) -> bool:
+    """Return whether all items can be merged as messages, and at least one is no plain text."""
+    return _entries(items) is not None and any(not isinstance(item, str) for item in items)
+
+
+def clears_all(writes: Sequence[Value]) -> bool:
+    """Return whether one of these writes has a `RemoveMessage` with the id `REMOVE_ALL`."""
+    items = (item for one in writes for item in (one if isinstance(one, list) else [one]))
+    return any(_id(item) == REMOVE_ALL and _is_remove(item) for item in items)
+
+
+def unknown_removals(left: Value, right: Value) -> list[str]:
+    """Return the ids of messages that a write removes although the list does not have them."""
+    known = {_id(one) for one in (left if isinstance(left, list) else [left])}
+    found: list[str] = []
+    for entry in right if isinstance(right, list) else [right]:
+        identity = _id(entry)
+        if _is_remove(entry):
+            found += [identity] if identity and identity not in {*known, REMOVE_ALL} else []
+        else:
+            known.add(identity)
+    return found
+
+
+def converted(value: Value) -> Value:
+    """Return a list of message-likes, as it was read from a store, as messages; any other value
+    unchanged.
+
+    A pair that was written alone is stored as a list, which is read as two texts.
+    """
+    items = _entries(value) if isinstance(value, list) else None
+    return value if items is None else settled(items)
+
+
+def settled(value: Value) -> Value:
+    """Return the value with each `Pending` as the message that it becomes.
+
+    Its id stays None if it is only generated.
+    """
+    if not isinstance(value, list) or Pending not in map(type, value):
+        return value
+    return [_settled(item) if isinstance(item, Pending) else item for item in value]
 
 
 def fits(entry: Pending, stored: Value) -> bool:
@@ -126,6 +236,23 @@ def _is_unnamed(value: Tagged) -> bool:
     return _id(value) is None and _is_message(value)
 
 
+class _LastIds:
+    """The result of `_all_ids` for the last list: replay asks twice in a row, for two reducers."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[list[Value], Sequence[str | None] | None] = ([], None)
+
+    def of(self, items: list[Value]) -> Sequence[str | None] | None:
+        """Return the ids of plain messages with ids; None if the list holds anything else."""
+        kept = self._kept
+        if kept[0] is not items:
+            self._kept = kept = (items, _all_ids(items))
+        return kept[1]
+
+
+_LAST_IDS = _LastIds()
+
+
 def _all_ids(items: list[Value]) -> Sequence[str | None] | None:
     """Return the ids of plain messages with ids; None if the list holds anything else.
 
@@ -153,20 +280,42 @@ def _messages(left: Value) -> list[Value] | None:
     return _without_ids(items)
 
 
-def _entries(right: Value) -> list[Value] | None:
+def _cleared_at(new: Sequence[Value]) -> int:
+    """Return the index after the last message that empties the list; 0 if there is none."""
+    for n in range(len(new), 0, -1):
+        if _id(new[n - 1]) == REMOVE_ALL and _is_remove(new[n - 1]):
+            return n
+    return 0
+
+
+def _entries(items: Sequence[Value], *, as_chunks: bool = False) -> list[Value] | None:
+    """Return messages as they are merged; None if an item is none.
+
+    Those that are changed are pending. With `as_chunks`, message objects stay as they are.
+    """
     found: list[Value] = []
-    items = right if isinstance(right, list) and not _is_pair(right) else [right]
     for item in items:
         if isinstance(item, Tagged):
             if not _is_message(item):
                 return None
             is_whole = _id(item) is not None and not item.type.endswith("Chunk")
-            found.append(item if is_whole else Pending(_PENDING, item))
-        elif isinstance(item, str) or _is_pair(item) or _dict_message(item) is not None:
+            found.append(item if is_whole or as_chunks else Pending(_PENDING, item))
+        elif isinstance(item, str) or _is_pair(item):
             found.append(Pending(_PENDING, item))
+        elif isinstance(item, dict) and _dict_message(plain := _unpacked(item)) is not None:
+            found.append(Pending(_PENDING, plain))
         else:
             return None
     return found
+
+
+def _unpacked(item: dict[Value, Value]) -> dict[Value, Value]:
+    """Return the fields of a message in the envelope of `langchain_core.load`, with their role."""
+    if item.get("lc") == 1 and item.get("type") == "constructor":
+        match item:
+            case {"id": [*_, str(name)], "kwargs": dict(fields)} if name in _ENVELOPES:
+                return {"type": _ENVELOPES[name], **fields}
+    return item
 
 
 def _is_message(value: Value) -> bool:
@@ -184,19 +333,20 @@ def _is_pair(value: Value) -> bool:
         isinstance(value, list)
         and len(value) == 2
         and isinstance(value[0], str)
-        and value[0] in _PAIRS
+        and value[0] in _KNOWN
     )
 
 
 def _dict_message(value: Value) -> Message | None:
-    return as_message(value) if isinstance(value, dict) else None
+    found = as_message(value) if isinstance(value, dict) else None
+    return found if found is not None and found.role in _KNOWN else None
 
 
 def _id(entry: Value) -> str | None:
     value = entry.payload if isinstance(entry, Pending) else entry
     fields = value.payload if isinstance(value, Tagged) else value
     found = fields.get("id") if isinstance(fields, dict) else None
-    return found if isinstance(found, str) and found else None
+    return found if isinstance(found, str) else None
 
 
 def _is_remove(entry: Value) -> bool:
@@ -208,6 +358,78 @@ def _is_remove(entry: Value) -> bool:
 
 def _role(name: str) -> str:
     return _ROLES.get(name, name)
+
+
+def _settled(entry: Pending) -> Value:
+    """Return the message that a pending one becomes."""
+    written = entry.payload
+    if isinstance(written, Tagged):
+        if not written.type.endswith("Chunk"):
+            return written
+        fields = {k: one for k, one in fields_of(written).items() if k not in _CHUNK_ONLY}
+        if isinstance(kind := fields.get("type"), str):
+            fields["type"] = _WHOLE.get(kind, kind)
+        return Tagged(written.type.removesuffix("Chunk"), fields)
+    if isinstance(written, dict):
+        # A type beside a role is one more field.
+        named = "role" if "role" in written else "type"
+        fields = {k: one for k, one in written.items() if k != named}
+        return _made(str(written[named]), fields)
+    if isinstance(written, list):
+        return _made(str(written[0]), {"content": written[1]})
+    return _made("human", {"content": written})
+
+
+def _made(role: str, given: Mapping[Value, Value]) -> Tagged:
+    """Return a message as it is stored after `_create_message_from_message_type` made it."""
+    extra = {k: one for k, one in given.items() if k not in _OWN}
+    nested = extra.pop("additional_kwargs", None)
+    if isinstance(nested, dict):
+        extra |= nested
+    if role == "developer":
+        extra["__openai_role__"] = "developer"
+    kind = _role(role)
+    own: dict[Value, Value] = {}
+    if kind == "ai":
+        calls = given.get("tool_calls")
+        made = [_call(one) for one in calls] if isinstance(calls, list) else []
+        own = {"tool_calls": made, "invalid_tool_calls": [], "usage_metadata": None}
+    elif kind == "tool":
+        own = {
+            "tool_call_id": given.get("tool_call_id"),
+            "artifact": extra.pop("artifact", None),
+            "status": extra.pop("status", None) or "success",
+        }
+    fields: dict[Value, Value] = {
+        "content": given.get("content") or "",
+        "additional_kwargs": extra,
+        "response_metadata": given.get("response_metadata") or {},
+        "type": kind,
+        "name": given.get("name"),
+        "id": given.get("id"),
+        **own,
+    }
+    return Tagged(_CLASSES[kind], fields)
+
+
+def _call(call: Value) -> Value:
+    """Return a tool call as a message keeps it; OpenAI nests name and arguments."""
+    if not isinstance(call, dict):
+        return call
+    inner = call.get("function")
+    if isinstance(inner, dict):
+        name, args = inner.get("name"), inner.get("arguments")
+        if isinstance(args, str):
+            with suppress(ValueError, RecursionError):
+                args = _parsed(args)
+    else:
+        name, args = call.get("name"), call.get("args")
+    return {"name": name, "args": args, "id": call.get("id"), "type": "tool_call"}
+
+
+def _parsed(arguments: str) -> Value:
+    found: Value = json.loads(arguments, strict=False)
+    return found
 
 
 def _class(value: Tagged) -> str:

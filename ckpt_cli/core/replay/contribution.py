@@ -9,8 +9,7 @@ from typing import Literal
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.diff.state_diff import ChannelChange, Counts, count, diff_channels
 from ckpt_cli.core.replay.add_messages import Pending
-from ckpt_cli.core.replay.reducers import ABSENT, REDUCERS, Held, Reducer, is_not_stored
-from ckpt_cli.core.replay.unknown_reducer import overwrite
+from ckpt_cli.core.replay.reducers import ABSENT, REDUCERS, Held, Reducer, is_not_stored, overwrite
 from ckpt_cli.core.tasks.writes import TaskWrite
 
 Effect = Literal["applied", "duplicate", "overwritten", "dropped", "ignored", "special", "unknown"]

@@ -211,12 +211,13 @@ def explain(
     carried: Mapping[int, Held],
     ways: Iterable[tuple[Sequence[Sequence[Value]], bool]],
     stored: Held,
+    clears: bool | None = None,
 ) -> Explained:
     """Try all reducers, from the base or from each reducer's own earlier result, to the stored
     value.
 
     `ways` are the batches of writes that may have been applied, the likeliest first, each with
-    whether it is assumed.
+    whether it is assumed. `clears` is that of `Reducer.results_of`.
     """
     tried = [(updates_of(batches), is_assumed) for batches, is_assumed in ways]
     mask = applicable = by_rebuilt = assumed = 0
@@ -242,9 +243,10 @@ def explain(
             if mask & bit:
                 break
             for n, (updates, is_assumed) in enumerate(tried):
-                results = reducer.results_of(start, updates)
+                results = reducer.results_of(start, updates, clears)
                 if results and n == 0:
-                    rebuilt[place] = results[0]
+                    alike = (one for one in rebuilt.values() if same_objects(one, results[0]))
+                    rebuilt[place] = next(alike, results[0])
                     if _is_refutable(reducer, stored):
                         applicable |= bit
                 if any(map(is_it, results)):

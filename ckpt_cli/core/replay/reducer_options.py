@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 from ckpt_backends import shell
@@ -22,14 +22,6 @@ def named_reducers(options: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"cannot read --reducer '{option}'", hint=hint)
         named[channel] = name
     return named
-
-
-def chosen_reducers(profile: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
-    """Return channel to reducer, from the profile and `--reducer`; options win.
-
-    Raises `UsageError` for a malformed option or an unknown reducer.
-    """
-    return known_reducers({**profile, **named_reducers(options)})
 
 
 def known_reducers(chosen: dict[str, str]) -> dict[str, str]:

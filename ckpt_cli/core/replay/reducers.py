@@ -2,10 +2,8 @@
 
 The reducer of a channel is not stored in a thread. Each reducer here computes the value of a
 channel after some writes, or raises that it does not accept such values; `elimination` finds out
-which reducer a channel has. Source: `langgraph/channels` of 1.2.22; older versions and LangGraph.js
-have the same rules.
-
-Unlike `reducers.fold`, which shows the probable result, nothing is assumed here.
+which reducer a channel has, and `unknown_reducer` which one it probably has. Source:
+`langgraph/channels` of 1.2.24; older versions and LangGraph.js have the same rules.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from typing import Final, TypeAlias, TypeGuard
 from ckpt_backends.codec.values import UNDEFINED, Cut, Tagged, Value
 from ckpt_cli.core.replay import add_messages
 from ckpt_cli.core.replay.add_messages import Pending
-from ckpt_cli.core.replay.unknown_reducer import overwrite
 from ckpt_cli.core.values.equality import Numbers, is_set, same
 
 CUSTOM = "custom"
@@ -63,6 +60,11 @@ class Reducer:
     """Makes new values, so it is unlikely to explain another reducer's result by chance."""
     replaced: Callable[[Value], Held] = lambda replacement: replacement
     """Maps the value of an `Overwrite` to the content after it."""
+    delta: Callable[[Held, Batch, bool], Held] | None = None
+    """How a DeltaChannel merges writes, if it differs.
+
+    It is also told whether a `RemoveMessage` may empty the list, as in LangGraph since 1.2.24.
+    """
     holds: tuple[type, ...] = (object,)
     """Types of content that `merge` may accept with writes, besides `ABSENT`."""
     takes: tuple[type, ...] = (object,)
@@ -72,22 +74,52 @@ class Reducer:
         """Return what a channel may hold after these batches; empty if they do not apply."""
         return self.results_of(base, updates_of(batches))
 
-    def results_of(self, base: Held, updates: Sequence[Update]) -> list[Held]:
-        """Return the same, for batches in which `Overwrite`s were looked for."""
+    def results_of(
+        self, base: Held, updates: Sequence[Update], clears: bool | None = None
+    ) -> list[Held]:
+        """Return the same, for batches in which `Overwrite`s were looked for.
+
+        `clears` is what `delta` is told of a DeltaChannel; None for any other channel.
+        """
         found: list[Held] = []
+        own = None if clears is None else self.delta
         is_started = base is not ABSENT or not any(batch for batch, _ in updates)
         for start in (base,) if is_started else self.starts:
             held = start
             try:
                 for batch, replacement in updates:
-                    if replacement is None:
-                        held = self.merge(held, batch)
+                    if replacement is not None:
+                        held = replacement[0] if own else self.replaced(replacement[0])
                     else:
-                        held = self.replaced(replacement[0])
+                        held = own(held, batch, bool(clears)) if own else self.merge(held, batch)
             except DoesNotApply:
                 continue
             found.append(held)
         return found
+
+
+def overwrite(write: Value) -> tuple[bool, Value]:
+    """Return whether a write is an `Overwrite` in one of its three stored forms, and its value."""
+    if type(write) in _SIMPLE:  # Replay asks once for each reducer.
+        return False, None
+    if isinstance(write, Tagged):
+        fields = write.payload
+        if write.type.endswith(".Overwrite") and isinstance(fields, dict):
+            return True, fields.get("value")
+    elif isinstance(write, dict):
+        if len(write) == 1 and "__overwrite__" in write:
+            return True, write["__overwrite__"]
+        if write.get("type") == "__overwrite__" and "value" in write:
+            return True, write["value"]
+    return False, None
+
+
+_SIMPLE = {str, int, float, bool, bytes, list, type(None)}
+
+
+def is_override(write: Value) -> TypeGuard[dict[Value, Value]]:
+    """Return whether a write replaces the value of a channel with the reducer `override`."""
+    return isinstance(write, dict) and write.get("type") == "override"
 
 
 def updates_of(batches: Sequence[Batch]) -> list[Update]:
@@ -223,6 +255,22 @@ def _add_messages(held: Held, batch: Batch) -> Held:
     return held
 
 
+def _add_messages_delta(held: Held, batch: Batch, clears: bool) -> Held:
+    if not batch:
+        return held
+    merged = add_messages.merge_delta([] if held is ABSENT else held, batch, clears=clears)
+    if merged is None:
+        raise DoesNotApply
+    return merged
+
+
+def _not_plain(held: Held, batch: Batch) -> Held:
+    """LangGraph 1.2.0 to 1.2.23 merged DeltaChannels of messages in a way of their own."""
+    if not batch:
+        return held
+    raise DoesNotApply
+
+
 def _append(held: Held, batch: Batch) -> Held:
     """`operator.add` on lists; a write that is not a list is one item, and None is nothing."""
     if not batch:
@@ -285,6 +333,42 @@ def _dict_merge(held: Held, batch: Batch) -> Held:
     return merged
 
 
+def _dict_patch(held: Held, batch: Batch) -> Held:
+    """`_file_data_reducer` and `_file_data_delta_reducer` of Deep Agents: None removes a key.
+
+    Source: `deepagents/middleware/filesystem.py`, the same from 0.6.0 to 0.7.32.
+    """
+    if not batch:
+        return held
+    if not (held is ABSENT or held is None or isinstance(held, dict)):
+        raise DoesNotApply
+    merged: dict[Value, Value] = dict(held) if isinstance(held, dict) else {}
+    for value in batch:
+        if not isinstance(value, dict):
+            raise DoesNotApply
+        for key, item in value.items():
+            if item is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = item
+    return merged
+
+
+def _override(held: Held, batch: Batch) -> Held:
+    """`override_reducer` of open_deep_research: `operator.add`, or `{"type": "override"}`.
+
+    Source: `open_deep_research/state.py` (0.0.16).
+    """
+    for value in batch:
+        if is_override(value):
+            held = value.get("value", value)
+        elif isinstance(value, list):
+            held = _append(held, [value])
+        else:
+            raise DoesNotApply
+    return held
+
+
 def _set_union(held: Held, batch: Batch) -> Held:
     if not batch:
         return held
@@ -340,12 +424,22 @@ _ALL = (
         _add_messages,
         makes=True,
         replaced=add_messages.replaced_by,
+        delta=_add_messages_delta,
+        holds=(list, dict, Tagged),
+        takes=(list, dict, Tagged, str),
+    ),
+    Reducer(
+        "add_messages_1.2.23",
+        _not_plain,
+        makes=True,
+        delta=lambda held, batch, _: _add_messages_delta(held, batch, clears=False),
         holds=(list, dict, Tagged),
         takes=(list, dict, Tagged, str),
     ),
     Reducer("last_value", _last_value),
     Reducer("append", _append, makes=True, holds=(list,)),
     Reducer("dict_merge", _dict_merge, makes=True, holds=(dict, _NONE), takes=(dict, _NONE)),
+    Reducer("dict_patch", _dict_patch, makes=True, holds=(dict, _NONE), takes=(dict,)),
     Reducer("set_union", _set_union, makes=True, holds=(Tagged,), takes=(Tagged,)),
     Reducer("sum", _sum, (ABSENT, 0.0), makes=True, holds=_NUMBERS, takes=_NUMBERS),
     Reducer("concat", _concat, makes=True, holds=(str,), takes=(str,)),
@@ -353,6 +447,7 @@ _ALL = (
     Reducer("max", _max, (ABSENT, 0, 0.0), holds=_NUMBERS, takes=_NUMBERS),
     Reducer("min", _min, (ABSENT, 0, 0.0), holds=_NUMBERS, takes=_NUMBERS),
     Reducer("first_value", _first_value),
+    Reducer("override", _override, makes=True, holds=(list,), takes=(list, dict)),
     Reducer("topic", _topic, holds=(list,)),
     Reducer("ephemeral", _ephemeral),
     Reducer("barrier", _barrier, makes=True, holds=(Tagged,), takes=(str,)),

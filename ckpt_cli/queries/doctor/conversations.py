@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ckpt_backends.codec.values import Tagged, Value
-from ckpt_backends.model import NULL_TASK_ID, Status
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status
 from ckpt_cli.core.channels import delta_channels, without_snapshot
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.conversation.pairing import (
@@ -23,7 +23,7 @@ from ckpt_cli.core.values.unwrap import fields_of
 from ckpt_cli.queries.doctor.terms import Terms
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.redaction import is_redacted
-from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.states import State, read_state
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -34,11 +34,28 @@ def conversation_findings(reader: ThreadReader, head: Moment, terms: Terms) -> I
     """
     if head.status in {Status.PENDING, Status.UNKNOWN} and _is_young(head, terms):
         return
-    found = message_lists(reader, head)
+    state = _state_with_messages(reader, head)
+    found = _lists(state)
     names = not is_redacted(reader.store)
+    yield from library_findings(head.key, state)
     for channel, items in conversations(found).items():
         others = counterparts(head, found, channel)
         yield from message_findings(head.key, channel, items, others, names=names)
+
+
+def library_findings(key: CheckpointKey, state: State) -> Iterator[Finding]:
+    """Yield the channels of a head of which releases of LangGraph read different messages."""
+    for channel, one in state.by_library.items():
+        number = f"{one.items} message{'' if one.items == 1 else 's'}"
+        yield Finding(
+            code="state-by-library",
+            detail=f"'{channel}' has {number} as LangGraph {one.release} reads it, and"
+            f" {one.other_items} as {one.other} does",
+            thread_id=key.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_id=key.checkpoint_id,
+            channel=channel,
+        )
 
 
 def message_lists(reader: ThreadReader, moment: Moment) -> dict[str, list[Value]]:
@@ -47,11 +64,19 @@ def message_lists(reader: ThreadReader, moment: Moment) -> dict[str, list[Value]
     A rebuilt value is left out unless it consists of messages only: then its reducer is likely
     to be that of messages.
     """
+    return _lists(_state_with_messages(reader, moment))
+
+
+def _state_with_messages(reader: ThreadReader, moment: Moment) -> State:
+    """Return the state, with the stored lists of messages and the DeltaChannels rebuilt."""
     stored = moment.body.values
     # The metadata names the DeltaChannels without a stored value. To look for others, all
     # checkpoints of the thread would be read.
     names = {name for name, value in stored.items() if _has_messages(without_snapshot(value))}
-    state = read_state(reader, moment, names | delta_channels(moment.metadata))
+    return read_state(reader, moment, names | delta_channels(moment.metadata))
+
+
+def _lists(state: State) -> dict[str, list[Value]]:
     return {
         name: value
         for name, value in state.values.items()

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError
+from ckpt_cli.core.channels import delta_channels
 from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.type_names import gather_names
+from ckpt_cli.queries.doctor.conversations import library_findings
 from ckpt_cli.queries.doctor.deltas import MissingParents
 from ckpt_cli.queries.doctor.emptied import EmptiedMessages
 from ckpt_cli.queries.doctor.mismatches import Mismatches
@@ -19,6 +21,7 @@ from ckpt_cli.queries.doctor.types import TypeChecks
 from ckpt_cli.queries.doctor.unreadable import UnreadableValues
 from ckpt_cli.queries.replay import watched_replay
 from ckpt_cli.queries.replay_checks import KeptCheckpoint
+from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -90,3 +93,9 @@ class _DeepCheck:
         yield from self._plain.at(seen)
         yield from self._parents.at(seen)
         yield from self._types.at(seen.stored_here, seen.moment.writes)
+        names = delta_channels(seen.moment.metadata)
+        if (
+            seen.is_head and seen.moment.key.checkpoint_ns and names
+        ):  # that of the root was read before
+            state = read_state(self._reader, seen.moment, names)
+            yield from library_findings(seen.moment.key, state)

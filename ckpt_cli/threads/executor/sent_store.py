@@ -12,6 +12,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.url import VARIABLE, StoreUrl, printable_param, secrets, split_url
 
 if TYPE_CHECKING:
+    from ckpt_cli.core.replay.unknown_reducer import Rules
     from ckpt_cli.threads.opening import Opening
 
 
@@ -23,6 +24,7 @@ class SentStore:
     """The URL, or the absolute path, with `${NAME}`."""
     params: Mapping[str, str]
     redact: bool
+    rules: Rules | None = None
 
     def opening(self) -> Opening:
         """Return how it is opened here. Raises `UsageError` if a variable is not set."""
@@ -34,7 +36,7 @@ class SentStore:
         except UsageError as error:
             error.message += ", on a worker of the cluster"
             raise
-        return Opening(url, None, self.redact)
+        return Opening(url, None, self.redact, self.rules)
 
 
 def sent_store(opening: Opening) -> SentStore:
@@ -58,7 +60,7 @@ def sent_store(opening: Opening) -> SentStore:
             hint="write the URL into a profile with ${NAME} in place of the secret, and set NAME in"
             " the environment of the workers",
         )
-    return SentStore(text, params, opening.redact)
+    return SentStore(text, params, opening.redact, opening.rules)
 
 
 def _with_variables(value: str, url: StoreUrl) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+from langchain_core.messages import RemoveMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
 _KINDS = {"ToolMessage": "tool", "HumanMessage": "human", "AIMessage": "ai"}
 
 
@@ -20,6 +23,14 @@ def reworded(message: Any) -> Any:
     if isinstance(message, dict):
         return {**message, "kwargs": {**message["kwargs"], "content": "changed by hand"}}
     return message.model_copy(update={"content": "changed by hand"})
+
+
+def emptying(message: Any) -> Any:
+    """Return the `RemoveMessage` that empties a list, in the form of a message."""
+    if isinstance(message, dict):
+        fields = {"content": "", "id": REMOVE_ALL_MESSAGES}
+        return {**message, "id": [*message["id"][:-1], "RemoveMessage"], "kwargs": fields}
+    return RemoveMessage(REMOVE_ALL_MESSAGES)
 
 
 def copied(message: Any) -> Any:

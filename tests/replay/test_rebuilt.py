@@ -1,0 +1,476 @@
+"""Values that are not stored are those that LangGraph rebuilds: in each step, and before it."""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.errors import InvalidUpdateError
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer, add_messages
+from langgraph.types import Overwrite
+from typing_extensions import TypedDict
+
+from ckpt_backends.codec import decode, to_json
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import NULL_TASK_ID, TypedBytes
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+from ckpt_cli.core.replay.unknown_reducer import fold
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.timeline import StateTimeline
+from tests.support import ckpt
+
+SERDE = JsonPlusSerializer()
+
+
+def kept_files(left: Any, writes: Sequence[Any]) -> dict[str, Any]:
+    """`_file_data_delta_reducer` of Deep Agents 0.6 and 0.7."""
+    result = dict(left) if left else {}
+    for write in writes:
+        for key, value in write.items():
+            if value is None:
+                result.pop(key, None)
+            else:
+                result[key] = value
+    return result
+
+
+def kept_messages(state: Any, writes: Sequence[Any]) -> Any:
+    """The reducer of messages as it was in LangGraph 1.2.23: there, this id is unknown."""
+    lists = [one if isinstance(one, list) else [one] for one in writes]
+    known = [[one for one in some if one.id != REMOVE_ALL_MESSAGES] for some in lists]
+    return _messages_delta_reducer(state, known)
+
+
+def joined(left: Any, writes: Sequence[Any]) -> list[Any]:
+    return [*(left or []), *(item for write in writes for item in write)]
+
+
+def override(current: Any, new: Any) -> Any:
+    """`override_reducer` of open_deep_research."""
+    if isinstance(new, dict) and new.get("type") == "override":
+        return new.get("value", new)
+    return operator.add(current, new)
+
+
+class State(TypedDict, total=False):
+    messages: Annotated[
+        list[AnyMessage], DeltaChannel(_messages_delta_reducer, snapshot_frequency=7)
+    ]
+    files: Annotated[dict[str, Any], DeltaChannel(kept_files, snapshot_frequency=7)]
+    log: Annotated[list[int], DeltaChannel(joined)]
+    plain: Annotated[list[AnyMessage], add_messages]
+
+
+class Script:
+    """Random writes: messages in all forms, removals, files, and each form of `Overwrite`."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def one(self, *choices: Any) -> Any:
+        return self.random.choice(choices)
+
+    def message(self) -> Any:
+        text, given = (
+            self.one("hi", "", [{"type": "text", "text": "x"}]),
+            self.one("1", "2", "3", None),
+        )
+        call = {"id": "c9", "type": "function", "function": {"name": "g", "arguments": '{"b": 2}'}}
+        return self.one(
+            HumanMessage(text, id=given),
+            AIMessage(text, id=given),
+            AIMessageChunk(content=text, id=given),
+            ToolMessage(text, tool_call_id="c1", id=given),
+            ("user", text),
+            "a text",
+            {"role": self.one("user", "developer"), "content": text},
+            {"type": "human", "content": text, "id": given, "name": "bob", "extra": 1},
+            {"role": "assistant", "content": text, "tool_calls": [call]},
+        )
+
+    def messages(self) -> Any:
+        gone = RemoveMessage(self.one("1", "2", "3", "unknown"))
+        items = [self.one(self.message(), self.message(), gone) for _ in range(self.one(1, 2, 3))]
+        if self.random.random() < 0.1:
+            items.insert(self.one(0, 1), RemoveMessage(REMOVE_ALL_MESSAGES))
+        if self.random.random() < 0.1:
+            value = [one for one in items if not isinstance(one, RemoveMessage)]
+            form = {"type": "__overwrite__", "value": value}
+            return self.one(Overwrite(value), Overwrite(None), {"__overwrite__": value}, form)
+        return self.one(items, items, self.message())
+
+    def files(self) -> Any:
+        file = {"content": ["x"], "modified_at": self.random.random()}
+        found = {self.one("/a", "/b"): self.one(file, None), self.one("/c", "/d"): file}
+        return self.one(found, found, found, Overwrite({"/a": file}))
+
+    def update(self, _: str = "") -> dict[str, Any]:
+        made: dict[str, Callable[[], Any]] = {"messages": self.messages, "files": self.files}
+        made["log"] = lambda: [self.one(1, 2)]
+        return {name: make() for name, make in made.items() if self.random.random() < 0.6}
+
+
+def built(saver: SqliteSaver, writes: Callable[[str], Any], schema: Any = State) -> Any:
+    """Three nodes that run at once, and one after them; `writes` says what each writes."""
+
+    def node(name: str) -> Callable[[Any], Any]:
+        return lambda _: writes(name)
+
+    graph: Any = StateGraph(schema)
+    for name in "abcz":
+        graph.add_node(name, node(name))
+    for name in "abc":
+        graph.add_edge(START, name)
+    graph.add_edge(["a", "b", "c"], "z")
+    return graph.add_edge("z", END).compile(checkpointer=saver, interrupt_before=["z"])
+
+
+def stored(value: Any) -> Value:
+    """A value as a saver stores it, decoded."""
+    return decode(TypedBytes(*SERDE.dumps_typed(value)))
+
+
+def official(app: Any, thread_id: str) -> Iterator[tuple[str, dict[str, Value]]]:
+    """The id and the values of each checkpoint; `get_state_history` leaves out pending writes."""
+    for state in app.get_state_history({"configurable": {"thread_id": thread_id}}):
+        config = state.config
+        yield (
+            config["configurable"]["checkpoint_id"],
+            {name: stored(value) for name, value in app.get_state(config).values.items()},
+        )
+
+
+def without_ids(value: Any) -> Any:
+    """A state without the ids that are generated at each load."""
+    if isinstance(value, list):
+        return [{**one, "id": None} if isinstance(one, dict) else one for one in value]
+    return value
+
+
+@pytest.fixture(scope="module")
+def random_threads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Any, Path]]:
+    path, script = tmp_path_factory.mktemp("rebuilt") / "store.db", Script(35)
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        app = built(saver, script.update)
+        for number in range(16):
+            config = {"configurable": {"thread_id": f"t{number}"}}
+            for _ in range(3):
+                try:
+                    app.invoke(script.update(), config)
+                    app.invoke(None, config)
+                    if script.one(True, False):
+                        app.update_state(config, script.update(), as_node="a")
+                except InvalidUpdateError:
+                    continue  # two tasks of a step may not both overwrite
+        with open_store(str(path)) as store:
+            yield store, app, path
+
+
+def test_each_state_is_that_of_langgraph(random_threads: tuple[Store, Any, Path]) -> None:
+    store, app, _ = random_threads
+    rebuilt = 0
+    for thread in store.threads():
+        reader = ThreadReader(store, thread)
+        walked = {one.checkpoint.key.checkpoint_id: one.values for one in StateTimeline(reader, "")}
+        for checkpoint_id, values in official(app, thread.thread_id):
+            found = read_state(reader, reader.moment("", checkpoint_id, state=True))
+            rebuilt += len(found.rebuilt)
+            for name, value in values.items():
+                want = to_json(value)
+                if name in found.values or want not in ([], {}):
+                    assert to_json(found.values.get(name)) == want, (thread.thread_id, name)
+                    assert to_json(walked[checkpoint_id].get(name)) == want
+    assert rebuilt > 250
+
+
+def test_show_prints_the_state_of_langgraph(random_threads: tuple[Store, Any, Path]) -> None:
+    _, app, path = random_threads
+    for number in (0, 7, 14):
+        ((_, values), *_) = official(app, f"t{number}")
+        shown = ckpt("-s", path, "show", f"t{number}", "-o", "json").json
+        assert shown["values"] == {
+            name: to_json(value)
+            for name, value in values.items()
+            if value or name in shown["values"]
+        }
+
+
+def test_writes_of_the_caller_are_merged_as_langgraph_merges_them(tmp_path: Path) -> None:
+    """They are stored with `Command(update=...)`, and merged each time the state is read."""
+    path, script = tmp_path / "store.db", Script(53)
+    texts = 0
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        app = built(saver, lambda _: {})
+        for number in range(40):
+            config = {"configurable": {"thread_id": f"t{number}"}}
+            seed = [HumanMessage("seed", id="1")]
+            app.invoke({"messages": seed, "plain": seed, "files": {"/a": {"content": "x"}}}, config)
+            likes = [script.message(), script.message()]
+            plain = script.one(likes, likes[0], Overwrite(likes), [RemoveMessage("1"), *likes])
+            update = {**script.update(), "plain": plain}
+            saver.put_writes(app.get_state(config).config, [*update.items()], NULL_TASK_ID)
+        with open_store(str(path)) as store:
+            for number in range(40):
+                reader = ThreadReader(store, f"t{number}")
+                try:
+                    ((checkpoint_id, values), *_) = official(app, f"t{number}")
+                except (NotImplementedError, AttributeError):
+                    # A pair whose content is a list is stored as a list that LangGraph refuses.
+                    continue
+                texts += 1
+                found = read_state(reader, reader.moment("", checkpoint_id, state=True))
+                assert "plain" in found.rebuilt
+                for name, value in values.items():
+                    if name not in found.values and not value:
+                        continue  # nothing was ever written to it
+                    got = to_json(found.values.get(name))
+                    assert without_ids(got) == without_ids(to_json(value)), (number, name)
+    assert texts > 30
+
+
+GONE, ALL = RemoveMessage("1"), RemoveMessage(REMOVE_ALL_MESSAGES)
+ONE, TWO = HumanMessage("one", id="1"), AIMessage("two", id="2")
+
+
+@pytest.mark.parametrize(
+    ("base", "writes"),
+    [
+        ([ONE, TWO], [[GONE, HumanMessage("new", id="1")]]),
+        ([ONE, TWO], [[GONE], [HumanMessage("new", id="1")]]),
+        ([ONE, ONE, TWO], [[GONE]]),
+        ([ONE, TWO], [[GONE, GONE], [RemoveMessage("unknown")]]),
+        ([ONE], [["hello", GONE]]),
+        ([ONE], ["hello", [GONE]]),
+        ([ONE], [[HumanMessage("empty", id="")], [HumanMessage("again", id="")]]),
+        ([HumanMessage("none")], [[HumanMessage("none")], [TWO]]),
+        ([ONE], [[TWO], [ALL, TWO], [ONE]]),
+        ([ONE], [[TWO, ALL]]),
+        ([{"role": "user", "content": "x", "id": "1"}], [[GONE, TWO]]),
+        ([ONE], [[{"type": "remove", "content": "", "id": "1"}], [["ai", "pair"]]]),
+        ([ONE], [["user", "hi"]]),
+    ],
+)
+def test_a_delta_channel_merges_messages_as_langgraph_does(base: Any, writes: Any) -> None:
+    want = _messages_delta_reducer([*base], [*writes])
+    got, name = fold(stored(base), [*map(stored, writes)], delta=True)
+    assert name == "add_messages"
+    assert to_json(got) == to_json(stored(want))
+
+
+@pytest.mark.parametrize(
+    ("writes", "name", "value"),
+    [
+        ([{"/a": {"content": "x"}, "/b": {"content": "y"}}, {"/a": None}], "dict_patch", ["/b"]),
+        ([{"a.txt": {"content": "x"}}, {"a.txt": None}], "dict_patch", []),
+        ([{"/a": None}], "dict_patch", []),
+        ([{"name": "x"}, {"name": None}], "dict_merge", ["name"]),
+        ([["a"], {"type": "override", "value": ["b"]}, ["c"]], "override", ["b", "c"]),
+        ([{"type": "override", "value": {"a": 1}}], "dict_merge", ["type", "value"]),
+    ],
+)
+def test_reducers_of_other_libraries_are_known_by_their_writes(
+    writes: list[Any], name: str, value: list[str]
+) -> None:
+    got, reducer = fold(None, [*map(stored, writes)], delta=True)
+    assert reducer == name
+    assert isinstance(got, list | dict)
+    assert [*got] == value
+
+
+@pytest.fixture
+def cleared(tmp_path: Path) -> Path:
+    """Messages that a summary replaced, and files of which one was removed."""
+    writes: dict[str, Any] = {
+        "a": {"messages": [AIMessage("a", id="a")], "files": {"/a": {"content": "x"}}},
+        "b": {"messages": [AIMessage("b", id="b")], "files": {"/b": {"content": "y"}}},
+        "c": {},
+        "z": {"messages": [ALL, AIMessage("sum", id="s")], "files": {"/a": None}},
+    }
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        app = built(saver, writes.__getitem__)
+        config = {"configurable": {"thread_id": "t"}}
+        app.invoke({"messages": [HumanMessage("q", id="q")]}, config)
+        app.invoke(None, config)
+        assert [one.id for one in app.get_state(config).values["messages"]] == ["s"]
+        assert [*app.get_state(config).values["files"]] == ["/b"]
+    return path
+
+
+def test_a_state_says_which_reducer_was_assumed(cleared: Path) -> None:
+    shown = ckpt("-s", cleared, "show", "t", "-o", "json").json
+    assert [*shown["values"]["files"]] == ["/b"]
+    assert shown["rebuilt"]["files"] == "rebuilt (assumed dict_patch)"
+    assert shown["rebuilt"]["messages"] == (
+        "rebuilt (assumed add_messages); LangGraph 1.2.23 and earlier read 4 messages"
+    )
+
+
+@pytest.mark.parametrize("where", ["option", "profile", "before"])
+def test_a_reducer_can_be_told_to_every_command(cleared: Path, tmp_path: Path, where: str) -> None:
+    words: list[Any] = ["-s", cleared]
+    told = ["--reducer", "files=dict_merge", "--reducer", "messages=append"]
+    if where == "profile":
+        reducers = 'files = "dict_merge"\nmessages = "append"'
+        config = tmp_path / "ckpt.toml"
+        config.write_text(f'[stores.x]\nurl = "{cleared}"\n[stores.x.reducers]\n{reducers}\n')
+        words, told = ["--config", config, "-s", "x"], []
+    before, after = (told, []) if where == "before" else ([], told)
+    shown = ckpt(*words, *before, "show", "t", *after, "-o", "json").json
+    assert shown["values"]["files"]["/a"] is None
+    assert shown["rebuilt"]["files"] == "rebuilt (dict_merge, as told)"
+    assert len(shown["values"]["messages"]) == 5
+    said = ckpt(*words, *before, "messages", "t", *after, "-o", "json").json
+    assert len(said) == 5
+    assert ckpt(*words, *before, "diff", "t", *after, "-o", "json").json["channels"]["files"]
+    (hit,) = ckpt(*words, *before, "grep", "__remove_all__", *after, "-o", "json").json
+    assert hit["in"] != ckpt("-s", cleared, "grep", "__remove_all__", "-o", "json").json[0]["in"]
+
+
+@pytest.mark.parametrize("where", ["option", "profile"])
+def test_the_release_of_the_library_can_be_told(cleared: Path, tmp_path: Path, where: str) -> None:
+    words: list[Any] = ["-s", cleared, "--library", "1.2.22"]
+    if where == "profile":
+        config = tmp_path / "ckpt.toml"
+        config.write_text(f'[stores.x]\nurl = "{cleared}"\nlibrary = "1.2.22"\n')
+        words = ["--config", config, "-s", "x"]
+    shown = ckpt(*words, "show", "t", "-o", "json").json
+    assert [one["id"] for one in shown["values"]["messages"]] == ["q", "a", "b", "s"]
+    assert shown["rebuilt"]["messages"] == (
+        "rebuilt (assumed add_messages) as by LangGraph 1.2.22; 1.2.24 and later read 1 message"
+    )
+    assert len(ckpt(*words, "messages", "t", "-o", "json").json) == 4
+    newest = ckpt(*words, "--library", "1.3", "show", "t", "-o", "json").json
+    assert [one["id"] for one in newest["values"]["messages"]] == ["s"]
+    (found,) = ckpt(*words, "doctor", "t", "-o", "json").json["findings"]
+    assert (found["code"], found["channel"]) == ("state-by-library", "messages")
+
+
+def test_what_is_no_release_is_refused(cleared: Path, tmp_path: Path) -> None:
+    answer = ckpt("-s", cleared, "show", "t", "--library", "new")
+    assert answer.code == 2
+    assert "'new' is not a release of LangGraph" in answer.err
+    config = tmp_path / "ckpt.toml"
+    config.write_text(f'[stores.x]\nurl = "{cleared}"\nlibrary = "new"\n')
+    answer = ckpt("--config", config, "-s", "x", "show", "t")
+    assert answer.code == 2
+    assert "profile 'x'" in answer.err
+
+
+def test_doctor_names_a_state_that_depends_on_the_library(cleared: Path) -> None:
+    (found,) = ckpt("-s", cleared, "doctor", "-o", "json").json["findings"]
+    assert found["code"] == "state-by-library"
+    assert found["severity"] == "warning"
+    assert found["detail"] == (
+        "'messages' has 1 message as LangGraph 1.2.24 reads it, and 4 as 1.2.23 does"
+    )
+    assert ckpt("-s", cleared, "doctor", "--strict").code == 1
+
+
+@pytest.mark.parametrize("reducer", [kept_messages, _messages_delta_reducer])
+def test_a_snapshot_of_any_release_verifies(tmp_path: Path, reducer: Any) -> None:
+    channel = Annotated[list[AnyMessage], DeltaChannel(reducer, snapshot_frequency=2)]
+    schema = TypedDict("schema", {"messages": channel})  # noqa: UP013 - one for each reducer
+    three = AIMessage("three", id="3")
+    writes = {"a": [three, GONE], "b": [ALL, TWO], "c": [ONE], "z": [RemoveMessage("3")]}
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        app = built(saver, lambda name: {"messages": writes[name]}, schema)
+        config = {"configurable": {"thread_id": "t"}}
+        app.invoke({"messages": [ONE]}, config)
+        app.invoke(None, config)
+    found = ckpt("-s", path, "replay", "t", "--verify", "-o", "json")
+    assert (found.code, found.json["mismatch"]) == (0, 0)
+    assert found.json["channels"]["messages"]["reducer"] == (
+        "add_messages_1.2.23" if reducer is kept_messages else "add_messages"
+    )
+    assert ckpt("-s", path, "doctor", "--deep").code == 0
+
+
+def test_override_is_replayed(tmp_path: Path) -> None:
+    class Research(TypedDict, total=False):
+        notes: Annotated[list[str], override]
+
+    writes = {"a": ["a"], "b": ["b"], "c": [], "z": {"type": "override", "value": []}}
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        app = built(saver, lambda name: {"notes": writes[name]}, Research)
+        config = {"configurable": {"thread_id": "t"}}
+        app.invoke({"notes": ["in"]}, config)
+        app.invoke(None, config)
+    found = ckpt("-s", path, "replay", "t", "--verify", "-o", "json").json
+    assert found["channels"]["notes"]["reducer"] == "override"
+    assert found["mismatch"] == 0
+
+
+def test_repair_stores_no_removal(tmp_path: Path) -> None:
+    call = {"name": "f", "args": {}, "id": "c1"}
+    writes = {"a": [TWO], "b": [], "c": [], "z": [GONE, RemoveMessage("unknown")]}
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        app = built(saver, lambda name: {"messages": writes[name]})
+        config = {"configurable": {"thread_id": "t"}}
+        asked = [ONE, HumanMessage("q", id="q"), AIMessage("", id="3", tool_calls=[call])]
+        app.invoke({"messages": asked}, config)
+        app.invoke(None, config)
+        assert ckpt("-s", path, "repair", "messages", "t", "--yes").code == 0
+        after = app.get_state(config).values["messages"]
+        assert [one.type for one in after] == ["human", "ai", "tool", "ai"]
+    shown = ckpt("-s", path, "show", "t", "-o", "json").json["values"]["messages"]
+    assert [one["type"] for one in shown] == ["human", "ai", "tool", "ai"]
+
+
+def test_repair_stores_what_became_of_texts_and_pairs(tmp_path: Path) -> None:
+    """LangGraph before 1.2.15 stored them as they were written."""
+    call = {"name": "f", "args": {}, "id": "c1"}
+    writes = {"a": [AIMessage("", id="3", tool_calls=[call])], "b": [], "c": [], "z": [TWO]}
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        app = built(saver, lambda name: {"messages": writes[name]})
+        config = {"configurable": {"thread_id": "t"}}
+        app.invoke({"messages": [ONE]}, config)
+        app.invoke(None, config)
+        written = [("user", "hi"), "a text", {"role": "user", "content": "x", "name": "bob"}]
+        saver.conn.execute(
+            "UPDATE writes SET type = ?, value = ? WHERE channel = 'messages' AND rowid ="
+            " (SELECT min(rowid) FROM writes WHERE channel = 'messages')",
+            SERDE.dumps_typed(written),
+        )
+        saver.conn.commit()
+        before = app.get_state(config).values["messages"]
+        assert [(one.type, one.content) for one in before[:3]] == [
+            ("human", "hi"),
+            ("human", "a text"),
+            ("human", "x"),
+        ]
+        assert ckpt("-s", path, "repair", "messages", "t", "--yes").code == 0
+        after = app.get_state(config).values["messages"]
+        assert after[:3] == before[:3]
+        assert [one.type for one in after[3:]] == ["ai", "tool", "ai"]
+
+
+def test_a_fork_previews_what_the_reducer_makes(cleared: Path) -> None:
+    removal = '[{"type": "remove", "content": "", "id": "zz"}]'
+    words = ["fork", "t", "--to", "new", "--set", f"messages={removal}", "--dry-run"]
+    assert "remove" not in ckpt("-s", cleared, *words).out.replace("--set", "")
+    files = ckpt("-s", cleared, *words[:4], "--set", 'files={"/b": null}', "--dry-run").out
+    assert "/b" in files
+    assert "null" not in files
