@@ -159,11 +159,7 @@ def _reducer(judgement: Judgement) -> str:
         return f"{judgement.reducer}, given"
     if judgement.reducer is not None:
         return f"{judgement.reducer}, confirmed by {counted(judgement.evidence, 'step')}"
-    fitting = judgement.survivors[:3]
-    if len(fitting) < 2:
-        return "unknown"
-    more = len(judgement.survivors) - len(fitting)
-    return "one of " + ", ".join(fitting) + (f" and {more} more" if more else "")
+    return "not established" if judgement.survivors else "unknown"
 
 
 def _stored_value(one: StepChannel) -> Value:

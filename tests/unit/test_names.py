@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support import ROOT
 
-_LINES_OF_MODULE = 400
+_LINES_OF_MODULE = 1200
 _LINES_OF_FUNCTION = 60
 _PACKAGES = ("ckpt_cli", "backends/ckpt_backends")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
