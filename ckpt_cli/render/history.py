@@ -113,6 +113,7 @@ def interrupt_columns(now: datetime) -> Sequence[Column]:
         Column("WAITING", "since", lambda text: ago(now)(text).removesuffix(" ago"), right=True),
         Column("QUESTION", "value", value_text, cut=True, style="question"),
         Column("INTERRUPT", "interrupt_id", style="id", drop=1),
+        Column("ANSWER", "response_schema", table=False),
         Column("NAMESPACE", "checkpoint_ns", table=False),
         Column("CHECKPOINT", "checkpoint_id", table=False),
         Column("TASK", "task_id", table=False),

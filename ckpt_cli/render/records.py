@@ -272,7 +272,7 @@ def task_record(task: Task) -> dict[str, Any]:
 
 def question_record(question: Question) -> dict[str, Any]:
     """Return one Interrupt of a task."""
-    return {
+    record = {
         "task_id": question.task_id,
         "node": question.node,
         "path": list(asked_by(question)),
@@ -280,6 +280,9 @@ def question_record(question: Question) -> dict[str, Any]:
         "value": to_json(question.value),
         "answered": question.answered,
     }
+    if question.response_schema is not None:
+        record["response_schema"] = to_json(question.response_schema)
+    return record
 
 
 def write_record(placed: TaskWrite) -> dict[str, Any]:

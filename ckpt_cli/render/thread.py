@@ -170,6 +170,9 @@ def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[StyledLine
             style: Style = "dim" if question.answered else "question"
             asked = f"{path_text(asked_by(question))}: {summary(question.value, _QUESTION)}"
             yield from field(mark, asked, width, style)
+            if question.response_schema is not None:
+                schema = summary(question.response_schema, _QUESTION, quote=True)
+                yield from field("answer", f"must fit {schema}", width, "dim")
     if live:
         yield from resume_lines(moment, width)
 

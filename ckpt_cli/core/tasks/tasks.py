@@ -45,6 +45,9 @@ class Question(NamedTuple):
     """True if the task finished, which is the rule of LangGraph 1.2 (`pregel/_task_status.py`)."""
     path: tuple[str, ...] = ()
     """The path to the node that asked, if it is in a subgraph; the last entry is `node`."""
+    response_schema: Value = None
+    """The JSON Schema of the answer, if the graph gave one; None otherwise. Stored by LangGraph
+    1.2.24 and later (`Interrupt` in `langgraph/types.py`)."""
 
 
 class Task(NamedTuple):
@@ -334,6 +337,7 @@ def _questions(
             node=node,
             value=asked if cut is None else cut.with_kept(asked),
             answered=answered,
+            response_schema=fields.get("response_schema"),
         )
 
 
