@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Value
@@ -16,6 +17,9 @@ from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.target import Target
 
 USUAL = "messages"
+_EMPTY: tuple[Value, ...] = (None, [], {})
+_NEAR = 20
+"""Number of ancestors that are read to find the channel that held the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     state = read_state(reader, stored, None if channel is None else [channel])
     held = {name: found for name, value in state.values.items() if (found := message_list(value))}
     if channel is None:
-        channel = _usual(held, state.values)
+        channel = _usual(target, held, state.values)
     elif channel not in state.values:
         there = ", ".join(map(shell.word, state.values)) or "none"
         raise NotFound(f"no channel '{channel}' at this checkpoint", hint=f"its channels: {there}")
@@ -53,7 +57,7 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     if isinstance(value, Cut):
         remarks.append(f"cut: {value.reason}")
     found = held.get(channel)
-    if found is None and value not in (None, [], {}):
+    if found is None and value not in _EMPTY:
         there = ", ".join(map(shell.word, held)) or "none"
         raise NotFound(
             f"channel '{channel}' holds no messages", hint=f"channels with messages: {there}"
@@ -65,8 +69,34 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     return Conversation(channel, turns, others, remarks)
 
 
-def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> str:
-    """Return the channel `messages`, or else the one with the most messages.
+class LastHeld(NamedTuple):
+    """The nearest checkpoint before another one at which a channel held messages."""
+
+    channel: str
+    checkpoint_id: str
+    number: int
+    """Number of messages."""
+
+
+def last_held(
+    target: Target, channels: Collection[str], most: int | None = None
+) -> LastHeld | None:
+    """Return where one of these channels last held messages, before a checkpoint.
+
+    Only the `most` nearest ancestors are read.
+    """
+    reader, ns = target.reader, target.checkpoint_ns
+    ancestors = reader.ancestry(ns, target.checkpoint_id)[1:]
+    for one in ancestors[:most]:
+        state = read_state(reader, reader.stored(ns, one, state=channels), channels)
+        for name in channels:
+            if found := message_list(state.values.get(name)):
+                return LastHeld(name, one, len(found))
+    return None
+
+
+def _usual(target: Target, held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> str:
+    """Return the channel `messages`, or else the one with the most messages, or that had some.
 
     Raises `NotFound` if no channel contains messages.
     """
@@ -74,7 +104,10 @@ def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> 
         return USUAL
     if held:
         return max(held, key=lambda name: len(held[name]))
-    if isinstance(values.get(USUAL), Opaque):
+    if USUAL in values and (values[USUAL] in _EMPTY or isinstance(values[USUAL], Opaque)):
         return USUAL
+    empty = [name for name, value in values.items() if value == []]
+    if empty and (before := last_held(target, empty, _NEAR)) is not None:
+        return before.channel
     there = ", ".join(map(shell.word, values)) or "none"
     raise NotFound("no channel of this checkpoint holds messages", hint=f"its channels: {there}")

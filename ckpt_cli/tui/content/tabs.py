@@ -156,6 +156,8 @@ def _messages(target: Target, width: int) -> TabContent:
         lines.append(
             line((f"channel {safe_text(found.channel)}; others with messages: {names}", "dim"))
         )
+    if not found.turns:
+        lines.append(line((f"channel {safe_text(found.channel)} is empty here", "dim")))
     turns = [
         replace(one, message=one.message._replace(content=clip(one.message.content)))
         for one in found.turns
