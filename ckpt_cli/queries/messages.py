@@ -9,6 +9,8 @@ from typing import NamedTuple
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.errors import NotFound
+from ckpt_cli.core.channels import given_input
+from ckpt_cli.core.conversation.messages import said
 from ckpt_cli.core.conversation.transcript import Turn, message_list, transcript
 from ckpt_cli.core.redact import redact_turn
 from ckpt_cli.threads import redaction
@@ -45,6 +47,12 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     stored.check_readable()
     state = read_state(reader, stored, None if channel is None else [channel])
     held = {name: found for name, value in state.values.items() if (found := message_list(value))}
+    given = given_input(stored.body, stored.metadata) if not held else None
+    if isinstance(given, dict):
+        lists = {str(name): message_list(said(value)) for name, value in given.items()}
+        told = {name: found for name, found in lists.items() if found}
+        if channel in (None, *told) and told:
+            return _given(target, told, channel or _usual(target, told, {}))
     if channel is None:
         channel = _usual(target, held, state.values)
     elif channel not in state.values:
@@ -67,6 +75,15 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     if redaction.is_redacted(reader.store):
         turns = list(map(redact_turn, turns))
     return Conversation(channel, turns, others, remarks)
+
+
+def _given(target: Target, told: Mapping[str, Sequence[Value]], channel: str) -> Conversation:
+    """Return the messages of an input, where the state has none yet."""
+    turns = transcript(told[channel])
+    if redaction.is_redacted(target.reader.store):
+        turns = list(map(redact_turn, turns))
+    others = [name for name in told if name != channel]
+    return Conversation(channel, turns, others, ["its input, which the next step takes in"])
 
 
 class LastHeld(NamedTuple):

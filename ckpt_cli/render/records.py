@@ -123,6 +123,8 @@ def entry_record(entry: Entry) -> dict[str, Any]:
         record["operation"] = _operation(entry.operation)
     if entry.plaintext:
         record["plaintext"] = True
+    if entry.given is not None:
+        record["input"] = to_json(entry.given)
     return record
 
 
@@ -147,6 +149,8 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
     record["writes"] = [write_record(placed) for placed in found.writes]
     if found.unstored:
         record["unstored"] = list(found.unstored)
+    if found.given is not None:
+        record["input"] = to_json(found.given)
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
 
 

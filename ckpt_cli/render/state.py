@@ -9,6 +9,7 @@ from typing import cast
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.channels import MEANINGS, NOT_STORED
+from ckpt_cli.core.conversation.messages import said
 from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.paths import Selected, format_path
 from ckpt_cli.queries.show import CheckpointView
@@ -47,6 +48,7 @@ def show_lines(
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", PLAINTEXT, width, "error")
+    yield from given_lines(found, width)
     for name, value in found.state.values.items():
         yield line("")
         remark = found.state.rebuilt.get(name) or MEANINGS.get(name)
@@ -93,6 +95,17 @@ def standing_lines(
     if found.is_head:
         yield from status_lines(moment.conditions, width)
     yield from step_lines(moment, width, live=found.is_head)
+
+
+def given_lines(found: CheckpointView, width: int) -> Iterator[StyledLine]:
+    """Yield the input that waits at a checkpoint, if there is one."""
+    given = found.given
+    if given is None:
+        return
+    if isinstance(given, dict):
+        given = {name: said(value) for name, value in given.items()}
+    yield line("")
+    yield from value_lines("input", given, width, "the next step takes it in")
 
 
 def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[StyledLine]:

@@ -74,7 +74,7 @@ def _messages(asked: Asked) -> Iterator[Item]:
     found = asked.checkpoint(asked.store.showing([name])).conversation(name)
     last = asked.get("last")
     skipped = max(len(found.turns) - last, 0) if last else 0
-    about: Item = {"channel": found.channel, "messages": len(found.turns)}
+    about: dict[str, Any] = {"channel": found.channel, "messages": len(found.turns)}
     if not found.turns and (before := last_held(asked.checkpoint().target, [name])) is not None:
         about["last_held"] = {"checkpoint_id": before.checkpoint_id, "messages": before.number}
     yield about
