@@ -271,7 +271,7 @@ class ChannelChecker:
         if is_unset or is_unreadable(stored):
             self._note_lost(moment, parent, possible, made, check)
         is_unchanged = not wrote and (is_delta or is_kept(base, stored))
-        if (look := self.looked) and look.child is moment and not is_unchanged:
+        if (look := self.looked) and look.child is moment and (is_delta or not is_unchanged):
             known = self._likeliest(name, carried) if base is NOT_STORED or is_gone else base
             look.channels[name] = Looked(known, possible, stored, check)
         if is_delta or not lacking or is_unreadable(stored):
