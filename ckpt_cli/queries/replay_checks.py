@@ -24,6 +24,7 @@ from ckpt_cli.core.replay.deviations import (
 )
 from ckpt_cli.core.replay.elimination import (
     ALL,
+    RULED_OUT,
     Check,
     Explained,
     ReducerTally,
@@ -259,7 +260,7 @@ class ChannelChecker:
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
         if base is NOT_STORED:
             check.folded = parent.folded.get(name, 0)
-            check.applicable |= ALL & ~self.tally(name).leaders  # ruled out by earlier snapshots
+            check.applicable |= RULED_OUT if ALL & ~self.tally(name).leaders else 0
         # Without the value before it, what the reducers made of that can still be wrong.
         is_proof = wrote and not is_lost and not made.lacking and lacking in ("", _GONE)
         step = _Values(base, list(_values(ways[:1])), stored)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 CANDIDATES: Sequence[Reducer] = tuple(REDUCERS.values())
 _PLACED = tuple(enumerate(CANDIDATES))
 ALL = (1 << len(CANDIDATES)) - 1
+RULED_OUT = 1 << len(CANDIDATES)
+"""In place of the reducers that were ruled out before, and that are not tried any more."""
 
 
 def bits(names: Iterable[str]) -> int:
@@ -203,6 +205,8 @@ class Judgement(NamedTuple):
     chosen: bool = False
     doubted: bool = False
     """In this thread, more transitions contradict the reducer than support it."""
+    support: int = 0
+    """As `evidence`, with the snapshots of DeltaChannels that no reducer was left to contradict."""
     differs: bool = False
     """The reducer of the application may be another one, which differs from it in some steps."""
 
@@ -223,13 +227,13 @@ class Judgement(NamedTuple):
         Then it explains the others only by chance.
         """
         return not self.chosen and (
-            self.doubted or (self.against > 0 and self.evidence <= self.against)
+            self.doubted or (self.against > 0 and self.support <= self.against)
         )
 
     @property
     def is_doubtful(self) -> bool:
         """Whether this reducer may explain by chance what another reducer did."""
-        return self.evidence <= self.against or self.survivors[0] in _DOUBTFUL
+        return self.support <= self.against or self.survivors[0] in _DOUBTFUL
 
     @property
     def mask(self) -> int:
@@ -318,7 +322,8 @@ def judge(masks: Masks, chosen: str | None = None) -> Judgement:
     ]
     names = tuple(CANDIDATES[place].name for place in same)
     bit = 1 << best
-    return Judgement(names, _evidence(masks, bit), _against(masks, bit))
+    support = _evidence(masks, bit, ALL | RULED_OUT)
+    return Judgement(names, _evidence(masks, bit), _against(masks, bit), support=support)
 
 
 def judge_thread(masks: Masks, known: Masks, chosen: str | None = None) -> Judgement:
@@ -327,7 +332,7 @@ def judge_thread(masks: Masks, known: Masks, chosen: str | None = None) -> Judge
     if chosen is not None or not found.survivors:
         return found
     bit = bits(found.survivors[:1])
-    doubted = _evidence(masks, bit) < _against(masks, bit)
+    doubted = _evidence(masks, bit, ALL | RULED_OUT) < _against(masks, bit)
     return found._replace(doubted=doubted)
 
 
@@ -389,7 +394,7 @@ def _explained_otherwise(check: Check, judgement: Judgement) -> tuple[Verdict, s
         return Verdict.UNVERIFIABLE, _UNKNOWN
     makes = any(REDUCERS[name].makes for name in judgement.survivors)
     is_selected = not makes and check.mask & _SELECTORS
-    is_rare = judgement.against * _FEW <= judgement.evidence
+    is_rare = judgement.against * _FEW <= judgement.support
     if not is_selected and (
         (check.confirmed & judgement.mask and not judgement.is_doubtful)
         or (check.foreign and is_rare)
@@ -496,11 +501,11 @@ class Pool:
         return None
 
 
-def _evidence(masks: Masks, bit: int) -> int:
+def _evidence(masks: Masks, bit: int, among: int = ALL) -> int:
     return sum(
         n
         for (mask, applicable, wrote), n in masks.items()
-        if wrote and mask & bit and applicable & ~mask
+        if wrote and mask & bit and applicable & among & ~mask
     )
 
 
