@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.replay.differences import Differences
 
 NO_DELTA = "a DeltaChannel stores no value between snapshots"
-_MOST_ODD = 31
+_MOST_ODD = 15
 """Maximum number of earlier values of a channel that later writes are compared with."""
 _NO_WRITES = "none of the writes to it are stored"
 _GONE = "the value before it is not stored"
