@@ -17,6 +17,7 @@ from ckpt_cli.core.replay.deviations import (
     has_foreign_text,
     is_changeable,
     is_cut,
+    is_edited,
     is_shortened,
     loaded_value,
     out_of_place,
@@ -351,6 +352,7 @@ class ChannelChecker:
         expected = [value for place, value in found.rebuilt.items() if leaders & 1 << place]
         check.differing = self._differing(name, found, stored)
         check.cut = any(is_cut(one, stored) for one in expected)
+        check.edited = any(is_edited(base, one, stored) for one in expected)
         sources = (base, *carried.values(), *written, *found.rebuilt.values())
         check.foreign = _is_foreign(stored, sources)
         texts = out_of_place(stored, written, sources)

@@ -229,12 +229,29 @@ def changed_in_place(saver: Any) -> None:
         agent.invoke({"messages": [HumanMessage(text)]}, CONFIG, durability="sync")
 
 
+def changed_and_written(saver: Any) -> None:
+    """A node changes a message, and returns another one."""
+
+    def talk(state: Any) -> Any:
+        number = len(state["messages"])
+        if number == 9:
+            state["messages"][2].content = "[removed]"
+        return {"messages": [AIMessage(f"answer {number}")]}
+
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("talk", talk).add_edge(START, "talk").add_edge("talk", END)
+    for turn in range(7):
+        agent = builder.compile(checkpointer=saver)
+        agent.invoke({"messages": [HumanMessage(f"q{turn}")]}, CONFIG, durability="sync")
+
+
 KINDS: dict[str, tuple[Callable[[Any], None], set[str]]] = {
     "topic": (aliased_topic, {"unverifiable"}),
     "dict": (shared_dict, {"unverifiable"}),
     "calls": (assigned_calls, set()),
     "raw": (raw_calls, set()),
     "place": (changed_in_place, {"unverifiable"}),
+    "written": (changed_and_written, {"unverifiable"}),
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
 from ckpt_cli.core.replay.add_messages import Pending
-from ckpt_cli.core.replay.reducers import ABSENT, Held
+from ckpt_cli.core.replay.reducers import ABSENT, Held, fits
 from ckpt_cli.core.values.equality import is_set, same
 
 _MADE_AT_MERGE = frozenset({"id", "type", "role", "status"})
@@ -50,6 +50,19 @@ def is_cut(expected: Held, stored: Held) -> bool:
             for key, value in expected.items()
         )
     return isinstance(expected, str) and isinstance(stored, str) and stored in expected
+
+
+def is_edited(base: Held, expected: Held, stored: Held) -> bool:
+    """Return whether a list or dict differs only in items that were in it before."""
+    if isinstance(base, list) and isinstance(expected, list) and isinstance(stored, list):
+        old = len(base)
+        return old > 0 and len(expected) >= old and fits(expected[old:], stored[old:])
+    if isinstance(base, dict) and isinstance(expected, dict) and isinstance(stored, dict):
+        new = [
+            key for key, value in expected.items() if key not in base or not same(base[key], value)
+        ]
+        return bool(base) and all(key in stored and same(expected[key], stored[key]) for key in new)
+    return False
 
 
 def is_shortened(base: Held, stored: Held) -> bool:

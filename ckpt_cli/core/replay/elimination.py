@@ -120,6 +120,8 @@ class Check:
     """
     shortened: bool = False
     """It is a list that lost its last items; code that edits a list seldom does so."""
+    edited: bool = False
+    """It differs from the expected value only in what was there before the step."""
     followed: bool = False
     """Later steps go on from it, not from the expected value."""
     later: bool = False
@@ -368,6 +370,10 @@ _IN_PLACE = (
     "changed without a write, and its version is the same: a node changed it in place, or the"
     " library did when it was loaded"
 )
+_EDITED = (
+    "a part was changed that was there before and not written to, and later steps go on from it: a"
+    " node changed it in place"
+)
 _LATER = "it differs only by what later steps wrote: it was changed while it was being saved"
 _FEW = 4
 """So many steps must follow a known reducer for each that does not."""
@@ -388,6 +394,8 @@ def _explained_otherwise(check: Check, judgement: Judgement) -> tuple[Verdict, s
         return None
     if check.later:
         return Verdict.UNVERIFIABLE, _LATER
+    if check.edited and check.followed and not check.confirmed & judgement.mask:
+        return Verdict.UNVERIFIABLE, _EDITED
     if judgement.chosen:
         return None
     if judgement.is_refuted or not judgement.survivors:
