@@ -148,6 +148,6 @@ def placed_lines(writes: Sequence[TaskWrite], zone: tzinfo, width: int) -> Itera
             at = f"  {write.at.astimezone(zone):%H:%M:%S.%f}"[:_TIME_CELLS]
         first, second = pad(who, named), pad(channel, put)
         room = width - len(at) - cell_len(first) - cell_len(second) - _SIZE_CELLS
-        value = "" if write.value is None else summary(placed.value, max(room, _INDENT))
+        value = "" if write.value is None else summary(said(placed.value), max(room, _INDENT))
         spans: list[Span | str] = [(at, "time"), "  ", (first, "node"), "  ", (second, "head")]
         yield line(*spans, (f"  {size(write.size):>8}", "dim"), f"  {value}" if value else "")
