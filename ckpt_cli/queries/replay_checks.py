@@ -262,7 +262,7 @@ class ChannelChecker:
         if base is NOT_STORED:
             check.folded = parent.folded.get(name, 0)
             check.applicable |= RULED_OUT if ALL & ~self.tally(name).leaders else 0
-        # Without the value before it, what the reducers made of that can still be wrong.
+        # What the reducers made before can be wrong even if the value before is not stored.
         is_proof = wrote and not is_lost and not made.lacking and lacking in ("", _GONE)
         step = _Values(base, list(_values(ways[:1])), stored)
         self._tell_earlier(name, here, parent, found, step, is_proof=bool(is_proof))
@@ -346,7 +346,7 @@ class ChannelChecker:
         carried: Mapping[int, Held],
     ) -> None:
         """Note what may have made a value that its writes do not explain."""
-        name = check.channel
+        name, values = check.channel, here.moment.body.values
         base, written, stored = step
         leaders = self.tally(name).leaders
         expected = [value for place, value in found.rebuilt.items() if leaders & 1 << place]
@@ -358,6 +358,8 @@ class ChannelChecker:
         texts = out_of_place(stored, written, sources)
         if texts is not None:
             here.odd[name] = (*here.odd.get(name, ())[-_MOST_ODD:], Odd(check, stored, texts))
+        # The one of formats 1 and 2 may be None, which counts as no value.
+        check.gone = stored is ABSENT and base is not ABSENT and name not in values
         check.in_place &= is_changeable(base) or is_changeable(stored)
         check.shortened = is_shortened(base, stored)
 

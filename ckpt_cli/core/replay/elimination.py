@@ -114,6 +114,8 @@ class Check:
     """No known reducer explains the value, and it contains a text that it was not made from."""
     cut: bool = False
     """It is the expected value without some parts, as a reducer that drops things makes it."""
+    gone: bool = False
+    """The channel had a value and has none; a reducer always leaves one."""
     in_place: bool = False
     """It changed without a write and under the same version, and code can change such values in
     place.
@@ -400,6 +402,8 @@ def _explained_otherwise(check: Check, judgement: Judgement) -> tuple[Verdict, s
         return None
     if judgement.is_refuted or not judgement.survivors:
         return Verdict.UNVERIFIABLE, _UNKNOWN
+    if check.gone:
+        return None
     makes = any(REDUCERS[name].makes for name in judgement.survivors)
     is_selected = not makes and check.mask & _SELECTORS
     is_rare = judgement.against * _FEW <= judgement.support
