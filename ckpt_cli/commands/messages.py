@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from ckpt_backends import shell
 from ckpt_cli.core.conversation.transcript import statistics
+from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.options import At, Namespace, OptionalThread, flag, option
+from ckpt_cli.queries.messages import USUAL, last_held
 from ckpt_cli.render.messages import (
     STAT_COLUMNS,
     message_columns,
@@ -15,8 +18,9 @@ from ckpt_cli.render.messages import (
     statistics_rows,
     transcript_lines,
 )
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments
+from ckpt_cli.threads.target import Target, TargetArguments
 
 
 def messages(
@@ -46,10 +50,13 @@ def messages(
       ckpt -s agent.db messages user-42 -o json | jq -r '.[].content'
     """
     output = session.output
-    found = session.checkpoint(TargetArguments(thread, at, ns)).conversation(channel)
+    checkpoint = session.checkpoint(TargetArguments(thread, at, ns))
+    found = checkpoint.conversation(channel)
     if found.others and channel is None:
         others = ", ".join(found.others)
         session.note(f"showing channel '{found.channel}'; messages are also in: {others}")
+    if not found.turns:
+        session.note(_emptied(checkpoint.target, found.channel))
     for remark in found.remarks:
         session.note(f"channel '{found.channel}': {remark}")
     if stat:
@@ -70,5 +77,16 @@ def messages(
         rows=lambda: message_records(found.turns, first),
         columns=message_columns(),
     )
-    if not found.turns:
-        session.note("no messages yet")
+
+
+def _emptied(target: Target, channel: str) -> str:
+    """Say that a channel holds no messages, and where it last did."""
+    before = last_held(target, [channel])
+    if before is None:
+        return f"channel '{channel}' is empty: no messages yet"
+    reader, ns = target.reader, target.checkpoint_ns
+    ref = short_refs([one.key.checkpoint_id for one in reader.index(ns)])[before.checkpoint_id]
+    words = [*(["--ns", ns] if ns else []), *(["--channel", channel] if channel != USUAL else [])]
+    line = shell.command("ckpt", "messages", *words, ids=[f"{reader.thread_id}@{ref}"])
+    number = counted(before.number, "message")
+    return f"channel '{channel}' is empty here; `{line}` shows the {number} that it held before"

@@ -36,6 +36,7 @@ from ckpt_cli.render.replay import (
     report_rows,
     transition_columns,
 )
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_thread
 
@@ -126,6 +127,9 @@ def replay(session: Session, options: ReplayOptions) -> None:
     refs = short_refs([one.key.checkpoint_id for n in reader.namespaces for one in reader.index(n)])
     if not (options.verify or options.strict):
         rows = checkpoint.transitions(told) if is_part else thread.transitions(told, ns=ns)
+        if not any(one.checks for one in rows.found.found.transitions):
+            number = counted(len(rows.found.found.transitions), "transition")
+            session.note(f"nothing to verify: no channel was written to or changed in {number}")
         session.output.records(rows, transition_columns(refs))
         return
     answer = checkpoint.replay(told) if is_part else thread.replay(told, ns=ns)
@@ -183,5 +187,6 @@ def _conclude(session: Session, reports: list[ReplayReport], *, strict: bool) ->
     for about, one in wrong or (findings if strict else []):
         child = one.transition.child
         diff = shell.command("ckpt", "diff", "--writes", ids=[f"{about.thread_id}@{child}"])
-        session.note(f"`{diff}` shows the first difference")
+        what = "difference" if wrong else "step that cannot be verified"
+        session.note(f"`{diff}` shows the first {what}")
         raise Exit(1)

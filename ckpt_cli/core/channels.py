@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ckpt_backends.codec import DELTA_SNAPSHOT
 from ckpt_backends.codec.values import Opaque, Tagged, Value
 from ckpt_cli.core.state import Body
+from ckpt_cli.core.tasks.triggers import START
 
 ROOT = "__root__"
 """The only channel of a graph whose state is a single value."""
@@ -27,6 +28,18 @@ MEANINGS = {END: "returned by the @entrypoint", PREVIOUS: "saved for the next ru
 """Explanations of channels that LangGraph names, as shown to the user."""
 
 _EDGES = ("branch:", "join:", "start:")
+
+
+def given_input(body: Body, metadata: Mapping[str, Value]) -> Value:
+    """Return the input with which a run began at a checkpoint, if it is stored there, else None.
+
+    It waits in `__start__` until the next step takes it in. LangGraph before 0.5 also has it in
+    the metadata, as what was written (`_put_checkpoint` in `langgraph/pregel/_loop.py`).
+    """
+    if START in body.values:
+        return body.values[START]
+    wrote = metadata.get("writes") if metadata.get("source") == "input" else None
+    return wrote.get(START, wrote) if isinstance(wrote, dict) else None
 
 
 def is_state(channel: str, body: Body) -> bool:

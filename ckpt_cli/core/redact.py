@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.conversation.transcript import Turn
     from ckpt_cli.core.diff.state_diff import ChannelChange
     from ckpt_cli.core.search.matches import Match
-    from ckpt_cli.core.tasks.tasks import Step, Task
+    from ckpt_cli.core.tasks.tasks import Question, Step, Task
 
 REDACTED = "ckpt.redacted"
 """Type of the `Tagged` that replaces a value; its payload is the type and size in words."""
@@ -113,9 +113,14 @@ def redact_turn(turn: Turn) -> Turn:
 def _task(task: Task) -> Task:
     return task._replace(
         error=None if task.error is None else redact_text(task.error),
-        questions=tuple(one._replace(value=redact(one.value)) for one in task.questions),
+        questions=tuple(map(_question, task.questions)),
         writes=(),
     )
+
+
+def _question(one: Question) -> Question:
+    schema = None if one.response_schema is None else redact(one.response_schema)
+    return one._replace(value=redact(one.value), response_schema=schema)
 
 
 def _is_structure(name: str, value: Value) -> bool:

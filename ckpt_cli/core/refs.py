@@ -2,8 +2,8 @@
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, tzinfo
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
@@ -25,6 +25,8 @@ class NamespaceRefs(NamedTuple):
     """Returns the step of each checkpoint id. Only called for `step:N`, since it reads metadata."""
     times: Callable[[], Mapping[str, datetime | None]]
     """Returns the time of each checkpoint id, in UTC."""
+    stored_time: Callable[[str], datetime | None] = lambda _: None
+    """Returns the time that one checkpoint holds, in UTC."""
 
 
 def split_target(text: str, exists: Callable[[str], bool]) -> tuple[str, str | None]:
@@ -110,15 +112,43 @@ def as_of(moment: datetime, line: NamespaceRefs, zone: tzinfo) -> str:
     Raises `NotFound`, with times in `zone`, if there was none yet.
     """
     times = line.times()
+    by_then = set(just_made(moment, times, line.stored_time))
     for found in line.checkpoints:
         at = times.get(found.key.checkpoint_id)
-        if at is not None and at <= moment:
+        if (at is not None and at <= moment) or found.key.checkpoint_id in by_then:
             return found.key.checkpoint_id
     known = [at for at in times.values() if at is not None]
     hint = f"its first checkpoint is from {_text(min(known), zone)}" if known else None
     raise NotFound(
         f"thread '{line.thread_id}' had no checkpoint at {_text(moment, zone)}", hint=hint
     )
+
+
+LONGEST_MAKING = timedelta(seconds=1)
+"""LangGraph takes the time of a checkpoint, copies the values, and then makes the id
+(`create_checkpoint` in `langgraph/pregel/_checkpoint.py`); `created_at` of a state is the first.
+"""
+
+
+def just_made(
+    moment: datetime,
+    times: Mapping[str, datetime | None],
+    stored_time: Callable[[str], datetime | None],
+) -> Iterator[str]:
+    """Yield the checkpoints whose id is from after a moment, but that were made up to then.
+
+    `times` are those of the ids. The stored time is only asked of the next ones after the moment.
+    """
+    near = [
+        (at, one)
+        for one, at in times.items()
+        if at is not None and at > moment and at - moment <= LONGEST_MAKING
+    ]
+    for _, one in sorted(near):
+        at = stored_time(one)
+        if at is None or at > moment:
+            break
+        yield one
 
 
 def _text(moment: datetime, zone: tzinfo) -> str:

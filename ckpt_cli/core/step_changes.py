@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.conversation.messages import as_message, said
 from ckpt_cli.core.values.equality import same
 
 _LONGEST_PLAIN = 200
@@ -167,6 +167,8 @@ def _grown(name: str, before: BriefState, after: BriefState) -> int | None:
 
 def _messages(written: Sequence[Value]) -> list[Value]:
     """Return the messages among written values, each alone or in a list."""
-    items = [item for value in written for item in (value if isinstance(value, list) else [value])]
+    items: list[Value] = []
+    for value in map(said, written):
+        items += value if isinstance(value, list) else [value]
     found = [(item, as_message(item)) for item in items]
     return [item for item, message in found if message is not None and message.role != "remove"]

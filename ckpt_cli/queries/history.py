@@ -5,9 +5,13 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint
+from ckpt_cli.core.channels import given_input
+from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.step_nodes import ran, ran_here
 from ckpt_cli.core.tasks.task_ids import pulled_node
+from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -30,6 +34,8 @@ class Entry(NamedTuple):
     """True if it is stored unencrypted in a thread with encrypted checkpoints."""
     operation: "ListedOperation | None" = None
     """The recorded operation of `ckpt` that added it."""
+    given: Value = None
+    """The input that waits there, if no write tells what it was."""
 
 
 def history_entries(
@@ -65,6 +71,7 @@ def history_entry(
         made_by(reader, moment),
         reader.is_plaintext(moment),
         operations.adding(moment),
+        _given(reader, moment),
     )
 
 
@@ -94,8 +101,19 @@ def namespace_entries(
             made_by(reader, moment, older),
             reader.is_plaintext(moment),
             operations.adding(moment),
+            _given(reader, moment),
         )
         moment = older
+
+
+def _given(reader: ThreadReader, moment: Moment) -> Value:
+    """Return the input of a run whose writes are not stored."""
+    if moment.source != "input" or moment.writes:
+        return None
+    key = moment.key
+    found = reader.stored(key.checkpoint_ns, key.checkpoint_id, state=[START])
+    given = given_input(found.body, found.metadata)
+    return redact(given) if given is not None and redaction.is_redacted(reader.store) else given
 
 
 def made_by(

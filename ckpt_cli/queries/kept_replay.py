@@ -1,4 +1,4 @@
-"""Look at one step of a namespace after another, and replay the namespace only once."""
+"""Look at one step of a thread after another, and replay the thread only once."""
 
 from __future__ import annotations
 
@@ -16,30 +16,38 @@ _MOST_CARRIED = 200
 """Number of checkpoints whose expected values are kept; with more, each look replays all."""
 
 
+_Step = tuple[str, str]
+"""Namespace and checkpoint id."""
+
+
 class KeptReplay:
-    """The reducers of one namespace, known from its replay, for looks at its steps.
+    """The reducers of one thread, known from its replay, for looks at its steps.
 
     A checkpoint does not change, so they stay known while the thread grows. Used by one worker.
     """
 
     def __init__(self) -> None:
-        self._place: tuple[object, str, str] | None = None
+        self._place: tuple[object, str] | None = None
         self._found: Replayed | None = None
-        self._checks: Mapping[str, Mapping[str, Check]] = {}
-        """By checkpoint id and channel."""
-        self._carried: dict[str, dict[str, dict[int, Held]]] = {}
-        """The expected values of channels without a stored one, by checkpoint id."""
+        self._checks: Mapping[_Step, Mapping[str, Check]] = {}
+        """By channel of a step."""
+        self._carried: dict[_Step, dict[str, dict[int, Held]]] = {}
+        """The expected values of channels without a stored one."""
         self._last: KeptCheckpoint | None = None
 
     def look_at(
         self, reader: ThreadReader, checkpoint_ns: str, child: str
     ) -> tuple[Replayed, Look]:
-        """Return the replay of a namespace, and all about the transition to `child`.
+        """Return the replay of a thread, and all about the transition to `child`.
 
         Raises `NotFound` if there is no such checkpoint.
         """
-        place = reader.store, reader.thread_id, checkpoint_ns
-        if self._found is not None and self._place == place and child in self._checks:
+        place = reader.store, reader.thread_id
+        if (
+            self._found is not None
+            and self._place == place
+            and (checkpoint_ns, child) in self._checks
+        ):
             look = self._again(self._found, reader, checkpoint_ns, child)
             if look is not None:
                 return self._found, look
@@ -49,7 +57,7 @@ class KeptReplay:
         if len(self._carried) <= _MOST_CARRIED:
             self._place, self._found = place, found
             self._checks = {
-                one.child: {check.channel: check for check in one.checks}
+                (one.checkpoint_ns, one.child): {check.channel: check for check in one.checks}
                 for one in found.transitions
             }
         self._carried = self._carried if self._found is not None else {}
@@ -69,7 +77,8 @@ class KeptReplay:
             name: kept for name, kept in last.carried.items() if kept and name not in last.values
         }
         if carried:
-            self._carried[last.moment.key.checkpoint_id] = carried
+            key = last.moment.key
+            self._carried[key.checkpoint_ns, key.checkpoint_id] = carried
 
     def _again(
         self, found: Replayed, reader: ThreadReader, checkpoint_ns: str, child: str
@@ -86,12 +95,12 @@ class KeptReplay:
             ),
             None,
         )
-        carried = self._carried.get(parent or "", {})
+        carried = self._carried.get((checkpoint_ns, parent or ""), {})
         look = look_again(reader, checkpoint_ns, child, tallies, carried)
         if look is None:
             return None
         # Later steps have confirmed or denied what was carried over this one.
-        checks = self._checks[child]
+        checks = self._checks[checkpoint_ns, child]
         look.channels = {
             name: one._replace(check=checks.get(name, one.check))
             for name, one in look.channels.items()

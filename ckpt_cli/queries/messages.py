@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.errors import NotFound
+from ckpt_cli.core.channels import given_input
+from ckpt_cli.core.conversation.messages import said
 from ckpt_cli.core.conversation.transcript import Turn, message_list, transcript
 from ckpt_cli.core.redact import redact_turn
 from ckpt_cli.threads import redaction
@@ -16,6 +19,9 @@ from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.target import Target
 
 USUAL = "messages"
+_EMPTY: tuple[Value, ...] = (None, [], {})
+_NEAR = 20
+"""Number of ancestors that are read to find the channel that held the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +47,14 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     stored.check_readable()
     state = read_state(reader, stored, None if channel is None else [channel])
     held = {name: found for name, value in state.values.items() if (found := message_list(value))}
+    given = given_input(stored.body, stored.metadata) if not held else None
+    if isinstance(given, dict):
+        lists = {str(name): message_list(said(value)) for name, value in given.items()}
+        told = {name: found for name, found in lists.items() if found}
+        if channel in (None, *told) and told:
+            return _given(target, told, channel or _usual(target, told, {}))
     if channel is None:
-        channel = _usual(held, state.values)
+        channel = _usual(target, held, state.values)
     elif channel not in state.values:
         there = ", ".join(map(shell.word, state.values)) or "none"
         raise NotFound(f"no channel '{channel}' at this checkpoint", hint=f"its channels: {there}")
@@ -53,7 +65,7 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     if isinstance(value, Cut):
         remarks.append(f"cut: {value.reason}")
     found = held.get(channel)
-    if found is None and value not in (None, [], {}):
+    if found is None and value not in _EMPTY:
         there = ", ".join(map(shell.word, held)) or "none"
         raise NotFound(
             f"channel '{channel}' holds no messages", hint=f"channels with messages: {there}"
@@ -65,8 +77,43 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     return Conversation(channel, turns, others, remarks)
 
 
-def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> str:
-    """Return the channel `messages`, or else the one with the most messages.
+def _given(target: Target, told: Mapping[str, Sequence[Value]], channel: str) -> Conversation:
+    """Return the messages of an input, where the state has none yet."""
+    turns = transcript(told[channel])
+    if redaction.is_redacted(target.reader.store):
+        turns = list(map(redact_turn, turns))
+    others = [name for name in told if name != channel]
+    return Conversation(channel, turns, others, ["its input, which the next step takes in"])
+
+
+class LastHeld(NamedTuple):
+    """The nearest checkpoint before another one at which a channel held messages."""
+
+    channel: str
+    checkpoint_id: str
+    number: int
+    """Number of messages."""
+
+
+def last_held(
+    target: Target, channels: Collection[str], most: int | None = None
+) -> LastHeld | None:
+    """Return where one of these channels last held messages, before a checkpoint.
+
+    Only the `most` nearest ancestors are read.
+    """
+    reader, ns = target.reader, target.checkpoint_ns
+    ancestors = reader.ancestry(ns, target.checkpoint_id)[1:]
+    for one in ancestors[:most]:
+        state = read_state(reader, reader.stored(ns, one, state=channels), channels)
+        for name in channels:
+            if found := message_list(state.values.get(name)):
+                return LastHeld(name, one, len(found))
+    return None
+
+
+def _usual(target: Target, held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> str:
+    """Return the channel `messages`, or else the one with the most messages, or that had some.
 
     Raises `NotFound` if no channel contains messages.
     """
@@ -74,7 +121,10 @@ def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> 
         return USUAL
     if held:
         return max(held, key=lambda name: len(held[name]))
-    if isinstance(values.get(USUAL), Opaque):
+    if USUAL in values and (values[USUAL] in _EMPTY or isinstance(values[USUAL], Opaque)):
         return USUAL
+    empty = [name for name, value in values.items() if value == []]
+    if empty and (before := last_held(target, empty, _NEAR)) is not None:
+        return before.channel
     there = ", ".join(map(shell.word, values)) or "none"
     raise NotFound("no channel of this checkpoint holds messages", hint=f"its channels: {there}")

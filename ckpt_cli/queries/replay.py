@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -11,23 +11,32 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_cli.core.channels import state_values
+from ckpt_cli.core.doctor.numbered_versions import NumberedVersions
 from ckpt_cli.core.replay.elimination import (
     Check,
     ReducerTally,
 )
-from ckpt_cli.core.replay.reducers import NOT_STORED, Held, is_empty
+from ckpt_cli.core.replay.reducers import ABSENT, NOT_STORED, Held, is_empty
 from ckpt_cli.core.replay.report import Replayed, Transition
 from ckpt_cli.core.replay.transition import (
+    WriteOrder,
     possible_orders,
     recorded_orders,
     sort_writes,
     written_channels,
 )
 from ckpt_cli.core.state import Version, read_metadata, source_from
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.core.tasks.writes import task_writes
-from ckpt_cli.core.values.equality import same
-from ckpt_cli.queries.replay_checks import ChannelChecker, KeptCheckpoint, Look, Lost
+from ckpt_cli.queries.replay_checks import (
+    ChannelChecker,
+    KeptCheckpoint,
+    Look,
+    Looked,
+    Lost,
+    is_kept,
+)
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -70,17 +79,28 @@ def replay_with_lost(reader: ThreadReader) -> tuple[Replayed, list[Lost]]:
 def look_at(
     reader: ThreadReader, checkpoint_ns: str, child: str, watch: Watch | None = None
 ) -> tuple[Replayed, Look]:
-    """Replay a namespace; also return all about the transition to `child`.
+    """Replay a thread; also return all about the transition to `child` in a namespace.
 
-    Raises `NotFound` if there is no such checkpoint.
+    All of it is read, so that the step is judged as `replay_thread` judges it. Raises `NotFound` if
+    there is no such checkpoint.
     """
     found = Replayed(reader.thread_id)
-    namespace = _Namespace(reader, checkpoint_ns, found.tallies, None, child, watch=watch)
+    looked: Look | None = None
     with remembering():
-        found.transitions.extend(namespace)
-    if namespace.looked is None:
+        for ns in _namespaces(reader, checkpoint_ns):
+            look = child if ns == checkpoint_ns else None
+            namespace = _Namespace(reader, ns, found.tallies, None, look, watch=watch)
+            found.transitions.extend(namespace)
+            looked = looked or namespace.looked
+    if looked is None:
         raise NotFound(f"no checkpoint '{child}' in thread '{reader.thread_id}'")
-    return found, namespace.looked
+    return found, looked
+
+
+def _namespaces(reader: ThreadReader, checkpoint_ns: str) -> Sequence[str]:
+    """Return the namespaces of a thread; also one that is named, but has no checkpoints."""
+    known = reader.namespaces
+    return known if checkpoint_ns in known else [*known, checkpoint_ns]
 
 
 def look_again(
@@ -110,14 +130,18 @@ def look_again(
 def replay_thread(
     reader: ThreadReader, checkpoint_ns: str | None = None, upto: str | None = None
 ) -> Replayed:
-    """Replay all transitions of a thread, of one namespace, or up to one checkpoint of it."""
+    """Replay all transitions of a thread, of one namespace, or up to one checkpoint of it.
+
+    The reducers are known from all of the thread, whichever part is returned.
+    """
     found = Replayed(reader.thread_id)
-    namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
     with remembering():
-        for ns in namespaces:
-            ids = None if upto is None else set(reader.ancestry(ns, upto))
-            found.transitions.extend(_Namespace(reader, ns, found.tallies, ids))
-    return found
+        for ns in reader.namespaces:
+            found.transitions.extend(_Namespace(reader, ns, found.tallies, None))
+    if checkpoint_ns is None:
+        return found
+    ids = None if upto is None else set(reader.ancestry(checkpoint_ns, upto))
+    return found.part(checkpoint_ns, ids)
 
 
 class _Namespace:
@@ -147,6 +171,9 @@ class _Namespace:
         self._checker = ChannelChecker(reader, checkpoint_ns, tallies, lost)
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
         self._children = Counter(one.parent_checkpoint_id for one in chosen)
+        self._numbered = NumberedVersions()
+        self._suspects: list[tuple[Check, Version]] = []
+        """Steps that are not explained, with the version that the channel has there."""
         self._kept: dict[str, KeptCheckpoint] = {}
         self._siblings: dict[
             str | None, list[tuple[Mapping[str, Version], Mapping[str, Value]]]
@@ -166,6 +193,16 @@ class _Namespace:
             yield self._transition(moment, here)
             self._keep(here)
             self._let_go(moment, here)
+        for check, version in self._suspects:
+            check.shared = self._other_giver(check, version)
+
+    def _other_giver(self, check: Check, version: Version) -> str | None:
+        """Return a checkpoint of another branch that gave the channel the same version."""
+        child, ancestry = check.child, self._reader.ancestry
+        for one in self._numbered.givers(check.channel, version):
+            if one not in ancestry(self._ns, child) and child not in ancestry(self._ns, one):
+                return one
+        return None
 
     def _moments(self) -> Iterator[Moment]:
         """Yield checkpoints with state and writes, oldest first, read a few megabytes at a time."""
@@ -197,6 +234,11 @@ class _Namespace:
         parent = self._kept.get(parent_id or "") if is_told else None
         if self._watch is not None:
             self._watch(here, parent)
+        # The copy that a fork is has the versions of what it copied.
+        if moment.checkpoint.blobs is not None and moment.source != "fork":
+            before = {} if parent is None else parent.moment.body.versions
+            new = dict(moment.body.versions.items() - before.items())
+            self._numbered.add(moment.key.checkpoint_id, new, new)
         if moment.key.checkpoint_id == self._look:
             self._checker.looked = Look(moment)
             if parent is not None:
@@ -213,8 +255,19 @@ class _Namespace:
             checks = self._without_parent(moment, here)
         else:
             checks = self._with_parent(moment, here, parent)
+        if (look := self._checker.looked) is not None and look.child is moment:
+            for check in checks:
+                value = here.values.get(check.channel, NOT_STORED)
+                unproven = Looked(NOT_STORED, (WriteOrder(()),), value, check)
+                look.channels.setdefault(check.channel, unproven)
+        kept, self._checker.kept = self._checker.kept, []
         for check in checks:
             self._checker.tally(check.channel).add(check)
+            if (
+                moment.checkpoint.blobs is not None
+                and not check.mask & self._checker.tally(check.channel).leaders
+            ):
+                self._suspects.append((check, moment.body.versions.get(check.channel, "?")))
         return Transition(
             self._ns,
             parent_id,
@@ -222,6 +275,7 @@ class _Namespace:
             moment.number,
             moment.source,
             checks,
+            kept,
         )
 
     def _of_its_own(
@@ -256,10 +310,10 @@ class _Namespace:
             # LangGraph.js stores the initial values of channels.
             unproven = {name for name, value in here.values.items() if not is_empty(value)}
         checks = {name: _unproven(name, moment, reason) for name in unproven}
-        if not self._reader.has_history:
-            lost = {name for name in moment.body.versions if self._checker.is_delta(name, moment)}
-            for name in lost - here.values.keys():
-                checks[name] = _unproven(name, moment, "its value is not stored")
+        for name in moment.body.versions.keys() - here.values.keys():
+            if self._checker.is_delta(name, moment):
+                lacking = reason if self._reader.has_history else "its value is not stored"
+                checks[name] = _unproven(name, moment, lacking)
         return [checks[name] for name in sorted(checks)]
 
     def _with_parent(
@@ -281,7 +335,11 @@ class _Namespace:
             skipped=_is_skipped(moment, parent.moment),
             takes_input=START in moment.body.values,
         )
-        return list(self._checker.check_all(moment, here, parent, made))
+        checks = list(self._checker.check_all(moment, here, parent, made))
+        if parent.sources["update"] and not _has_own_updates(parent.moment):
+            for check in checks:
+                check.replaced = True
+        return checks
 
     def _copied_from(self, moment: Moment) -> Mapping[str, Value] | None:
         """Return the values of the checkpoint that a fork copied, if it is a stored sibling."""
@@ -296,8 +354,8 @@ class _Namespace:
         self, moment: Moment, here: KeptCheckpoint, copied: Mapping[str, Value]
     ) -> Iterator[Check]:
         for name in sorted({*here.values, *copied}):
-            if name in here.values and name in copied and same(here.values[name], copied[name]):
-                self._checker.tally(name).keep(bumps=False)
+            if is_kept(copied.get(name, ABSENT), here.values.get(name, ABSENT)):
+                self._checker.keep(name, bumps=False)
             else:
                 yield Check(name, moment.key.checkpoint_id, 0, 0, 0)
 
@@ -315,6 +373,11 @@ class _Namespace:
 
 def _unproven(channel: str, moment: Moment, reason: str) -> Check:
     return Check(channel, moment.key.checkpoint_id, 0, 0, 0, lacking=reason)
+
+
+def _has_own_updates(parent: Moment) -> bool:
+    """Return whether the writes of `update_state` have rows of their own there."""
+    return any(one.task_path.startswith(UPDATE_PATH) for one in parent.writes)
 
 
 def _is_skipped(child: Moment, parent: Moment) -> bool:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.channels import is_delta, is_state
 from ckpt_cli.core.namespace_kinds import namespace_kind
+from ckpt_cli.core.replay.deviations import (
+    as_loaded,
+    has_foreign_text,
+    is_changeable,
+    is_cut,
+    is_edited,
+    is_shortened,
+    loaded_value,
+    out_of_place,
+    texts_of,
+)
 from ckpt_cli.core.replay.elimination import (
+    ALL,
+    RULED_OUT,
     Check,
     Explained,
     ReducerTally,
@@ -19,8 +33,9 @@ from ckpt_cli.core.replay.elimination import (
     explain,
     is_unreadable,
 )
-from ckpt_cli.core.replay.reducers import ABSENT, NOT_STORED, Held, is_empty
+from ckpt_cli.core.replay.reducers import ABSENT, NOT_STORED, Held, fits, is_empty
 from ckpt_cli.core.replay.transition import (
+    Batches,
     PossibleOrders,
     SortedWrites,
     WriteOrder,
@@ -28,7 +43,6 @@ from ckpt_cli.core.replay.transition import (
     writes_in_metadata,
     written_channels,
 )
-from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
@@ -39,6 +53,9 @@ if TYPE_CHECKING:
     from ckpt_cli.core.replay.differences import Differences
 
 NO_DELTA = "a DeltaChannel stores no value between snapshots"
+_MOST_ODD = 15
+"""Maximum number of earlier values of a channel that later writes are compared with."""
+_NO_WRITES = "none of the writes to it are stored"
 _GONE = "the value before it is not stored"
 
 
@@ -51,17 +68,39 @@ class KeptCheckpoint:
     writes: SortedWrites
     carried: dict[str, dict[int, Held]] = field(default_factory=dict)
     """By channel and reducer: the expected value, if it differs from the stored one."""
+    folded: dict[str, int] = field(default_factory=dict)
+    """By DeltaChannel: the number of writes since its last stored value."""
     open: dict[str, list[Check]] = field(default_factory=dict)
     """The checks that did not explain the value stored here, by channel."""
+    odd: dict[str, tuple[Odd, ...]] = field(default_factory=dict)
+    """The values up to here that a change in place may explain, by channel."""
     sources: Counter[str | None] = field(default_factory=Counter)
     """The sources of its children, if there are several children."""
     decoded: dict[int, Value] = field(default_factory=dict)
 
-    def value(self, write: TaskWrite) -> Value:
-        """Return the value of a write; each write is decoded once."""
-        if id(write) not in self.decoded:
-            self.decoded[id(write)] = write.value
-        return self.decoded[id(write)]
+    def values_of(self, batches: Batches) -> list[list[Value]]:
+        """Return the values of writes; each write is decoded once."""
+        for write in chain.from_iterable(batches):
+            if id(write) not in self.decoded:
+                self.decoded[id(write)] = write.value
+        return [[self.decoded[id(write)] for write in batch] for batch in batches]
+
+
+class Odd(NamedTuple):
+    """A value that does not follow from its writes; perhaps it was changed while it was saved."""
+
+    check: Check
+    stored: Held
+    texts: set[str]
+    """Those by which it differs from its sources, and that no later step has written yet."""
+
+
+class _Values(NamedTuple):
+    """The values of one channel in a transition."""
+
+    base: Held
+    written: Sequence[Value]
+    stored: Held
 
 
 class Looked(NamedTuple):
@@ -121,11 +160,14 @@ class ChannelChecker:
         self._lost = lost
         self.looked: Look | None = None
         """The transition that is examined, once it was reached."""
+        self.kept: list[str] = []
+        """The channels of the present transition that are unchanged, as they should be."""
 
     def check_all(
         self, moment: Moment, here: KeptCheckpoint, parent: KeptCheckpoint, made: PossibleOrders
     ) -> Iterator[Check]:
         """Yield a check of each state channel that changed or should have."""
+        here.odd = dict(parent.odd)
         names = {*here.values, *parent.values, *parent.carried}
         changed = written_channels(made)
         named = writes_in_metadata(moment.metadata)
@@ -139,12 +181,16 @@ class ChannelChecker:
             base: Held = parent.values.get(name, ABSENT)
             stored: Held = here.values.get(name, ABSENT)
             carried = parent.carried.get(name, {})
-            if name not in changed and not carried and _is_kept(base, stored):
-                if self._lacks_write(name, moment, parent, made):
+            if name not in changed and is_kept(base, stored):
+                # A snapshot of a DeltaChannel also gets a new version.
+                if self._lacks_write(name, moment, parent, made) and not self.is_delta(
+                    name, moment
+                ):
                     yield Check(name, moment.key.checkpoint_id, 0, 0, 0, missing=1)
-                else:
-                    self.tally(name).keep(bumps=made.bumps)
-                continue
+                    continue
+                if not carried:
+                    self.keep(name, bumps=made.bumps)
+                    continue
             check = self._check(name, moment, here, parent, made)
             if check is not None:
                 if check.wrote and _is_complete_step(moment, made):
@@ -162,8 +208,6 @@ class ChannelChecker:
             not _same_version(name, moment, parent.moment)
             and name in parent.moment.body.versions
             and _is_complete_step(moment, made)
-            # A snapshot also gets a new version. Last, because it reads all metadata.
-            and not self.is_delta(name, moment)
         )
 
     def _is_unwritten(
@@ -192,56 +236,165 @@ class ChannelChecker:
     ) -> Check | None:
         """Check one channel; None if nothing is stored that could be compared."""
         possible = tuple(orders_of_channel(made, name))
-        ways = [
-            ([[parent.value(one) for one in batch] for batch in way.batches], way.assumed)
-            for way in possible
-        ]
+        ways = [(parent.values_of(way.batches), way.assumed) for way in possible]
         wrote = max(sum(map(len, batches)) for batches, _ in ways)
         stored: Held = here.values.get(name, ABSENT)
         is_delta = stored is ABSENT and self.is_delta(name, moment)
         base, carried = parent.values.get(name, ABSENT), parent.carried.get(name, {})
         is_lost = stored is ABSENT and not is_delta and _is_apart(name, moment)
-        is_nothing = base is ABSENT and stored is ABSENT and not wrote and not is_delta
-        if is_nothing and not (carried and is_lost):
+        if not wrote and not is_delta and self._is_settled(name, moment, here, parent, made):
             return None
-        if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
-            here.carried[name], here.open[name] = carried, parent.open.get(name, [])
-            return None  # this missing value was reported before
-        is_none = stored is ABSENT and _takes_none_for_nothing(moment)
-        if is_none and list(_values(ways[:1]))[-1:] == [None]:
+        if stored is ABSENT and _takes_none_for_nothing(moment, ways):
             stored, is_lost = None, False
         if base is ABSENT and carried and self.is_delta(name, parent.moment):
-            # For a DeltaChannel between two snapshots, only the results of the reducers are known.
-            base = NOT_STORED
-        steps = list(_with_steps(ways, bumps=made.bumps))
-        found = explain(base, carried, steps, stored, self._clears(name, moment, stored))
+            base = NOT_STORED  # between snapshots, only the results of the reducers are known
+        elif is_delta and base is not ABSENT:
+            carried = {}  # the snapshot at the parent is the value to go on from
+        clears = self._clears(name, moment, stored)
+        found = self._explained(name, base, carried, ways, stored, clears, bumps=made.bumps)
         is_gone = not is_delta and base is ABSENT and _is_apart(name, parent.moment)
-        lacking = NO_DELTA if is_delta else made.lacking
+        lacking = NO_DELTA
         if not is_delta:
-            if self._reader.is_values_only and not wrote:
-                lacking = lacking or "none of the writes to it are stored"
-            lacking = _unread(base, stored, carried, _values(ways), is_gone=is_gone) or lacking
-        check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
+            none = _NO_WRITES if self._reader.is_values_only and not wrote else ""
+            unread = _unread(base, stored, carried, _values(ways), is_gone=is_gone)
+            lacking = unread or made.lacking or none
+        mask = 0 if is_delta else found.mask & ~(found.by_rebuilt if is_lost else 0)
+        check = Check(name, moment.key.checkpoint_id, mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
-        if not lacking and (differing := self._differing(name, found, stored)) is not None:
-            sources = (base, *carried.values(), *_values(ways), *found.rebuilt.values())
-            check.differing, check.foreign = differing, _is_foreign(stored, sources)
+        if base is NOT_STORED:
+            check.folded = parent.folded.get(name, 0)
+            check.applicable |= RULED_OUT if ALL & ~self.tally(name).leaders else 0
+        # What the reducers made before can be wrong even if the value before is not stored.
+        is_proof = wrote and not is_lost and not made.lacking and lacking in ("", _GONE)
+        step = _Values(base, list(_values(ways[:1])), stored)
+        self._tell_earlier(name, here, parent, found, step, is_proof=bool(is_proof))
+        if not lacking and not found.mask & self.tally(name).leaders:
+            check.in_place = not check.is_made and _same_version(name, moment, parent.moment)
+            self._note_deviation(check, here, found, step, carried)
         is_unset = stored is ABSENT and name in moment.body.versions and not is_delta
         if is_unset or is_unreadable(stored):
             self._note_lost(moment, parent, possible, made, check)
-        look = self.looked
-        if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
-            is_known = base is not NOT_STORED and not is_gone
-            known = base if is_known else self._likeliest(name, carried)
+        is_unchanged = not wrote and (is_delta or is_kept(base, stored))
+        if (look := self.looked) and look.child is moment and (is_delta or not is_unchanged):
+            known = self._likeliest(name, carried) if base is NOT_STORED or is_gone else base
             look.channels[name] = Looked(known, possible, stored, check)
-        # Without the value before it, what the reducers made of that can still be wrong.
-        is_proof = wrote and not is_lost and not made.lacking and lacking in ("", _GONE)
-        for earlier in parent.open.get(name, ()):
-            earlier.confirmed |= found.by_rebuilt
-            earlier.denied |= bits_at(carried) & ~found.mask if is_proof else 0
         if is_delta or not lacking or is_unreadable(stored):
             self._carry(here, parent, found, check, is_delta=is_delta)
-        return None if is_delta else check
+        if not is_unchanged:
+            return check
+        if is_delta:
+            check.missing = int(self._lacks_write(name, moment, parent, made))
+            return check if check.missing else None
+        self.keep(name, bumps=made.bumps)
+        return None
+
+    def _is_settled(
+        self,
+        name: str,
+        moment: Moment,
+        here: KeptCheckpoint,
+        parent: KeptCheckpoint,
+        made: PossibleOrders,
+    ) -> bool:
+        """Return whether a channel without writes needs no check.
+
+        It has no value, or it still has one that was checked before: the same row, or none.
+        """
+        carried, base = parent.carried.get(name, {}), parent.values.get(name, ABSENT)
+        stored, is_apart = here.values.get(name, ABSENT), _is_apart(name, moment)
+        if base is ABSENT and stored is ABSENT and not (carried and is_apart):
+            return True
+        if not (carried and is_apart and _same_version(name, moment, parent.moment)):
+            return False
+        is_same = is_kept(base, stored)
+        if stored is not ABSENT and not is_same:
+            return False
+        here.carried[name], here.open[name] = carried, parent.open.get(name, [])
+        if is_same:
+            self.keep(name, bumps=made.bumps)
+        return True
+
+    def _explained(
+        self,
+        name: str,
+        base: Held,
+        carried: Mapping[int, Held],
+        ways: list[tuple[list[list[Value]], bool]],
+        stored: Held,
+        clears: bool | None,
+        *,
+        bumps: bool,
+    ) -> Explained:
+        """Try all reducers; on messages in one form if the stored form is not explained."""
+        found = explain(base, carried, list(_with_steps(ways, bumps=bumps)), stored, clears)
+        if found.mask & self.tally(name).leaders:
+            return found
+        loaded = as_loaded(stored)
+        if loaded is stored:
+            return found
+        plain = [
+            ([[loaded_value(one) for one in batch] for batch in batches], is_assumed)
+            for batches, is_assumed in ways
+        ]
+        own = {place: as_loaded(value) for place, value in carried.items()}
+        steps = list(_with_steps(plain, bumps=bumps))
+        again = explain(as_loaded(base), own, steps, loaded, clears)
+        return again if again.mask & self.tally(name).leaders else found
+
+    def _note_deviation(
+        self,
+        check: Check,
+        here: KeptCheckpoint,
+        found: Explained,
+        step: _Values,
+        carried: Mapping[int, Held],
+    ) -> None:
+        """Note what may have made a value that its writes do not explain."""
+        name, values = check.channel, here.moment.body.values
+        base, written, stored = step
+        leaders = self.tally(name).leaders
+        expected = [value for place, value in found.rebuilt.items() if leaders & 1 << place]
+        check.differing = self._differing(name, found, stored)
+        check.cut = any(is_cut(one, stored) for one in expected)
+        check.edited = any(is_edited(base, one, stored) for one in expected)
+        sources = (base, *carried.values(), *written, *found.rebuilt.values())
+        check.foreign = _is_foreign(stored, sources)
+        texts = out_of_place(stored, written, sources)
+        if texts is not None:
+            here.odd[name] = (*here.odd.get(name, ())[-_MOST_ODD:], Odd(check, stored, texts))
+        # The one of formats 1 and 2 may be None, which counts as no value.
+        check.gone = stored is ABSENT and base is not ABSENT and name not in values
+        check.in_place &= is_changeable(base) or is_changeable(stored)
+        check.shortened = is_shortened(base, stored)
+
+    def _tell_earlier(
+        self,
+        name: str,
+        here: KeptCheckpoint,
+        parent: KeptCheckpoint,
+        found: Explained,
+        step: _Values,
+        *,
+        is_proof: bool,
+    ) -> None:
+        """Note what a step tells of those before it that did not follow from their writes."""
+        base, written, stored = step
+        opened = parent.open.get(name, ())
+        denied = bits_at(parent.carried.get(name, {})) & ~found.mask if is_proof else 0
+        is_followed = bool(opened) and _goes_on(found, base, stored, wrote=bool(written))
+        for earlier in opened:
+            earlier.followed |= is_followed
+            earlier.confirmed |= found.by_rebuilt
+            earlier.denied |= denied
+        if not written or not (odd := here.odd.get(name)):
+            return
+        known = texts_of(written)
+        for one in odd:
+            one.texts.difference_update(known)
+            one.check.later |= not one.texts or any(
+                fits(value, one.stored) for value in found.own.values()
+            )
+        here.odd[name] = tuple(one for one in odd if not one.check.later)
 
     def _clears(self, name: str, moment: Moment, stored: Held) -> bool | None:
         """Return whether `REMOVE_ALL_MESSAGES` empties a DeltaChannel; None for other channels."""
@@ -270,19 +423,17 @@ class ChannelChecker:
         here.carried[name] = {
             place: value for place, value in found.rebuilt.items() if leaders & 1 << place
         }
+        if is_delta:
+            here.folded[name] = parent.folded.get(name, 0) + check.wrote
         if here.carried[name] and not is_delta:
             here.open[name] = [*parent.open.get(name, ()), check]
 
-    def _differing(
-        self, name: str, found: Explained, stored: Held
-    ) -> dict[int, Differences] | None:
+    def _differing(self, name: str, found: Explained, stored: Held) -> dict[int, Differences]:
         """Return where a value differs from the results of the likeliest reducers."""
-        leaders = self.tally(name).leaders
-        if found.mask & leaders:
-            return None
         # Late: most values do not differ.
         from ckpt_cli.core.replay.differences import differences, without_values
 
+        leaders = self.tally(name).leaders
         differing = {}
         for n, value in found.rebuilt.items():
             if leaders & 1 << n and (one := differences(value, stored)) is not None:
@@ -309,6 +460,11 @@ class ChannelChecker:
         blob = (moment.checkpoint.blobs or {}).get(name)
         value = None if blob is None else blob.value
         self._lost.append(Lost(moment, parent.moment, ways, made.lacking, check, value))
+
+    def keep(self, name: str, *, bumps: bool) -> None:
+        """Count a channel without writes that is unchanged."""
+        self.kept.append(name)
+        self.tally(name).keep(bumps=bumps)
 
     def is_delta(self, name: str, moment: Moment) -> bool:
         return name in moment.body.versions and name in self._reader.delta_channels(self._ns)
@@ -350,8 +506,6 @@ def _is_foreign(stored: Held, sources: Iterable[Held]) -> bool:
     """Return whether a value contains a text that is in none of its sources."""
     if stored is ABSENT:
         return False
-    from ckpt_cli.core.replay.foreign_text import has_foreign_text  # late: few values differ
-
     return has_foreign_text(stored, (one for one in sources if one is not ABSENT))
 
 
@@ -360,10 +514,29 @@ def _values(ways: Iterable[tuple[list[list[Value]], bool]]) -> Iterator[Value]:
     return (value for batches, _ in ways for batch in batches for value in batch)
 
 
-def _is_kept(base: Held, stored: Held) -> bool:
+def _goes_on(found: Explained, base: Held, stored: Held, *, wrote: bool) -> bool:
+    """Return whether a step follows from the stored value, and not from the expected one."""
+    if not wrote:
+        return is_kept(base, stored)
+    return any(
+        found.mask & ~found.by_rebuilt & 1 << place and not fits(value, stored)
+        for place, value in found.own.items()
+    )
+
+
+def is_kept(base: Held, stored: Held) -> bool:
+    """Return whether a value is unchanged, apart from what loading it may change."""
     if base is ABSENT or stored is ABSENT or is_unreadable(base):
         return False
-    return same(base, stored)
+    return same(base, stored) or _is_loaded(base, stored)
+
+
+def _is_loaded(base: Value, stored: Value) -> bool:
+    """Return whether two values differ only as a stored message differs from a loaded one."""
+    if not (is_changeable(base) and is_changeable(stored)):
+        return False
+    loaded = as_loaded(base)
+    return loaded is not base and fits(loaded, as_loaded(stored))
 
 
 def _is_complete_step(moment: Moment, made: PossibleOrders) -> bool:
@@ -378,9 +551,12 @@ def _is_apart(name: str, moment: Moment) -> bool:
     return moment.checkpoint.blobs is not None and name in moment.body.versions
 
 
-def _takes_none_for_nothing(moment: Moment) -> bool:
-    """Return whether a written None counts as no value, as until LangGraph 0.3 (`state_values`)."""
-    return moment.body.v in {1, 2} and not moment.body.is_javascript
+def _takes_none_for_nothing(moment: Moment, ways: list[tuple[list[list[Value]], bool]]) -> bool:
+    """Return whether a None was written that counts as no value, as until LangGraph 0.3
+    (`state_values`).
+    """
+    is_old = moment.body.v in {1, 2} and not moment.body.is_javascript
+    return is_old and list(_values(ways[:1]))[-1:] == [None]
 
 
 def _with_steps(

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ckpt_cli.core.channels import given_input
 from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
-from ckpt_cli.core.redact import redact_change
+from ckpt_cli.core.redact import redact, redact_change
 from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.queries.history import Entry, branch_depths, made_by
 from ckpt_cli.queries.thread_operations import ThreadOperations
@@ -96,6 +97,7 @@ def reported_checkpoints(
     def reported(one: _Read, parent: _Read | None) -> ReportedCheckpoint:
         checkpoint_id = one.moment.key.checkpoint_id
         is_redacted = redaction.is_redacted(reader.store)
+        given = given_input(one.moment.body, one.moment.metadata)
         entry = Entry(
             redaction.moment(one.moment) if is_redacted else one.moment,
             depths[checkpoint_id],
@@ -103,6 +105,7 @@ def reported_checkpoints(
             made_by(reader, one.moment, None if parent is None else parent.moment),
             reader.is_plaintext(one.moment),
             operations.adding(one.moment),
+            redact(given) if is_redacted and given is not None else given,
         )
         before = None if parent is None else parent.state
         changes = {} if before is None else diff_channels(before.values, one.state.values)

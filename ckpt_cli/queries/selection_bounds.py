@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ckpt_backends.thread_bounds import ThreadBounds
+from ckpt_cli.core.refs import LONGEST_MAKING
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.threads import Selection
@@ -24,7 +25,7 @@ def bounds_of_selection(wanted: Selection, now: datetime) -> ThreadBounds:
         ids=ids,
         prefix=pattern[: special.start()] if special else "",
         since=wanted.since,
-        until=wanted.until,
+        until=None if wanted.until is None else later(wanted.until, LONGEST_MAKING),
         users=None if wanted.user is None else frozenset({wanted.user}),
         head_channels=wanted.head_channels,
     )
@@ -35,3 +36,11 @@ def bounds_of_selection(wanted: Selection, now: datetime) -> ThreadBounds:
     from ckpt_cli.core.filters.pushdown import both, bounds_of
 
     return both(bounds, bounds_of(condition, now))
+
+
+def later(moment: datetime, gap: timedelta) -> datetime:
+    """Return a later time, or the same at the end of the calendar."""
+    try:
+        return moment + gap
+    except OverflowError:
+        return moment

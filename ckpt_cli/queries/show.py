@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.channels import given_input, is_state
+from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.step_nodes import new_input
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.threads import redaction
@@ -48,6 +49,8 @@ class CheckpointView(NamedTuple):
     These are DeltaChannels of a shallow saver, and, in layouts that store writes with the
     checkpoint they produced, channels without a value there.
     """
+    given: Value = None
+    """The input that waits there for the next step; None if none does."""
 
 
 def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> CheckpointView:
@@ -83,6 +86,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
             if reader.is_values_only and channels is None
             else state.unstored
         ),
+        given=given_input(moment.body, moment.metadata) if channels is None else None,
     )
     return _redacted(found) if redaction.is_redacted(reader.store) else found
 
@@ -125,6 +129,7 @@ def _redacted(found: CheckpointView) -> CheckpointView:
         moment=redaction.moment(found.moment),
         state=redaction.state(found.state),
         writes=[redaction.placed(one) for one in found.writes],
+        given=None if found.given is None else redact(found.given),
     )
 
 

@@ -15,6 +15,7 @@ from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.diff.state_diff import json_size
+from ckpt_cli.core.refs import just_made
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.writes import task_writes
@@ -58,7 +59,10 @@ def thread_stats(
     for ns in reader.namespaces if checkpoint_ns is None else [checkpoint_ns]:
         ids = None
         if not within.is_all:
-            ids = {one for one, at in reader.times(ns).items() if within.holds(at)}
+            times = reader.times(ns)
+            ids = {one for one, at in times.items() if within.holds(at)}
+            if within.until is not None:
+                ids |= set(just_made(within.until, times, partial(reader.stored_time, ns)))
         _count_writes(reader, ns, ids, within, found)
         _count_values(reader, ns, ids, found)
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.channels import is_state
@@ -19,8 +19,14 @@ from ckpt_cli.core.replay.contribution import (
     contributions,
     plain,
 )
-from ckpt_cli.core.replay.differences import Differences, differences, without_values
-from ckpt_cli.core.replay.elimination import CANDIDATES, Judgement, Verdict, verdict_of
+from ckpt_cli.core.replay.differences import Differences
+from ckpt_cli.core.replay.elimination import (
+    CANDIDATES,
+    Judgement,
+    Verdict,
+    differences_of,
+    verdict_of,
+)
 from ckpt_cli.core.replay.reducers import ABSENT, Held, fits, is_not_stored
 from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.replay.transition import SortedWrites, WriteOrder
@@ -133,10 +139,9 @@ def _stored(look: Look) -> StoredSizes | None:
 
 def _channel(one: Looked, look: Look, judgement: Judgement) -> StepChannel:
     verdict, reason = verdict_of(one.check, judgement)
-    name = judgement.reducer or (judgement.survivors[0] if judgement.survivors else None)
     way = _fitting(one, look, judgement)
     batches = [[(placed, look.values[id(placed)]) for placed in batch] for batch in way.batches]
-    rebuilt, writes = contributions(one.base, batches, name)
+    rebuilt, writes = _contributions(one.base, batches, judgement)
     before, stored = plain(one.base), plain(one.stored)
     sizes = Sizes(
         0 if _is_nothing(one.base) else json_size(before),
@@ -153,15 +158,25 @@ def _channel(one: Looked, look: Look, judgement: Judgement) -> StepChannel:
         plain(rebuilt),
         stored,
         sizes,
-        None if verdict is not Verdict.MISMATCH else _differing(one, rebuilt, judgement),
+        differences_of(one.check, judgement),
     )
 
 
-def _differing(one: Looked, rebuilt: Held, judgement: Judgement) -> Differences | None:
-    expected = rebuilt if judgement.reducer is not None and one.check.wrote else one.base
-    if is_not_stored(expected) or is_not_stored(one.stored):
-        return None
-    return differences(expected, one.stored)
+def _contributions(
+    base: Held, batches: Sequence[Sequence[tuple[TaskWrite, Value]]], judgement: Judgement
+) -> tuple[Held, list[Contribution]]:
+    """Return the value that the writes make, and what each of them does.
+
+    Without an established reducer, only what all possible ones agree on.
+    """
+    if judgement.reducer is not None:
+        return contributions(base, batches, judgement.reducer)
+    found = [contributions(base, batches, name) for name in judgement.survivors]
+    for (value, writes), (other, others) in pairwise(found):
+        told = [(one.effect, one.counts) for one in writes]
+        if not fits(value, other) or told != [(one.effect, one.counts) for one in others]:
+            return contributions(base, batches, None)
+    return found[0] if found else contributions(base, batches, None)
 
 
 def _is_nothing(value: Held) -> bool:
@@ -237,7 +252,6 @@ def _redacted(found: Written) -> Written:
                 writes=tuple(map(hidden, one.writes)),
                 rebuilt=redact(one.rebuilt),
                 stored=redact(one.stored),
-                differences=None if one.differences is None else without_values(one.differences),
             )
             for name, one in found.channels.items()
         },

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import translate
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ALL_THREADS
+from ckpt_cli.core.refs import just_made
 from ckpt_cli.queries.listed_threads import ListedThread
 from ckpt_cli.queries.selection_bounds import bounds_of_selection
 from ckpt_cli.threads import redaction
@@ -102,7 +104,7 @@ def list_threads(
     chooser = _chooser(store, wanted, inference, now)
     bounds = bounds_of_selection(wanted, now)
     listed = store.threads(limit=most) if bounds == ALL_THREADS else store.threads_within(bounds)
-    threads: Iterable[Thread] = matching(listed, wanted)
+    threads: Iterable[Thread] = matching(listed, wanted, partial(_last_made, store))
     if chooser is not None:
         threads = filter(chooser.may_match, threads)
     by_head = sort in {"step", "bytes"}
@@ -206,8 +208,26 @@ def _hidden(row: ListedThread) -> ListedThread:
     )
 
 
-def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
-    """Yield the threads that a selection accepts, as far as the index shows."""
+def _last_made(store: Store, thread: Thread, checkpoint_id: str) -> datetime | None:
+    """Return the time that a checkpoint of a thread holds."""
+    # Imported late: few threads are so close to a bound.
+    from ckpt_cli.core.state import read_body
+    from ckpt_cli.threads.checkpoint import stored_time
+
+    for one in store.checkpoints(thread.thread_id, checkpoint_ids=[checkpoint_id], body=True):
+        return stored_time(read_body(one))
+    return None
+
+
+def matching(
+    threads: Iterable[Thread],
+    wanted: Selection,
+    made: Callable[[Thread, str], datetime | None] = lambda *_: None,
+) -> Iterator[Thread]:
+    """Yield the threads that a selection accepts, as far as the index shows.
+
+    `made` returns the time that a checkpoint holds, for those whose id is just after a bound.
+    """
     if wanted == Selection(where=wanted.where, status=wanted.status):
         return iter(threads)
     pattern = None if wanted.match is None else re.compile(translate(wanted.match))
@@ -219,9 +239,13 @@ def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
             return False
         if wanted.since is not None and (thread.last_at or _NEVER) < wanted.since:
             return False
-        return wanted.until is None or (
-            thread.last_at is not None and thread.last_at <= wanted.until
-        )
+        last = thread.last_at
+        if wanted.until is None or last is None or last <= wanted.until:
+            return wanted.until is None or last is not None
+        if not isinstance(thread.last, str):
+            return False
+        asked = partial(made, thread)
+        return any(just_made(wanted.until, {thread.last: last}, asked))
 
     return filter(fits, threads)
 

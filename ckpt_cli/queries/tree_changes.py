@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Write
-from ckpt_cli.core.channels import is_state, state_values
+from ckpt_cli.core.channels import given_input, is_state, state_values
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import Version
@@ -89,13 +89,16 @@ def read_changes(
     writes on a checkpoint in `forked` may be of any of its children, and are not read.
     """
     only = reader.is_values_only
+    inputs = {} if only else _inputs(reader, facts)
     changed: dict[Key, Collection[str]] = {}
     makers: dict[Key, Sequence[Write]] = {}
     for key, parent in parents.items():
         if (from_caller := given(facts[key])) and not only:
             makers[key] = from_caller
             changed[key] = {one.channel for one in from_caller}
-        elif parent in facts and given(facts[parent]) and not only:
+        elif key in inputs:
+            changed[key] = inputs[key].keys()
+        elif parent in inputs or (parent in facts and given(facts[parent]) and not only):
             changed[key] = ()  # It is told of the input that this step took in.
         elif not parent[1] or parent in facts or only:
             writes = _making(facts, key, parent, is_values_only=only)
@@ -103,18 +106,35 @@ def read_changes(
             if parent not in forked or only:
                 unclear = set(changed[key]).difference(facts[key].state.plain)
                 makers[key] = [one for one in writes if one.channel in unclear]
-    written = _read(reader, makers)
+    written = _read(reader, makers) | inputs
     is_redacted = redaction.is_redacted(reader.store)
     found = {}
     for key, names in changed.items():
         values, after = written.get(key, {}), facts[key].state
         before = facts[parents[key]].state if parents[key] in facts else _NOTHING
-        if given(facts[key]) and not only:
+        if key in inputs or (given(facts[key]) and not only):
             # What is given becomes part of the next state.
             before, after = after, _state_of(values)
         changes = written_changes(names, before, after, values)
         texts = short_changes(_redacted(changes) if is_redacted else changes, say)
         found[key] = ToldChanges(texts, _tokens(changes))
+    return found
+
+
+def _inputs(
+    reader: ThreadReader, facts: Mapping[Key, StepFacts]
+) -> dict[Key, dict[str, list[Value]]]:
+    """Return by channel what the caller gave at inputs, where no write tells it."""
+    wanted = {key for key, one in facts.items() if one.source == "input" and not given(one)}
+    found: dict[Key, dict[str, list[Value]]] = {}
+    for ns in {ns for ns, _ in wanted}:
+        ids = {one for place, one in wanted if place == ns}
+        for moment in reader.moments(ns, ids, state=[START]):
+            value = given_input(moment.body, moment.metadata)
+            if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+                found[ns, moment.key.checkpoint_id] = {str(n): [one] for n, one in value.items()}
+            elif value is not None:
+                found[ns, moment.key.checkpoint_id] = {"input": [value]}
     return found
 
 

@@ -7,7 +7,9 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import from_json
+from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
+from ckpt_cli.core.conversation.messages import as_message, said
 from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.render.status import counted_names, marks_style, next_node_names, node_names
 from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
@@ -44,9 +46,20 @@ def history_columns(
         Column("NEXT", "next_paths", next_node_names, cut=True, style="node"),
         Column("STATUS", "state", table=False),
         Column("STATUS", "marks", ", ".join, style=marks_style),
+        Column("INPUT", "input", lambda one: given_text(from_json(one)), cut=True, drop=3),
         Column("WRITES", "write_count", right=True, drop=3),
         Column("TIME", "ts", at, style="time", drop=1),
     ]
+
+
+def given_text(given: Value) -> str:
+    """Return an input on one line: its last message, or else all of it."""
+    if isinstance(given, dict) and len(given) == 1:
+        (given,) = given.values()
+    given = said(given)
+    if isinstance(given, list) and given and as_message(given[-1]) is not None:
+        given = given[-1]
+    return summary(given, _SHOWN)
 
 
 def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> StyledLine:
@@ -113,6 +126,7 @@ def interrupt_columns(now: datetime) -> Sequence[Column]:
         Column("WAITING", "since", lambda text: ago(now)(text).removesuffix(" ago"), right=True),
         Column("QUESTION", "value", value_text, cut=True, style="question"),
         Column("INTERRUPT", "interrupt_id", style="id", drop=1),
+        Column("ANSWER", "response_schema", table=False),
         Column("NAMESPACE", "checkpoint_ns", table=False),
         Column("CHECKPOINT", "checkpoint_id", table=False),
         Column("TASK", "task_id", table=False),

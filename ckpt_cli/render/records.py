@@ -124,6 +124,8 @@ def entry_record(entry: Entry) -> dict[str, Any]:
         record["operation"] = _operation(entry.operation)
     if entry.plaintext:
         record["plaintext"] = True
+    if entry.given is not None:
+        record["input"] = to_json(entry.given)
     return record
 
 
@@ -156,6 +158,8 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
         from ckpt_cli.render.resume import resume_record
 
         record["resume"] = resume_record(found.moment, found.resume)
+    if found.given is not None:
+        record["input"] = to_json(found.given)
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
 
 
@@ -288,7 +292,7 @@ def task_record(task: Task) -> dict[str, Any]:
 
 def question_record(question: Question) -> dict[str, Any]:
     """Return one Interrupt of a task."""
-    return {
+    record = {
         "task_id": question.task_id,
         "node": question.node,
         "path": list(asked_by(question)),
@@ -297,6 +301,9 @@ def question_record(question: Question) -> dict[str, Any]:
         "answered": question.answered,
         **({"failed_answer": True} if question.failed_answer else {}),
     }
+    if question.response_schema is not None:
+        record["response_schema"] = to_json(question.response_schema)
+    return record
 
 
 def write_record(placed: TaskWrite) -> dict[str, Any]:

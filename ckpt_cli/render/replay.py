@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ckpt_cli.core.namespace_kinds import namespace_kind
-from ckpt_cli.core.replay.elimination import Judgement, Verdict
+from ckpt_cli.core.replay.elimination import Judgement, Verdict, differences_of
 from ckpt_cli.core.replay.report import (
     ChannelReport,
     FailedCheck,
@@ -44,9 +44,7 @@ def transition_rows(
         kind = namespace_kind(transition.checkpoint_ns)
         for check, verdict, reason in verdicts(transition, judgements):
             judgement = judgements[kind, check.channel]
-            differs = None
-            if verdict is Verdict.MISMATCH:
-                differs = check.differs_from(judgement.mask)
+            differs = differences_of(check, judgement)
             yield {
                 "thread_id": found.thread_id,
                 **_transition(transition),

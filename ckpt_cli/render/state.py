@@ -9,6 +9,7 @@ from typing import cast
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.channels import MEANINGS, NOT_STORED
+from ckpt_cli.core.conversation.messages import said
 from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.paths import Selected, format_path
 from ckpt_cli.queries.show import CheckpointView
@@ -47,6 +48,7 @@ def show_lines(
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", PLAINTEXT, width, "error")
+    yield from given_lines(found, width)
     for name, value in found.state.values.items():
         yield line("")
         remark = found.state.rebuilt.get(name) or MEANINGS.get(name)
@@ -96,6 +98,17 @@ def standing_lines(
     yield from join_lines(found.joins, width)
 
 
+def given_lines(found: CheckpointView, width: int) -> Iterator[StyledLine]:
+    """Yield the input that waits at a checkpoint, if there is one."""
+    given = found.given
+    if given is None:
+        return
+    if isinstance(given, dict):
+        given = {name: said(value) for name, value in given.items()}
+    yield line("")
+    yield from value_lines("input", given, width, "the next step takes it in")
+
+
 def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[StyledLine]:
     """Yield a named value in full, with a remark."""
     title = safe_text(name)
@@ -139,6 +152,6 @@ def placed_lines(
             at = f"  {write.at.astimezone(zone):%H:%M:%S.%f}"[:_TIME_CELLS]
         first, second = pad(who, named), pad(channel, put)
         room = width - len(at) - cell_len(first) - cell_len(second) - _SIZE_CELLS
-        value = "" if write.value is None else summary(placed.value, max(room, _INDENT))
+        value = "" if write.value is None else summary(said(placed.value), max(room, _INDENT))
         spans: list[Span | str] = [(at, "time"), "  ", (first, "node"), "  ", (second, "head")]
         yield line(*spans, (f"  {size(write.size):>8}", "dim"), f"  {value}" if value else "")

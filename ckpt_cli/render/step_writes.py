@@ -8,6 +8,7 @@ from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
+from ckpt_cli.core.conversation.messages import said
 from ckpt_cli.core.replay.contribution import Contribution, Effect
 from ckpt_cli.core.replay.elimination import Judgement, Verdict
 from ckpt_cli.core.replay.reducers import NOT_STORED, is_not_stored
@@ -159,11 +160,7 @@ def _reducer(judgement: Judgement) -> str:
         return f"{judgement.reducer}, given"
     if judgement.reducer is not None:
         return f"{judgement.reducer}, confirmed by {counted(judgement.evidence, 'step')}"
-    fitting = judgement.survivors[:3]
-    if len(fitting) < 2:
-        return "unknown"
-    more = len(judgement.survivors) - len(fitting)
-    return "one of " + ", ".join(fitting) + (f" and {more} more" if more else "")
+    return "not established" if judgement.survivors else "unknown"
 
 
 def _stored_value(one: StepChannel) -> Value:
@@ -196,7 +193,7 @@ def _write_lines(one: Contribution, width: int, *, channel: bool = False) -> Ite
     start: list[Span] = [("  ← ", "dim"), (node, "node"), (f" {write.idx}{name}", "dim"), *marks]
     room = width - sum(cell_len(part) for part, _ in start) - 2
     end = f"  ({text})" if text else ""
-    value = summary(one.value, max(room - cell_len(end), 20), quote=True)
+    value = summary(said(one.value), max(room - cell_len(end), 20), quote=True)
     yield line(*start, f"  {value}", (end, style))
 
 

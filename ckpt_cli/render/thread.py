@@ -195,6 +195,9 @@ def step_lines(
             style: Style = "question" if question.is_open else "dim"
             asked = f"{path_text(asked_by(question))}: {summary(question.value, _QUESTION)}"
             yield from field(mark, asked, width, style)
+            if question.response_schema is not None:
+                schema = summary(question.response_schema, _QUESTION, quote=True)
+                yield from field("answer", f"must fit {schema}", width, "dim")
     if resume is not None:
         from ckpt_cli.render.resume import resume_lines
 

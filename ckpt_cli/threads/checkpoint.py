@@ -112,9 +112,13 @@ def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
     """Return the time of a checkpoint, from its id, or else from the body's `ts`; None if
     unknown.
     """
-    at = time_of(checkpoint_id)
-    if at is not None or body.ts is None:
-        return at
+    return time_of(checkpoint_id) or stored_time(body)
+
+
+def stored_time(body: Body) -> datetime | None:
+    """Return the time of a body's `ts`, which LangGraph calls `created_at`; None if unknown."""
+    if body.ts is None:
+        return None
     try:
         found = datetime.fromisoformat(body.ts)
     except ValueError:

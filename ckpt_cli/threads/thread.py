@@ -32,7 +32,13 @@ from ckpt_cli.core.state import (
 from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
 from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
 from ckpt_cli.core.tasks.triggers import SENDS, Join, half_filled, learn
-from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment, moment_time, number_of
+from ckpt_cli.threads.checkpoint import (
+    DecodedCheckpoint,
+    Moment,
+    moment_time,
+    number_of,
+    stored_time,
+)
 from ckpt_cli.threads.nested_nodes import locate
 from ckpt_cli.threads.trigger_inference import TriggerInference, thread_followers
 
@@ -188,6 +194,7 @@ class ThreadReader:
             self.head(checkpoint_ns),
             lambda: self._steps(checkpoint_ns),
             lambda: self.times(checkpoint_ns),
+            lambda checkpoint_id: self.stored_time(checkpoint_ns, checkpoint_id),
         )
 
     def _steps(self, checkpoint_ns: str) -> dict[str, int | None]:
@@ -196,6 +203,14 @@ class ThreadReader:
             one.key.checkpoint_id: number_of(one.key.checkpoint_id, read_metadata(one))
             for one in found
         }
+
+    def stored_time(self, checkpoint_ns: str, checkpoint_id: str) -> datetime | None:
+        """Return the time that a checkpoint holds; None if it cannot be read."""
+        for one in self.store.checkpoints(
+            self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=[checkpoint_id], body=True
+        ):
+            return stored_time(read_body(one))
+        return None
 
     def times(self, checkpoint_ns: str) -> dict[str, datetime | None]:
         """Return the time of each checkpoint of a namespace, from its id, or else from its body."""

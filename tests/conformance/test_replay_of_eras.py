@@ -33,15 +33,6 @@ UNVERIFIABLE = {
 """By era, what may not be stored there: the words of each reason."""
 MOST = {"lg-1.2.22-serde": 0}
 """So many transitions may be unverifiable; a twenty-fifth elsewhere."""
-DAMAGED_ON_REDIS: dict[str, set[tuple[str, int | None, str]]] = {
-    "lg-0.6.11": {
-        ("fork-chat", 1, "messages"),
-        ("fork-update", 2, "items"),
-        ("fork-update-open", 2, "items"),
-    },
-}
-"""langgraph-checkpoint-redis 0.1.3 lets what `update_state` wrote replace what the task of the same
-id had written before."""
 DAMAGED: dict[str, set[tuple[str, int | None, str]]] = {
     "js-0.2.74": {("fork-update", 2, "items"), ("fork-chat", 1, "messages")},
     "js-1.7.3": {("fork-asking", 3, "items")},
@@ -97,7 +88,9 @@ def test_every_transition_on_postgresql_is_explained(folder: Path, postgres_url:
 def test_every_transition_on_redis_is_explained(folder: Path, redis_stack_url: str) -> None:
     restore_keys(folder / "store.jsonl.gz", redis_stack_url)
     with open_store(redis_stack_url) as store:
-        check(replay_store(store), folder.name, DAMAGED_ON_REDIS.get(folder.name, set()))
+        # langgraph-checkpoint-redis 0.1.3 lets what `update_state` wrote replace what the task of
+        # the same id had written before: such steps cannot be verified.
+        check(replay_store(store), folder.name)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The screen replays a namespace once, and its steps look as after a replay of their own."""
+"""The screen replays a thread once, and its steps look as after a replay of their own."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def test_steps_look_as_after_a_replay_of_their_own(
     with open_store(str(sample)) as store:
         for thread in store.threads():
             reader = ThreadReader(store, thread)
+            kept = KeptReplay()
             for ns in reader.namespaces:
-                kept = KeptReplay()
                 targets = [
                     Target(reader, ns, one.key.checkpoint_id, chosen=True)
                     for one in reader.index(ns)
                 ]
                 replays.clear()
                 found = [_told(written(one, {}, kept=kept)) for one in targets]
-                assert len(replays) == 1
+                assert len(replays) == (1 if ns == reader.namespaces[0] else 0)
                 assert found == [_told(written(one, {})) for one in targets]
                 compared += len(found)
                 namespaces += 1

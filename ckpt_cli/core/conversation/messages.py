@@ -1,7 +1,7 @@
 """Read chat messages: LangChain objects of any version, and plain dicts."""
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ckpt_backends.codec.values import Tagged, Value
@@ -17,6 +17,8 @@ _ROLES = {
 }
 ROLES = {*_ROLES.values(), "assistant", "developer", "user"}
 """Roles that plain dicts have in `type`; other dicts have their role in `role`."""
+_PAIRED = ROLES - {"remove"}
+"""Roles of `(role, content)` tuples."""
 
 
 class ToolCall(NamedTuple):
@@ -58,6 +60,37 @@ def as_message(value: Value) -> Message | None:
         name=_text(fields.get("name")),
         tool_calls=tuple(_tool_calls(fields)),
         fields=fields,
+    )
+
+
+def spelled_out(items: Sequence[Value]) -> list[Value]:
+    """Return the items of a list of messages with `(role, content)` pairs as dicts.
+
+    `convert_to_messages` in `langchain_core/messages/utils.py` takes such tuples, which are stored
+    as lists.
+    """
+    return [
+        {"role": one[0], "content": one[1]} if isinstance(one, list) and is_pair(one) else one
+        for one in items
+    ]
+
+
+def said(value: Value) -> Value:
+    """Return a written value with its pairs as dicts, if it is one or a list of them."""
+    if is_pair(value):
+        return spelled_out([value])
+    is_list = isinstance(value, list) and any(map(is_pair, value))
+    return spelled_out(value) if is_list and isinstance(value, list) else value
+
+
+def is_pair(value: Value) -> bool:
+    """Return whether a value is a `(role, content)` tuple."""
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and value[0] in _PAIRED
+        and isinstance(value[1], str | list)
     )
 
 

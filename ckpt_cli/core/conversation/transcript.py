@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.conversation.messages import Message, ToolCall, as_message
+from ckpt_cli.core.conversation.messages import Message, ToolCall, as_message, spelled_out
 from ckpt_cli.core.values.unwrap import unwrap
 
 _FORMS = (
@@ -81,9 +81,10 @@ def message_list(value: Value) -> list[Value] | None:
     if as_message(value) is not None:
         return [value]
     held = unwrap(value)
-    if isinstance(held, list) and held and any(as_message(item) is not None for item in held):
-        return held
-    return None
+    if not isinstance(held, list) or not held:
+        return None
+    items = spelled_out(held)
+    return items if any(as_message(item) is not None for item in items) else None
 
 
 def transcript(items: Sequence[Value]) -> list[Turn]:

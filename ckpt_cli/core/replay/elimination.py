@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 CANDIDATES: Sequence[Reducer] = tuple(REDUCERS.values())
 _PLACED = tuple(enumerate(CANDIDATES))
 ALL = (1 << len(CANDIDATES)) - 1
+RULED_OUT = 1 << len(CANDIDATES)
+"""In place of the reducers that were ruled out before, and that are not tried any more."""
 
 
 def bits(names: Iterable[str]) -> int:
@@ -75,6 +77,8 @@ class Explained(NamedTuple):
     """Reducers that explain it only with an order or a set of writes that is not stored."""
     rebuilt: Mapping[int, Held]
     """For each candidate that does not explain it: the value that it would have made."""
+    own: Mapping[int, Held]
+    """For each candidate with an own earlier result: the value that it would have made of that."""
 
 
 Masks = Counter[tuple[int, int, bool]]
@@ -92,6 +96,8 @@ class Check:
     applicable: int
     wrote: int
     """Number of writes to the channel."""
+    folded: int = 0
+    """Number of writes in the steps before, for the snapshot of a DeltaChannel after them."""
     assumed: int = 0
     confirmed: int = 0
     """Reducers that explain the next steps if they start from the expected value."""
@@ -106,14 +112,35 @@ class Check:
     """
     foreign: bool = False
     """No known reducer explains the value, and it contains a text that it was not made from."""
+    cut: bool = False
+    """It is the expected value without some parts, as a reducer that drops things makes it."""
+    gone: bool = False
+    """The channel had a value and has none; a reducer always leaves one."""
+    in_place: bool = False
+    """It changed without a write and under the same version, and code can change such values in
+    place.
+    """
+    shortened: bool = False
+    """It is a list that lost its last items; code that edits a list seldom does so."""
+    edited: bool = False
+    """It differs from the expected value only in what was there before the step."""
+    followed: bool = False
+    """Later steps go on from it, not from the expected value."""
+    later: bool = False
+    """It differs from the expected value only by what later steps wrote."""
+    replaced: bool = False
+    """Its parent was also updated with `update_state`, whose writes may have replaced others."""
+    shared: str | None = None
+    """The checkpoint of another branch that gave the channel the same version."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether something was written to the channel since its last stored value."""
+        return self.wrote + self.folded > 0
+
     differing: Mapping[int, Differences] | None = None
     """For each candidate that does not explain it: where the stored value differs from its result.
     """
-
-    def differs_from(self, mask: int) -> Differences | None:
-        """Return the differences from the result of the first reducer in the mask, if known."""
-        places = self.differing or {}
-        return next((found for place, found in places.items() if mask & 1 << place), None)
 
 
 @dataclass(slots=True)
@@ -123,8 +150,6 @@ class ReducerTally:
     checks: list[Check] = field(default_factory=list)
     """Transitions with writes, and transitions that not every reducer explains."""
     masks: Masks = field(default_factory=Counter)
-    kept: int = 0
-    """Number of transitions that correctly left the channel unchanged."""
     _counts: list[int] = field(default_factory=lambda: [0] * len(CANDIDATES))
     """For each reducer, the number of transitions that it explains, without those of `_uncounted`.
     """
@@ -150,11 +175,10 @@ class ReducerTally:
     def copy(self) -> ReducerTally:
         """Return a tally that goes on counting for itself; it keeps no earlier transitions."""
         counts, uncounted = list(self._counts), Counter(self._uncounted)
-        return ReducerTally([], Counter(self.masks), self.kept, counts, uncounted)
+        return ReducerTally([], Counter(self.masks), counts, uncounted)
 
     def keep(self, *, bumps: bool) -> None:
         """Count a transition without writes that changed nothing."""
-        self.kept += 1
         mask = KEPT if bumps else ALL
         self._count(mask, mask, wrote=False)
 
@@ -163,8 +187,8 @@ class ReducerTally:
         self.checks.append(check)
         if check.lost and check.wrote:
             return  # the value should be stored, whatever the reducer is
-        if not check.lacking and (check.mask or check.wrote):
-            self._count(check.mask, check.applicable, wrote=check.wrote > 0)
+        if not check.lacking and (check.mask or check.is_made):
+            self._count(check.mask, check.applicable, wrote=check.is_made)
 
     def _count(self, mask: int, applicable: int, *, wrote: bool) -> None:
         self.masks[mask, applicable, wrote] += 1
@@ -185,6 +209,10 @@ class Judgement(NamedTuple):
     chosen: bool = False
     doubted: bool = False
     """In this thread, more transitions contradict the reducer than support it."""
+    support: int = 0
+    """As `evidence`, with the snapshots of DeltaChannels that no reducer was left to contradict."""
+    differs: bool = False
+    """The reducer of the application may be another one, which differs from it in some steps."""
 
     @property
     def reducer(self) -> str | None:
@@ -197,9 +225,19 @@ class Judgement(NamedTuple):
         return self.survivors[0]
 
     @property
+    def is_refuted(self) -> bool:
+        """Whether as many transitions contradict the reducer as support it.
+
+        Then it explains the others only by chance.
+        """
+        return not self.chosen and (
+            self.doubted or (self.against > 0 and self.support <= self.against)
+        )
+
+    @property
     def is_doubtful(self) -> bool:
         """Whether this reducer may explain by chance what another reducer did."""
-        return self.evidence <= self.against or self.survivors[0] in _DOUBTFUL
+        return self.support <= self.against or self.survivors[0] in _DOUBTFUL
 
     @property
     def mask(self) -> int:
@@ -222,6 +260,7 @@ def explain(
     tried = [(updates_of(batches), is_assumed) for batches, is_assumed in ways]
     mask = applicable = by_rebuilt = assumed = 0
     rebuilt: dict[int, Held] = {}
+    own: dict[int, Held] = {}
     known: list[tuple[Held, bool]] = []
     from_base = () if is_unreadable(base) else ((base, False),)
 
@@ -240,10 +279,12 @@ def explain(
         if place in carried and not is_unreadable(carried[place]):
             starts = (*from_base, (carried[place], True))
         for start, is_own in starts:
-            if mask & bit:
-                break
             for n, (updates, is_assumed) in enumerate(tried):
                 results = reducer.results_of(start, updates, clears)
+                if results and n == 0 and is_own:
+                    own[place] = results[0]
+                if mask & bit:
+                    break
                 if results and n == 0:
                     alike = (one for one in rebuilt.values() if same_objects(one, results[0]))
                     rebuilt[place] = next(alike, results[0])
@@ -257,7 +298,7 @@ def explain(
                     break
         if mask & bit:
             rebuilt.pop(place, None)
-    return Explained(mask, applicable, by_rebuilt, assumed, rebuilt)
+    return Explained(mask, applicable, by_rebuilt, assumed, rebuilt, own)
 
 
 def is_unreadable(value: Held) -> bool:
@@ -287,7 +328,8 @@ def judge(masks: Masks, chosen: str | None = None) -> Judgement:
     ]
     names = tuple(CANDIDATES[place].name for place in same)
     bit = 1 << best
-    return Judgement(names, _evidence(masks, bit), _against(masks, bit))
+    support = _evidence(masks, bit, ALL | RULED_OUT)
+    return Judgement(names, _evidence(masks, bit), _against(masks, bit), support=support)
 
 
 def judge_thread(masks: Masks, known: Masks, chosen: str | None = None) -> Judgement:
@@ -296,34 +338,129 @@ def judge_thread(masks: Masks, known: Masks, chosen: str | None = None) -> Judge
     if chosen is not None or not found.survivors:
         return found
     bit = bits(found.survivors[:1])
-    doubted = _evidence(masks, bit) < _against(masks, bit)
+    doubted = _evidence(masks, bit, ALL | RULED_OUT) < _against(masks, bit)
     return found._replace(doubted=doubted)
 
 
 def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
-    """Return the verdict on a transition, and the reason if it is not a match."""
+    """Return the verdict on a transition, and the reason if it is not a match.
+
+    This is the one judgement: `replay`, `diff --writes`, `doctor` and repairs take it from here.
+    """
     if judgement.survivors == (CUSTOM,):
         return Verdict.UNVERIFIABLE, "the channel has a custom reducer"
-    if check.missing:
+    if check.missing and not check.replaced:
         return Verdict.MISMATCH, _missing(check)
     if check.mask & judgement.mask:
-        return Verdict.MATCH, ""
+        return (Verdict.UNVERIFIABLE, _CHANCE) if judgement.is_refuted else (Verdict.MATCH, "")
     if check.lacking:
         return Verdict.UNVERIFIABLE, check.lacking
     if check.lost and judgement.survivors:
         return Verdict.MISMATCH, "no value is stored for this version"
-    if not check.wrote:
+    if check.replaced and check.shared is None:
+        return Verdict.UNVERIFIABLE, _REPLACED
+    if not check.is_made:
+        is_damage = check.shortened and not check.followed
+        if check.in_place and not is_damage and not check.confirmed & judgement.mask:
+            return Verdict.UNVERIFIABLE, _IN_PLACE
         return Verdict.MISMATCH, "changed although nothing was written to it"
-    name = judgement.survivors[0] if judgement.survivors else "any known reducer"
-    other = f"stored value differs from what {name} produces"
-    if judgement.chosen or check.confirmed & judgement.mask:
-        return Verdict.MISMATCH, other
-    if judgement.doubted or judgement.evidence <= judgement.against:
-        return Verdict.UNVERIFIABLE, "no known reducer explains the stored value"
+    return _explained_otherwise(check, judgement) or (Verdict.MISMATCH, _differs(judgement))
+
+
+_REPLACED = "the writes of update_state to its parent may have replaced others"
+_CHANCE = "no known reducer explains all of its steps"
+_UNKNOWN = "no known reducer explains the stored value"
+_IN_PLACE = (
+    "changed without a write, and its version is the same: a node changed it in place, or the"
+    " library did when it was loaded"
+)
+_EDITED = (
+    "a part was changed that was there before and not written to, and later steps go on from it: a"
+    " node changed it in place"
+)
+_LATER = "it differs only by what later steps wrote: it was changed while it was being saved"
+_FEW = 4
+"""So many steps must follow a known reducer for each that does not."""
+_OF_LANGGRAPH = ("add_messages", "last_value")
+"""Reducers that LangGraph brings itself. Any other is a function of the application, which may
+differ from it in some steps, such as one that empties a list if `None` is written."""
+
+
+def _explained_otherwise(check: Check, judgement: Judgement) -> tuple[Verdict, str] | None:
+    """Return why a value that does not follow from its writes is no proof of damage, or None.
+
+    A reducer of the application may agree with a known one for many steps, such as one that keeps
+    the last 20 items. It is damage if the user named the reducer, if another branch gave the value,
+    if the steps after it continue from the expected value, if the value holds a text that no one
+    wrote, or if it is the only step that is not explained.
+    """
+    if check.shared is not None:
+        return None
+    if check.later:
+        return Verdict.UNVERIFIABLE, _LATER
+    if check.edited and check.followed and not check.confirmed & judgement.mask:
+        return Verdict.UNVERIFIABLE, _EDITED
+    if judgement.chosen:
+        return None
+    if judgement.is_refuted or not judgement.survivors:
+        return Verdict.UNVERIFIABLE, _UNKNOWN
+    if check.gone:
+        return None
     makes = any(REDUCERS[name].makes for name in judgement.survivors)
-    if not makes and check.mask & _SELECTORS:
-        return Verdict.UNVERIFIABLE, f"{name} explains other steps, but not this one"
-    return Verdict.MISMATCH, other
+    is_selected = not makes and check.mask & _SELECTORS
+    is_rare = judgement.against * _FEW <= judgement.support
+    if not is_selected and (
+        (check.confirmed & judgement.mask and not judgement.is_doubtful)
+        or (check.foreign and is_rare)
+        or not judgement.differs
+    ):
+        return None
+    return Verdict.UNVERIFIABLE, _other_steps(judgement)
+
+
+def _other_steps(judgement: Judgement) -> str:
+    if judgement.reducer is None:
+        return "no known reducer explains this step and the others"
+    return f"{judgement.reducer} explains other steps, but not this one"
+
+
+def differences_of(check: Check, judgement: Judgement) -> Differences | None:
+    """Return where a value differs from the expected one, if the verdict is a mismatch.
+
+    Without an established reducer, it is not known what was expected of a step with writes.
+    """
+    if verdict_of(check, judgement)[0] is not Verdict.MISMATCH:
+        return None
+    if check.is_made and judgement.reducer is None:
+        return None
+    places = check.differing or {}
+    return next((found for place, found in places.items() if judgement.mask & 1 << place), None)
+
+
+def _differs(judgement: Judgement) -> str:
+    known = judgement.reducer or "any reducer that explains the other steps"
+    return f"stored value differs from what {known} produces"
+
+
+def may_differ(checks: Sequence[Check], judgement: Judgement) -> bool:
+    """Return whether the reducer of the application may differ from the known one in some steps.
+
+    Those that differ from some size on, such as one that keeps the last items, go on to differ. So
+    it is the known one if only one step contradicts it, and steps after that follow from it again.
+    """
+    judgement = judgement._replace(differs=True)
+    places = [
+        place
+        for place, check in enumerate(checks)
+        if verdict_of(check, judgement) == (Verdict.UNVERIFIABLE, _other_steps(judgement))
+    ]
+    if len(places) != 1:
+        return bool(places)
+    if judgement.survivors[0] in _OF_LANGGRAPH:
+        return False
+    check, later = checks[places[0]], checks[places[0] + 1 :]
+    is_resumed = any(one.is_made and one.mask & judgement.mask for one in later)
+    return check.cut or not is_resumed
 
 
 def _missing(check: Check) -> str:
@@ -378,11 +515,11 @@ class Pool:
         return None
 
 
-def _evidence(masks: Masks, bit: int) -> int:
+def _evidence(masks: Masks, bit: int, among: int = ALL) -> int:
     return sum(
         n
         for (mask, applicable, wrote), n in masks.items()
-        if wrote and mask & bit and applicable & ~mask
+        if wrote and mask & bit and applicable & among & ~mask
     )
 
 

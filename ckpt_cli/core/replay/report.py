@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,8 +15,10 @@ from ckpt_cli.core.replay.elimination import (
     Pool,
     ReducerTally,
     Verdict,
+    differences_of,
     is_contradictory,
     judge_thread,
+    may_differ,
     verdict_of,
 )
 
@@ -42,6 +44,8 @@ class Transition(NamedTuple):
     source: str | None
     checks: Sequence[Check]
     """Channels that were written to, or that changed."""
+    kept: Sequence[str] = ()
+    """Channels that nothing was written to, and that are unchanged."""
 
 
 @dataclass(slots=True)
@@ -56,6 +60,18 @@ class Replayed:
     def is_contradictory(self) -> bool:
         """Whether a channel of the thread can only be judged with the results of other threads."""
         return any(is_contradictory(tally.masks) for tally in self.tallies.values())
+
+    def part(self, checkpoint_ns: str, ids: Collection[str] | None) -> Replayed:
+        """Return only the transitions of a namespace, or of some of its checkpoints.
+
+        Their reducers are still judged by the whole thread.
+        """
+        chosen = [
+            one
+            for one in self.transitions
+            if one.checkpoint_ns == checkpoint_ns and (ids is None or one.child in ids)
+        ]
+        return Replayed(self.thread_id, chosen, self.tallies)
 
     def add_to(self, pool: Pool) -> None:
         """Add the results of this thread to the pool."""
@@ -105,14 +121,12 @@ def label(place: Place) -> str:
 
 def judged(found: Replayed, pool: Pool, chosen: Mapping[str, str]) -> dict[Place, Judgement]:
     """Judge the reducers of a thread's channels. `chosen` names reducers by label or by channel."""
-    return {
-        place: judge_thread(
-            tally.masks,
-            pool.known(place[1], tally.masks),
-            chosen.get(label(place), chosen.get(place[1], _BUILT_IN.get(place[1]))),
-        )
-        for place, tally in sorted(found.tallies.items())
-    }
+    judgements: dict[Place, Judgement] = {}
+    for place, tally in sorted(found.tallies.items()):
+        told = chosen.get(label(place), chosen.get(place[1], _BUILT_IN.get(place[1])))
+        one = judge_thread(tally.masks, pool.known(place[1], tally.masks), told)
+        judgements[place] = one._replace(differs=may_differ(tally.checks, one))
+    return judgements
 
 
 def verdicts(
@@ -147,25 +161,26 @@ def judge_all(
 def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> ReplayReport:
     """Count the verdicts of a thread and collect its findings."""
     totals: Counter[Verdict] = Counter()
-    counts: dict[Place, Counter[Verdict]] = {place: Counter() for place in found.tallies}
+    counts: dict[Place, Counter[Verdict]] = {}
     findings: list[FailedCheck] = []
     assumed = 0
-    for place, tally in found.tallies.items():
-        counts[place][Verdict.MATCH] += tally.kept
     for transition in found.transitions:
         worst = Verdict.MATCH
         graph = namespace_kind(transition.checkpoint_ns)
+        for name in transition.kept:
+            counts.setdefault((graph, name), Counter())[Verdict.MATCH] += 1
         for check, verdict, reason in verdicts(transition, judgements):
-            counts[graph, check.channel][verdict] += 1
+            counts.setdefault((graph, check.channel), Counter())[verdict] += 1
             if verdict is Verdict.MATCH:
                 assumed += bool(check.assumed & judgements[graph, check.channel].mask)
                 continue
-            mask = judgements[graph, check.channel].mask
-            differs = check.differs_from(mask) if verdict is Verdict.MISMATCH else None
+            differs = differences_of(check, judgements[graph, check.channel])
             findings.append(FailedCheck(transition, check.channel, verdict, reason, differs))
             worst = verdict if worst is not Verdict.MISMATCH else worst
         totals[worst] += 1
     channels = {
-        place: ChannelReport(judgements[place], dict(counts[place])) for place in judgements
+        place: ChannelReport(one, dict(counts[place]))
+        for place, one in judgements.items()
+        if place in counts
     }
     return ReplayReport(found.thread_id, dict(totals), channels, tuple(findings), assumed)

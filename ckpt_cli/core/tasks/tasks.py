@@ -49,6 +49,9 @@ class Question(NamedTuple):
     """The path to the node that asked, if it is in a subgraph; the last entry is `node`."""
     failed_answer: bool = False
     """An answer is stored, and the task failed with it: LangGraph gives it this answer again."""
+    response_schema: Value = None
+    """The JSON Schema of the answer, if the graph gave one; None otherwise. Stored by LangGraph
+    1.2.24 and later (`Interrupt` in `langgraph/types.py`)."""
 
     @property
     def is_open(self) -> bool:
@@ -397,6 +400,7 @@ def _questions(
             value=asked if cut is None else cut.with_kept(asked),
             answered=answered,
             failed_answer=failed_answer,
+            response_schema=fields.get("response_schema"),
         )
 
 

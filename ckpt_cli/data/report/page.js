@@ -201,6 +201,7 @@
       ["Namespace", one.ns],
       ["Made from", one.parent_ref],
       ["Saved", one.at],
+      ["Input", one.given],
       ["Next", one.next],
       ["Status", one.status.join(", ")],
       ["Writes", one.writes ? String(one.writes) : ""],

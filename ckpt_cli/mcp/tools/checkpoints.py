@@ -13,6 +13,7 @@ from ckpt_cli.mcp.asking import OPEN_HINT, Asked, Tool
 from ckpt_cli.mcp.pages import Item
 from ckpt_cli.mcp.parameters import CHANNELS, NAMESPACE, REF, THREAD, flag, number, text
 from ckpt_cli.mcp.tools.histories import without_versions
+from ckpt_cli.queries.messages import last_held
 from ckpt_cli.render.messages import message_records
 
 
@@ -73,7 +74,10 @@ def _messages(asked: Asked) -> Iterator[Item]:
     found = asked.checkpoint(asked.store.showing([name])).conversation(name)
     last = asked.get("last")
     skipped = max(len(found.turns) - last, 0) if last else 0
-    yield {"channel": found.channel, "messages": len(found.turns)}
+    about: dict[str, Any] = {"channel": found.channel, "messages": len(found.turns)}
+    if not found.turns and (before := last_held(asked.checkpoint().target, [name])) is not None:
+        about["last_held"] = {"checkpoint_id": before.checkpoint_id, "messages": before.number}
+    yield about
     yield from message_records(found.turns[skipped:], skipped)
 
 

@@ -20,6 +20,7 @@ from ckpt_cli.core.tasks.step_nodes import (
 from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.queries.history import Entry
 from ckpt_cli.queries.report import ReportedCheckpoint
+from ckpt_cli.render.history import given_text
 from ckpt_cli.render.report.state_changes import (
     StateText,
     bounded,
@@ -174,6 +175,7 @@ def _facts(
         "parent_ref": None if parent_id is None else refs.get(parent_id) or parent_id[-8:],
         "step": moment.number,
         "made": _made(entry, refs),
+        "given": None if entry.given is None else cut_text(given_text(entry.given)),
         "at": local_time(moment.at, zone),
         "next": next_node_names(next_paths(step)),
         "status": [] if entry.children else [one.value for one in moment.conditions],

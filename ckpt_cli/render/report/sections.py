@@ -76,6 +76,9 @@ def add_problem(page: Element, found: Summary) -> None:
         _trouble(section, "error", f"{path_text(failed_at(run))} failed", run.error or "")
     for one in asked:
         text = "\n".join(block(one.value, 0, _WIDTH))
+        if one.response_schema is not None:
+            schema = "\n".join(block(one.response_schema, 2, _WIDTH))
+            text += f"\n\nThe answer must fit:\n{schema}"
         _trouble(section, "question", f"{path_text(asked_by(one))} asks", text)
     if not failed and not asked:
         add(section, "p", _MEANINGS.get(head.status, ""))

@@ -12,7 +12,7 @@ from ckpt_cli.render.tree.wording import cut
 _ROOMY = 60
 """In fewer columns, nodes come before the number of writes and the time."""
 _LEAST = 12
-"""Columns that what a step changed needs at least."""
+"""Columns that what a step changed needs at least, unless it is shorter."""
 _MOST = 60
 """Columns of it that are printed at most, also if there is room for more."""
 
@@ -93,7 +93,8 @@ def with_changes(
     if size > room:
         text = fitting(text, max(room - size + cells_of(text), 0), dots)
         return (*draft.left, *text, *draft.marks)
-    changes = cut(draft.changes, room - size - 2, dots) if room - size - 2 >= _LEAST else ""
+    left = room - size - 2
+    changes = cut(draft.changes, left, dots) if left >= min(_LEAST, cell_len(draft.changes)) else ""
     more: tuple[Span, ...] = ((f"  {changes}", "plain"),) if changes else ()
     return (*draft.left, *text, *draft.marks, *more)
 

@@ -33,6 +33,7 @@ INTERRUPTS = QueryTable(
         SqlColumn("interrupt_id", "VARCHAR", "Id of the question.", _STEP),
         SqlColumn("since", "TIMESTAMPTZ", "When the step began that asked it.", _STEP),
         SqlColumn("value", "JSON", "What the node gave to interrupt().", _STEP),
+        SqlColumn("response_schema", "JSON", "JSON Schema of the answer, if it gave one.", _STEP),
     ),
     _rows,
     by_group=True,

@@ -22,7 +22,7 @@ from ckpt_cli.queries.messages import conversation
 from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
 from ckpt_cli.queries.step_writes import written
 from ckpt_cli.render.messages import turn_lines
-from ckpt_cli.render.state import placed_lines, standing_lines, value_lines
+from ckpt_cli.render.state import given_lines, placed_lines, standing_lines, value_lines
 from ckpt_cli.render.step_writes import written_lines
 from ckpt_cli.render.terminal.fields import field as field_lines
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -128,6 +128,7 @@ def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[Styled
     yield from lifetime_lines(found.lifetime, clock.now, clock.zone, width)
     if found.plaintext:
         yield from field_lines("warning", PLAINTEXT, width, "error")
+    yield from given_lines(found, width)
     yield line("")
     if not found.state.values:
         yield line(("no values", "dim"))
@@ -156,6 +157,8 @@ def _messages(target: Target, width: int) -> TabContent:
         lines.append(
             line((f"channel {safe_text(found.channel)}; others with messages: {names}", "dim"))
         )
+    if not found.turns:
+        lines.append(line((f"channel {safe_text(found.channel)} is empty here", "dim")))
     turns = [
         replace(one, message=one.message._replace(content=clip(one.message.content)))
         for one in found.turns

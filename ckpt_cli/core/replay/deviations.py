@@ -1,0 +1,208 @@
+"""Find out what may have made a value that does not follow from its writes.
+
+An application's own reducer may drop, reorder, cut or count what it merges, and so differ from the
+known reducer that explained all steps before. It does not invent texts. Code that changes a value
+in place, while LangGraph saves it in the background, leaves what later steps write in an earlier
+row. And a message is not always loaded as it was stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_cli.core.replay.add_messages import Pending
+from ckpt_cli.core.replay.reducers import ABSENT, Held, fits
+from ckpt_cli.core.values.equality import is_set, same
+
+_MADE_AT_MERGE = frozenset({"id", "type", "role", "status"})
+"""Fields of messages that `add_messages` fills."""
+_DEEPEST = 20
+"""Levels of a value in which messages are looked for."""
+_IMMUTABLE = (str, int, float, bytes, type(None), type(ABSENT))
+
+
+def has_foreign_text(value: Value, sources: Iterable[Value]) -> bool:
+    """Return whether a value contains a text that is neither in its sources nor a part of one."""
+    known: set[str] = set()
+    for source in sources:
+        known.update(_texts(source))
+    return any(
+        text not in known and not any(text in longer for longer in known) for text in _texts(value)
+    )
+
+
+def is_cut(expected: Held, stored: Held) -> bool:
+    """Return whether a value is the expected one without some parts.
+
+    That is a list without some items, a set without some members, a part of a text, or a dict
+    without keys to which None was written.
+    """
+    if isinstance(expected, Tagged) and isinstance(stored, Tagged) and is_set(expected):
+        expected, stored = expected.payload, stored.payload
+    if isinstance(expected, list) and isinstance(stored, list):
+        rest = iter(expected)
+        return all(any(same(item, other) for other in rest) for item in stored)
+    if isinstance(expected, dict) and isinstance(stored, dict):
+        return stored.keys() <= expected.keys() and all(
+            same(value, stored[key]) if key in stored else value is None
+            for key, value in expected.items()
+        )
+    return isinstance(expected, str) and isinstance(stored, str) and stored in expected
+
+
+def is_edited(base: Held, expected: Held, stored: Held) -> bool:
+    """Return whether a list or dict differs only in items that were in it before."""
+    if isinstance(base, list) and isinstance(expected, list) and isinstance(stored, list):
+        old = len(base)
+        return old > 0 and len(expected) >= old and fits(expected[old:], stored[old:])
+    if isinstance(base, dict) and isinstance(expected, dict) and isinstance(stored, dict):
+        new = [
+            key for key, value in expected.items() if key not in base or not same(base[key], value)
+        ]
+        return bool(base) and all(key in stored and same(expected[key], stored[key]) for key in new)
+    return False
+
+
+def is_shortened(base: Held, stored: Held) -> bool:
+    """Return whether a list lost its last items."""
+    if not (isinstance(base, list) and isinstance(stored, list) and len(stored) < len(base)):
+        return False
+    return same(base[: len(stored)], stored)
+
+
+def is_changeable(value: Held) -> bool:
+    """Return whether code can change such a value in place."""
+    return not isinstance(value, _IMMUTABLE)
+
+
+def out_of_place(stored: Held, wrote: Iterable[Value], sources: Iterable[Held]) -> set[str] | None:
+    """Return the texts by which a value differs from what it was made of.
+
+    These are texts of the value that none of its sources has, and written ones that are not in it.
+    The set is empty if the value differs only by its numbers. Returns None if a change in place
+    cannot explain it: if the value is missing, or has all the same parts.
+    """
+    written = list(wrote)
+    if not is_changeable(stored):
+        return None
+    parts = set(_parts(stored))
+    known = {part for one in (*written, *sources) for part in _parts(one)}
+    odd = (parts - known) | ({part for one in written for part in _parts(one)} - parts)
+    return {part for part in odd if isinstance(part, str)} if odd else None
+
+
+def texts_of(values: Iterable[Value]) -> set[str]:
+    """Return all texts in some values, with the keys of dicts."""
+    return {part for value in values for part in _parts(value) if isinstance(part, str)}
+
+
+def as_loaded(value: Held) -> Held:
+    """Return a value with its messages in one form, however they were stored and loaded.
+
+    LangChain brings tool calls into its own form when a message is made, and so when it is loaded
+    (`_backwards_compat_tool_calls` in `langchain_core/messages/ai.py`, `coerce_args` in `tool.py`).
+    A node that assigns them to a message stores them as they are. Newer releases also add fields
+    with their defaults. Returns the same object if it holds no message.
+    """
+    return ABSENT if value is ABSENT else loaded_value(value)
+
+
+def loaded_value(value: Value, depth: int = 0) -> Value:
+    """Return the same for a value that is there."""
+    if depth > _DEEPEST:
+        return value
+    if isinstance(value, Pending):
+        return Pending(value.type, loaded_value(value.payload, depth))
+    if isinstance(value, Tagged):
+        fields = value.payload
+        if isinstance(fields, dict) and "content" in fields and "Message" in value.type:
+            return Tagged(value.type, _message_fields(fields))
+        inner = loaded_value(value.payload, depth + 1)
+        return value if inner is value.payload else Tagged(value.type, inner)
+    if isinstance(value, list):
+        items = [loaded_value(item, depth + 1) for item in value]
+        is_kept = all(one is other for one, other in zip(items, value, strict=True))
+        return value if is_kept else items
+    if isinstance(value, dict):
+        found = {key: loaded_value(item, depth + 1) for key, item in value.items()}
+        return value if all(found[key] is item for key, item in value.items()) else found
+    return value
+
+
+def _message_fields(fields: Mapping[Value, Value]) -> dict[Value, Value]:
+    """Return the fields of a message without empty ones, its tool calls in LangChain's form."""
+    found = dict(fields)
+    extra = found.get("additional_kwargs")
+    raw = extra.get("tool_calls") if isinstance(extra, dict) else None
+    if isinstance(raw, list) and not any(found.get(name) for name in _CALLS):
+        found.update(_parsed_calls(raw))
+    for name, kind in _CALLS.items():
+        calls = found.get(name)
+        if isinstance(calls, list) and all(isinstance(call, dict) for call in calls):
+            blank = _BLANK if name == "invalid_tool_calls" else {}
+            found[name] = [{**blank, **_without_kind(call), "type": kind} for call in calls]
+    if "tool_call_id" in found:
+        found |= {name: _as_text(found.get(name)) for name in ("tool_call_id", "content")}
+    return {name: value for name, value in found.items() if value not in _EMPTY}
+
+
+_CALLS = {
+    "tool_calls": "tool_call",
+    "invalid_tool_calls": "invalid_tool_call",
+    "tool_call_chunks": "tool_call_chunk",
+}
+_BLANK: Mapping[Value, Value] = {"name": None, "args": None, "id": None, "error": None}
+_EMPTY: tuple[Value, ...] = (None, False, [], {})
+
+
+def _without_kind(call: Value) -> dict[Value, Value]:
+    fields = call if isinstance(call, dict) else {}
+    return {name: value for name, value in fields.items() if name not in {"type", "extras"}}
+
+
+def _as_text(value: Value) -> Value:
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _parsed_calls(raw: list[Value]) -> dict[Value, Value]:
+    """Parse the calls that a provider's API returned, as `default_tool_parser` does."""
+    good: list[Value] = []
+    bad: list[Value] = []
+    for call in raw:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(call, dict) or not isinstance(function, dict):
+            continue
+        shared: dict[Value, Value] = {"name": function.get("name"), "id": call.get("id")}
+        text = function.get("arguments")
+        try:
+            good.append({**shared, "args": json.loads(str(text)) or {}})
+        except ValueError:
+            bad.append({**shared, "args": text})
+    return {"tool_calls": good, "invalid_tool_calls": bad}
+
+
+def _texts(root: Value) -> Iterator[str]:
+    """Yield the texts of a value, without what `add_messages` fills in."""
+    return (part for part in _parts(root, _MADE_AT_MERGE) if isinstance(part, str))
+
+
+def _parts(root: Held, left_out: frozenset[str] = frozenset()) -> Iterator[str | int | float]:
+    """Yield the texts, keys and numbers of a value, without some fields of objects."""
+    todo: list[Held] = [root]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str | int | float):
+            yield item
+        elif isinstance(item, list):
+            todo += item
+        elif isinstance(item, dict):
+            todo += item.keys()
+            todo += item.values()
+        elif isinstance(item, Tagged) and isinstance(item.payload, dict):
+            todo += (part for name, part in item.payload.items() if name not in left_out)
+        elif isinstance(item, Tagged):
+            todo.append(item.payload)
+        elif isinstance(item, Cut):
+            todo.append(item.kept)

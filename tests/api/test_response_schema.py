@@ -1,0 +1,105 @@
+"""`response_schema` of a question is told wherever the question is, as `get_state` tells it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+import ckpt_cli
+from tests.support import ckpt
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+INNER: Any = {"configurable": {"thread_id": "inner"}}
+
+
+class Approval(BaseModel):
+    """An answer."""
+
+    ok: bool
+    note: str = ""
+
+
+class State(TypedDict):
+    log: Annotated[list[str], operator.add]
+
+
+def ask(_: State) -> Any:
+    first = interrupt({"q": "one?"}, response_schema={"type": "string", "maxLength": 9})
+    second = interrupt({"q": "two?"}, response_schema=Approval)
+    third = interrupt({"q": "three?"})
+    return {"log": [first, str(second), third]}
+
+
+def build(saver: Any) -> Any:
+    builder: Any = StateGraph(State)
+    return builder.add_node("ask", ask).add_edge(START, "ask").add_edge("ask", END).compile(saver)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[tuple[Path, Any]]:
+    """Return a store and its graph; a thread asks itself, another in a subgraph."""
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph = build(saver)
+        graph.invoke({"log": []}, CONFIG)
+        builder: Any = StateGraph(State)
+        outer = builder.add_node("call", build(None)).add_edge(START, "call").compile(saver)
+        outer.invoke({"log": []}, INNER)
+        yield path, graph
+
+
+def told(path: Path) -> Any:
+    """Assert that all outputs give the same schema of the question, and return it."""
+    (asked,) = [
+        one for one in ckpt("-s", path, "interrupts", "-o", "json").json if one["thread_id"] == "t"
+    ]
+    schema = asked.get("response_schema")
+    for words in (["show", "t"], ["threads", "show", "t"]):
+        shown = ckpt("-s", path, *words, "-o", "json").json
+        (question,) = shown["interrupts"]
+        (task,) = shown["tasks"]
+        assert question.get("response_schema") == schema
+        assert task["interrupts"] == [question]
+        lines = ckpt("-s", path, *words, "-o", "table").out
+        assert ("must fit" in lines) == (schema is not None)
+    with ckpt_cli.open(str(path)) as opened:
+        (one,) = opened.thread("t").head.show().to_dict()["interrupts"]
+    assert one.get("response_schema") == schema
+    return schema
+
+
+def test_it_equals_what_get_state_returns(store: tuple[Path, Any]) -> None:
+    path, graph = store
+    for answer in ("yes", {"ok": True}, None):
+        (expected,) = graph.get_state(CONFIG).interrupts
+        assert told(path) == expected.response_schema
+        if answer is not None:
+            graph.invoke(Command(resume=answer), CONFIG)
+    assert expected.response_schema is None  # It was asked without one.
+
+
+def test_a_question_of_a_subgraph_has_it_too(store: tuple[Path, Any]) -> None:
+    path, _ = store
+    (asked,) = [
+        one for one in ckpt("-s", path, "interrupts", "-o", "json").json if one["thread_id"] != "t"
+    ]
+    assert asked["response_schema"] == {"type": "string", "maxLength": 9}
+    assert asked["path"] == ["call", "ask"]
+    rows = ckpt("-s", path, "sql", "select response_schema from interrupts", "-o", "json").json
+    assert [one["response_schema"] for one in rows] == [asked["response_schema"]] * 2
+
+
+def test_its_texts_are_redacted(store: tuple[Path, Any]) -> None:
+    path, _ = store
+    shown = ckpt("-s", path, "--redact", "show", "t", "-o", "json")
+    assert "response_schema" in shown.json["interrupts"][0]
+    assert "maxLength" not in shown.out

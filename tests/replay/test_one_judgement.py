@@ -1,0 +1,368 @@
+"""`replay`, `diff --writes` and `doctor --deep` give one verdict on each step."""
+
+from __future__ import annotations
+
+import operator
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import ormsgpack
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.channels.topic import Topic
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import _messages_delta_reducer
+from typing_extensions import TypedDict
+
+from ckpt_backends.encryption import DecryptingStore
+from ckpt_backends.registry import open_store
+from ckpt_cli.queries.kept_replay import KeptReplay
+from ckpt_cli.queries.step_writes import written
+from ckpt_cli.render.step_writes import written_record
+from ckpt_cli.threads.target import Target
+from ckpt_cli.threads.thread import ThreadReader
+from tests.replay.planting import Rows, make_store
+from tests.support import FIXTURES, ckpt, copy_store
+
+KEY = "0123456789abcdef"
+"""The key of the fixture with encrypted values."""
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+Verdicts = dict[tuple[str, str, str, str], tuple[str, str | None]]
+"""By thread, namespace, checkpoint and channel: the verdict and the reducer."""
+
+
+def replayed(path: Path) -> Verdicts:
+    return {
+        (one["thread_id"], one["checkpoint_ns"], one["child"], one["channel"] or ""): (
+            one["verdict"],
+            one["reducer"],
+        )
+        for thread in ckpt("-s", path, "threads", "list", "--all", "-o", "json").json
+        for one in ckpt("-s", path, "replay", "-o", "json", "--", thread["thread_id"]).json
+    }
+
+
+def compared(path: Path, places: Verdicts) -> Verdicts:
+    """Return the same as `diff --writes` tells it."""
+    found: Verdicts = {}
+    readers: dict[str, tuple[ThreadReader, KeptReplay]] = {}
+    with DecryptingStore(open_store(str(path)), KEY.encode, lambda _: None) as store:
+        for thread, ns, child in {place[:3] for place in places}:
+            reader, kept = readers.setdefault(thread, (ThreadReader(store, thread), KeptReplay()))
+            step = written_record(written(Target(reader, ns, child, chosen=True), {}, kept=kept))
+            for name, one in step["channels"].items():
+                found[thread, ns, child, name] = one["verdict"], one["reducer"]
+                assert one["verdict"] == "mismatch" or "differences" not in one
+                assert one["reducer"] or not one["writes"] or "differences" not in one
+    return found
+
+
+def diagnosed(path: Path) -> set[tuple[str, str, str, str]]:
+    answer = ckpt("-s", path, "doctor", "--deep", "--grace", "0s", "-o", "json").json
+    codes = {"state-mismatch", "branches-share-value", "value-missing"}
+    names = ("thread_id", "checkpoint_ns", "checkpoint_id", "channel")
+    found = [one for one in answer["findings"] if one["code"] in codes]
+    return {tuple(one[name] for name in names) for one in found}
+
+
+def agreed(path: Path) -> list[str]:
+    """Assert that all three agree; return the verdicts that are not a match."""
+    first = replayed(path)
+    # It also shows DeltaChannels that a step did not write.
+    assert {place: one for place, one in compared(path, first).items() if place in first} == first
+    assert diagnosed(path) == {place for place, one in first.items() if one[0] == "mismatch"}
+    return [verdict for verdict, _ in first.values() if verdict != "match"]
+
+
+@pytest.mark.parametrize(
+    "era",
+    [
+        "lg-1.2.22-serde",
+        pytest.param("lg-0.2.14-json", marks=pytest.mark.slow),
+        pytest.param("lg-1.2.22", marks=pytest.mark.slow),
+        pytest.param("js-1.7.3", marks=pytest.mark.slow),
+    ],
+)
+def test_they_agree_on_a_fixture(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+    assert "mismatch" not in agreed(copy_store(FIXTURES / era / "store.db", tmp_path))
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("planted") / "store.db"
+    make_store(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lambda rows: rows.write(6, "total", lambda n: n + 1, "%left"),
+        lambda rows: rows.swap_writes(6, "log", "left", "right"),
+        lambda rows: rows.body(7, lambda values: values.update(mood="other")),
+    ],
+    ids=["number", "order", "value"],
+)
+def test_they_agree_on_a_fault(plant: Callable[[Rows], Any], planted: Path, tmp_path: Path) -> None:
+    path = copy_store(planted, tmp_path)
+    with sqlite3.connect(path) as db:
+        plant(Rows(db))
+    assert agreed(path) == ["mismatch"]
+
+
+# What official agents store and no fault befell
+
+
+class SlowSaver(SqliteSaver):
+    """Store a checkpoint a little later than its step, as over a network."""
+
+    def put(self, *args: Any, **options: Any) -> Any:
+        time.sleep(0.03)
+        return super().put(*args, **options)
+
+
+class Trail(TypedDict, total=False):
+    trail: Annotated[list[str], Topic(str, accumulate=True)]
+    step: int
+
+
+def aliased_topic(saver: Any) -> None:
+    """An earlier row gets what later steps add to the same list."""
+    builder: Any = StateGraph(Trail)
+    for n, name in enumerate("abc"):
+        builder.add_node(name, lambda _, name=name, n=n: {"trail": name, "step": n})
+    builder.add_edge(START, "a").add_edge("a", "b").add_edge("b", "c").add_edge("c", END)
+    builder.compile(checkpointer=saver).invoke({"step": 0}, CONFIG, durability="async")
+
+
+class Metrics(TypedDict):
+    m: Annotated[dict[str, int], operator.or_]
+
+
+def shared_dict(saver: Any) -> None:
+    """All nodes write one dict that they go on to change."""
+    history = {"sum": 0}
+
+    def node(name: str) -> Callable[[Any], Any]:
+        def run(_: Any) -> Any:
+            history["sum"] += 1
+            history[name] = 1
+            time.sleep({"n1": 0.1, "n2": 0.02, "n3": 0.05}.get(name, 0))
+            return {"m": history}
+
+        return run
+
+    builder: Any = StateGraph(Metrics)
+    for name in ("first", "n1", "n2", "n3", "last"):
+        builder.add_node(name, node(name))
+    builder.add_edge(START, "first").add_edge("last", END)
+    for name in ("n1", "n2", "n3"):
+        builder.add_edge("first", name).add_edge(name, "last")
+    builder.compile(checkpointer=saver).invoke({"m": {}}, CONFIG)
+
+
+def assigned_calls(saver: Any) -> None:
+    """Tool calls that are assigned to a message are normalised when it is loaded."""
+
+    def model(state: Any) -> Any:
+        if state["messages"][-1].type != "human":
+            return {"messages": [AIMessage("done")]}
+        number = len(state["messages"])
+        message = AIMessage("", id=f"m{number}")
+        message.tool_calls = [{"name": "search", "args": {"q": "x"}, "id": f"call{number}"}]
+        message.additional_kwargs = {"n": 1}
+        return {"messages": [message]}
+
+    def tools(state: Any) -> Any:
+        call = state["messages"][-1].tool_calls[0]["id"]
+        return {"messages": [ToolMessage("found", tool_call_id=call)]}
+
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("model", model).add_node("tools", tools).add_edge(START, "model")
+    builder.add_conditional_edges(
+        "model", lambda state: "tools" if state["messages"][-1].tool_calls else END
+    )
+    builder.add_edge("tools", "model")
+    for text in ("hi", "again"):
+        builder.compile(checkpointer=saver).invoke({"messages": [("user", text)]}, CONFIG)
+
+
+def raw_calls(saver: Any) -> None:
+    """Calls of a provider that are assigned are parsed when the message is loaded."""
+
+    def model(_: Any) -> Any:
+        message = AIMessage("")
+        function = {"name": "search", "arguments": '{"q": 1}'}
+        message.additional_kwargs = {"tool_calls": [{"id": "c", "function": function}]}
+        return {"messages": [message]}
+
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("model", model).add_edge(START, "model").add_edge("model", END)
+    for text in ("hi", "again"):
+        builder.compile(checkpointer=saver).invoke({"messages": [("user", text)]}, CONFIG)
+
+
+def changed_in_place(saver: Any) -> None:
+    """A node changes a message, and returns something else."""
+
+    def model(state: Any) -> Any:
+        return {"messages": [AIMessage(f"answer {len(state['messages'])}")], "note": "x"}
+
+    def censor(state: Any) -> Any:
+        state["messages"][-1].content = "***"
+        return {"note": "censored"}
+
+    class Noted(MessagesState):
+        note: str
+
+    builder: Any = StateGraph(Noted)
+    builder.add_node("model", model).add_node("censor", censor).add_edge(START, "model")
+    builder.add_edge("model", "censor").add_edge("censor", END)
+    for text in ("one", "two"):
+        agent = builder.compile(checkpointer=saver)
+        agent.invoke({"messages": [HumanMessage(text)]}, CONFIG, durability="sync")
+
+
+def changed_and_written(saver: Any) -> None:
+    """A node changes a message, and returns another one."""
+
+    def talk(state: Any) -> Any:
+        number = len(state["messages"])
+        if number == 9:
+            state["messages"][2].content = "[removed]"
+        return {"messages": [AIMessage(f"answer {number}")]}
+
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("talk", talk).add_edge(START, "talk").add_edge("talk", END)
+    for turn in range(7):
+        agent = builder.compile(checkpointer=saver)
+        agent.invoke({"messages": [HumanMessage(f"q{turn}")]}, CONFIG, durability="sync")
+
+
+KINDS: dict[str, tuple[Callable[[Any], None], set[str]]] = {
+    "topic": (aliased_topic, {"unverifiable"}),
+    "dict": (shared_dict, {"unverifiable"}),
+    "calls": (assigned_calls, set()),
+    "raw": (raw_calls, set()),
+    "place": (changed_in_place, {"unverifiable"}),
+    "written": (changed_and_written, {"unverifiable"}),
+}
+
+
+@pytest.fixture(params=KINDS)
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, set[str]]:
+    fill, expected = KINDS[request.param]
+    path = tmp_path / "store.db"
+    with SlowSaver.from_conn_string(str(path)) as saver:
+        fill(saver)
+    return path, expected
+
+
+def test_what_an_agent_does_itself_is_no_mismatch(stored: tuple[Path, set[str]]) -> None:
+    path, expected = stored
+    assert set(agreed(path)) <= expected
+
+
+def test_a_changed_write_under_several_possible_reducers(tmp_path: Path) -> None:
+    """None is named, and a value is not compared with the one before."""
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        shared_dict(saver)
+    with sqlite3.connect(path) as db:
+        (row, value), *_ = db.execute(
+            "SELECT rowid, value FROM writes WHERE channel = 'm' ORDER BY checkpoint_id DESC"
+        ).fetchall()
+        written = ormsgpack.unpackb(value)
+        changed = ormsgpack.packb({**written, "sum": written["sum"] + 1})
+        db.execute("UPDATE writes SET value = ? WHERE rowid = ?", (changed, row))
+    agreed(path)
+    shown = ckpt("-s", path, "diff", "--writes", "t", "-o", "table").out
+    told = ckpt("-s", path, "diff", "--writes", "t", "-o", "json").json["channels"]["m"]
+    assert told["reducer"] is None
+    assert "differs" not in shown
+    assert not any(name in shown for name in ("dict_merge", "any_value", "ephemeral"))
+
+
+# DeltaChannels
+
+
+class Often(TypedDict, total=False):
+    messages: Annotated[list[Any], DeltaChannel(_messages_delta_reducer, snapshot_frequency=3)]
+    note: str
+
+
+class Never(TypedDict, total=False):
+    messages: Annotated[list[Any], DeltaChannel(_messages_delta_reducer)]
+    note: str
+
+
+def talk(saver: Any, schema: type, turns: int) -> None:
+    def answer(state: Any) -> Any:
+        number = len(state["messages"])
+        return {"messages": [AIMessage(f"answer {number}", id=f"a{number}")], "note": "said"}
+
+    builder: Any = StateGraph(schema)
+    builder.add_node("talk", answer).add_edge(START, "talk").add_edge("talk", END)
+    for turn in range(turns):
+        human = HumanMessage(f"q{turn}", id=f"q{turn}")
+        builder.compile(checkpointer=saver).invoke({"messages": [human]}, CONFIG)
+
+
+def test_a_thread_without_snapshots_says_what_cannot_be_verified(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        talk(saver, Never, 2)
+    assert set(agreed(path)) == {"unverifiable"}
+    report = ckpt("-s", path, "replay", "t", "--verify", "-o", "json").json
+    assert (report["match"], report["unverifiable"]) == (2, 4)
+    assert {one["reason"] for one in report["findings"]} == {
+        "a DeltaChannel stores no value between snapshots"
+    }
+    shown = ckpt("-s", path, "replay", "t")
+    assert shown.out.count("unverifiable") == 4
+    with sqlite3.connect(path) as db:
+        db.execute(
+            "DELETE FROM writes WHERE rowid = (SELECT max(rowid) FROM writes"
+            " WHERE channel = 'messages')"
+        )
+    assert sorted(agreed(path)) == ["mismatch", *["unverifiable"] * 3]
+
+
+def test_a_snapshot_verifies_the_steps_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        talk(saver, Often, 6)
+    assert "mismatch" not in agreed(path)
+    report = ckpt("-s", path, "replay", "t", "--verify", "-o", "json").json
+    assert report["channels"]["messages"]["match"] > 3
+    assert report["channels"]["messages"]["reducer"] == "add_messages"
+    with sqlite3.connect(path) as db:
+        rows = db.execute(
+            "SELECT rowid, value FROM writes WHERE channel = 'messages' ORDER BY checkpoint_id"
+        ).fetchall()
+        row, value = rows[4]
+        changed = value.replace(b"answer", b"Answer").replace(b"q2", b"Q2")
+        assert changed != value
+        db.execute("UPDATE writes SET value = ? WHERE rowid = ?", (changed, row))
+    assert agreed(path).count("mismatch") == 1
+
+
+def test_a_thread_without_any_change_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    class Empty(TypedDict, total=False):
+        note: str
+
+    builder: Any = StateGraph(Empty)
+    builder.add_node("run", lambda _: None).add_edge(START, "run").add_edge("run", END)
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        builder.compile(checkpointer=saver).invoke({}, CONFIG)
+    answer = ckpt("-s", path, "replay", "t")
+    assert answer.code == 0
+    assert "nothing to verify" in answer.err
