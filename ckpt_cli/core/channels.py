@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from ckpt_backends.codec import DELTA_SNAPSHOT
 from ckpt_backends.codec.values import Opaque, Tagged, Value
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks.triggers import START
+from ckpt_cli.core.tasks.triggers import END, START
 
 ROOT = "__root__"
 """The only channel of a graph whose state is a single value."""
-END = "__end__"
-"""Channel with the return value of a functional `@entrypoint`."""
 NOT_STORED = "not stored: "
 """Start of the reason text if a layout does not store a value."""
 LOST_DELTA = Opaque(

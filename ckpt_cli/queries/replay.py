@@ -319,11 +319,12 @@ class _Namespace:
     def _with_parent(
         self, moment: Moment, here: KeptCheckpoint, parent: KeptCheckpoint
     ) -> list[Check]:
+        copied = None
         if moment.source == "fork" and moment.body.versions != parent.moment.body.versions:
             copied = self._copied_from(moment)
+        if parent.moment.body.problem is not None:
             if copied is not None:
                 return list(self._compared(moment, here, copied))
-        if parent.moment.body.problem is not None:
             return [_unproven(name, moment, "its parent cannot be read") for name in here.values]
         made = possible_orders(
             moment.source,
@@ -335,6 +336,10 @@ class _Namespace:
             skipped=_is_skipped(moment, parent.moment),
             takes_input=START in moment.body.values,
         )
+        if copied is not None:
+            # It is compared with what it copies; its DeltaChannels go on from the parent.
+            self._checker.carry(moment, here, parent, made)
+            return list(self._compared(moment, here, copied))
         checks = list(self._checker.check_all(moment, here, parent, made))
         if parent.sources["update"] and not _has_own_updates(parent.moment):
             for check in checks:

@@ -200,6 +200,14 @@ class ChannelChecker:
             if self._is_unwritten(name, moment, parent, made):
                 yield Check(name, moment.key.checkpoint_id, 0, 0, 0, missing=1)
 
+    def carry(
+        self, moment: Moment, here: KeptCheckpoint, parent: KeptCheckpoint, made: PossibleOrders
+    ) -> None:
+        """Keep what the DeltaChannels of a checkpoint are that it does not store, unchecked."""
+        for name in {*parent.values, *parent.carried} - here.values.keys():
+            if self.is_delta(name, moment):
+                self._check(name, moment, here, parent, made)
+
     def _lacks_write(
         self, name: str, moment: Moment, parent: KeptCheckpoint, made: PossibleOrders
     ) -> bool:
@@ -235,11 +243,11 @@ class ChannelChecker:
         made: PossibleOrders,
     ) -> Check | None:
         """Check one channel; None if nothing is stored that could be compared."""
-        possible = tuple(orders_of_channel(made, name))
-        ways = [(parent.values_of(way.batches), way.assumed) for way in possible]
-        wrote = max(sum(map(len, batches)) for batches, _ in ways)
         stored: Held = here.values.get(name, ABSENT)
         is_delta = stored is ABSENT and self.is_delta(name, moment)
+        possible = tuple(orders_of_channel(made, name, between=is_delta))
+        ways = [(parent.values_of(way.batches), way.assumed) for way in possible]
+        wrote = max(sum(map(len, batches)) for batches, _ in ways)
         base, carried = parent.values.get(name, ABSENT), parent.carried.get(name, {})
         is_lost = stored is ABSENT and not is_delta and _is_apart(name, moment)
         if not wrote and not is_delta and self._is_settled(name, moment, here, parent, made):
@@ -250,8 +258,7 @@ class ChannelChecker:
             base = NOT_STORED  # between snapshots, only the results of the reducers are known
         elif is_delta and base is not ABSENT:
             carried = {}  # the snapshot at the parent is the value to go on from
-        clears = self._clears(name, moment, stored)
-        found = self._explained(name, base, carried, ways, stored, clears, bumps=made.bumps)
+        found = self._explained(name, base, carried, ways, stored, moment, bumps=made.bumps)
         is_gone = not is_delta and base is ABSENT and _is_apart(name, parent.moment)
         lacking = NO_DELTA
         if not is_delta:
@@ -321,11 +328,12 @@ class ChannelChecker:
         carried: Mapping[int, Held],
         ways: list[tuple[list[list[Value]], bool]],
         stored: Held,
-        clears: bool | None,
+        moment: Moment,
         *,
         bumps: bool,
     ) -> Explained:
         """Try all reducers; on messages in one form if the stored form is not explained."""
+        clears = self._clears(name, moment, stored)
         found = explain(base, carried, list(_with_steps(ways, bumps=bumps)), stored, clears)
         if found.mask & self.tally(name).leaders:
             return found

@@ -51,6 +51,9 @@ class PossibleOrders(NamedTuple):
     """Why a channel that no way explains proves nothing; empty if it does prove something."""
     bumps: bool = True
     """Whether a step ran, so that values that live for one step are gone."""
+    between: tuple[WriteOrder, ...] = ()
+    """How a DeltaChannel that the child does not store was made, if not in one of `ways`: readers
+    apply all writes that are stored with the parent, whatever the child was made for."""
 
 
 class SortedWrites(NamedTuple):
@@ -67,6 +70,11 @@ class SortedWrites(NamedTuple):
     @property
     def is_empty(self) -> bool:
         return not (self.null or self.tasks or self.updates or self.inputs)
+
+    @property
+    def applied(self) -> tuple[WriteOrder, ...]:
+        """All of them, as readers of a DeltaChannel apply them."""
+        return _ways((self.null, self.tasks, self.updates, self.inputs))
 
 
 def sort_writes(
@@ -118,12 +126,10 @@ def possible_orders(
         case "input":
             ways = _ways((writes.null, writes.inputs), (writes.inputs,), ())
             lacking = "" if takes_input else "an input's writes to other channels are not stored"
-            return PossibleOrders(ways, is_ordered, lacking, bumps=False)
+            return PossibleOrders(ways, is_ordered, lacking, bumps=False, between=writes.applied)
         case "fork":
-            ways = _ways((writes.null,), ())
-            return PossibleOrders(
-                ways, is_ordered, "what a fork was given is not stored", bumps=False
-            )
+            ways, lacking = _ways((writes.null,), ()), "what a fork was given is not stored"
+            return PossibleOrders(ways, is_ordered, lacking, bumps=False, between=writes.applied)
         case "update":
             finished = writes.tasks
             if writes.updates:
@@ -135,7 +141,8 @@ def possible_orders(
             else:
                 ways = _ways((finished,), (writes.null, finished), ())
             lacking = "" if writes.updates else "the writes of update_state are not stored"
-            return PossibleOrders(ways, is_ordered, lacking or (_AGAIN if again else ""))
+            lacking = lacking or (_AGAIN if again else "")
+            return PossibleOrders(ways, is_ordered, lacking, between=writes.applied)
     lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
     return PossibleOrders(_ways((writes.null, writes.tasks)), is_ordered, lacking)
 
@@ -183,11 +190,16 @@ def _seen(body: Body, node: str | None) -> object:
     return body.seen.get(node or "")
 
 
-def orders_of_channel(made: PossibleOrders, channel: str) -> Iterator[WriteOrder]:
+def orders_of_channel(
+    made: PossibleOrders, channel: str, *, between: bool = False
+) -> Iterator[WriteOrder]:
     """Yield the ways to make one channel, with only its writes; in any order if none is stored.
 
-    The first is the likeliest. Batches without a write to the channel are left out.
+    The first is the likeliest. Batches without a write to the channel are left out. `between`: it
+    is a DeltaChannel that the child does not store.
     """
+    if between and made.between:
+        made = made._replace(ways=made.between)
     if made.ordered and len(made.ways) == 1:
         batches = made.ways[0].batches
         yield WriteOrder(tuple(mine for batch in batches if (mine := _of(batch, channel))))

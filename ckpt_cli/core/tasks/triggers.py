@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
-from ckpt_cli.core.channels import END
 from ckpt_cli.core.state import Body, Version
 
 SENDS = "__pregel_tasks"
-START = "__start__"
+START, END = "__start__", "__end__"
+"""The input of a run, and what a functional `@entrypoint` returned."""
 NOT_NODES = frozenset({"__input__", "__interrupt__", "__snapshot_bumps__"})
 """Keys of `versions_seen` that are not nodes."""
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import END, PREVIOUS, ROOT
+from ckpt_cli.core.channels import PREVIOUS, ROOT
+from ckpt_cli.core.tasks.triggers import END
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
