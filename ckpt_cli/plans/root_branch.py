@@ -106,11 +106,12 @@ def finished_nodes(moment: Moment) -> tuple[str, ...]:
 
 def repeated_nodes(reader: ThreadReader, target: Moment) -> tuple[str, ...]:
     """Return the nodes that ran after a checkpoint and run again if a copy of it is resumed: those
-    that finished, error handlers, and those in subgraph calls, as `sub > node`.
+    that finished, error handlers, and those in subgraph calls that did not, as `sub > node`.
     """
     step = target.step
     handlers = (one.node for one in step.others if is_handler(one.path))
-    inner = (path_text(path) for task in step.tasks for path in ran_inside(reader, target, task))
+    cut_short = (task for task in step.tasks if not task.finished)
+    inner = (path_text(path) for task in cut_short for path in ran_inside(reader, target, task))
     names = (*finished_nodes(target), *(node for node in handlers if node is not None))
     return (*names, *dict.fromkeys(inner))
 

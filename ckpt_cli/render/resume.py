@@ -29,8 +29,9 @@ class ResumeCall:
 
     config: str
     """What `config` stands for in the call."""
-    call: str
-    """With `...` for each answer to a question, or for a new input."""
+    call: str | None
+    """With `...` for each answer to a question, or for a new input; None if it is not known
+    whether anything is left to resume."""
     does: Sequence[str]
     """What it does: a few sentences without a subject."""
 
@@ -52,12 +53,11 @@ def resume_call(head: Moment, found: Resume) -> ResumeCall:
         given = _answer(asked, is_javascript=is_javascript)
     elif found.runs == () and not (found.applies or found.handlers):
         given = "{...}"
-    call = f"graph.invoke({given}, config)"
-    return ResumeCall(
-        _config(head.key.thread_id, is_javascript=is_javascript),
-        f"await {call}" if is_javascript else call,
-        tuple(_sentences(head, found, asked)),
-    )
+    call = f"{'await ' if is_javascript else ''}graph.invoke({given}, config)"
+    config = _config(head.key.thread_id, is_javascript=is_javascript)
+    if head.conditions == (Status.UNKNOWN,):
+        return ResumeCall(config, None, ("the store does not say whether a node is left to run",))
+    return ResumeCall(config, call, tuple(_sentences(head, found, asked)))
 
 
 def _sentences(head: Moment, found: Resume, asked: Sequence[Question]) -> Iterator[str]:
@@ -91,6 +91,10 @@ def _runs(head: Moment, found: Resume) -> Iterator[str]:
     if head.step.next is None and Status.ERROR in head.conditions:
         yield "runs the failed task again; the store does not say whether others run"
         return
+    if found.possible:
+        yield f"runs {_names(found.possible)}, but those of them later that are deferred nodes"
+        yield "the store does not say which nodes are deferred"
+        return
     if found.runs is None:
         yield "goes on, but the store does not say which node runs"
         return
@@ -109,8 +113,6 @@ def _runs(head: Moment, found: Resume) -> Iterator[str]:
         yield "ends there: no node is left to run"
     else:
         yield "starts a new run with a new input"
-    if found.assumed and len(found.runs) > 1:
-        yield "one of these runs later if it is a deferred node"
 
 
 def handler_words(path: NodePath) -> str:
@@ -126,14 +128,17 @@ def handler_words(path: NodePath) -> str:
 def resume_lines(head: Moment, found: Resume, width: int) -> Iterator[StyledLine]:
     """Yield the call that resumes a thread from its head, and what it does."""
     call = resume_call(head, found)
-    yield from field("resume", call.call, width)
-    for sentence in call.does:
-        yield from field("", sentence, width, "dim")
+    if call.call is not None:
+        yield from field("resume", call.call, width)
+        for sentence in call.does:
+            yield from field("", sentence, width, "dim")
 
 
 def config_lines(head: Moment, found: Resume, width: int) -> Iterator[StyledLine]:
     """Yield what `config` stands for in that call."""
-    yield from field("config", resume_call(head, found).config, width)
+    call = resume_call(head, found)
+    if call.call is not None:
+        yield from field("config", call.config, width)
 
 
 def resume_record(head: Moment, found: Resume) -> dict[str, Any]:
@@ -148,6 +153,7 @@ def resume_record(head: Moment, found: Resume) -> dict[str, Any]:
         "asks": _texts(found.asks),
         "handlers": _texts(found.handlers),
         "repeats": _texts(found.repeats),
+        **({"possible": _texts(found.possible)} if found.possible else {}),
         **({"assumed": True} if found.assumed else {}),
         **({"answered": _texts(found.answered)} if found.answered else {}),
         **({"stored_answer": found.stored_answer} if found.stored_answer else {}),

@@ -6,19 +6,18 @@ to the node of the root graph that called it. A resumed subgraph goes on from it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ckpt_backends.model import CheckpointKey, Write
-from ckpt_cli.core.state import read_body, read_metadata
+from ckpt_cli.core.state import read_metadata
 from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.resume import (
     Level,
     Resume,
     asks_of,
     begun_call,
-    deferred_channels,
     following,
     goto_tasks,
     has_begun,
@@ -86,10 +85,12 @@ def resume_of(reader: ThreadReader, moment: Moment, *, inside: bool = True) -> R
         (task for task in level.applies if not is_call(task.path)),
         sends=sends,
         learned=lambda: reader.learned_readers(moment.key.checkpoint_ns),
-        deferred=lambda: _deferred(reader, moment.key.checkpoint_ns),
+        deferred=partial(reader.deferred, moment.key.checkpoint_ns),
     )
-    runs = None if after.nodes is None else tuple((node,) for node in after.nodes)
-    return found._replace(runs=runs, assumed=found.assumed or after.assumed)
+    return found._replace(
+        runs=None if after.nodes is None else tuple((node,) for node in after.nodes),
+        possible=tuple((node,) for node in after.possible),
+    )
 
 
 def ran_inside(reader: ThreadReader, moment: Moment, task: Task) -> Iterator[NodePath]:
@@ -126,6 +127,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
     asks = [path for _, run in level.handlers if run is not None for path in asks_of(run)]
     answered: list[NodePath] = []
     assumed, saved_inside = level.assumed, False
+    possible: list[NodePath] = []
     for task in level.runs:
         node = (task.node or "?",)
         if task.node == START:
@@ -153,6 +155,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
             repeats += _below(node, one.repeats)
             asks += _below(node, one.asks)
             assumed = assumed or one.assumed
+            possible += _below(node, one.possible)
             saved_inside = saved_inside or bool(one.applies or one.handlers)
             answered += _below(node, one.answered)
     return Resume(
@@ -164,6 +167,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
         tuple(answered),
         saved_inside=saved_inside,
         assumed=assumed,
+        possible=tuple(possible),
     )
 
 
@@ -216,11 +220,6 @@ def _call_id(reader: ThreadReader, key: CheckpointKey, task: Task) -> str | None
             if isinstance(parents, dict) and parents.get(key.checkpoint_ns) == key.checkpoint_id:
                 return ns.removeprefix(begin)
     return None
-
-
-def _deferred(reader: ThreadReader, checkpoint_ns: str) -> Mapping[str, bool]:
-    bodies = reader.store.checkpoints(reader.thread_id, checkpoint_ns=checkpoint_ns, body=True)
-    return deferred_channels(map(read_body, bodies))
 
 
 def _located(reader: ThreadReader, key: CheckpointKey, task: Task) -> Task:

@@ -429,6 +429,17 @@ class ThreadReader:
             )
         return self._learned[graph]
 
+    def deferred(self, checkpoint_ns: str, channels: Collection[str]) -> Mapping[str, bool]:
+        """Return which of some channels trigger a deferred node, as far as other checkpoints tell:
+        those of the namespace, or else other threads.
+        """
+        from ckpt_cli.core.tasks.resume import deferred_channels
+
+        skimmed = _skimming()
+        bodies = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, body=True)
+        found = deferred_channels(read_body(one, skimmed) for one in bodies)
+        return found if found.keys() >= {*channels} else {**self._inference.deferred, **found}
+
     def is_plaintext(self, moment: Moment) -> bool:
         """Return whether a part of a checkpoint is stored unencrypted although others are
         encrypted.

@@ -65,6 +65,20 @@ class TriggerInference:
         return found
 
     @cached_property
+    def deferred(self) -> Mapping[str, bool]:
+        """Maps a channel to whether it triggers a deferred node, as `deferred_channels` does."""
+        from ckpt_backends.codec.skim import BodySkimmer
+        from ckpt_cli.core.state import read_body
+        from ckpt_cli.core.tasks.resume import deferred_channels
+
+        skimmer = BodySkimmer()
+        return deferred_channels(
+            read_body(found, skimmer.decode)
+            for thread_id, _ in self._small_threads()
+            for found in self._store.checkpoints(thread_id, body=True)
+        )
+
+    @cached_property
     def functions(self) -> list[str]:
         """Names that may be names of `@task` functions."""
         from ckpt_cli.core.state import read_metadata

@@ -1,18 +1,20 @@
-"""A process dies between the results of a step and its checkpoint, on each engine's own saver."""
+"""A run ends between the results of a step and its checkpoint, on each engine's own saver."""
 
 from __future__ import annotations
 
 import operator
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import wraps
 from pathlib import Path
 from threading import Semaphore
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 
 import ckpt_cli
@@ -110,3 +112,43 @@ def test_saved_results_are_used_and_the_next_node_runs(
             done = graph_of(saver, ran).invoke(None, CONFIG, durability="sync")
         assert ran.read_text().split() == ["total"]
         assert sorted(done["log"]) == ["left", "right", "total"]
+
+
+def late_graph(saver: Any) -> Any:
+    """One node leads to two, of which one is deferred."""
+    graph: Any = StateGraph(State)
+    for name in ("begin", "now", "later"):
+        graph.add_node(name, lambda _, name=name: {"log": [name]}, defer=name == "later")
+    graph.add_edge(START, "begin").add_edge("begin", "now").add_edge("begin", "later")
+    return graph.compile(checkpointer=saver)
+
+
+def test_other_threads_tell_which_nodes_are_deferred(tmp_path: Path) -> None:
+    """Both nodes have a channel of the same form until the first of them waits for its turn."""
+
+    class Cut(SqliteSaver):
+        is_cut = True
+
+        def put(self, config: Any, checkpoint: Any, metadata: Any, versions: Any) -> Any:
+            if self.is_cut and metadata["step"] == 1:
+                raise OSError("disk full")
+            return super().put(config, checkpoint, metadata, versions)
+
+    def claim() -> Any:
+        with ckpt_cli.open(str(path)) as store:
+            return store["t"].summary()["resume"]
+
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        saver = Cut(connection)
+        with pytest.raises(OSError, match="disk full"):
+            late_graph(saver).invoke({"log": []}, CONFIG, durability="sync")
+        alone = claim()
+        assert (alone["runs"], alone["possible"]) == (None, ["later", "now"])
+        assert alone["applies"] == ["begin"]
+        saver.is_cut = False
+        late_graph(saver).invoke({"log": []}, {"configurable": {"thread_id": "whole"}})
+        told = claim()
+        assert (told["runs"], told["applies"]) == (["now"], ["begin"])
+        steps = list(late_graph(saver).stream(None, CONFIG, stream_mode="updates"))
+        assert [[*one] for one in steps[1:]] == [["now"], ["later"]]  # after what was saved

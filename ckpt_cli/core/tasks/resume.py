@@ -11,7 +11,7 @@ they lead to. Source: `_first`, `tick`, `_reapply_writes_to_succeeded_nodes` and
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from ckpt_backends.codec.values import items_of
+from ckpt_backends.codec.values import Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, Write
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
@@ -68,8 +68,10 @@ class Resume(NamedTuple):
     saved_inside: bool = False
     """Saved results or error handlers in a subgraph count, which they do not before 1.2.16."""
     assumed: bool = False
-    """Some of `runs` may run later, as nothing stored tells whether they are deferred; or the name
-    of a handler is the usual one, and not proven."""
+    """The name of a handler is the usual one: nothing stored tells it."""
+    possible: tuple[NodePath, ...] = ()
+    """If it cannot be told which nodes run: one or more of these, and the others of them later, as
+    nothing stored tells which of them are deferred."""
 
     @property
     def nodes(self) -> tuple[str, ...] | None:
@@ -101,7 +103,10 @@ class Following(NamedTuple):
     """The nodes that run after the saved results are applied."""
 
     nodes: tuple[str, ...] | None
-    assumed: bool = False
+    """None if it is not known."""
+    possible: tuple[str, ...] = ()
+    """If it is not known: one or more of these, the others of them later, since they may be
+    deferred."""
 
 
 def resume_level(
@@ -215,13 +220,13 @@ def following(
     *,
     sends: Callable[[], Sequence[Write]],
     learned: Callable[[], Readers],
-    deferred: Callable[[], Mapping[str, bool]],
+    deferred: Callable[[Collection[str]], Mapping[str, bool]],
 ) -> Following:
     """Return the nodes that run once the saved results of all tasks of a step are applied.
 
     `sends` returns the checkpoint's writes on `__pregel_tasks` with their values, `learned` the
-    nodes that read each channel, as seen in the thread, and `deferred` the result of
-    `deferred_channels` for the namespace.
+    nodes that read each channel, as seen in the thread, and `deferred` which of some channels
+    trigger a deferred node, as far as other checkpoints tell; see `deferred_channels`.
     """
     done = list(tasks)
     written: dict[str, set[str]] = {}
@@ -229,56 +234,69 @@ def following(
         for write in task.writes:
             if write.channel not in CONTROL:
                 written.setdefault(write.channel, set()).add(task.node or "")
-    is_named = has_branches(body) or any(map(_names_node, (*body.versions, *written)))
-    nodes: list[str] = []
+    sent: list[str | None] | None = []
     if SENDS in written:
         ids = {write.task_id for task in done for write in task.writes}
         sent = sends_among(write for write in sends() if write.task_id in ids)
-        if sent is None or None in sent:
-            return Following(None)
-        nodes += [node for node in sent if node is not None]
-    ready: dict[str, None] = {}
-    late: dict[str, None] = {}
-    unsure = False
-    forms = deferred() if len(written) > 1 or any(map(_is_pair, body.values.values())) else {}
+    if sent is None or None in sent:
+        return Following(None)
+    edges: dict[str, str] = {}
+    ready: set[str] = set()
+    is_named = has_branches(body) or any(map(_names_node, (*body.versions, *written)))
     for channel, writers in written.items():
         target = named_node(channel)
-        if target is None:
-            if channel == SENDS or (is_named and body.names_edges):
-                continue
+        if target is not None:
+            if _is_complete(channel, body, writers):
+                edges[channel] = target
+        elif channel != SENDS and not (is_named and body.names_edges):
             readers = learned().get(channel, ())
             if not readers and (channel in writers or not is_named):
                 # Before LangGraph 0.3.15, the edges after a node read a channel with its name.
                 return Following(None)
-            ready |= dict.fromkeys(sorted(readers))
-        elif not _is_complete(channel, body, writers):
-            continue
-        elif forms.get(channel):
-            late[target] = None
-        else:
-            ready[target] = None
-            unsure = unsure or (channel.startswith("branch:to:") and channel not in forms)
-    if ready or nodes:
-        return Following((*nodes, *sorted(ready)), assumed=unsure and len(ready) + len(nodes) > 1)
-    for channel, value in body.values.items():
-        target = named_node(channel)
-        if target is not None and channel not in written and _is_pair(value):
-            items = items_of(value) or []
-            if not channel.startswith("join:") or is_joined(channel, items[0], ()):
-                late[target] = None
-    return Following(tuple(sorted(late)))
+            ready.update(readers)
+    return _in_order([node for node in sent if node is not None], edges, ready, body, deferred)
+
+
+def _in_order(
+    sent: Sequence[str],
+    edges: Mapping[str, str],
+    ready: Collection[str],
+    body: Body,
+    deferred: Callable[[Collection[str]], Mapping[str, bool]],
+) -> Following:
+    """Return which of the nodes that were triggered run first: deferred ones run when no other
+    does.
+    """
+    waiting = {
+        node
+        for channel, value in body.values.items()
+        if (node := named_node(channel)) is not None
+        and channel not in edges
+        and _is_pair(value)
+        and _is_unfinished(channel, value)
+    }
+    is_alone = len(edges) == 1 and not (sent or ready or waiting)
+    forms: Mapping[str, bool] = dict.fromkeys(edges, False)
+    if edges and not is_alone and body.v >= 4:
+        forms = deferred(edges.keys())
+        if not edges.keys() <= forms.keys():
+            return Following(None, tuple(sorted({*sent, *ready, *edges.values(), *waiting})))
+    first = {*ready, *(node for channel, node in edges.items() if not forms[channel])}
+    if sent or first:
+        return Following((*sent, *sorted(first)))
+    return Following(tuple(sorted({*edges.values(), *waiting})))
 
 
 def deferred_channels(bodies: Iterable[Body]) -> dict[str, bool]:
     """Return, for channels that trigger nodes, whether the node is deferred, as their values in
-    these bodies tell.
+    these bodies tell; without those on which they disagree, as `defer` was changed since.
     """
-    found: dict[str, bool] = {}
+    found: dict[str, set[bool]] = {}
     for body in bodies:
         for channel, value in body.values.items():
             if named_node(channel) is not None:
-                found[channel] = found.get(channel, False) or _is_pair(value)
-    return found
+                found.setdefault(channel, set()).add(_is_pair(value))
+    return {channel: forms.pop() for channel, forms in found.items() if len(forms) == 1}
 
 
 def stored_answer(
@@ -346,6 +364,12 @@ def _names_node(channel: str) -> bool:
     return named_node(channel) is not None
 
 
-def _is_pair(value: object) -> bool:
-    items = items_of(value)  # type: ignore[arg-type]
+def _is_unfinished(channel: str, value: Value) -> bool:
+    """Return whether a deferred node waits for its turn, and for no other node."""
+    items = items_of(value) or []
+    return items[1] is False and (not channel.startswith("join:") or is_joined(channel, items[0]))
+
+
+def _is_pair(value: Value) -> bool:
+    items = items_of(value)
     return items is not None and len(items) == _AFTER_FINISH and isinstance(items[1], bool)

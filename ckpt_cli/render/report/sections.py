@@ -88,8 +88,7 @@ def add_problem(page: Element, found: Summary) -> None:
         "p",
         f"Head: {head.key.checkpoint_id}, step {step_number(head.number)}. Next: {follows}.",
     )
-    if found.resume is not None:
-        resume = resume_call(head, found.resume)
+    if found.resume is not None and (resume := resume_call(head, found.resume)).call is not None:
         add(section, "h3", "Resume")
         config = f"config = {resume.config}"
         add(add(section, "pre"), "code", f"{config}\n{resume.call}")

@@ -33,7 +33,7 @@ def after(
         plan(at, rows).tasks,
         sends=lambda: sent,
         learned=lambda: learned or {},
-        deferred=lambda: deferred or {},
+        deferred=lambda _: deferred or {},
     )
 
 
@@ -45,7 +45,9 @@ def test_edges_name_the_nodes_that_follow() -> None:
         write("1", f"branch:to:{node}", path=pull("a"), idx=place)
         for place, node in enumerate("cb")
     ]
-    assert after(at, *rows) == Following(("b", "c"), assumed=True)
+    assert after(at, *rows) == Following(None, ("b", "c"))
+    plain = {"branch:to:b": False, "branch:to:c": False}
+    assert after(at, *rows, deferred=plain) == Following(("b", "c"))
     known = {"branch:to:b": False, "branch:to:c": True}
     assert after(at, *rows, deferred=known) == Following(("b",))
     assert after(at, write("1", "log", path=pull("a"))) == Following(())
@@ -65,7 +67,13 @@ def test_a_deferred_node_follows_when_nothing_else_does(value: object) -> None:
     channel = "branch:to:late" if value == [None, False] else "join:a+b:late"
     at = body({"branch:to:x": None, channel: value})
     assert after(at, write("1", "log", path=pull("x"))) == Following(("late",))
-    assert after(at, write("1", "branch:to:y", path=pull("x"))) == Following(("y",))
+    more = write("1", "branch:to:y", path=pull("x"))
+    assert after(at, more) == Following(None, ("late", "y"))
+    assert after(at, more, deferred={"branch:to:y": False}) == Following(("y",))
+    assert after(at, more, deferred={"branch:to:y": True}) == Following(("late", "y"))
+    # It has had its turn, and is the one that finished.
+    over = body({"branch:to:x": [None, True]})
+    assert after(over, write("1", "log", path=pull("x"))) == Following(())
     half = body({"branch:to:x": None, "join:a+b:late": [["a"], False]})
     assert after(half, write("1", "log", path=pull("x"))) == Following(())
 
@@ -91,6 +99,7 @@ def test_the_forms_of_values_tell_deferred_nodes() -> None:
         body({"branch:to:a": None, "branch:to:b": [None, True], "n": [1, True]}),
         body({"branch:to:a": None, "join:a+b:c": ["a"]}),
     ]
+    bodies += [body({"branch:to:d": None}), body({"branch:to:d": [None, False]})]
     found = deferred_channels(bodies)
     assert found == {"branch:to:a": False, "branch:to:b": True, "join:a+b:c": False}
 
