@@ -32,6 +32,7 @@ from ckpt_cli.core.tasks.triggers import (
     START,
     Readers,
     has_branches,
+    is_available,
     is_joined,
     learn,
     named_node,
@@ -356,8 +357,12 @@ def _handler_name(failed: Task, run: Task | None, known: Collection[str]) -> tup
 
 def _is_complete(channel: str, body: Body, writers: Collection[str]) -> bool:
     """Return whether a channel triggers its node once these nodes have written to it."""
-    is_join = channel.startswith("join:")
-    return not is_join or is_joined(channel, body.values.get(channel), writers)
+    if not channel.startswith("join:"):
+        return True
+    value = body.values.get(channel)
+    # One that was complete has made its node run in this step, and is empty again.
+    held = None if is_available(channel, value) else value
+    return is_joined(channel, held, writers)
 
 
 def _names_node(channel: str) -> bool:

@@ -60,6 +60,9 @@ def test_a_join_follows_when_all_have_arrived() -> None:
     one = body({"branch:to:a": None, "join:a+b:total": ["b"]})
     assert after(one, arrive[0]) == Following(("total",))
     assert after(body({"branch:to:a": None}), arrive[0]) == Following(())
+    # It was complete, so that its node ran in this step, and one arrives anew.
+    over = body({"branch:to:a": None, "join:a+b:total": ["a", "b"]})
+    assert after(over, arrive[0], write("t", "log", path=pull("total"))) == Following(())
 
 
 @pytest.mark.parametrize("value", [[None, False], [["a", "b"], False]])
