@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.document_fields import meant_ns, stored_forms, stored_id
@@ -112,11 +113,23 @@ def _elsewhere(
     threads = sorted({key.thread_id for key in wanted})
     own = {one.name for thread_id in threads for one in found[thread_id].places.values()}
     names = dict.fromkeys(name for thread_id in threads for name in documents[thread_id])
-    names |= dict.fromkeys(
+    yield from _read(layout, list(names), own)
+    others = dict.fromkeys(
         name for prefix in layout.other_prefixes for key in wanted for name in _names(prefix, key)
     )
-    ids = dict(layout.fields(list(names), _OWN_ID))
-    for name, fields in layout.fields(list(names), _PLACE):
+    try:
+        yield from _read(layout, list(others), ())
+    except StoreUnavailable:
+        # A user without rights to the keys of other savers cannot tell, so nothing is an orphan.
+        yield from wanted
+
+
+def _read(
+    layout: DocumentLayout, names: Sequence[bytes], own: Collection[bytes]
+) -> Iterator[CheckpointKey]:
+    """The checkpoints in these documents; of a layout's own ones, only those with another id."""
+    ids = dict(layout.fields(names, _OWN_ID))
+    for name, fields in layout.fields(names, _PLACE):
         if len(fields) != _PARTS or not all(isinstance(one, str) for one in fields):
             continue
         thread, ns, stored = fields
