@@ -197,8 +197,8 @@ class JsonDocuments(RedisLayout):
             documents[thread_id] = checkpoints
             blobs = [one for some in apart for one in some]
             found[thread_id] = ThreadKeys(writes=list(map(_write_place, writes)), blobs=blobs)
-        names = dict.fromkeys(name for some in documents.values() for name in some)
-        for place in self.entries(list(names)):
+        known = dict.fromkeys(name for some in documents.values() for name in some)
+        for place in self.entries(list(known)):
             if (keys := found.get(place.key.thread_id)) is not None:
                 keys.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
         leave_others(self, found, documents)
