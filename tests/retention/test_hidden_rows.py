@@ -10,6 +10,7 @@ import pytest
 from ckpt_backends.sql.views import base_of, shows_all
 from tests.backends.agent import role, saver_of
 from tests.retention.test_shared_places import ask, config, graph, on_mongodb, resumes, waits
+from tests.servers import mysql_connection
 from tests.support import ckpt
 
 RIGHTS = """
@@ -143,6 +144,26 @@ def test_a_view_of_a_table_with_a_policy(asked_url: str) -> None:
     execute(asked_url, *views(asked_url, "shown", ""), POLICY.format(table="checkpoints"))
     url = f"{asked_url}?schema=shown"
     check_refused(url, "'checkpoints' is a view that may leave out rows")
+
+
+@pytest.mark.engines
+def test_a_view_on_mysql(mysql_url: str) -> None:
+    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
+
+    with PyMySQLSaver.from_conn_string(mysql_url) as saver:
+        saver.setup()
+        ask(saver, "acme", "globex")
+    with mysql_connection(mysql_url) as connection, connection.cursor() as cursor:
+        cursor.execute("RENAME TABLE checkpoints TO every")
+        cursor.execute("CREATE VIEW checkpoints AS SELECT * FROM every")
+        connection.commit()
+    assert "hidden" not in ckpt("-s", mysql_url, "threads", "list").err
+    with mysql_connection(mysql_url) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE OR REPLACE VIEW checkpoints AS SELECT * FROM every WHERE thread_id = 'globex'"
+        )
+        connection.commit()
+    check_refused(mysql_url, "'checkpoints' is a view that may leave out rows")
 
 
 @pytest.mark.engines

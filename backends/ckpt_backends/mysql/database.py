@@ -75,7 +75,7 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
     ) -> None:
         super().__init__(connection, url)
         self._tables = tables
-        self._hidden: Sequence[HiddenRows] | None = None
+        self._views: Mapping[str, str] | None = None
         self._longest = 0
         """The longest statement in bytes; 0 if it is not known yet."""
         self._columns = {
@@ -84,13 +84,17 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
             for name, column in tables[table].columns.items()
         }
 
-    def hidden_rows(self) -> Sequence[HiddenRows]:
-        if self._hidden is None:
+    @property
+    def views(self) -> Mapping[str, str]:
+        """The definition of each view of the database."""
+        if self._views is None:
             found = self.attempt(_VIEWS, {}) or ()
-            views = {text(name): text(definition) for name, definition in found}
-            names = [one.name for one in self._tables.values()]
-            self._hidden = list(hidden_by_views(names, views))
-        return self._hidden
+            self._views = {text(name): text(definition) for name, definition in found}
+        return self._views
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        names = [one.name for one in self._tables.values()]
+        return list(hidden_by_views(names, self.views))
 
     def rows(self, query: str, values: Values) -> list[Row]:
         return self._connection.rows(query, values)
