@@ -187,7 +187,13 @@ def _memories(
             continue
         seen.add(place_of(one.url))
         try:
-            yield one.url, stack.enter_context(open_memory(one.url))
+            memory = stack.enter_context(open_memory(one.url))
+            for hidden in memory.hidden_rows():
+                place = ErasurePlace(
+                    str(one.url), "memory", None, None, "kept", hidden.reason, is_left=True
+                )
+                unread.append(place)
+            yield one.url, memory
         except (Unsupported, UnknownLayout):
             if one.named:
                 raise

@@ -172,6 +172,27 @@ def test_savers_with_one_prefix_of_writes_leave_each_other_alone(redis_stack_url
 
 
 @pytest.mark.engines
+def test_a_user_who_may_not_read_the_other_checkpoints_removes_none(redis_stack_url: str) -> None:
+    with (
+        on_redis(redis_stack_url) as one,
+        on_redis(redis_stack_url, checkpoint_prefix="agentb") as other,
+    ):
+        ask(one, "one")
+        ask(other, "other")
+        before = dump(redis_stack_url)
+        with redis.Redis.from_url(redis_stack_url) as client:
+            keys = "~agentb* ~checkpoint_write:* ~write_keys_zset:* ~ckpt:purge-lock"
+            client.execute_command(*f"ACL SETUSER limited on >secret {keys} +@all".split())
+        url = redis_stack_url.replace("redis://", "redis://limited:secret@")
+        url += "?layout=redis&prefix=agentb&write_prefix=checkpoint_write"
+        done = ckpt("-s", url, *GC, "--yes")
+        assert done.code == 0, done.err
+        assert done.json["threads"] == []
+        assert dump(redis_stack_url) == before
+        assert resumes(one, "one")
+
+
+@pytest.mark.engines
 def test_what_gc_archives_comes_back(redis_stack_url: str, tmp_path: Path) -> None:
     url, folder = f"{redis_stack_url}?layout=redis", str(tmp_path / "kept")
     with on_redis(redis_stack_url) as full, on_redis(redis_stack_url, ShallowRedisSaver) as shallow:

@@ -31,9 +31,7 @@ INDEX_NAMES = {CHECKPOINTS: "thread_ns_checkpoint_idx", WRITES: "thread_ns_check
 
 def index_faults(connection: MongoConnection, layout: MongoLayout) -> Iterator[Fault]:
     """`index-missing` for the indexes that the saver of this store certainly created."""
-    # A view has no indexes.
-    views, every = connection.views, layout.collections
-    collections = {table: name for table, name in every.items() if name not in views}
+    collections = layout.collections
     if layout.name == JAVASCRIPT:
         wanted = {name: OF_JAVASCRIPT[table] for table, name in collections.items()}
         if any(has_index(connection, name, key) for name, key in wanted.items()):

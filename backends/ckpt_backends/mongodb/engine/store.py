@@ -76,7 +76,7 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
                 "name the collection itself: ?collection=NAME&writes_collection=NAME",
             )
             for name in self._layout.collections.values()
-            if name in views
+            if views.get(name)
         ]
 
     def notes(self) -> Sequence[str]:
