@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support import ROOT
 
-_LINES_OF_MODULE = 400
+_LINES_OF_MODULE = 500
 _LINES_OF_FUNCTION = 60
 _PACKAGES = ("ckpt_cli", "backends/ckpt_backends")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -39,7 +39,7 @@ def test_no_two_public_classes_have_the_same_name() -> None:
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
-def test_no_module_is_longer_than_400_lines() -> None:
+def test_no_module_is_longer_than_500_lines() -> None:
     lengths = {str(path): text.count("\n") for path, text, _ in _modules()}
     assert {path: n for path, n in lengths.items() if n > _LINES_OF_MODULE} == {}
 
