@@ -19,7 +19,12 @@ from typing import Any, Protocol
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.engine.document_fields import meant_ns, stored_forms, stored_id
+from ckpt_backends.redis.engine.document_fields import (
+    Prefixes,
+    meant_ns,
+    stored_forms,
+    stored_id,
+)
 from ckpt_backends.redis.engine.keyspace import ThreadKeys, raw
 
 _PLACE, _PARTS = '$["thread_id","checkpoint_ns","checkpoint_id"]', 3
@@ -32,6 +37,7 @@ class DocumentLayout(Protocol):
 
     connection: RedisConnection
     capabilities: Capability
+    prefixes: Prefixes
 
     @property
     def other_prefixes(self) -> Collection[str]: ...
@@ -113,6 +119,9 @@ def _elsewhere(
     threads = sorted({key.thread_id for key in wanted})
     own = {one.name for thread_id in threads for one in found[thread_id].places.values()}
     names = dict.fromkeys(name for thread_id in threads for name in documents[thread_id])
+    # A search index may lack documents of savers that did not create it.
+    prefix = layout.prefixes.checkpoint
+    names |= dict.fromkeys(name for key in wanted for name in _names(prefix, key))
     yield from _read(layout, list(names), own)
     others = dict.fromkeys(
         name for prefix in layout.other_prefixes for key in wanted for name in _names(prefix, key)
