@@ -15,7 +15,8 @@ from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
 from tests.redis_savers import dump
-from tests.support import ckpt
+from tests.restore import restore_javascript_keys, restore_keys, set_keys
+from tests.support import FIXTURES, ckpt
 
 GC = ("gc", "--scope", "all", "--grace", "0s", "-o", "json")
 
@@ -169,6 +170,49 @@ def test_savers_with_one_prefix_of_writes_leave_each_other_alone(redis_stack_url
         live = live_keys(redis_stack_url, "same", head_of(one, "same"))
         assert live
         assert resumes(one, "same")
+
+
+@pytest.mark.engines
+def test_threads_of_the_first_release_stay_whole_beside_those_of_a_later_one(
+    redis_stack_url: str,
+) -> None:
+    """Release 0.0 stores a checkpoint under its parent's id; a question waits in a subgraph."""
+    waiting = {"interrupt-nested", "interrupt-alone"}
+    restore_keys(FIXTURES / "redis" / "lg-0.4.10" / "store.jsonl.gz", redis_stack_url, waiting)
+    with on_redis(redis_stack_url) as saver:
+        ask(saver, "new")
+        before = dump(redis_stack_url)
+        listed = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
+        assert {one["thread_id"] for one in listed} == {"new", *waiting}
+        assert ckpt("-s", redis_stack_url, *GC, "--yes").json["threads"] == []
+        deep = ckpt("-s", redis_stack_url, "doctor", "--deep", "--grace", "0s", "-o", "json")
+        codes = {one["code"] for one in deep.json["findings"]}
+        assert codes.isdisjoint({"write-orphaned", "namespace-orphaned"})
+        assert dump(redis_stack_url) == before
+
+
+@pytest.mark.engines
+def test_a_full_and_a_shallow_saver_of_javascript(redis_stack_url: str) -> None:
+    for name in ("redis", "redis-shallow"):
+        folder = FIXTURES / "js-1.7.3"
+        only = {"interrupt-alone"} if name == "redis" else {"interrupt-nested"}
+        if name == "redis":
+            restore_javascript_keys(folder / f"{name}.jsonl.gz", redis_stack_url, only)
+        else:
+            set_keys(folder / f"{name}.jsonl.gz", redis_stack_url, only)
+    before = dump(redis_stack_url)
+    for layout in ("redis-js", "redis-js-shallow"):
+        url = f"{redis_stack_url}?layout={layout}"
+        (thread,) = ckpt("-s", url, "threads", "list", "-o", "json").json
+        assert thread["status"] == "interrupted"
+        planned = ckpt("-s", url, *GC, "--dry-run").json["threads"]
+        assert {one["thread_id"] for one in planned} <= {thread["thread_id"]}
+        assert ckpt("-s", url, *GC, "--yes").code == 0
+        other = ({"interrupt-alone", "interrupt-nested"} - {thread["thread_id"]}).pop()
+        kept = {name for name in before if f":{other}:".encode() in name}
+        if layout == "redis-js":
+            assert kept <= dump(redis_stack_url).keys()
+        assert ckpt("-s", url, "threads", "delete", other, "--yes").code == 3
 
 
 @pytest.mark.engines
