@@ -107,7 +107,7 @@ def restore_keys(path: Path, url: str, only: Collection[str] | None = None) -> N
 
     with RedisSaver.from_conn_string(url) as saver:
         saver.setup()
-    _set_keys(path, url, only)
+    set_keys(path, url, only)
 
 
 def restore_javascript_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
@@ -122,7 +122,7 @@ def restore_javascript_keys(path: Path, url: str, only: Collection[str] | None =
             tags = [word for name in TAGS for word in (f"$.{name}", "AS", name, "TAG")]
             words = ("ON", "JSON", "PREFIX", 1, prefix, "SCHEMA", *tags)
             client.execute_command("FT.CREATE", index, *words)
-    _set_keys(path, url, only)
+    set_keys(path, url, only)
 
 
 JAVASCRIPT_INDEXES = {
@@ -134,7 +134,7 @@ TAGS = ("thread_id", "checkpoint_ns", "checkpoint_id")
 """The indexed fields that are used; the saver's own indexes have more."""
 
 
-def _set_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
+def set_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
     import redis
 
     with redis.Redis.from_url(url) as client, client.pipeline(transaction=False) as pipe:

@@ -24,6 +24,7 @@ from ckpt_backends.model import (
     CheckpointKey,
     Expiry,
     Fault,
+    HiddenRows,
     Outline,
     Thread,
     ThreadSize,
@@ -88,6 +89,9 @@ class BaseStore(Store):
         return self.describe().capabilities
 
     def notes(self) -> Sequence[str]:
+        return ()
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
         return ()
 
     def observe_scans(self, observer: ScanObserver) -> None:

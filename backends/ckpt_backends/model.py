@@ -211,6 +211,19 @@ class Fault(NamedTuple):
     """Whether the saver itself may cause it, so that it is no warning."""
 
 
+class HiddenRows(NamedTuple):
+    """Why a user may not see all rows of a store."""
+
+    reason: str
+    """Such as: row-level security is active on table 'checkpoints' for role 'ops'."""
+    remedy: str
+    """What to do to see all rows."""
+
+    @property
+    def note(self) -> str:
+        return f"rows may be hidden, so this may be incomplete: {self.reason}"
+
+
 class Status(StrEnum):
     """The state of a thread, taken from its head in the root namespace. Worst state first."""
 

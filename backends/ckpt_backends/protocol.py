@@ -23,6 +23,7 @@ from ckpt_backends.model import (
     CheckpointKey,
     Expiry,
     Fault,
+    HiddenRows,
     Outline,
     StoreInfo,
     Thread,
@@ -67,6 +68,13 @@ class Store(Closing, Protocol):
 
     def notes(self) -> Sequence[str]:
         """Notes to show to the user of the store; reads no row."""
+        ...
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        """Why this user may not see all rows of the store; usually empty. Reads no row.
+
+        What looks orphaned may then belong to a checkpoint that is there, so nothing is removed.
+        """
         ...
 
     def observe_scans(self, observer: ScanObserver) -> None:

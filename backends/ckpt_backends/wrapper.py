@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         CheckpointKey,
         Expiry,
         Fault,
+        HiddenRows,
         Outline,
         StoreInfo,
         Thread,
@@ -52,6 +53,9 @@ class WrappedStore(Closing):
 
     def notes(self) -> Sequence[str]:
         return self.inner.notes()
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        return self.inner.hidden_rows()
 
     def observe_scans(self, observer: ScanObserver) -> None:
         self.inner.observe_scans(observer)

@@ -21,7 +21,9 @@ from ckpt_cli.queries.doctor.examine import (
     check_thread,
     check_threads,
     chosen_threads,
+    hidden_findings,
     store_findings,
+    terms_for,
     threads_to_check,
 )
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport, ThreadToCheck
@@ -88,11 +90,12 @@ def examination(
 ) -> Examination:
     """Check some threads, or all threads and the store itself if `threads` is None."""
     uses, told = TypeUses(), set[str]()
+    own = hidden_findings if threads is not None else store_findings
+    terms = terms_for(store, terms)
 
     def find(into: Examination) -> Iterator[Answer[Finding]]:
         into.types = uses if terms.types else None
-        if threads is None:
-            yield from _own(store, terms, into, around)
+        yield from _own(own(store), terms, into, around)
 
         def lose(lost: Sequence[LostThread]) -> None:
             into.unchecked |= {one.thread_id: one.reason for one in lost}
@@ -157,11 +160,11 @@ def _once(findings: Iterable[Finding], told: set[str]) -> Iterator[Finding]:
 
 
 def _own(
-    store: Store, terms: Terms, into: Examination, around: Surroundings
+    findings: Iterator[Finding], terms: Terms, into: Examination, around: Surroundings
 ) -> Iterator[Answer[Finding]]:
     """Yield what is wrong with the store itself."""
     try:
-        for finding in store_findings(store):
+        for finding in findings:
             if finding.code not in terms.ignored:
                 yield _counted(finding, into, around)
     except CkptError as error:

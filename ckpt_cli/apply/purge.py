@@ -17,7 +17,7 @@ from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.stopping import collected_signals
-from ckpt_cli.apply.writable import writable_store
+from ckpt_cli.apply.writable import refuse_hidden, writable_store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
 from ckpt_cli.operations.steps import OperationStep, RowsRemoved, RowsRestored
 
@@ -89,9 +89,13 @@ def run_purge(
     """Remove the planned rows of each thread, and reclaim the disk space with `vacuum`.
 
     With `catch_signals`, SIGINT, SIGTERM and SIGHUP stop the purge after the current batch.
-    Raises what `open_writable` raises, and the error of the first batch. Each batch is recorded
+    Raises what `open_writable` raises, `Refused` if rows are hidden from a reader, and the error of
+    the first batch. Each batch is recorded
     before it is removed, and the end as soon as nothing more is.
     """
+    readers = list(readers)
+    for reader in readers:
+        refuse_hidden(reader)
     archived = [archive.rows] if archive else []
     with writable_store(url, [*readers, *archived]) as writable:
         catching: AbstractContextManager[list[int]] = nullcontext([])

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.encryption import Key
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
@@ -20,6 +20,17 @@ def refuse_copy(url: StoreUrl) -> None:
         raise UsageError(
             "cannot change a private copy: --copy is read-only",
             hint="run the command without --copy, or with --dry-run",
+        )
+
+
+def refuse_hidden(store: Store) -> None:
+    """Raise `Refused` if rows of the store may be hidden from this user.
+
+    What is removed might belong to a checkpoint that is there, and more might be left than is said.
+    """
+    for one in store.hidden_rows():
+        raise Refused(
+            f"nothing may be removed where rows may be hidden: {one.reason}", hint=one.remedy
         )
 
 

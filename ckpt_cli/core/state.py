@@ -40,6 +40,8 @@ class Body(NamedTuple):
     """Set if the body could not be read at all."""
     updated: frozenset[str] = frozenset()
     """The channels that the last step wrote to; empty if the library stored none."""
+    own_id: str | None = None
+    """The checkpoint's id as the body says it; the first releases for Redis have it only there."""
 
     @property
     def is_javascript(self) -> bool:
@@ -89,6 +91,7 @@ def read_body(
         sends,
         problem,
         _names(fields.get("updated_channels")),
+        own if isinstance(own := fields.get("id"), str) else None,
     )
 
 

@@ -10,10 +10,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ckpt_backends.app_sessions import AppSession
-from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
+from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import MemoryStore, Namespace
 from ckpt_backends.protocol import Store
-from ckpt_backends.registry import open_memory
+from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.erasure.digests import ErasedIds
 from ckpt_cli.core.erasure.places import ErasurePlace, Mention
@@ -37,6 +37,9 @@ from ckpt_cli.queries.memory_location import MemoryPlace
 from ckpt_cli.queries.selection import Watch, selected_threads
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.threads.opening import Opening
+
+_CHOOSING = ("layout", "prefix", "write_prefix", "collection", "writes_collection")
+"""URL parameters that choose one of the stores of a database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ def plan_everything(
         memories = list(_memories(request.memories, stack, plan.unread))
         _plan_archives(plan, request, memories, store)
         plan.threads = plan_threads(store, scope, "erased")
+        plan.unread += _in_other_stores(opening, request, scope, now)
         for place, memory in memories:
             try:
                 found = plan_memory(place, memory, scope)
@@ -124,6 +128,45 @@ def plan_everything(
         if request.finds_mentions:
             _find_mentions(plan, store, opening, watch, [memory for _, memory in memories])
     return plan
+
+
+def _in_other_stores(
+    opening: Opening, request: ErasureRequest, scope: ErasureScope, now: datetime
+) -> Iterator[ErasurePlace]:
+    """Yield the other stores of the same database that have threads of the subject.
+
+    A store that is one of several is named by parameters of the URL, such as `layout`.
+    """
+    url = opening.url
+    for one in _other_stores(url):
+        try:
+            with opening._replace(url=one).open(lambda _: None) as other:
+                found = other.threads_with_rows(sorted(scope.threads))
+                if request.is_by_filter:
+                    chosen = Selection(match=request.match, where=request.filter)
+                    found |= {each.thread_id for each in selected_threads(other, chosen, now)}
+        except CkptError as error:
+            yield unread_place(str(one), "threads", error)
+            continue
+        if found:
+            reason = "another store of the same database; erase them there too"
+            yield ErasurePlace(str(one), "threads", len(found), None, "kept", reason, is_left=True)
+
+
+def _other_stores(url: StoreUrl) -> Iterator[StoreUrl]:
+    """Yield the stores from which the parameters of a URL choose one; none if it has the only."""
+    if url.params.keys().isdisjoint(_CHOOSING):
+        return
+    bare = url.with_params({}, without=_CHOOSING)
+    try:
+        open_store(bare).close()
+    except SeveralLayouts as several:
+        for choice in several.choices:
+            if any(url.params.get(name, value) != value for name, value in choice.items()):
+                yield bare.with_params(choice)
+    except CkptError:
+        # It is read by its own parameters all the same, and only they name it.
+        return
 
 
 def _sessions(url: StoreUrl, unread: list[ErasurePlace]) -> Sequence[AppSession]:
@@ -144,7 +187,13 @@ def _memories(
             continue
         seen.add(place_of(one.url))
         try:
-            yield one.url, stack.enter_context(open_memory(one.url))
+            memory = stack.enter_context(open_memory(one.url))
+            for hidden in memory.hidden_rows():
+                place = ErasurePlace(
+                    str(one.url), "memory", None, None, "kept", hidden.reason, is_left=True
+                )
+                unread.append(place)
+            yield one.url, memory
         except (Unsupported, UnknownLayout):
             if one.named:
                 raise

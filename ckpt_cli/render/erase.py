@@ -77,7 +77,7 @@ def erasure_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
 
 
 def _plan_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
-    """Yield what would be erased, and below it what could not be read."""
+    """Yield what would be erased, and below it what would stay."""
     found = [one for one in report.places if one.reason == DRY_RUN]
     unread = [one for one in report.places if one.reason != DRY_RUN]
     if found:
@@ -85,7 +85,7 @@ def _plan_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
         columns = [one for one in place_columns() if one.key not in {"state", "reason"}]
         yield from table_lines(map(place_record, found), columns, width)
     if unread:
-        yield line("Cannot be read:")
+        yield line("Would stay:")
         yield from table_lines(map(place_record, unread), place_columns()[1:], width)
 
 

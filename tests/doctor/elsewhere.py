@@ -17,9 +17,19 @@ _JAVASCRIPT_INDEX = (
 _ITEMS = "test_health_dynamodb.test_items_that_stay_in_spite_of_a_time_to_live_are_named"
 _JAVASCRIPT_TIMES = "test_health_mongodb.test_documents_of_langgraph_js_that_expire_beside_others"
 _FREE = "test_health_mongodb.test_unused_space_counts_only_if_it_is_much"
+_POLICY = "test_hidden_rows.test_a_policy_on_one_table"
+_VIEW = "test_hidden_rows.test_a_view_on_mysql"
+_TENANTS = "test_hidden_rows.test_a_policy_on_the_tables_of_an_application"
+_DOCUMENTS = "test_hidden_rows.test_a_view_of_documents"
 _LARGE = "test_health_mongodb.test_a_document_near_the_limit_is_named"
 
 ELSEWHERE: Mapping[str, Mapping[str, str]] = {
+    "rows-hidden": {
+        **dict.fromkeys(("postgres", "postgres-shallow"), _POLICY),
+        **dict.fromkeys(("mysql", "mysql-shallow"), _VIEW),
+        **dict.fromkeys(("three-table", "three-table-latest"), _TENANTS),
+        **dict.fromkeys(("mongodb", "mongodb-js", "kaflow"), _DOCUMENTS),
+    },
     "branches-share-value": {
         "postgres": "test_clean.test_a_postgres_database_of_javascript",
         "redis-plain": "test_planted.test_branches_that_share_values_are_found",

@@ -18,7 +18,7 @@ from ckpt_backends.changes.remains import UNKNOWN_REMAINS, Remains
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, Unsupported
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import HiddenRows, TypedBytes
 from ckpt_backends.url import StoreUrl
 
 Namespace = tuple[str, ...]
@@ -151,6 +151,10 @@ class MemoryStore(Closing, Protocol):
     def describe(self) -> MemoryInfo:
         """Facts about the memory; reads no value."""
         ...
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        """Why this user may not see all items; see `Store.hidden_rows`."""
+        return ()
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
         """Namespaces that hold items, sorted; only those that begin with `prefix`."""

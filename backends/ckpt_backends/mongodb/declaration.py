@@ -22,7 +22,13 @@ BACKEND = Backend(
         **dict.fromkeys(("authSource", "replicaSet"), NAME),
         **dict.fromkeys(("snapshot", "tls", "directConnection", "retryWrites"), WORD),
     },
-    engine_faults=("index-missing", "ttl-partial", "space-free", "document-near-limit"),
+    engine_faults=(
+        "rows-hidden",
+        "index-missing",
+        "ttl-partial",
+        "space-free",
+        "document-near-limit",
+    ),
     impossible_faults={
         "mongodb-js:type-blocked": "values are stored as JSON",
         "mongodb-js:plaintext-among-encrypted": "LangGraph.js does not encrypt",

@@ -84,6 +84,7 @@ class MongoStore(MongoCheckpoints):
         ]
         if writes is not None:
             channel = {"channel": "$channel"}
+            match = match if thread_id is None else self._own(match)
             parts.append(self._usage(writes, "value", match, {}, {**ns, **channel, **by_type}))
         yield from merge(*parts, key=lambda one: one.thread_id.encode(errors="surrogatepass"))
 
@@ -206,9 +207,14 @@ class MongoStore(MongoCheckpoints):
         asked = WriteQuery(**options)
         if self._layout.writes is None:
             return
-        only = {} if asked.channels is None else {"channel": {"$in": storable_of(asked.channels)}}
+        only: dict[str, Any] = {}
+        if asked.channels is not None:
+            only["channel"] = {"$in": storable_of(asked.channels)}
         # This order uses the index. The writes of each checkpoint are sorted below.
         order = {"checkpoint_id": 1, "task_id": -1, "idx": -1}
+        of_thread = self._of(thread_id) if asked.checkpoint_ids is None else None
+        if of_thread is not None:
+            only |= self._others([of_thread["thread_id"]])
         for match in self._matches(
             thread_id, asked.checkpoint_ns, asked.checkpoint_ids, writes=True
         ):

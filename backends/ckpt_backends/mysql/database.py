@@ -10,7 +10,7 @@ import pymysql
 
 from ckpt_backends.base import OnConnection
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.model import Fault, Space
+from ckpt_backends.model import Fault, HiddenRows, Space
 from ckpt_backends.mysql.changing import lock, transaction, unsupported
 from ckpt_backends.mysql.connect import DUPLICATE, UNFIT, MySQLConnection, code_of, explained
 from ckpt_backends.mysql.layout import (
@@ -26,7 +26,15 @@ from ckpt_backends.mysql.layout import (
 from ckpt_backends.mysql.loading import statements
 from ckpt_backends.mysql.sql import exact
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
-from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, WritableDatabase
+from ckpt_backends.sql.database import (
+    Loaded,
+    Row,
+    RowRefused,
+    Values,
+    WritableDatabase,
+    text,
+)
+from ckpt_backends.sql.views import hidden_by_views
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -45,6 +53,13 @@ _WITH_THREAD_IDS = """
 """
 
 
+_VIEWS = """
+    SELECT table_name, view_definition FROM information_schema.views
+    WHERE table_schema = DATABASE()
+"""
+"""A definition is empty for a user without the right to see it."""
+
+
 class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
     """A database, opened for reading or for changing."""
 
@@ -60,6 +75,7 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
     ) -> None:
         super().__init__(connection, url)
         self._tables = tables
+        self._views: Mapping[str, str] | None = None
         self._longest = 0
         """The longest statement in bytes; 0 if it is not known yet."""
         self._columns = {
@@ -67,6 +83,18 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
             for table in (WRITES, BLOBS, CHECKPOINTS)
             for name, column in tables[table].columns.items()
         }
+
+    @property
+    def views(self) -> Mapping[str, str]:
+        """The definition of each view of the database."""
+        if self._views is None:
+            found = self.attempt(_VIEWS, {}) or ()
+            self._views = {text(name): text(definition) for name, definition in found}
+        return self._views
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        names = [one.name for one in self._tables.values()]
+        return list(hidden_by_views(names, self.views))
 
     def rows(self, query: str, values: Values) -> list[Row]:
         return self._connection.rows(query, values)

@@ -198,6 +198,8 @@ def _index_faults(database: MySQLDatabase, layout: MySQLLayout, last: int) -> It
     wanted = [one for number, one in indexes.items() if last >= number]
     if layout.hashed:
         wanted += _SHALLOW_KEYS if layout.shallow else _FULL_KEYS
+    # A view has no indexes.
+    wanted = [one for one in wanted if one.table not in database.views]
     for one in missing_indexes(found, wanted):
         listed = ", ".join(one.columns)
         fix = f"CREATE INDEX {one.name} ON {one.table} ({listed});"

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ckpt_backends.base import OnConnection
-from ckpt_backends.model import Fault, Space
+from ckpt_backends.model import Fault, HiddenRows, Space
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_tables, lock_thread, transaction
 from ckpt_backends.postgres.connect import PostgresConnection, explained
 from ckpt_backends.postgres.layout import PostgresTable, engine_of, quoted_name, storable
 from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import Loaded, Row, Values, WritableDatabase
+from ckpt_backends.sql.views import REMEDY, base_of, may_hide
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -31,6 +32,28 @@ _WITH_THREAD_IDS = """
 """
 
 
+_HIDING = """
+    SELECT c.relname::text, c.relkind::text, row_security_active(c.oid), current_user::text,
+           CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
+           c.relkind = 'v' AND EXISTS (
+               SELECT 1 FROM pg_rewrite r
+               JOIN pg_depend d ON d.objid = r.oid AND d.classid = 'pg_rewrite'::regclass
+                    AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid
+               JOIN pg_class b ON b.oid = d.refobjid
+               WHERE r.ev_class = c.oid AND (b.relrowsecurity OR b.relkind NOT IN ('r', 'p')))
+"""
+_HIDING += """
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname || '.' || c.relname = ANY(%(names)s::text[]) ORDER BY 1
+"""
+"""Row-level security, and the views and materialized views in the place of tables.
+
+A view runs as its owner, so what it shows of a table with row-level security, or of another view,
+is not followed.
+"""
+_BYPASS = "connect as the owner of the tables, or as a role with BYPASSRLS"
+
+
 class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
     """A database, opened for reading or for changing."""
 
@@ -43,8 +66,15 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         self._tables = {table.name: table for table in tables}
         """In the order in which they are locked: that of the saver's `put`, to avoid deadlocks."""
         self._begun = True
+        self._hidden: Sequence[HiddenRows] | None = None
         self._has_locked = False
         """Whether the server was seen to lock tables."""
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        if self._hidden is None:
+            names = [f"{one.schema}.{one.name}" for one in self._tables.values()]
+            self._hidden = list(_hiding(self._connection.attempt(_HIDING, {"names": names}) or ()))
+        return self._hidden
 
     @property
     def columns(self) -> Mapping[str, set[str]]:
@@ -180,3 +210,15 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
             self._begun = True
             begin(connection)
         return connection
+
+
+def _hiding(rows: Sequence[Row]) -> Iterator[HiddenRows]:
+    for table, kind, is_secured, role, definition, is_unclear in rows:
+        if is_secured:
+            said = f"row-level security is active on table '{table}' for role '{role}'"
+            yield HiddenRows(said, _BYPASS)
+        elif kind == "m":
+            reason = f"'{table}' is a materialized view, which has the rows of its last refresh"
+            yield HiddenRows(reason, REMEDY)
+        elif kind == "v" and (is_unclear or base_of(definition) is None):
+            yield may_hide(table)

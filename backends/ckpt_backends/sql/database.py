@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ckpt_backends.closing import Closing
-from ckpt_backends.model import Capability, Fault, Space
+from ckpt_backends.model import Capability, Fault, HiddenRows, Space
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.progress import Progress
@@ -131,10 +131,15 @@ class Database(Closing):
         """These capabilities of a layout, without those that this server lacks."""
         return can if self.enforces_read_only else can & ~Capability.ENFORCED_READ_ONLY
 
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        """See `Store.hidden_rows`."""
+        return ()
+
     def notes(self) -> Sequence[str]:
-        if self.enforces_read_only:
-            return ()
-        return ("the server has no read-only transactions; ckpt itself only reads",)
+        found = [one.note for one in self.hidden_rows()]
+        if not self.enforces_read_only:
+            found.append("the server has no read-only transactions; ckpt itself only reads")
+        return found
 
     @abstractmethod
     def restart(self) -> None:

@@ -30,7 +30,7 @@ from ckpt_backends.memory.protocol import (
     begins,
     check_unchanged,
 )
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import HiddenRows, TypedBytes
 from ckpt_backends.servers.answer_types import MEMORY, checked
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database, Values, WritableDatabase, text
@@ -186,6 +186,9 @@ class SqlMemory(MemoryStore):
             notes=tuple(self._database.notes()),
             is_store=True,
         )
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        return self._database.hidden_rows()
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
         where, values = self._queries.under(prefix)

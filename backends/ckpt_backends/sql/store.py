@@ -29,7 +29,7 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.rows import Row
-    from ckpt_backends.model import Capability, Checkpoint
+    from ckpt_backends.model import Capability, Checkpoint, HiddenRows
     from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
     from ckpt_backends.sql.stored_parts import PartTables
     from ckpt_backends.thread_bounds import ThreadBounds
@@ -123,6 +123,9 @@ class SqlStore(BaseStore):
     @property
     def capabilities(self) -> Capability:
         return self._database.limited(self._tables.capabilities)
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        return self._database.hidden_rows()
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         yield from self._threads(self._newest(limit))

@@ -73,6 +73,11 @@ CODES: Mapping[str, Code] = {
         "checkpoints that it depends on were deleted",
         "history THREAD",
     ),
+    "rows-hidden": Code(
+        Severity.ERROR,
+        "rows may be hidden from this user, so what looks missing or orphaned may be there",
+        "row-level security, or a view in the place of a table; nothing that removes may run",
+    ),
     "tool-call-unanswered": Code(
         Severity.ERROR,
         "a message calls a tool, others follow, and none holds the result; model APIs refuse this",
@@ -230,3 +235,16 @@ CODES: Mapping[str, Code] = {
     ),
 }
 """By name, in the order of the documentation."""
+
+UNTOLD_IF_HIDDEN = frozenset(
+    {
+        "value-missing",
+        "delta-unanchored",
+        "step-uncommitted",
+        "parent-missing",
+        "write-orphaned",
+        "value-orphaned",
+        "namespace-orphaned",
+    }
+)
+"""What cannot be told if rows may be hidden, and is not reported then: the rows may be there."""

@@ -62,6 +62,7 @@ OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
 """Why codes cannot occur, as far as capabilities tell; the first that applies counts."""
 
 ENGINES: Mapping[str, str] = {
+    "rows-hidden": "the engine refuses to read what a user may not see",
     "index-missing": "its saver creates no index",
     "schema-old": "its saver has no migrations",
     "ttl-partial": "its rows do not expire one by one",

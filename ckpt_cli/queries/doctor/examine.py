@@ -10,6 +10,7 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.doctor.codes import UNTOLD_IF_HIDDEN
 from ckpt_cli.core.doctor.finding import Finding, from_fault
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
@@ -29,7 +30,21 @@ _AT_ONCE = 50
 
 def store_findings(store: Store) -> Iterator[Finding]:
     """Yield what is wrong with the store as a whole."""
-    return map(from_fault, store.faults())
+    yield from hidden_findings(store)
+    yield from map(from_fault, store.faults())
+
+
+def hidden_findings(store: Store) -> Iterator[Finding]:
+    """Yield why rows may be hidden."""
+    for one in store.hidden_rows():
+        yield Finding(code="rows-hidden", detail=f"{one.reason}; {one.remedy}")
+
+
+def terms_for(store: Store, terms: Terms) -> Terms:
+    """Return what can be told of a store: without what may be hidden."""
+    if not store.hidden_rows():
+        return terms
+    return replace(terms, ignored=terms.ignored | UNTOLD_IF_HIDDEN)
 
 
 def threads_to_check(store: Store) -> Iterator[ThreadToCheck]:
@@ -73,7 +88,8 @@ def check_threads(
 def check_thread(reader: ThreadReader, terms: Terms) -> ThreadReport:
     """Return the report on one thread."""
     thread = ThreadToCheck(reader.thread_id, reader.thread, is_suspect=True)
-    (report,) = _checking(terms, reader.store)([thread])
+    (report,) = _checking(terms_for(reader.store, terms), reader.store)([thread])
+    report.findings[:0] = hidden_findings(reader.store)
     return report
 
 

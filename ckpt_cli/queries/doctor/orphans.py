@@ -31,6 +31,8 @@ class Orphans:
         """Namespaces in which LangGraph 0.2 replaced a checkpoint, but not its values."""
         self._calls: Counter[tuple[str, str]] = Counter()
         """The number of checkpoints by namespace of a call and root checkpoint."""
+        self._own_ids: set[str | None] = set()
+        """The ids that the bodies of root checkpoints say, which may differ from the stored."""
 
     def at(self, seen: SeenCheckpoint) -> None:
         """Note what a checkpoint refers to."""
@@ -43,6 +45,8 @@ class Orphans:
             self._newest[ns] = max(newest, self._newest.get(ns, 0))
         if checkpoint.parent_checkpoint_id == checkpoint.key.checkpoint_id:
             self._replaced.add(ns)
+        if not ns:
+            self._own_ids.add(body.own_id)
         if ":" in ns and (root := root_of(checkpoint)) is not None:
             self._calls[ns, root] += 1
 
@@ -54,7 +58,11 @@ class Orphans:
         roots = {one.key.checkpoint_id for one in self._reader.index("")}
         head = self._reader.head("")
         for (ns, root), number in sorted(self._calls.items()):
-            if root in roots or not _is_hole(root, min(roots, default=""), head, self._before):
+            if (
+                root in roots
+                or root in self._own_ids
+                or not _is_hole(root, min(roots, default=""), head, self._before)
+            ):
                 continue
             many = "1 checkpoint was" if number == 1 else f"{number} checkpoints were"
             yield Finding(

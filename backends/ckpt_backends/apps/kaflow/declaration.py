@@ -14,7 +14,7 @@ BACKEND = Backend(
         "value-unreadable": "a pickle is decoded as a whole",
         "namespace-orphaned": "has no namespaces",
     },
-    engine_faults=("index-missing", "space-free", "document-near-limit"),
+    engine_faults=("rows-hidden", "index-missing", "space-free", "document-near-limit"),
     forms={
         "kaflow": (
             Form(

@@ -16,6 +16,6 @@ BACKEND = Backend(
     engine="sql",
     edits="ckpt_backends.apps.three_table.editing:edited_row",
     # The first two in files of SQLite.
-    engine_faults=("journal-hot", "log-large", "space-free"),
+    engine_faults=("rows-hidden", "journal-hot", "log-large", "space-free"),
     recognise="ckpt_backends.apps.three_table.layout:recognise",
 )

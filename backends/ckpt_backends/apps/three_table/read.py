@@ -34,6 +34,7 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Fault,
+    HiddenRows,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -107,6 +108,9 @@ class ThreeTableStore(KeyedStore):
             for kind, own in ((NAME, True), (LATEST, False))
             if self._rows(self._queries.some_place(hashed, own=own), hash=self._bind(hashed))
         } or {NAME}
+
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        return self._database.hidden_rows()
 
     def notes(self) -> Sequence[str]:
         return self._notes(self._kinds())

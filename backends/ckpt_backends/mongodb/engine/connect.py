@@ -72,6 +72,8 @@ class MongoConnection:
         self._url = url
         self._session: ClientSession | None = None
         self._collated: set[str] = set()
+        self.views: Mapping[str, bool] = {}
+        """By name of a view, whether it may leave out documents of its collection."""
         with explained(url):
             self.database: Database[Any] = client.get_database(database, _DOCUMENTS)
             hello = client.admin.command("hello")
@@ -135,6 +137,11 @@ class MongoConnection:
         with explained(self._url):
             found = self._few(self.database.list_collections())
         self._collated = {one["name"] for one in found if "collation" in one.get("options", {})}
+        self.views = {
+            one["name"]: bool(one.get("options", {}).get("pipeline"))
+            for one in found
+            if one.get("type") == "view"
+        }
         return sorted(one["name"] for one in found if not one["name"].startswith("system."))
 
     def databases(self) -> list[str]:

@@ -21,8 +21,11 @@ def has_index(connection: MongoConnection, collection: str, key: IndexKey) -> bo
 def missing_index(
     connection: MongoConnection, collection: str, key: IndexKey, **options: object
 ) -> Iterator[Fault]:
-    """`index-missing`, if a collection has no index with this key; `options` are for the fix."""
-    if has_index(connection, collection, key):
+    """`index-missing`, if a collection has no index with this key; `options` are for the fix.
+
+    A view has none, and can have none.
+    """
+    if collection in connection.views or has_index(connection, collection, key):
         return
     words = [json.dumps(dict(key)), *([json.dumps(options)] if options else [])]
     yield Fault(

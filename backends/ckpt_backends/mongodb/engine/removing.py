@@ -32,6 +32,7 @@ from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.connect import BY_BYTES, MongoConnection
 from ckpt_backends.mongodb.engine.fields import form_of, storable_of, stored_forms
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
+from ckpt_backends.mongodb.engine.shared_writes import SharedWrites
 
 _DOCUMENTS = 20_000
 """Maximum documents of one transaction. A server aborts a transaction after 60 seconds."""
@@ -89,6 +90,7 @@ class _Remover:
     def __init__(self, connection: MongoConnection, layout: MongoLayout) -> None:
         self._connection = connection
         self._saver = layout.saver
+        self._shared = SharedWrites(connection, layout)
         self._collections = {
             table: connection.raw(name) for table, name in layout.collections.items()
         }
@@ -127,7 +129,8 @@ class _Remover:
                     rows = self._remove_inside(state, one.inside, session)
                     done.append(Removed(one.thread_id, rows))
             for table in self._collections if whole else ():
-                self._delete(table, pipelines.of_threads(whole), session)
+                match = self._own(table, pipelines.of_threads(whole), whole, session)
+                self._delete(table, match, session)
             going = [one.thread_id for one in done if not one.skipped]
             if self._states(going, None) != {name: states[name] for name in going}:
                 session.abort_transaction()
@@ -157,13 +160,17 @@ class _Remover:
         # The root's namespace sorts first.
         spaces = {name: 1 for name in self._saver.key if name == "checkpoint_ns"}
         head = self._first(thread, {**spaces, **order})
+        threads = [state.thread_id]
         if newest is None or head is None:
-            rows[WRITES] += self._delete(WRITES, thread, None)
+            own = self._own(WRITES, thread, threads, None)
+            rows[WRITES] += self._delete(WRITES, own, None)
             return rows
         known = {**thread, stored_at: {"$not": {"$gt": newest.get(stored_at)}}}
         at_head = {name: head.get(name) for name in ("checkpoint_ns", "checkpoint_id")}
         if self._saver.has_writes:
-            rows[WRITES] += self._delete(WRITES, {**known, "$nor": [at_head]}, None)
+            match = {"$and": [known, {"$nor": [at_head]}]}
+            own = self._own(WRITES, match, threads, None)
+            rows[WRITES] += self._delete(WRITES, own, None)
         rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {**known, "_id": {"$ne": head["_id"]}}, None)
         if self._saver.has_writes:
             rows[WRITES] += self._delete(WRITES, {**thread, **at_head}, None)
@@ -189,6 +196,20 @@ class _Remover:
                     rows[table] += self._delete(table, match, session)
         return rows
 
+    def _own(
+        self, table: str, match: Match, threads: Sequence[object], session: ClientSession | None
+    ) -> Match:
+        """The condition without writes of other savers that share the collection."""
+        if table != WRITES:
+            return match
+        others = self._shared.left_out(
+            threads,
+            lambda name, stages: self._connection.raw(name).aggregate(
+                stages, session, collation=BY_BYTES
+            ),
+        )
+        return {"$and": [match, others]} if others else match
+
     def _delete(self, table: str, match: Match, session: ClientSession | None) -> int:
         # In the collation of the collection, ids of other threads might be equal.
         done = self._collections[table].delete_many(match, collation=BY_BYTES, session=session)
@@ -202,7 +223,8 @@ class _Remover:
         match = pipelines.of_threads(forms)
         listed = self._rows(CHECKPOINTS, self._saver.threads(match, None), session)
         checkpoints = {row["_id"]: self._saver.thread_of(row) for row in listed}
-        counted = self._rows(WRITES, pipelines.totals(match, "$thread_id"), session)
+        own = self._own(WRITES, match, forms, session)
+        counted = self._rows(WRITES, pipelines.totals(own, "$thread_id"), session)
         writes = {row["_id"]: row["number"] for row in counted}
         found = {}
         for one in thread_ids:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends.base import BaseStore, OnConnection
 from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.model import Capability, CheckpointKey, Fault, StoreInfo, Thread, ThreadSize
+from ckpt_backends.model import (
+    Capability,
+    CheckpointKey,
+    Fault,
+    HiddenRows,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+)
 from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.fields import form_of, number_of, storable, stored_forms, text
 from ckpt_backends.mongodb.engine.keys_within import keys_within
 from ckpt_backends.mongodb.engine.layout import KEY, WRITES, MongoLayout
 from ckpt_backends.mongodb.engine.restoring import document_of, key_of
+from ckpt_backends.mongodb.engine.shared_writes import SharedWrites
 from ckpt_backends.mongodb.engine.sizes import near_limit, unused_space
 from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
@@ -37,6 +47,7 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         self._values = (f"${layout.saver.body}", "$metadata")
         """The fields of a checkpoint that count as its size."""
         self._addresses: dict[str, object] = {}
+        self._shared = SharedWrites(connection, layout)
 
     @abstractmethod
     def _saver(self) -> str:
@@ -57,8 +68,19 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
             notes=tuple(self.notes()),
         )
 
+    def hidden_rows(self) -> Sequence[HiddenRows]:
+        views = self._connection.views
+        return [
+            HiddenRows(
+                f"'{name}' is a view that leaves out documents",
+                "name the collection itself: ?collection=NAME&writes_collection=NAME",
+            )
+            for name in self._layout.collections.values()
+            if views.get(name)
+        ]
+
     def notes(self) -> Sequence[str]:
-        found = []
+        found = [one.note for one in self.hidden_rows()]
         if self._layout.unknown:
             found.append(f"fields of an unknown saver: {', '.join(self._layout.unknown)}")
         if not self._connection.has_transactions:
@@ -105,6 +127,13 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
                     return value
         return text
 
+    def _own(self, match: Mapping[str, Any]) -> dict[str, Any]:
+        """The condition for a thread's writes, without those of other savers."""
+        return {**match, **self._others([match["thread_id"]])}
+
+    def _others(self, threads: Sequence[object]) -> dict[str, Any]:
+        return self._shared.left_out(threads, self._rows)
+
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         layout = self._layout
         stages = layout.saver.threads({}, limit)
@@ -138,6 +167,8 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         layout = self._layout
         checkpoints = self._totals(layout.checkpoints, asked, *self._values)
         writes = {} if layout.writes is None else self._totals(layout.writes, asked, "$value")
+        if writes and (others := self._others(list(writes))):
+            writes = self._totals(layout.writes or "", asked, "$value", others=others)
         found = []
         for one in thread_ids:
             value = form_of(one, checkpoints, writes)
@@ -147,9 +178,14 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         return found
 
     def _totals(
-        self, collection: str, threads: Sequence[object], *fields: str
+        self,
+        collection: str,
+        threads: Sequence[object],
+        *fields: str,
+        others: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[object, tuple[int, int]]:
-        stages = pipelines.totals(pipelines.of_threads(threads), "$thread_id", *fields)
+        match = {**pipelines.of_threads(threads), **others}
+        stages = pipelines.totals(match, "$thread_id", *fields)
         rows = self._rows(collection, stages)
         return {row["_id"]: (int(row["number"]), int(row["bytes"])) for row in rows}
 
@@ -159,8 +195,9 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
             return
         for table, name in self._layout.collections.items():
             fields = ("$value",) if table == WRITES else self._values
+            own = self._own(match) if table == WRITES else match
             for row in self._connection.aggregate(
-                name, pipelines.totals(match, _BY_CHECKPOINT, *fields)
+                name, pipelines.totals(own, _BY_CHECKPOINT, *fields)
             ):
                 number, size = int(row["number"]), int(row["bytes"])
                 counts = (0, number) if table == WRITES else (number, 0)
@@ -171,7 +208,8 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         if match is None:
             return
         for table, name in self._layout.collections.items():
-            for document in self._connection.aggregate(name, [{"$match": match}], raw=True):
+            own = self._own(match) if table == WRITES else match
+            for document in self._connection.aggregate(name, [{"$match": own}], raw=True):
                 yield Row(table, {"bson": bytes(document.raw)})
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:

@@ -48,6 +48,7 @@ from ckpt_backends.redis.engine.keyspace import (
     text,
 )
 from ckpt_backends.redis.engine.layout import RedisLayout
+from ckpt_backends.redis.engine.other_layouts import leave_others
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.sizes import SummedSizes
 from ckpt_backends.redis.engine.store import RedisStore
@@ -129,6 +130,11 @@ class JsonDocuments(RedisLayout):
         """The keys that list a checkpoint's writes, the current one first."""
         return [raw(f"{LISTS}:{self.place(key)}")]
 
+    @property
+    def other_prefixes(self) -> Collection[str]:
+        """The prefixes of other savers' checkpoints in the database, whose writes may be here."""
+        return ()
+
     def pointers(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:  # noqa: ARG002
         """By kind, the keys of a namespace that name its head or its writes."""
         return {}
@@ -178,9 +184,9 @@ class JsonDocuments(RedisLayout):
         return DocumentSearch(self.connection, self._kinds, self.stored_thread)
 
     def _found(self, names: Mapping[str, Collection[bytes]]) -> dict[str, ThreadKeys]:
-        """By thread, its keys among those that may be of it."""
+        """By thread, its keys among those that may be of it; see `other_layouts`."""
         found: dict[str, ThreadKeys] = {}
-        places: dict[bytes, None] = {}
+        documents: dict[str, list[bytes]] = {}
         for thread_id, some in names.items():
             # The search may return keys of other threads; a pattern for `a` also finds those of
             # `a:b`.
@@ -188,12 +194,14 @@ class JsonDocuments(RedisLayout):
             checkpoints, writes, *apart = (
                 sorted(one for one in some if one.startswith(start)) for start in starts
             )
-            places |= dict.fromkeys(checkpoints)
+            documents[thread_id] = checkpoints
             blobs = [one for some in apart for one in some]
             found[thread_id] = ThreadKeys(writes=list(map(_write_place, writes)), blobs=blobs)
-        for place in self.entries(list(places)):
+        known = dict.fromkeys(name for some in documents.values() for name in some)
+        for place in self.entries(list(known)):
             if (keys := found.get(place.key.thread_id)) is not None:
                 keys.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
+        leave_others(self, found, documents)
         return found
 
     def pages(self) -> Iterator[ThreadKeys]:
@@ -212,7 +220,7 @@ class JsonDocuments(RedisLayout):
         Other documents are left out, for example `{"has_writes": true}`: `put_writes` stores that
         if the checkpoint was not stored yet.
         """
-        for name, fields in self._fields(names, _FIELDS):
+        for name, fields in self.fields(names, _FIELDS):
             if (key := self._key_in(fields)) is None or len(fields) <= _PARENT:
                 continue
             parent, flags = fields[_PARENT], fields[_PARENT + 1 :]
@@ -229,7 +237,7 @@ class JsonDocuments(RedisLayout):
         thread, ns, own = fields[:_PARENT]
         return CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
 
-    def _fields(self, names: Sequence[bytes], path: str) -> Iterator[tuple[bytes, list[Any]]]:
+    def fields(self, names: Sequence[bytes], path: str) -> Iterator[tuple[bytes, list[Any]]]:
         """The values at a path of several fields; empty for a missing document."""
         for some in in_parts(names, _DOCUMENTS_AT_ONCE):
             answers = self.connection.ask("JSON.MGET", *some, path)
@@ -282,7 +290,7 @@ class JsonDocuments(RedisLayout):
                 yield None if answer is None else TypedBytes(self.dialect, member(answer))
 
     def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
-        for name, fields in self._fields(names, _FIELDS_OF_WRITE):
+        for name, fields in self.fields(names, _FIELDS_OF_WRITE):
             key = self._key_in(fields)
             if key is not None and self.is_own_write(fields[_PARENT:]):
                 yield name, key, True

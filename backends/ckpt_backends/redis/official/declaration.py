@@ -5,6 +5,8 @@ from ckpt_backends.declaration import SAVER, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Serializer
 
+SHALLOW = "redis-shallow"
+"""The layout of ShallowRedisSaver."""
 _ANY = Capability.INLINE_VALUES | Capability.SESSIONS
 _FULL = Form(
     serializer=Serializer.REDIS_JSON,
@@ -18,7 +20,7 @@ BACKEND = Backend(
     title="Redis",
     layouts={
         "redis": SAVER | _ANY,
-        "redis-shallow": Capability.WRITES | Capability.TASK_PATH | _ANY,
+        SHALLOW: Capability.WRITES | Capability.TASK_PATH | _ANY,
     },
     engine="redis",
     engine_faults=("index-missing", "index-stale", "ttl-partial"),
@@ -26,7 +28,7 @@ BACKEND = Backend(
         "type-blocked": "values are stored as JSON",
         "plaintext-among-encrypted": "its saver does not encrypt",
     },
-    forms={"redis": (_FULL,), "redis-shallow": (_FULL._replace(receives=False),)},
+    forms={"redis": (_FULL,), SHALLOW: (_FULL._replace(receives=False),)},
     parts="ckpt_backends.redis.official.parts:parts_of",
     edits="ckpt_backends.redis.official.editing:edited_row",
     recognise="ckpt_backends.redis.official.recognise:DocumentRecogniser",

@@ -18,6 +18,7 @@ see the writes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.changes.change import Change
@@ -42,6 +43,7 @@ from ckpt_backends.redis.engine.search_faults import search_faults
 from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.official.declaration import BACKEND
 from ckpt_backends.redis.official.hidden_writes import hidden_writes, writes_by_checkpoint
+from ckpt_backends.redis.official.prefixes import known_prefixes
 from ckpt_backends.redis.official.stored_values import stored_value
 from ckpt_backends.redis.official.thread_faults import list_faults, members_of, pointer_fault
 from ckpt_backends.redis.official.write import DocumentPlan
@@ -101,6 +103,10 @@ class Documents(JsonDocuments):
         start, end = f"{LISTS}:{stored_id(key.thread_id)}", key.checkpoint_id
         return [raw(f"{start}:{ns}:{end}") for ns in stored_forms(key.checkpoint_ns)]
 
+    @cached_property
+    def other_prefixes(self) -> Collection[str]:
+        return sorted(known_prefixes(self.connection).checkpoints - {self.prefixes.checkpoint})
+
     def pointers(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:
         """The keys of the pointers to a namespace's head.
 
@@ -143,7 +149,7 @@ class Documents(JsonDocuments):
     ) -> Iterator[Write]:
         for some in in_chunks(places, self._sizes):
             # One command for many whole documents, which takes much less time in the driver.
-            told = dict(self._fields([one.name for one, size in some if size <= MOST_BYTES], "$"))
+            told = dict(self.fields([one.name for one, size in some if size <= MOST_BYTES], "$"))
             large = [one.name for one, size in some if size > MOST_BYTES]
             parts = self.connection.ask_all(("JSON.GET", name, *_WRITE[:-1]) for name in large)
             beginnings = dict(zip(large, map(fields_of, parts), strict=True))

@@ -28,7 +28,7 @@ from ckpt_backends.redis.engine.document_fields import (
 from ckpt_backends.redis.engine.json_keys import REGISTRIES
 from ckpt_backends.redis.engine.keyspace import DOCUMENT, literally, raw, text
 from ckpt_backends.redis.engine.search_index import prefixes_of
-from ckpt_backends.redis.official.shallow import ShallowDocuments
+from ckpt_backends.redis.official.declaration import SHALLOW
 
 _KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
 _SAMPLED = 20
@@ -131,7 +131,7 @@ def listed_prefixes(connection: RedisConnection, layout: str, names: Sequence[by
                     place = f"{thread}:{space}"
                     name = (
                         f"{REGISTRIES}:{place}:shallow"
-                        if layout == ShallowDocuments.name
+                        if layout == SHALLOW
                         else f"{LISTS}:{place}:{own}"
                     )
                     # A shallow saver's list has writes of all checkpoints and all prefixes.

@@ -32,7 +32,7 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
-from ckpt_backends.redis.official.declaration import BACKEND
+from ckpt_backends.redis.official.declaration import BACKEND, SHALLOW
 from ckpt_backends.redis.official.documents import Documents
 from ckpt_backends.redis.official.hidden_writes import writes_by_checkpoint
 from ckpt_backends.redis.official.thread_faults import list_faults, members_of
@@ -47,9 +47,9 @@ _FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.has_writes")
 class ShallowDocuments(Documents):
     """The newest checkpoint of each namespace."""
 
-    name = "redis-shallow"
+    name = SHALLOW
     saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
-    capabilities = BACKEND.layouts["redis-shallow"]
+    capabilities = BACKEND.layouts[SHALLOW]
 
     def reception(self, arrival: Arrival) -> Reception:
         return RedisLayout.reception(self, arrival)

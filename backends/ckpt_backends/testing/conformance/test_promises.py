@@ -50,6 +50,7 @@ def test_describe_names_the_layout_and_where_it_is(store: Store, filled: FilledS
     assert info.saver, "describe() must name the saver that wrote the store"
     assert info.url in filled.harness.url or filled.harness.url in info.url
     assert list(info.notes) == list(store.notes())
+    assert list(store.hidden_rows()) == []
 
 
 def test_threads_gives_every_thread_once_newest_first(store: Store, filled: FilledStore) -> None:

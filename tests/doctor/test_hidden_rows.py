@@ -1,0 +1,269 @@
+"""A role that sees only some of the rows removes none of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from langgraph.store.postgres import PostgresStore
+
+from ckpt_backends.sql.views import base_of, shows_all
+from tests.backends.agent import role, saver_of
+from tests.kaflow import MongoDBCheckpointer
+from tests.retention.test_shared_places import ask, config, on_mongodb, resumes, waits
+from tests.servers import mysql_connection
+from tests.support import ckpt
+from tests.threetable import ThreeTableSaver
+
+RIGHTS = """
+    CREATE ROLE {role} LOGIN;
+    GRANT USAGE ON SCHEMA public TO {role};
+    GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
+"""
+POLICY = """
+    ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY tenant ON {table} USING (thread_id = current_setting('app.tenant', true));
+"""
+REMOVALS = (
+    ("gc", "--scope", "all", "--grace", "0s"),
+    ("purge", "--older-than", "0s", "--include-interrupted"),
+    ("threads", "delete", "acme"),
+    ("erase", "acme"),
+    ("erase", "--value", "acme:said"),
+)
+
+
+def execute(url: str, *statements: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for one in statements:
+            connection.execute(one.encode())
+
+
+def numbers(url: str, schema: str = "public") -> list[int]:
+    """The numbers of rows in the saver's tables."""
+    tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+    with psycopg.connect(url) as connection:
+        counts = [f"SELECT count(*) FROM {schema}.{one}".encode() for one in tables]
+        return [connection.execute(one).fetchall()[0][0] for one in counts]
+
+
+@pytest.fixture
+def asked_url(postgres_url: str) -> str:
+    """A store in which two threads wait for an answer."""
+    with saver_of(postgres_url) as saver:
+        saver.setup()
+        ask(saver, "acme", "globex")
+    return postgres_url
+
+
+def check_refused(url: str, why: str, *, removals: tuple[tuple[str, ...], ...] = REMOVALS) -> None:
+    """That each answer says that rows may be hidden, and nothing is removed."""
+    listed = ckpt("-s", url, "threads", "list")
+    assert (listed.code, "rows may be hidden" in listed.err) == (0, True)
+    assert why in listed.err
+    checked = ckpt("-s", url, "doctor", "--grace", "0s", "-o", "json")
+    codes = [one["code"] for one in checked.json["findings"] if one["severity"] != "info"]
+    assert (checked.code, codes) == (1, ["rows-hidden"])
+    assert why in checked.json["findings"][0]["detail"]
+    for words in removals:
+        for how in ("--dry-run", "--yes"):
+            refused = ckpt("-s", url, *words, how)
+            assert (refused.code, why in refused.err) == (5, True), (words, refused)
+            assert "hint: " in refused.err
+
+
+@pytest.mark.parametrize(
+    "table", ["checkpoints", *(pytest.param(f"checkpoint_{one}", marks=pytest.mark.engines)
+                              for one in ("writes", "blobs"))]
+)  # fmt: skip
+def test_a_policy_on_one_table(asked_url: str, table: str) -> None:
+    before = numbers(asked_url)
+    execute(asked_url, POLICY.format(table=table))
+    with role(asked_url, RIGHTS) as url:
+        check_refused(url, f"row-level security is active on table '{table}' for role 'reader_")
+        assert "BYPASSRLS" in ckpt("-s", url, *REMOVALS[0], "--yes").err
+    assert numbers(asked_url) == before
+    # The owner sees all.
+    assert "hidden" not in ckpt("-s", asked_url, "threads", "list").err
+    assert ckpt("-s", asked_url, *REMOVALS[0], "--yes", "-o", "json").json["threads"] == []
+    assert ckpt("-s", asked_url, "doctor").code == 0
+    with saver_of(asked_url) as saver:
+        assert waits(saver, "acme")
+        assert resumes(saver, "acme")
+
+
+@pytest.mark.engines
+def test_a_policy_on_the_tables_of_an_application(postgres_url: str) -> None:
+    ask(ThreeTableSaver(postgres_url, latest=False), "acme", "globex")
+    with psycopg.connect(postgres_url) as admin:
+        found = admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        tables = sorted(name for (name,) in found.fetchall())
+    assert "checkpoints" in tables
+    execute(
+        postgres_url,
+        "ALTER TABLE checkpoints ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY nobody ON checkpoints USING (false)",
+    )
+    with role(postgres_url, RIGHTS) as url:
+        check_refused(
+            url,
+            "row-level security is active on table 'checkpoints' for role 'reader_",
+            removals=REMOVALS[:4],
+        )
+
+
+@pytest.mark.engines
+def test_a_role_that_bypasses_policies_removes(asked_url: str) -> None:
+    execute(asked_url, POLICY.format(table="checkpoints"))
+    with role(asked_url, RIGHTS, "ALTER ROLE {role} BYPASSRLS;") as url:
+        assert ckpt("-s", url, "threads", "delete", "acme", "--yes").code == 0
+    assert len(ckpt("-s", asked_url, "threads", "list", "-o", "json").json) == 1
+
+
+@pytest.mark.engines
+def test_memory_with_a_policy_is_not_erased_completely(asked_url: str) -> None:
+    with PostgresStore.from_conn_string(asked_url) as memory:
+        memory.setup()
+        memory.put(("users", "anna"), "said", {"x": 1})
+    execute(
+        asked_url,
+        "ALTER TABLE store ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY nobody ON store USING (false)",
+    )
+    with role(asked_url, RIGHTS) as url:
+        done = ckpt("-s", url, "erase", "acme", "--yes", "-o", "json")
+        told = json.loads(done.out)
+        places = {one["kind"]: one for one in told["places"]}
+        assert (done.code, told["complete"]) == (7, False)
+        assert places["threads"]["state"] == "erased"
+        assert "row-level security is active on table 'store'" in places["memory"]["reason"]
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("words", [("apply",), ("purge", "--plan")], ids=lambda words: words[0])
+def test_a_plan_that_was_made_while_all_rows_were_seen(
+    asked_url: str, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    execute(asked_url, POLICY.format(table="checkpoints"))
+    plan = str(tmp_path / "plan.ndjson")
+    planned = ("purge", "--older-than", "0s", "--include-interrupted", "--plan-out", plan)
+    with role(asked_url, RIGHTS, "ALTER ROLE {role} BYPASSRLS;") as url:
+        assert ckpt("-s", url, *planned).code == 0
+        name = urlsplit(url).username
+        execute(asked_url, f"ALTER ROLE {name} NOBYPASSRLS")
+        before = numbers(asked_url)
+        refused = ckpt("-s", url, *words, plan, "--yes")
+        assert (refused.code, "row-level security" in refused.err) == (5, True)
+        assert numbers(asked_url) == before
+        execute(asked_url, f"ALTER ROLE {name} BYPASSRLS")
+        assert ckpt("-s", url, *words, plan, "--yes").code == 0
+    assert numbers(asked_url) == [0, 0, 0]
+
+
+def views(url: str, schema: str, where: str) -> Iterator[str]:
+    yield f"CREATE SCHEMA {schema}"
+    for name in ("checkpoint_blobs", "checkpoint_writes"):
+        yield f"CREATE VIEW {schema}.{name} AS SELECT * FROM public.{name}"
+    yield f"CREATE VIEW {schema}.checkpoints AS SELECT * FROM public.checkpoints{where}"
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "where", [" WHERE thread_id = 'globex'", " LIMIT 3", " c WHERE (SELECT true)"]
+)
+def test_a_view_in_the_place_of_a_table(asked_url: str, where: str) -> None:
+    execute(asked_url, *views(asked_url, "shown", where))
+    before = numbers(asked_url)
+    check_refused(f"{asked_url}?schema=shown", "'checkpoints' is a view that may leave out rows")
+    assert numbers(asked_url) == before
+
+
+@pytest.mark.engines
+def test_a_view_that_shows_all_rows(asked_url: str) -> None:
+    execute(asked_url, *views(asked_url, "shown", ""))
+    url = f"{asked_url}?schema=shown"
+    assert "hidden" not in ckpt("-s", url, "threads", "list").err
+    assert ckpt("-s", url, "doctor").code == 0
+    assert ckpt("-s", url, "threads", "delete", "acme", "--yes").code == 0
+
+
+@pytest.mark.engines
+def test_a_view_of_a_table_with_a_policy(asked_url: str) -> None:
+    execute(asked_url, *views(asked_url, "shown", ""), POLICY.format(table="checkpoints"))
+    url = f"{asked_url}?schema=shown"
+    check_refused(url, "'checkpoints' is a view that may leave out rows")
+
+
+@pytest.mark.engines
+def test_a_view_on_mysql(mysql_url: str) -> None:
+    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
+
+    with PyMySQLSaver.from_conn_string(mysql_url) as saver:
+        saver.setup()
+        ask(saver, "acme", "globex")
+    with mysql_connection(mysql_url) as connection, connection.cursor() as cursor:
+        cursor.execute("RENAME TABLE checkpoints TO every")
+        cursor.execute("CREATE VIEW checkpoints AS SELECT * FROM every")
+        connection.commit()
+    assert "hidden" not in ckpt("-s", mysql_url, "threads", "list").err
+    with mysql_connection(mysql_url) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE OR REPLACE VIEW checkpoints AS SELECT * FROM every WHERE thread_id = 'globex'"
+        )
+        connection.commit()
+    check_refused(mysql_url, "'checkpoints' is a view that may leave out rows")
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("is_kaflow", [False, True])
+def test_a_view_of_documents(mongodb_url: str, *, is_kaflow: bool) -> None:
+    server, _, name = mongodb_url.rpartition("/")
+    saver = (
+        MongoDBCheckpointer(server, name, "real") if is_kaflow else on_mongodb(mongodb_url, "real")
+    )
+    ask(saver, "acme", "globex")
+    saver.client[name].command(
+        "create", "checkpoints", viewOn="real", pipeline=[{"$match": {"thread_id": "globex"}}]
+    )
+    url = f"{mongodb_url}?collection=checkpoints"
+    url += "" if is_kaflow else "&writes_collection=checkpoint_writes"
+    check_refused(url, "'checkpoints' is a view", removals=REMOVALS[:4])
+    assert saver.get_tuple(config("acme"))
+    if not is_kaflow:
+        assert waits(saver, "acme")
+    saver.client.close()
+
+
+@pytest.mark.parametrize(
+    ("definition", "base"),
+    [
+        (" SELECT thread_id,\n    checkpoint_ns\n   FROM checkpoints;", "checkpoints"),
+        (" SELECT thread_id AS t\n   FROM public.checkpoints c;", "checkpoints"),
+        ("select `d`.`t`.`a` AS `a` from `d`.`t`", "t"),
+        (' SELECT "from here" AS x FROM t;', None),
+        (" SELECT a\n   FROM t\n  WHERE a = 1;", None),
+        (" SELECT a FROM t LIMIT 5;", None),
+        (" SELECT DISTINCT a FROM t;", None),
+        (" SELECT max(a) AS a FROM t;", None),
+        (" SELECT a FROM t UNION SELECT a FROM u;", None),
+        (" SELECT a FROM t, u;", None),
+        (" SELECT a FROM t JOIN u USING (a);", None),
+        (" SELECT a FROM t TABLESAMPLE system (5);", None),
+        ("select a from t where (a = 1)", None),
+        ("select a from t order by a limit 3", None),
+        ("WITH x AS (SELECT 1) SELECT a FROM t;", None),
+        ("", None),
+    ],
+)
+def test_what_a_view_shows_whole(definition: str, base: str | None) -> None:
+    assert base_of(definition) == base
+
+
+def test_views_of_views() -> None:
+    found = {"a": "select x from b", "b": "select x from c", "d": "select x from e", "e": ""}
+    assert [name for name in ("a", "b", "c", "d", "e") if shows_all(name, found)] == ["a", "b", "c"]
+    assert not shows_all("p", {"p": "select x from q", "q": "select x from p"})

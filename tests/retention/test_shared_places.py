@@ -1,0 +1,291 @@
+"""Several savers in one database: what belongs to one of them is no orphan of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+import redis
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
+from langgraph.graph import StateGraph
+from langgraph.types import Command, interrupt
+
+from tests.redis_savers import dump
+from tests.restore import restore_javascript_keys, restore_keys, set_keys
+from tests.support import FIXTURES, ckpt
+
+GC = ("gc", "--scope", "all", "--grace", "0s", "-o", "json")
+
+
+class State(TypedDict, total=False):
+    """The state of the graph in these tests."""
+
+    said: str
+
+
+def graph(saver: Any) -> Any:
+    """A graph that stops at a question."""
+    builder = StateGraph(State)
+    builder.add_node("ask", lambda _: {"said": interrupt("sure?")})
+    builder.add_edge("__start__", "ask")
+    return builder.compile(checkpointer=saver)
+
+
+def config(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}}
+
+
+def waits(saver: Any, thread: str) -> bool:
+    """Whether the official library shows the question of a thread."""
+    state = graph(saver).get_state(config(thread))
+    return state.next == ("ask",) and "sure?" in {
+        one.value for task in state.tasks for one in task.interrupts
+    }
+
+
+def resumes(saver: Any, thread: str) -> bool:
+    return bool(graph(saver).invoke(Command(resume="yes"), config(thread)) == {"said": "yes"})
+
+
+@contextmanager
+def on_redis(url: str, kind: Any = RedisSaver, **options: str) -> Iterator[Any]:
+    with kind.from_conn_string(url, **options) as saver:
+        saver.setup()
+        yield saver
+
+
+def ask(saver: BaseCheckpointSaver[Any], *threads: str) -> None:
+    for thread in threads:
+        graph(saver).invoke({}, config(thread), durability="sync")
+
+
+def live_keys(url: str, thread: str, at: str) -> set[bytes]:
+    """The keys of the writes of one checkpoint."""
+    with redis.Redis.from_url(url) as client:
+        return set(client.keys(f"*:{thread}:*{at}:*"))
+
+
+def head_of(saver: Any, thread: str) -> str:
+    found = saver.get_tuple(config(thread))
+    assert found is not None
+    return str(found.checkpoint["id"])
+
+
+def test_a_full_and_a_shallow_saver_leave_each_other_alone(redis_stack_url: str) -> None:
+    full_url, shallow_url = (f"{redis_stack_url}?layout=redis{one}" for one in ("", "-shallow"))
+    with on_redis(redis_stack_url) as full, on_redis(redis_stack_url, ShallowRedisSaver) as shallow:
+        ask(full, "full", "same")
+        ask(shallow, "shallow", "same")
+        at = {one: head_of(full, one) for one in ("full", "same")}
+        live = set.union(*(live_keys(redis_stack_url, *one) for one in at.items()))
+        heads = {one: head_of(shallow, one) for one in ("shallow", "same")}
+        mine = set.union(*(live_keys(redis_stack_url, *one) for one in heads.items()))
+        assert live
+        assert mine
+        # A real orphan of each, so that there is something to remove.
+        with redis.Redis.from_url(redis_stack_url) as client:
+            place = "lost:__empty__:1ef00000-0000-6000-8000-000000000000"
+            client.json().set(
+                f"checkpoint_write:{place}:t:0",
+                "$",
+                {
+                    **dict(
+                        zip(
+                            ("thread_id", "checkpoint_ns", "checkpoint_id"),
+                            place.split(":"),
+                            strict=True,
+                        )
+                    ),
+                    "task_id": "t",
+                    "task_path": "",
+                    "idx": 0,
+                    "channel": "x",
+                    "type": "json",
+                    "blob": "1",
+                },
+            )
+        before = dump(redis_stack_url)
+        assert [
+            one["thread_id"] for one in ckpt("-s", full_url, *GC, "--dry-run").json["threads"]
+        ] == ["lost"]
+        for url in (full_url, shallow_url):
+            found = ckpt("-s", url, "doctor", "--grace", "0s", "-o", "json").json["findings"]
+            orphans = {one["thread_id"] for one in found if one["code"] == "write-orphaned"}
+            assert orphans <= {"lost"}
+            assert ckpt("-s", url, *GC, "--yes").code == 0
+        gone = before.keys() - dump(redis_stack_url).keys()
+        assert b"checkpoint_write:lost:__empty__:1ef00000-0000-6000-8000-000000000000:t:0" in gone
+        assert gone.isdisjoint(live | mine)
+        assert waits(shallow, "shallow")
+        assert ckpt("-s", full_url, "threads", "delete", "shallow", "--yes").code == 3
+        assert ckpt("-s", shallow_url, "threads", "delete", "full", "--yes").code == 3
+        assert ckpt("-s", full_url, "threads", "delete", "same", "--yes").code == 0
+        assert waits(shallow, "same")
+        assert resumes(shallow, "same")
+        assert resumes(full, "full")
+        assert resumes(shallow, "shallow")
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "act", [("purge", "--match", "same"), ("erase", "same")], ids=lambda x: x[0]
+)
+def test_a_removal_keeps_what_the_full_saver_needs(
+    redis_stack_url: str, act: tuple[str, ...]
+) -> None:
+    url = f"{redis_stack_url}?layout=redis-shallow"
+    more = ("--include-interrupted",) if act[0] == "purge" else ()
+    with on_redis(redis_stack_url) as full, on_redis(redis_stack_url, ShallowRedisSaver) as shallow:
+        ask(full, "same")
+        ask(shallow, "same")
+        live = live_keys(redis_stack_url, "same", head_of(full, "same"))
+        done = ckpt("-s", url, *act, *more, "--yes")
+        # An erasure tells that the person's thread is in the other store, too.
+        is_told = "?layout=redis: another store of the same database" in done.err
+        assert (done.code, is_told) == ((7, True) if act[0] == "erase" else (0, False)), done.err
+        assert live <= dump(redis_stack_url).keys()
+        assert shallow.get_tuple(config("same")) is None
+        assert resumes(full, "same")
+
+
+@pytest.mark.engines
+def test_savers_with_one_prefix_of_writes_leave_each_other_alone(redis_stack_url: str) -> None:
+    with (
+        on_redis(redis_stack_url) as one,
+        on_redis(redis_stack_url, checkpoint_prefix="agentb") as other,
+    ):
+        ask(one, "one", "same")
+        ask(other, "other", "same")
+        before = dump(redis_stack_url)
+        for prefix in ("checkpoint", "agentb"):
+            url = f"{redis_stack_url}?layout=redis&prefix={prefix}&write_prefix=checkpoint_write"
+            assert ckpt("-s", url, *GC, "--yes").json["threads"] == []
+        assert dump(redis_stack_url) == before
+        url = f"{redis_stack_url}?layout=redis&prefix=agentb&write_prefix=checkpoint_write"
+        assert ckpt("-s", url, "threads", "delete", "same", "--yes").code == 0
+        live = live_keys(redis_stack_url, "same", head_of(one, "same"))
+        assert live
+        assert resumes(one, "same")
+
+
+@pytest.mark.engines
+def test_threads_of_the_first_release_stay_whole_beside_those_of_a_later_one(
+    redis_stack_url: str,
+) -> None:
+    """Release 0.0 stores a checkpoint under its parent's id; a question waits in a subgraph."""
+    waiting = {"interrupt-nested", "interrupt-alone"}
+    restore_keys(FIXTURES / "redis" / "lg-0.4.10" / "store.jsonl.gz", redis_stack_url, waiting)
+    with on_redis(redis_stack_url) as saver:
+        ask(saver, "new")
+        before = dump(redis_stack_url)
+        listed = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
+        assert {one["thread_id"] for one in listed} == {"new", *waiting}
+        assert ckpt("-s", redis_stack_url, *GC, "--yes").json["threads"] == []
+        deep = ckpt("-s", redis_stack_url, "doctor", "--deep", "--grace", "0s", "-o", "json")
+        codes = {one["code"] for one in deep.json["findings"]}
+        assert codes.isdisjoint({"write-orphaned", "namespace-orphaned"})
+        assert dump(redis_stack_url) == before
+
+
+@pytest.mark.engines
+def test_a_full_and_a_shallow_saver_of_javascript(redis_stack_url: str) -> None:
+    for name in ("redis", "redis-shallow"):
+        folder = FIXTURES / "js-1.7.3"
+        only = {"interrupt-alone"} if name == "redis" else {"interrupt-nested"}
+        if name == "redis":
+            restore_javascript_keys(folder / f"{name}.jsonl.gz", redis_stack_url, only)
+        else:
+            set_keys(folder / f"{name}.jsonl.gz", redis_stack_url, only)
+    before = dump(redis_stack_url)
+    for layout in ("redis-js", "redis-js-shallow"):
+        url = f"{redis_stack_url}?layout={layout}"
+        (thread,) = ckpt("-s", url, "threads", "list", "-o", "json").json
+        assert thread["status"] == "interrupted"
+        planned = ckpt("-s", url, *GC, "--dry-run").json["threads"]
+        assert {one["thread_id"] for one in planned} <= {thread["thread_id"]}
+        assert ckpt("-s", url, *GC, "--yes").code == 0
+        other = ({"interrupt-alone", "interrupt-nested"} - {thread["thread_id"]}).pop()
+        kept = {name for name in before if f":{other}:".encode() in name}
+        if layout == "redis-js":
+            assert kept <= dump(redis_stack_url).keys()
+        assert ckpt("-s", url, "threads", "delete", other, "--yes").code == 3
+
+
+@pytest.mark.engines
+def test_a_user_who_may_not_read_the_other_checkpoints_removes_none(redis_stack_url: str) -> None:
+    with (
+        on_redis(redis_stack_url) as one,
+        on_redis(redis_stack_url, checkpoint_prefix="agentb") as other,
+    ):
+        ask(one, "one")
+        ask(other, "other")
+        before = dump(redis_stack_url)
+        with redis.Redis.from_url(redis_stack_url) as client:
+            keys = "~agentb* ~checkpoint_write:* ~write_keys_zset:* ~ckpt:purge-lock"
+            client.execute_command(*f"ACL SETUSER limited on >secret {keys} +@all".split())
+        url = redis_stack_url.replace("redis://", "redis://limited:secret@")
+        url += "?layout=redis&prefix=agentb&write_prefix=checkpoint_write"
+        done = ckpt("-s", url, *GC, "--yes")
+        assert done.code == 0, done.err
+        assert done.json["threads"] == []
+        assert dump(redis_stack_url) == before
+        assert resumes(one, "one")
+
+
+@pytest.mark.engines
+def test_what_gc_archives_comes_back(redis_stack_url: str, tmp_path: Path) -> None:
+    url, folder = f"{redis_stack_url}?layout=redis", str(tmp_path / "kept")
+    with on_redis(redis_stack_url) as full, on_redis(redis_stack_url, ShallowRedisSaver) as shallow:
+        ask(full, "whole", "part")
+        ask(shallow, "shallow")
+    with redis.Redis.from_url(redis_stack_url) as client:
+        names = client.keys("checkpoint:whole:*") + client.keys("checkpoint_latest:whole:*")
+        client.delete(*names, min(client.keys("checkpoint:part:*")))
+    before = dump(redis_stack_url)
+    for back in (("import", folder, "--yes"), None):
+        done = ckpt("-s", url, *GC, "--archive", folder, "--yes").json
+        assert {one["thread_id"] for one in done["threads"]} == {"whole", "part"}
+        assert len(dump(redis_stack_url)) < len(before)
+        op = ckpt("-s", url, "ops", "list", "-o", "json").json[0]["op"]
+        assert ckpt("-s", url, *(back or ("ops", "undo", op, "--yes"))).code == 0
+        assert dump(redis_stack_url) == before
+
+
+def on_mongodb(url: str, collection: str) -> Any:
+    import pymongo
+    from langgraph.checkpoint.mongodb import MongoDBSaver
+
+    make: Callable[..., Any] = MongoDBSaver
+    return make(
+        pymongo.MongoClient(url), url.rpartition("/")[2], checkpoint_collection_name=collection
+    )
+
+
+@pytest.mark.engines
+def test_savers_with_one_collection_of_writes_leave_each_other_alone(mongodb_url: str) -> None:
+    """Without a name for it, both have the default collection of writes."""
+    one, other = (on_mongodb(mongodb_url, name) for name in ("checkpoints_a", "checkpoints_b"))
+    ask(one, "one", "same")
+    ask(other, "other", "same")
+    a, b = (
+        f"{mongodb_url}?collection=checkpoints_{name}&writes_collection=checkpoint_writes"
+        for name in ("a", "b")
+    )
+    for url in (a, b):
+        assert ckpt("-s", url, *GC, "--yes").json["threads"] == []
+        found = ckpt("-s", url, "doctor", "--grace", "0s", "-o", "json").json["findings"]
+        assert [one for one in found if one["severity"] != "info"] == []
+    assert ckpt("-s", a, "threads", "delete", "other", "--yes").code == 3
+    done = ckpt("-s", a, "threads", "delete", "same", "--yes", "-o", "json").json
+    assert done["removed"]["rows"] == {"checkpoints": 2, "checkpoint_writes": 2}
+    assert waits(other, "same")
+    assert resumes(other, "same")
+    assert resumes(other, "other")
+    assert ckpt("-s", b, "erase", "same", "--yes").code in {0, 7}
+    assert resumes(one, "one")
+    for saver in (one, other):
+        saver.client.close()
