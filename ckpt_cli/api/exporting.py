@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -295,6 +295,9 @@ def _digest_of(path: Path) -> str | None:
     """Return the digest of a regular file; None if there is none."""
     try:
         with open_regular(path, follow=False) as file:
-            return file_digest(file, "sha256").hexdigest()
+            digest = sha256()
+            while block := file.read(1 << 20):
+                digest.update(block)
+            return digest.hexdigest()
     except (OSError, StoreUnavailable):
         return None

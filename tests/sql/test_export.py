@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.files.atomic_write import create_part
 from ckpt_cli.api import exporting
 from ckpt_cli.sql.tables import TABLES
 from tests.erase.killing import run_until
@@ -193,10 +194,9 @@ def test_a_swapped_link_is_not_followed(
 ) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
-    create = exporting.create_part
 
     def swapped(path: Path) -> Any:
-        part, file = create(path)
+        part, file = create_part(path)
         part.unlink()
         part.symlink_to(precious)
         return part, file
