@@ -111,6 +111,7 @@ def folder(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     os.replace(sample, "sample.db")
     Path("ckpt.toml").write_text(CONFIG)
     Path("key").write_text("k" * 32)
+    Path("key").chmod(0o600)
     return tmp_path
 
 
