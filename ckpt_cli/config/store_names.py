@@ -141,9 +141,11 @@ class StoreNames:
 
         Of an untrusted file, none may exempt a channel from being verified.
         """
+        found = {} if self.profile is None else self.profile.reducers
+        if not found:
+            return found
         from ckpt_cli.core.replay.reducers import CUSTOM
 
-        found = {} if self.profile is None else self.profile.reducers
         if CUSTOM in found.values() and self._may_not_silence(f"reducers '{CUSTOM}'"):
             return {channel: name for channel, name in found.items() if name != CUSTOM}
         return found
