@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from io import TextIOWrapper
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import (
@@ -19,7 +18,6 @@ from ckpt_backends.errors import (
     StoreUnavailable,
     UsageError,
 )
-from ckpt_backends.url import printable
 from ckpt_cli import __version__, color
 from ckpt_cli.ending import Exit, ReaderGone
 
@@ -196,6 +194,11 @@ def _without_passwords(text: str, argv: list[str]) -> str:
 
     A URL may stand where none belongs, or behind an option: `--store=URL`, `-sURL`.
     """
+    # Late, as in `_carry_out`.
+    from pathlib import Path
+
+    from ckpt_backends.url import printable
+
     for word in argv:
         # Each part of the word that may be a URL, the longest first.
         options = {2, 3} if word.startswith("-") else set()

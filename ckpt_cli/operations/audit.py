@@ -84,6 +84,9 @@ class AuditFile:
             state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode):
                 raise OSError(0, "not a regular file")
+            if state.st_nlink > 1:
+                # Where others may link files, it may be one of this user's for something else.
+                raise OSError(EPERM, "the file has other names, too")
             if (fault := fault_of_file(self.path, state)) is not None:
                 raise OSError(EPERM, f"it {fault}")
             lock(file)

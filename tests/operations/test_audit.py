@@ -76,7 +76,7 @@ def test_a_torn_line_is_named_and_the_chain_goes_on(sample: Path, audit: Path) -
 
 
 @pytest.mark.parametrize(
-    "kind", ["folder", "missing folder", "device", "link", "new link", "shared"]
+    "kind", ["folder", "missing folder", "device", "link", "new link", "hard link", "shared"]
 )
 def test_nothing_is_changed_if_it_cannot_be_written(
     sample: Path, tmp_path: Path, kind: str
@@ -87,10 +87,12 @@ def test_nothing_is_changed_if_it_cannot_be_written(
         "device": Path("/dev/null"),
         "link": tmp_path / "link",
         "new link": tmp_path / "new link",
+        "hard link": tmp_path / "hard link",
         "shared": tmp_path / "shared",
     }[kind]
     (tmp_path / "target").touch()
     (tmp_path / "link").symlink_to(tmp_path / "target")
+    (tmp_path / "hard link").hardlink_to(tmp_path / "target")
     (tmp_path / "new link").symlink_to(tmp_path / "made")
     (tmp_path / "shared").touch()
     (tmp_path / "shared").chmod(0o622)
