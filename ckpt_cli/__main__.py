@@ -7,6 +7,12 @@ import gc
 import os
 import sys
 
+_PARENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] != _PARENT:
+    # `python -m` looks for modules in the current folder first, where anybody may have put some.
+    # If this package lies there, the folder is meant.
+    del sys.path[0]
+
 INTERRUPTED = 130
 _OBJECTS = 50_000
 """New objects after which cycles are looked for. Most commands make fewer. Python's 700 take a

@@ -106,7 +106,7 @@ COMMANDS = {
     ),
     "stores": CommandRef("stores:stores", "List stores with their layout, size and saver.", STORES),
     "trust": CommandRef(
-        "trust:trust_", "Show what a configuration file would do, and trust it.", STORES
+        "trust:trust_", "Show what a configuration file would do, ask, and trust it.", STORES
     ),
     "completion": CommandRef(
         "completion:completion", "Print or install the completion script of a shell.", STORES

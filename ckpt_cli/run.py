@@ -106,9 +106,10 @@ def _carry_out(argv: list[str], session: Session) -> int:
     from ckpt_cli.app import root
     from ckpt_cli.lazy import NothingGiven
 
+    session.parser = root()
     try:
         # The parser empties the list that it is given.
-        with root().make_context("ckpt", [*argv], obj=session) as context:
+        with session.parser.make_context("ckpt", [*argv], obj=session) as context:
             context.command.invoke(context)
     except NothingGiven as error:
         click.echo(error.message, err=True)
@@ -150,6 +151,8 @@ def _fail(error: CkptError, argv: list[str], session: Session | None) -> int:
 
     if _given("--debug", argv):
         diagnostics.traceback(error)
+    error.message = _without_passwords(error.message, argv)
+    error.hint = error.hint and _without_passwords(error.hint, argv)
     if session is not None and isinstance(error, StoreUnavailable | StoreChanged):
         error.message = session.names.without_values(error.message)
         error.hint = error.hint and session.names.without_values(error.hint)
@@ -179,11 +182,35 @@ def _bug(error: Exception, argv: list[str]) -> int:
     if _given("--debug", argv):
         diagnostics.traceback(error)
     # The text of an unexpected error may contain values.
-    words = "redacted" if _given("--redact", argv) else error
+    words = "redacted" if _given("--redact", argv) else _without_passwords(str(error), argv)
     line = f"internal error: {type(error).__name__}: {words}"
     hint = "this is a bug in ckpt; run again with --debug and report what it prints"
     diagnostics.report(CkptError(line, hint=hint), as_json=_wants_json(argv))
     return 70
+
+
+def _without_passwords(text: str, argv: list[str]) -> str:
+    """Return a message that may quote a word of the command line, without passwords of URLs.
+
+    A URL may stand where none belongs, or behind an option: `--store=URL`, `-sURL`.
+    """
+    # Late, as in `_carry_out`.
+    from pathlib import Path
+
+    from ckpt_backends.url import printable
+
+    for word in argv:
+        # Each part of the word that may be a URL, the longest first.
+        options = {2, 3} if word.startswith("-") else set()
+        starts = {0, *options, word.find("=") + 1, *range(word.find("://"))}
+        for part in (word[start:] for start in sorted(starts)):
+            shown = printable(part)
+            if shown == part or not any(one in part for one in ("://", "@", "=")):
+                continue
+            text = text.replace(part, shown)
+            # The parser quotes as `repr` does, and a path has no two slashes.
+            text = text.replace(repr(part)[1:-1], shown).replace(str(Path(part)), shown)
+    return text
 
 
 def _given(flag: str, argv: list[str]) -> bool:

@@ -12,6 +12,8 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.config.store_names import StoreNames
 
 if TYPE_CHECKING:
+    import click
+
     from ckpt_backends.protocol import Store
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.url import StoreUrl
@@ -33,6 +35,8 @@ class Session:
     def __init__(self, argv: Sequence[str] = ()) -> None:
         self.argv = argv
         """The arguments of this run."""
+        self.parser: click.Command | None = None
+        """What parsed them."""
         self.settings: dict[str, Any] = {}
         self._store: Store | None = None
         self.names = StoreNames(self.settings, self.note)
@@ -173,13 +177,20 @@ class Session:
         """Return what records changes of another store, such as the target of a copy."""
         self.changes_store()
         from ckpt_cli.apply.recording import Recorder
-        from ckpt_cli.operations.command_text import command_text, user_name
+        from ckpt_cli.operations.command_text import user_name
 
-        command, at = command_text(self.argv), self.now
+        command, at = self.command, self.now
         if self.review is not None:
             self.review.check_complete()
             command, at = self.review.header.command, datetime.now(UTC)
         return Recorder(url, user_name(), command, at, self.note, self.names.audit)
+
+    @property
+    def command(self) -> str:
+        """The command line of this run, without secrets and values."""
+        from ckpt_cli.operations.command_text import command_text
+
+        return "ckpt" if self.parser is None else command_text(self.parser, self.argv)
 
     def settle(self) -> None:
         """Record what killed runs did to the store of this run, before it is changed again."""

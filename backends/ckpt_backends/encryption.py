@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
-from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.files.regular_file import read_regular, refuse_shared
 from ckpt_backends.model import Checkpoint, CheckpointKey, Outline, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapper import WrappedStore
@@ -56,10 +56,12 @@ def key_of_environment(environment: Mapping[str, str] = os.environ) -> bytes | N
 def key_of_file(path: str) -> bytes:
     """The key from a file. A newline at the end of the file is ignored.
 
-    Raises `UsageError` if the file cannot be read or the key has a wrong length.
+    Raises `UsageError` if the file cannot be read or the key has a wrong length, and `Refused` if
+    other users can read it.
     """
+    file = Path(path)
     try:
-        data = read_regular(Path(path), _LONGEST_KEY_FILE)
+        data = read_regular(file, _LONGEST_KEY_FILE, lambda it: refuse_shared(file, it, "use"))
     except StoreUnavailable as error:
         raise UsageError(error.message, hint=error.hint) from None
     except OSError as error:

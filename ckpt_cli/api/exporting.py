@@ -7,13 +7,14 @@ complete. Both are made before the first file, so that another run can go on aft
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from ckpt_backends.files.atomic_write import (
     to_disk,
     writing,
 )
+from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.model import Thread
 from ckpt_cli.api.querying import SqlSource, ThreadChoice
 from ckpt_cli.sql.bounds import ALL_ROWS
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 PLAN, MANIFEST = "plan.ndjson", "manifest.json"
 MOST_THREADS, MOST_CHECKPOINTS = 5_000, 20_000
 """A range ends after so many threads, or checkpoints."""
+_LONGEST = 256 << 20
+"""Bytes of a manifest that are read."""
 _SAVED_AFTER = 5.0
 """Seconds after which the manifest is saved again."""
 
@@ -68,23 +72,31 @@ class Manifest:
         self.saved_at = time.monotonic()
 
     def load(self) -> None:
-        """Read what another run has done. Raises `Refused` if it exported something else."""
+        """Read what another run has done; files that changed since are left out.
+
+        Raises `Refused` if it exported something else, or is malformed, and `StoreUnavailable` if
+        it is not a regular file.
+        """
+        folder = self.path.parent
         try:
-            record = json.loads(self.path.read_bytes())
-            files = {(one["table"], one["part"]): one for one in record["files"]}
+            record = _parsed(self.path)
+            files = [_sound(one) for one in record["files"]]
             other = [key for key in self.about if record.get(key) != self.about[key]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             raise Refused(f"cannot read '{self.path}'", hint="use an empty folder") from error
         if other:
             raise Refused(
-                f"'{self.path.parent}' holds another export: {', '.join(other)} differ",
+                f"'{folder}' holds another export: {', '.join(other)} differ",
                 hint="use an empty folder",
             )
-        folder = self.path.parent
+        form, tables = self.about["format"], self.about["tables"]
         self.files = {
-            key: one
-            for key, one in files.items()
-            if not one["left_out"] and _size_of(folder / one["file"]) == one["bytes"]
+            (one["table"], one["part"]): one
+            for one in files
+            if one["table"] in tables
+            and one["file"] == f"{one['table']}/{_name(one['part'], form)}"
+            and not one["left_out"]
+            and _digest_of(folder / one["file"]) == one["sha256"]
         }
 
 
@@ -116,6 +128,7 @@ class TableExport:
                 "threads": None if choice.threads is None else list(choice.threads),
                 "match": choice.match,
                 "where": list(choice.where),
+                "redacted": source.is_redacted,
             },
         )
 
@@ -143,7 +156,7 @@ class TableExport:
     def _begin(self) -> None:
         make_private_folder(self._folder)
         plan = self._folder / PLAN
-        if self._manifest.path.exists():
+        if os.path.lexists(self._manifest.path):
             self._manifest.load()
             return
         left = [one.name for one in self._folder.iterdir() if one.name != PLAN]
@@ -192,34 +205,46 @@ class TableExport:
                 yield from self._source.named(names)
 
     def _plan(self) -> Iterator[tuple[int, list[str]]]:
-        with (self._folder / PLAN).open("rb") as file:
+        path = self._folder / PLAN
+        with open_regular(path, follow=False) as file:
             for part, line in enumerate(file):
-                yield part, json.loads(line)
+                try:
+                    names = json.loads(line)
+                except (ValueError, RecursionError):
+                    names = None
+                if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+                    raise Refused(f"cannot read '{path}'", hint="use an empty folder")
+                yield part, names
 
     def _written(self, database: SqlDatabase, table: QueryTable, part: int) -> dict[str, Any]:
         """Write one file and note it in the manifest."""
         folder = self._folder / table.name
         make_private_folder(folder)
-        path = folder / f"part-{part:05}.{self._form}"
+        if folder.is_symlink():
+            raise Refused(f"'{folder}' is a symbolic link", hint="use an empty folder")
+        path = folder / _name(part, self._form)
         remove_unfinished(folder, path.name.__eq__)
         unfinished, file = create_part(path)
         try:
             with file:
-                rows = database.take(table, str(unfinished), self._form)
+                # By its descriptor: its name may lead to another file meanwhile.
+                rows = database.take(table, f"/dev/fd/{file.fileno()}", self._form)
                 to_disk(file)
                 unfinished.replace(path)
+                with os.fdopen(os.dup(file.fileno()), "rb") as written:
+                    written.seek(0)
+                    digest = file_digest(written, "sha256").hexdigest()
+                    size = os.fstat(written.fileno()).st_size
             sync_folder(folder)
         finally:
             with suppress(OSError):
                 unfinished.unlink()
-        with path.open("rb") as written:
-            digest = file_digest(written, "sha256").hexdigest()
         record = {
             "table": table.name,
             "part": part,
-            "file": str(path.relative_to(self._folder)),
+            "file": f"{table.name}/{path.name}",
             "rows": rows,
-            "bytes": path.stat().st_size,
+            "bytes": size,
             "sha256": digest,
             "left_out": [],
         }
@@ -249,8 +274,30 @@ def _ranges(threads: Iterable[Thread]) -> Iterator[list[Thread]]:
     yield part
 
 
-def _size_of(path: Path) -> int | None:
+def _name(part: int, form: str) -> str:
+    return f"part-{part:05}.{form}"
+
+
+def _parsed(path: Path) -> Any:
+    with open_regular(path, follow=False) as file:
+        return json.loads(file.read(_LONGEST))
+
+
+def _sound(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what a manifest says of a file. Raises `TypeError` if it is malformed."""
+    kinds = {"table": str, "part": int, "file": str, "rows": int, "bytes": int, "left_out": list}
+    if not all(isinstance(record[key], kind) for key, kind in kinds.items()):
+        raise TypeError(record)
+    return record
+
+
+def _digest_of(path: Path) -> str | None:
+    """Return the digest of a regular file; None if there is none."""
     try:
-        return path.stat().st_size
-    except OSError:
+        with open_regular(path, follow=False) as file:
+            digest = sha256()
+            while block := file.read(1 << 20):
+                digest.update(block)
+            return digest.hexdigest()
+    except (OSError, StoreUnavailable):
         return None

@@ -74,6 +74,11 @@ class SqlSource:
         """The URL without secrets."""
         return self._store.describe().url
 
+    @property
+    def is_redacted(self) -> bool:
+        """Whether sizes and types stand in place of values."""
+        return self._opening.redact
+
     def batches(self, need: TableNeed, choice: ThreadChoice) -> Iterator[RowBatch]:
         """Yield the rows of a table that a query reads."""
         request = self._request(need)

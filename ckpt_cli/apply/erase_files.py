@@ -10,12 +10,15 @@ from pathlib import Path
 from ckpt_backends.changes.bundle import check_bundle, write_bundle
 from ckpt_backends.changes.remains import Remaining
 from ckpt_backends.errors import CkptError
+from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.overwriting import overwrite_and_remove
+from ckpt_backends.files.regular_file import open_regular
+from ckpt_cli.config.folders import old_history
 from ckpt_cli.core.erasure.places import ErasurePlace, PlaceKind
 from ckpt_cli.operations.file_lock import is_locked
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.plans.erase import ArchiveErasure, StateErasure, file_size
-from ckpt_cli.plans.erase_state import StateNaming
+from ckpt_cli.plans.erase_state import StateNaming, without_queries
 
 STATEMENT = "files overwritten with zeros"
 
@@ -95,7 +98,27 @@ def erase_state(log: OperationLog, naming: StateNaming, state: StateErasure) -> 
     return [
         *([_erase_operations(log, naming, state)] if state.number else ()),
         *erase_plain_files("repairs", state.repairs),
+        *(
+            erase_files("queries", one.parent, [(one, file_size(one), _forgetter(one, naming))])
+            for one in state.history
+        ),
     ]
+
+
+def _forgetter(path: Path, naming: StateNaming) -> Callable[[], Sequence[Remaining]]:
+    """Return what takes queries out of the history of `ckpt sql`."""
+
+    def forget() -> Sequence[Remaining]:
+        old = old_history(path)
+        if path != old:
+            with open_regular(path, follow=False) as file:
+                kept = without_queries(file.read(), naming.scope)
+            os.link(path, old)
+            with writing(path) as file:
+                file.write(kept)
+        return overwrite_and_remove(old)
+
+    return forget
 
 
 def _erase_operations(log: OperationLog, naming: StateNaming, state: StateErasure) -> ErasurePlace:

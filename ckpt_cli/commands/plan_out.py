@@ -140,7 +140,7 @@ def _save(
         layout="",
         made_at=session.now,
         by=__version__,
-        command=_command(session),
+        command=session.command,
         reason=values.get("reason"),
         seed=new_seed(),
         options=_stored_options(given, without=terms.again),
@@ -187,7 +187,7 @@ def saved_removal(
         layout=session.store.describe().layout,
         made_at=session.now,
         by=__version__,
-        command=_command(session),
+        command=session.command,
         reason=given.get("reason"),
         options=_stored_options(given, without=_KEYS_OF_REMOVAL),
         again=tuple(_KEYS_OF_REMOVAL & given.keys()),
@@ -229,9 +229,3 @@ def _store(session: Session, *, is_needed: bool) -> PlannedStore:
         if is_needed:
             raise
         return NO_STORE
-
-
-def _command(session: Session) -> str:
-    from ckpt_cli.operations.command_text import command_text
-
-    return command_text(session.argv)

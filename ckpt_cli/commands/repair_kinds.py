@@ -74,7 +74,7 @@ class MessageRepairOptions(RepairOptions):
     """The arguments and options of `ckpt repair messages`."""
 
     content: Annotated[
-        str | None, option("TEXT", "Content of the results that are added.", "--content")
+        str | None, option("CONTENT", "Content of the results that are added.", "--content")
     ] = None
 
 

@@ -13,7 +13,7 @@ from ckpt_backends.files.atomic_write import make_private_folder
 from ckpt_backends.installing import install_command
 from ckpt_cli import diagnostics
 from ckpt_cli.api.querying import SqlSession, ThreadChoice
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.folders import history_file
 from ckpt_cli.session import Session
 from ckpt_cli.sql.catalog import column_records, table_records
 from ckpt_cli.sql.tables import TABLES
@@ -132,7 +132,7 @@ def _reader(words: Iterable[str]) -> LineReader:
         event.current_buffer.validate_and_handle()
 
     return PromptSession(
-        history=FileHistory(str(history_file())),
+        history=FileHistory(str(private_history())),
         completer=WordCompleter(list(words), ignore_case=True),
         complete_while_typing=False,
         multiline=True,
@@ -141,12 +141,12 @@ def _reader(words: Iterable[str]) -> LineReader:
     )
 
 
-def history_file() -> Path:
+def private_history() -> Path:
     """Return the file of what was typed before, which only this user can read.
 
     Raises `UsageError` if there is no place for it.
     """
-    path = state_folder("sql") / "history"
+    path = history_file()
     try:
         make_private_folder(path.parent)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))

@@ -1,4 +1,4 @@
-"""`ckpt trust`: show what a configuration file would do, and trust it."""
+"""`ckpt trust`: show what a configuration file would do, ask, and trust it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from ckpt_backends.errors import NotFound, UsageError
+from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_backends.url import VARIABLE, printable_param, printable_written, split_url
+from ckpt_cli import diagnostics
 from ckpt_cli.config import trust
 from ckpt_cli.config.profiles import Profile, Profiles, discover, parse, table_of
 from ckpt_cli.config.server_in_environment import NamedServer, server_named_in
-from ckpt_cli.options import argument, flag
+from ckpt_cli.options import Yes, argument, flag
 from ckpt_cli.render.terminal.table import Column, table_lines
 from ckpt_cli.session import Session
 
@@ -34,8 +35,9 @@ def trust_(
     ] = None,
     show_list: Annotated[bool, flag("List the trusted files.", "--list")] = False,
     remove: Annotated[bool, flag("Stop trusting the file.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Show what a configuration file would do, and trust it.
+    """Show what a configuration file would do, ask, and trust it.
 
     A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
     you trust it, its profiles can only open local stores in its folder. They cannot read
@@ -72,7 +74,7 @@ def trust_(
             )
         session.note(f"'{path}' is no longer trusted")
     else:
-        _trust(session, _nearest() if file is None else trust.where_it_lies(file))
+        _trust(session, _nearest() if file is None else trust.where_it_lies(file), yes=yes)
 
 
 def _nearest() -> Path:
@@ -85,7 +87,7 @@ def _nearest() -> Path:
     return found[0].path
 
 
-def _trust(session: Session, path: Path) -> None:
+def _trust(session: Session, path: Path, *, yes: bool) -> None:
     contents = trust.read(path)
     contents.check_owner()
     if path.name in _NAMES:
@@ -103,7 +105,7 @@ def _trust(session: Session, path: Path) -> None:
     record = {
         "path": str(path),
         "sha256": contents.sha256,
-        "status": "trusted",
+        "status": "trusted" if yes else trust.distrust(contents) or "trusted",
         "default": default,
         "filters": filters,
         "profiles": rows,
@@ -115,8 +117,22 @@ def _trust(session: Session, path: Path) -> None:
         rows=lambda: rows,
         columns=_PROFILES,
     )
+    if not yes:
+        _confirm(path)
     trust.record(contents)
     session.note(f"trusted '{path}'; after a change, run `ckpt trust` again")
+
+
+def _confirm(path: Path) -> None:
+    """Ask a person. Raises `Refused`."""
+    answer = diagnostics.ask(f"Trust '{path}'?")
+    if answer is None:
+        raise Refused(
+            f"'{path}' is not trusted: confirmation needed, but there is no terminal",
+            hint="read the file, then add --yes",
+        )
+    if not answer:
+        raise Refused(f"not confirmed; '{path}' is not trusted")
 
 
 def _server_of(path: Path) -> NamedServer:
@@ -163,6 +179,14 @@ def _filters(aliases: Mapping[str, str]) -> dict[str, str]:
     return {f"filters.{name}": text for name, text in aliases.items()}
 
 
+def _ignored(profile: Profile) -> dict[str, str]:
+    found = {
+        "doctor.ignore": sorted(profile.ignored_codes),
+        "secrets.ignore": [one.text for one in profile.ignored_secrets],
+    }
+    return {name: " ".join(ones) for name, ones in found.items() if ones}
+
+
 def _settings(profile: Profile) -> dict[str, str]:
     scheme = split_url(profile.url).scheme
     others = {"threads": profile.threads, "memory": profile.memory}
@@ -171,6 +195,7 @@ def _settings(profile: Profile) -> dict[str, str]:
         **{name: printable_param(scheme, name, value) for name, value in profile.params.items()},
         **({"retention": profile.retention} if profile.retention else {}),
         **({"audit": profile.audit} if profile.audit else {}),
+        **_ignored(profile),
         **{name: printable_written(text) for name, text in others.items() if text},
         **({"library": profile.library} if profile.library else {}),
         **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},

@@ -214,7 +214,7 @@ _ckpt_answer() {
             du) kind="words:--match --where --by --top" ;;
             metrics) kind="words:--since --fast --out" ;;
             stores) kind="words:--layouts" ;;
-            trust) kind="words:--list --remove" ;;
+            trust) kind="words:--list --remove --yes" ;;
             completion) kind="words:--install" ;;
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"

@@ -193,7 +193,7 @@ complete -c ckpt -n '__ckpt_at "" 0' -a du -d 'Show disk usage by thread, channe
 complete -c ckpt -n '__ckpt_at "du" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a metrics -d 'Print metrics of the store for a monitoring system.'
 complete -c ckpt -n '__ckpt_at "" 0' -a stores -d 'List stores with their layout, size and saver.'
-complete -c ckpt -n '__ckpt_at "" 0' -a trust -d 'Show what a configuration file would do, and trust it.'
+complete -c ckpt -n '__ckpt_at "" 0' -a trust -d 'Show what a configuration file would do, ask, and trust it.'
 complete -c ckpt -n '__ckpt_at "trust" 0' -F
 complete -c ckpt -n '__ckpt_at "" 0' -a completion -d 'Print or install the completion script of a shell.'
 complete -c ckpt -n '__ckpt_at "completion" 0' -a 'bash zsh fish'
@@ -610,4 +610,5 @@ complete -c ckpt -n '__ckpt_in "metrics"' -l out -r -F -d 'Write to FILE, which 
 complete -c ckpt -n '__ckpt_in "stores"' -l layouts -d 'List the layouts that ckpt can open, with what each supports.'
 complete -c ckpt -n '__ckpt_in "trust"' -l list -d 'List the trusted files.'
 complete -c ckpt -n '__ckpt_in "trust"' -l remove -d 'Stop trusting the file.'
+complete -c ckpt -n '__ckpt_in "trust"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "completion"' -l install -d 'Write the script to your folder for completions.'

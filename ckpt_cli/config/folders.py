@@ -22,3 +22,13 @@ def state_folder(name: str) -> Path:
     if state is None:
         raise UsageError("cannot find your state folder", hint="export XDG_STATE_HOME=FOLDER")
     return state / "ckpt" / name
+
+
+def history_file() -> Path:
+    """Return the file of what was typed at the prompt of `ckpt sql`. Raises `UsageError`."""
+    return state_folder("sql") / "history"
+
+
+def old_history(path: Path) -> Path:
+    """Return the name of the former history while an erasure writes it anew."""
+    return path.with_name(".history.old")

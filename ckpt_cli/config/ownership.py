@@ -29,6 +29,11 @@ def fault_of(path: Path, opened: os.stat_result, mine: frozenset[int] | None = N
     return None if os.path.samestat(state, opened) else "it was replaced while it was read"
 
 
+def fault_of_file(path: Path, opened: os.stat_result) -> str | None:
+    """Return why another user can write into an open file; None if no other user can."""
+    return _fault(opened, path, _mine())
+
+
 def _mine() -> frozenset[int]:
     user, caller = os.geteuid(), os.environ.get("SUDO_UID", "")
     return frozenset({user, 0, *([int(caller)] if user == 0 and caller.isdecimal() else ())})

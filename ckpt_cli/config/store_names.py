@@ -27,14 +27,16 @@ class StoreNames:
     """Finds the URL of the stores that a run names."""
 
     def __init__(
-        self, settings: Mapping[str, Any], tell_found: Callable[[str], None] | None = None
+        self, settings: Mapping[str, Any], tell: Callable[[str], None] | None = None
     ) -> None:
-        """If no store is named, the one of this folder is used and told; without `tell_found`,
+        """If no store is named, the one of this folder is used and told; without `tell`,
         none.
         """
         self._settings = settings
         """The global options, as far as they were parsed."""
-        self._tell_found = tell_found
+        self._tell = tell
+        self._disregarded: set[str] = set()
+        """What was told that an untrusted file cannot do."""
         self._found: StoreHere | None = None
         self.must_be_named = False
         """Whether this run changes the store, so that it must not be one that was only found."""
@@ -96,13 +98,13 @@ class StoreNames:
 
     def _url_here(self) -> StoreUrl:
         """Return the only store of this folder. Raises `UsageError` if there is not exactly one."""
-        if self._tell_found is not None:
+        if self._tell is not None:
             from ckpt_cli.config.discovered_store import only_store
 
             self._found = only_store(Path.cwd())
             if self._found is not None:
                 self.check_named()
-                self._tell_found(f"using {self._found.what}")
+                self._tell(f"using {self._found.what}")
                 return self._found.url
         raise UsageError(
             "no store given",
@@ -135,9 +137,17 @@ class StoreNames:
 
     @property
     def reducers(self) -> Mapping[str, str]:
-        """Maps a channel to its reducer, from the profile of this run's store and `--reducer`."""
-        own = {} if self.profile is None else self.profile.reducers
-        return {**own, **self.told_reducers}
+        """Maps a channel to its reducer, from the profile of this run's store and `--reducer`.
+
+        Of an untrusted file, none may exempt a channel from being verified.
+        """
+        found = {} if self.profile is None else self.profile.reducers
+        if found:
+            from ckpt_cli.core.replay.reducers import CUSTOM
+
+            if CUSTOM in found.values() and self._may_not_silence(f"reducers '{CUSTOM}'"):
+                found = {channel: name for channel, name in found.items() if name != CUSTOM}
+        return {**found, **self.told_reducers}
 
     @property
     def told_reducers(self) -> Mapping[str, str]:
@@ -164,12 +174,24 @@ class StoreNames:
     @property
     def ignored_codes(self) -> frozenset[str]:
         """The codes of findings that the profile of this run's store silences."""
-        return frozenset() if self.profile is None else self.profile.ignored_codes
+        found = frozenset() if self.profile is None else self.profile.ignored_codes
+        return frozenset() if found and self._may_not_silence("doctor.ignore") else found
 
     @property
     def ignored_secrets(self) -> Sequence[IgnoredSecrets]:
         """The credentials that the profile of this run's store leaves out."""
-        return () if self.profile is None else self.profile.ignored_secrets
+        found = () if self.profile is None else self.profile.ignored_secrets
+        return () if found and self._may_not_silence("secrets.ignore") else found
+
+    def _may_not_silence(self, what: str) -> bool:
+        """Return whether the file is untrusted, so that it cannot switch findings off; say so."""
+        if self.profiles.distrust is None:
+            return False
+        if what not in self._disregarded:
+            self._disregarded.add(what)
+            if self._tell is not None:
+                self._tell(f"'{self.profiles.source}' {self.profiles.distrust}: ignoring {what}")
+        return True
 
     @property
     def retention(self) -> str | None:

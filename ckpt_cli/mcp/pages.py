@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import json
+import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 
 Item: TypeAlias = Mapping[str, Any] | str
 """One part of an answer: a record, or a line of a drawing."""
+_DEEPEST = 50
+"""Levels of a record as JSON; parsers of clients refuse more than 100 or 200 in a message."""
 _AROUND = 900
 """Number of characters for what stands around the items."""
 
@@ -60,7 +63,7 @@ def from_cursor(cursor: str, key: str) -> PageStart:
         place = PageStart(int(item), int(offset))
     except (binascii.Error, ValueError):
         raise _foreign() from None
-    if of != key or place.item < 0 or place.offset < 0:
+    if of != key or not (0 <= place.item <= sys.maxsize and 0 <= place.offset <= sys.maxsize):
         raise _foreign()
     return place
 
@@ -73,7 +76,7 @@ def _foreign() -> UsageError:
 
 
 def cut(items: Iterable[Item], place: PageStart, size: int) -> Page:
-    """Return the page that begins at a place.
+    """Return the page that begins at a place. Raises `UsageError` if an item ends before it.
 
     It has at least one item, and at most about `size` characters, as text and as JSON. An item
     that is larger than a page comes in parts, each with a piece of its JSON text.
@@ -97,6 +100,8 @@ def cut(items: Iterable[Item], place: PageStart, size: int) -> Page:
 def _part(item: Item, following: Iterator[Item], place: PageStart, room: int) -> Page:
     """Return a page with a part of one item."""
     text = line(item)
+    if place.offset > len(text):
+        raise _foreign()
     # Its quotes and backslashes are escaped once more as a part of a JSON text.
     end, room = place.offset, room - _AROUND // 2
     while end < len(text) and room > 0:
@@ -119,5 +124,25 @@ def line(item: Item) -> str:
 
 def width(item: Item) -> int:
     """Return the number of characters of an item, as text or as JSON, whatever is more."""
-    whole = {"line": item} if isinstance(item, str) else item
-    return max(len(line(item)), len(json.dumps(whole, ensure_ascii=False))) + 2
+    return max(len(line(item)), len(json.dumps(structured(item), ensure_ascii=False))) + 2
+
+
+def structured(item: Item) -> dict[str, Any]:
+    """Return an item as JSON for programs, whose texts a reader cannot be fooled by either."""
+    if isinstance(item, str):
+        return {"line": safe_text(item)}
+    return {safe_text(key): _shallow(value, _DEEPEST) for key, value in item.items()}
+
+
+def _shallow(value: Any, levels: int) -> Any:
+    """Return a JSON value with at most this number of levels; the text has the rest."""
+    match value:
+        case dict() | list() if not levels:
+            return {"$deeper": "the text of this answer has the rest"}
+        case dict():
+            return {safe_text(key): _shallow(one, levels - 1) for key, one in value.items()}
+        case list():
+            return [_shallow(one, levels - 1) for one in value]
+        case str():
+            return safe_text(value, newlines=True)
+    return value

@@ -1,4 +1,4 @@
-"""The audit file: the operations of one or several users as a chain of hashes, for `--audit FILE`.
+"""The audit file: the operations of a user as a chain of hashes, for `--audit FILE`.
 
 Each line is an operation as in the log, with `prev`, the SHA-256 of the line before it, newline
 included; 64 zeros in the first line. Who changes or removes a line must change all later lines.
@@ -12,12 +12,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import ELOOP, EPERM
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import open_regular
+from ckpt_cli.config.ownership import fault_of_file
 from ckpt_cli.operations.file_lock import lock
 from ckpt_cli.operations.record import Operation, to_record
 
@@ -29,7 +31,10 @@ _BLOCK = 1 << 16
 
 
 class AuditFile:
-    """A file to which operations are appended. Several processes may append at once."""
+    """A file to which operations are appended. Several processes may append at once.
+
+    It is refused if it is a link, or if another user can write into it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -73,9 +78,17 @@ class AuditFile:
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(self.path, flags, 0o600), "r+b") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        if self.path.is_symlink():
+            raise OSError(ELOOP, "it is a symbolic link")
+        with os.fdopen(os.open(self.path, flags | os.O_NOFOLLOW, 0o600), "r+b") as file:
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode):
                 raise OSError(0, "not a regular file")
+            if state.st_nlink > 1:
+                # Where others may link files, it may be one of this user's for something else.
+                raise OSError(EPERM, "the file has other names, too")
+            if (fault := fault_of_file(self.path, state)) is not None:
+                raise OSError(EPERM, f"it {fault}")
             lock(file)
             yield file
 

@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+
+import click
 
 from ckpt_backends import shell
 from ckpt_backends.url import printable
 
-_STORES = frozenset({"-s", "--store", "--to", "--memory"})
-"""Options that name a store, perhaps with a password."""
-_VALUES = frozenset({"--set", "--value", "--subject", "--where"})
-"""Options that hold values of a store or name a person."""
+_STORES = frozenset({"STORE", "URL", "[NAME=]STORE"})
+"""The metavars of options that name a store, perhaps with a password."""
+_VALUES = frozenset({"CHANNEL=JSON", "FIELD=VALUE", "FILTER", "THREAD:PATH", "CONTENT"})
+"""The metavars of options that hold values of a store or name a person."""
 _MASK = "..."
 
 
-def command_text(argv: Sequence[str]) -> str:
-    """Return a command line to read, with each value of the store masked."""
-    return shell.command("ckpt", *_masked(argv))
+def command_text(command: click.Command, argv: Sequence[str]) -> str:
+    """Return a command line to read, with each value of the store masked.
+
+    The parser itself says which word is the value of an option, however it was written.
+    """
+    words: list[str] = []
+    left: list[str] = [*argv]
+    while True:
+        context = click.Context(command, **command.context_settings)
+        given, left, order = command.make_parser(context).parse_args(left)
+        values = {name: iter(v if isinstance(v, list) else [v]) for name, v in given.items()}
+        ids: list[str] = []
+        options: list[str] = []
+        for one in order:
+            if isinstance(one, click.Option):
+                options += _option(one, next(values[one.name or ""], None))
+            else:
+                found = given[one.name or ""]
+                ids += found if isinstance(found, list | tuple) else [found]
+        ids = [one for one in ids if isinstance(one, str)]
+        # A word that looks like an option is none behind `--`.
+        hidden = any(one.startswith("-") for one in ids)
+        words += [*options, "--", *ids] if hidden else [*ids, *options]
+        if not isinstance(command, click.Group) or not left:
+            return shell.command("ckpt", *words)
+        following = command.get_command(context, left[0])
+        if following is None:
+            return shell.command("ckpt", *words)
+        words.append(left.pop(0))
+        command = following
 
 
 def user_name() -> str:
@@ -28,18 +57,11 @@ def user_name() -> str:
         return ""
 
 
-def _masked(argv: Sequence[str]) -> Iterator[str]:
-    before = ""
-    for word in argv:
-        name, equals, value = word.partition("=")
-        if before in _VALUES:
-            yield _MASK
-        elif before in _STORES:
-            yield printable(word)
-        elif equals and name in _VALUES:
-            yield f"{name}={_MASK}"
-        elif equals and name in _STORES:
-            yield f"{name}={printable(value)}"
-        else:
-            yield word
-        before = word if word.startswith("-") else ""
+def _option(one: click.Option, value: object) -> list[str]:
+    """Return an option with its value, as it is printed."""
+    name = one.opts[0]
+    if one.is_flag or one.count or value is None:
+        return [name]
+    if one.metavar in _VALUES:
+        return [name, _MASK]
+    return [name, printable(str(value)) if one.metavar in _STORES else str(value)]

@@ -58,6 +58,8 @@ class StateErasure:
     """The files with these steps."""
     repairs: Sequence[Path] = ()
     """Records of repaired values."""
+    history: Sequence[Path] = ()
+    """The history of `ckpt sql`, if a query names them."""
     audited: int = 0
     """Lines of the audit file that name them; they stay."""
 
@@ -69,7 +71,7 @@ class StateErasure:
     @property
     def is_empty(self) -> bool:
         """Whether nothing names them that could be erased."""
-        return not (self.lines or self.steps or self.repairs)
+        return not (self.lines or self.steps or self.repairs or self.history)
 
 
 @dataclass(slots=True)
@@ -126,6 +128,7 @@ class ErasurePlan:
             *_of_folders("archives", ((one.path, one.bytes) for one in self.archives)),
             *_of_folders("plans", ((one, file_size(one)) for one in self.plan_files)),
             _place(self.state.folder, "operations", self.state.number, self.state.bytes),
+            *_of_folders("queries", ((one, file_size(one)) for one in self.state.history)),
             *_of_folders("repairs", ((one, file_size(one)) for one in self.state.repairs)),
         ]
         return [*(one for one in found if one.items), *self.unread]

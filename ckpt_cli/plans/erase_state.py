@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.regular_file import open_regular
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.folders import history_file, old_history, state_folder
 from ckpt_cli.core.erasure.scope import ErasureScope, names_erased
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.scrubbing import CANNOT_UNDO, scrubbed
@@ -18,6 +19,8 @@ from ckpt_cli.plans.erase import StateErasure, file_size
 from ckpt_cli.plans.erase_archives import records_in
 from ckpt_cli.plans.half_erased import is_half_erased, left_over
 
+_ENTRY = rb"(?:(?!\+).*\n)*(?:\+.*(?:\n|$))+|(?s:.+)"
+_WORD, _LITERAL = r"[^\s'\"(),;=<>]+", r"'((?:[^']|'')*)'"
 _TEXTS = ("command", "reason", "cannot_undo", "ended")
 """The texts of an operation that a person wrote, or that quote an id."""
 
@@ -49,7 +52,9 @@ def plan_state(
             audited = sum(map(naming.is_in, file))
     operations = frozenset(naming.operations)
     return StateErasure(
-        str(log.folder), lines, size, operations, steps, list(_repairs(scope)), audited
+        *(str(log.folder), lines, size, operations, steps, list(_repairs(scope))),
+        history=list(_history(scope)),
+        audited=audited,
     )
 
 
@@ -62,7 +67,7 @@ class StateNaming:
 
     def __init__(self, place: str, scope: ErasureScope, operations: Collection[str] = ()) -> None:
         self._place = place
-        self._scope = scope
+        self.scope = scope
         self._elsewhere = ErasureScope(scope.word, scope.words, scope.namespaces)
         self._pattern = scope.name_pattern
         self.operations: set[str] = set(operations)
@@ -70,7 +75,7 @@ class StateNaming:
 
     def is_in_step(self, record: Any, place: str | None) -> bool:
         """Return whether a step of an operation on a store names anyone."""
-        scope = self._scope if place == self._place else self._elsewhere
+        scope = self.scope if place == self._place else self._elsewhere
         if isinstance(record, dict) and "ckpt_operation" in record:
             return self._is_in_operation(record)
         return names_erased(record, scope, self._pattern)
@@ -88,7 +93,7 @@ class StateNaming:
         if not self.is_in(line):
             return line
         is_ours = json.loads(line).get("place") == self._place
-        scope = self._scope if is_ours else self._elsewhere
+        scope = self.scope if is_ours else self._elsewhere
 
         def is_erased(text: str) -> bool:
             return scope.has_thread(text) or bool(self._pattern and self._pattern.search(text))
@@ -103,10 +108,43 @@ class StateNaming:
         )
         if record.get("op") in self.operations and record.get("cannot_undo") != CANNOT_UNDO:
             return True
-        if record.get("place") == self._place and any(map(self._scope.has_thread, texts)):
+        if record.get("place") == self._place and any(map(self.scope.has_thread, texts)):
             return True
         texts += [one for one in map(record.get, _TEXTS) if isinstance(one, str)]
         return self._pattern is not None and any(map(self._pattern.search, texts))
+
+
+def _history(scope: ErasureScope) -> Iterator[Path]:
+    """Yield the history of `ckpt sql`, and what a killed erasure left of it, if it names anyone."""
+    try:
+        path = history_file()
+    except UsageError:
+        return
+    for one in (old_history(path), path):
+        with suppress(OSError, CkptError), open_regular(one, follow=False) as file:
+            found = file.read()
+            if without_queries(found, scope) != found:
+                yield one
+
+
+def without_queries(history: bytes, scope: ErasureScope) -> bytes:
+    """Return a history without the queries that name an erased thread or the person.
+
+    An entry is a time as a comment, then the lines of the query, each behind a `+`, as
+    prompt-toolkit's `FileHistory` writes them.
+    """
+    pattern = scope.name_pattern
+
+    def is_named(entry: bytes) -> bool:
+        lines = entry.decode(errors="replace").split("\n")
+        text = "\n".join(one[1:] for one in lines if one.startswith("+"))
+        literals = (one.replace("''", "'") for one in re.findall(_LITERAL, text))
+        words = {*re.findall(_WORD, text), *literals}
+        return any(scope.has_thread(one.strip("%")) for one in words) or bool(
+            pattern and pattern.search(text)
+        )
+
+    return b"".join(one for one in re.findall(_ENTRY, history) if not is_named(one))
 
 
 def _repairs(scope: ErasureScope) -> Iterator[Path]:

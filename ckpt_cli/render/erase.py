@@ -26,6 +26,7 @@ _NOUNS = {
     "archives": "archive",
     "plans": "saved plan",
     "repairs": "record of a repair",
+    "queries": "history of queries",
     "operations": "line of the log",
 }
 

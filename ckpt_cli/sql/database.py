@@ -7,11 +7,12 @@ bounded, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import tzinfo
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import MissingDependency, Refused, StoreUnavailable
@@ -27,6 +28,7 @@ from ckpt_cli.sql.tables.table import QueryTable, SqlColumn
 if TYPE_CHECKING:
     import duckdb
 
+_Result = TypeVar("_Result")
 MEMORY = "512MB"
 """Memory of DuckDB, besides that of this process."""
 SPILL = "20GB"
@@ -160,7 +162,7 @@ class SqlDatabase(Closing):
         return int(rows)
 
     @contextmanager
-    def running(self, query: str, seconds: float | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    def running(self, query: str, seconds: float | None) -> Iterator[BoundedAnswer]:
         """Run a query that cannot change what is loaded, and yield its result.
 
         Raises `ParseError`, or `Refused` if it takes longer than `seconds` or too much room.
@@ -168,51 +170,70 @@ class SqlDatabase(Closing):
         with reported(query):
             self._con.execute("BEGIN TRANSACTION READ ONLY")
             try:
-                yield bounded_answer(self._con, query, seconds)
+                yield BoundedAnswer(self._con, query, seconds)
             finally:
                 with left_if_busy():
                     self._con.rollback()
 
 
-def bounded_answer(
-    con: duckdb.DuckDBPyConnection, query: str, seconds: float | None
-) -> duckdb.DuckDBPyConnection:
-    """Run a query in another thread: this one must hear signals, and watch the time and the memory.
+class BoundedAnswer:
+    """The answer to a query; DuckDB calculates its rows as they are fetched.
 
-    Raises `Refused` if it takes longer than `seconds`, or what DuckDB raises. If the query cannot
-    be stopped, the connection stays busy until the process ends.
+    DuckDB works in another thread: this one must hear signals, and watch the time and the memory.
+    Each method raises `Refused` if all that DuckDB did takes longer than `seconds` or too much
+    room, or what DuckDB raises. If the query cannot be stopped, the connection stays busy until
+    the process ends.
     """
-    found: list[duckdb.DuckDBPyConnection] = []
-    failed: list[BaseException] = []
-    is_done = Event()
 
-    def answer() -> None:
-        try:
-            found.append(con.execute(query))
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            is_done.set()
+    def __init__(self, con: duckdb.DuckDBPyConnection, query: str, seconds: float | None) -> None:
+        self._con = con
+        self._seconds = self._left = seconds
+        self.description = self._bounded(lambda: con.execute(query)).description
 
-    with bounded_allocation():
-        Thread(target=answer, name="sql", daemon=True).start()
-        try:
-            # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
-            if not is_done.wait(seconds):
-                raise Refused(
-                    f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
-                )
-        finally:
-            for _ in range(_PATIENCE):
-                if is_done.is_set():
-                    break
-                con.interrupt()
-                is_done.wait(_MOMENT)
-            else:
-                UNSTOPPED.set()
-    if failed:
-        raise failed[0]
-    return found[0]
+    def fetchmany(self, size: int) -> list[Any]:
+        """Return the next rows, as the cursors of Python do."""
+        return self._bounded(lambda: self._con.fetchmany(size))
+
+    def fetchall(self) -> list[Any]:
+        """Return all rows that are left."""
+        return self._bounded(self._con.fetchall)
+
+    def _bounded(self, act: Callable[[], _Result]) -> _Result:
+        found: list[_Result] = []
+        failed: list[BaseException] = []
+        is_done = Event()
+
+        def work() -> None:
+            try:
+                found.append(act())
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                is_done.set()
+
+        began = monotonic()
+        with bounded_allocation():
+            Thread(target=work, name="sql", daemon=True).start()
+            try:
+                # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
+                if not is_done.wait(self._left):
+                    raise Refused(
+                        f"the query was stopped after {self._seconds:g} s",
+                        hint="--timeout allows more time",
+                    )
+            finally:
+                for _ in range(_PATIENCE):
+                    if is_done.is_set():
+                        break
+                    self._con.interrupt()
+                    is_done.wait(_MOMENT)
+                else:
+                    UNSTOPPED.set()
+        if self._left is not None:
+            self._left = max(self._left - (monotonic() - began), 0)
+        if failed:
+            raise failed[0]
+        return found[0]
 
 
 @contextmanager

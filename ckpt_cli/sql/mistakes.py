@@ -25,7 +25,7 @@ def reported(query: str, *, lines_before: int = 0) -> Iterator[None]:
 
     try:
         yield
-    except duckdb.OutOfMemoryException as error:
+    except (duckdb.OutOfMemoryException, MemoryError) as error:
         raise Refused(
             "the query needs more room than it may have",
             hint="choose fewer threads or columns, or aggregate earlier",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
-from ckpt_cli.sql.database import MAIN, bounded_answer, connect, create_all, left_if_busy
+from ckpt_cli.sql.database import MAIN, BoundedAnswer, connect, create_all, left_if_busy
 from ckpt_cli.sql.mistakes import reported
 from ckpt_cli.sql.tables import TABLES
 
@@ -65,9 +65,9 @@ class QueryPlanner(Closing):
         with left_if_busy():
             self._con.close()
 
-    def _answer(self, query: str, seconds: float | None) -> duckdb.DuckDBPyConnection:
+    def _answer(self, query: str, seconds: float | None) -> BoundedAnswer:
         try:
-            return bounded_answer(self._con, query, seconds)
+            return BoundedAnswer(self._con, query, seconds)
         except (Refused, KeyboardInterrupt):
             # This one may be busy for long, and the next query needs one.
             self._con = self._connected()
@@ -95,9 +95,7 @@ class QueryPlanner(Closing):
         return bool(self._con.extract_statements(query)[0].type.name == "EXPLAIN")
 
     @contextmanager
-    def explained(
-        self, query: str, seconds: float | None = None
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
+    def explained(self, query: str, seconds: float | None = None) -> Iterator[BoundedAnswer]:
         """Yield the answer to an EXPLAIN. Raises `ParseError`, `UsageError` or `Refused`."""
         with reported(query):
             try:

@@ -11,10 +11,11 @@ from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.errors import UsageError
 from ckpt_cli.render.terminal.units import iso
 
 if TYPE_CHECKING:
-    import duckdb
+    from ckpt_cli.sql.database import BoundedAnswer
 
 _AT_ONCE = 1_000
 _EXACT = 2**53
@@ -34,20 +35,29 @@ class ResultColumn:
 class QueryResult:
     """The rows of a query, read once."""
 
-    def __init__(self, result: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, result: BoundedAnswer) -> None:
         described = result.description or []
         self.columns = tuple(_columns([(one[0], str(one[1])) for one in described]))
         self._converts = [_converter(one[1]) for one in described]
         self._result = result
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows. Raises `UsageError` for a value that is too large to be shown."""
         keys = [one.key for one in self.columns]
-        while rows := self._result.fetchmany(_AT_ONCE):
-            for row in rows:
-                yield {
-                    key: None if value is None else convert(value)
-                    for key, convert, value in zip(keys, self._converts, row, strict=True)
-                }
+        try:
+            while rows := self._result.fetchmany(_AT_ONCE):
+                for row in rows:
+                    found = {
+                        key: None if value is None else convert(value)
+                        for key, convert, value in zip(keys, self._converts, row, strict=True)
+                    }
+                    yield found
+        except OverflowError as error:
+            # Times and intervals of DuckDB reach further than those of Python.
+            raise UsageError(
+                "the answer has a time or an interval that is too large to be shown",
+                hint="cast it: CAST(... AS VARCHAR)",
+            ) from error
 
 
 def _columns(described: Sequence[tuple[str, str]]) -> Iterator[ResultColumn]:

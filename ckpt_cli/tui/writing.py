@@ -18,6 +18,7 @@ from textual.app import SuspendNotSupported
 from textual.binding import BindingType
 from textual.worker import WorkerCancelled
 
+from ckpt_backends import shell
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
@@ -30,7 +31,7 @@ from ckpt_cli.apply.undo_operation import carry_out
 from ckpt_cli.apply.writable import apply_change, writable_store
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.retention.purge_plan import PurgeReport
-from ckpt_cli.operations.command_text import command_text, user_name
+from ckpt_cli.operations.command_text import user_name
 from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.purge import report_lines
@@ -137,7 +138,7 @@ class WritingApp(CkptApp):
 
     def _recorder(self, note: Callable[[str], None]) -> Recorder:
         context = self.context
-        command = command_text([*context.store_words, "tui", "--write"])
+        command = shell.command("ckpt", *context.store_words, "tui", "--write")
         url, now = context.opening.url, context.now()
         return Recorder(url, user_name(), command, now, note, context.audit)
 

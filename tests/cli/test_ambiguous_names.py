@@ -20,7 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         '[stores.other]\nurl = "real.db"\nmemory = "prod"\n'
     )
     monkeypatch.chdir(tmp_path)
-    assert ckpt("trust").code == 0
+    assert ckpt("trust", "--yes").code == 0
     return tmp_path
 
 

@@ -170,7 +170,7 @@ def test_a_server_is_contacted_only_if_its_file_is_trusted(
         "ckpt: no store given; '.env' is not trusted and names a server\n"
         "hint: read the file, then run `ckpt trust .env`; or use -s URL\n"
     )
-    trusted = ckpt("trust", ".env", "-o", "json")
+    trusted = ckpt("trust", "--yes", ".env", "-o", "json")
     assert trusted.json["default"] == url.replace("hunter2", "***")
     assert (trusted.json["profiles"][0]["variables"], connections) == (["DATABASE_URI"], [])
     answer = ckpt("threads", "list")
@@ -190,7 +190,7 @@ def test_a_server_of_others_is_never_contacted(
     url, connections = server
     path = folder / ".env"
     path.write_text(f"DATABASE_URI={url}\n")
-    assert ckpt("trust", ".env").code == 0
+    assert ckpt("trust", "--yes", ".env").code == 0
     path.chmod(0o666)
     assert "can be written by every user" in ckpt("threads", "list").err
     assert connections == []
@@ -249,8 +249,8 @@ def test_another_file_of_variables(folder: Path) -> None:
     found = server_named_in(folder)
     assert found is not None
     assert found.source.name == "prod.env"
-    assert ckpt("trust", "prod.env").code == 0
-    assert ckpt("trust", ".env").code == 2
+    assert ckpt("trust", "--yes", "prod.env").code == 0
+    assert ckpt("trust", "--yes", ".env").code == 2
     here = only_store(folder)
     assert here is not None
     assert here.server is not None

@@ -39,7 +39,7 @@ def test_a_profile(project: Path, monkeypatch: pytest.MonkeyPatch, name: str) ->
     )
     assert threads() == 8
     assert threads("-s", "here") == 8
-    assert ckpt("trust").code == 0
+    assert ckpt("trust", "--yes").code == 0
     assert ckpt("-s", "there", "threads", "list").code == 2
     monkeypatch.setenv("AGENTS", str(project))
     assert threads("-s", "there") == 8
@@ -87,7 +87,7 @@ def test_a_profile_of_another_file(project: Path) -> None:
 )
 def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str) -> None:
     (project / "ckpt.toml").write_text(text)
-    ckpt("trust")
+    ckpt("trust", "--yes")
     answer = ckpt("threads", "list")
     assert answer.code == 2
     assert says in answer.err.replace(f"{project}/", "")
@@ -105,7 +105,7 @@ def test_a_profile_takes_every_parameter_of_its_url(project: Path) -> None:
     names = libpq.union(MONGODB, MYSQL, POSTGRES, REDIS, MONGODB_OPTIONS)
     lines = [f"{name} = 'value'\n" for name in sorted(names)]
     (project / "ckpt.toml").write_text(X + "".join(lines))
-    ckpt("trust")
+    ckpt("trust", "--yes")
     assert threads("-s", "store.db") == 8
     assert ckpt("stores").code == 0
 
@@ -149,7 +149,7 @@ def test_a_mistyped_profile_is_guessed(project: Path) -> None:
 
 def test_the_hint_of_a_profile_is_about_its_server(project: Path) -> None:
     (project / "ckpt.toml").write_text('[stores.key]\nurl = "postgresql://u@127.0.0.1:1/db"\n')
-    ckpt("trust")
+    ckpt("trust", "--yes")
     answer = ckpt("-s", "key", "threads", "list")
     assert answer.code == 4
     assert "check that the server is running" in answer.err
@@ -193,7 +193,7 @@ def test_stores_lists_profiles_and_this_folders_files(project: Path) -> None:
         '[stores.unset]\nurl = "${UNSET_VARIABLE}"\n'
     )
     (project / "notes.db").write_bytes(b"")
-    ckpt("trust")
+    ckpt("trust", "--yes")
     answer = ckpt("stores", "-o", "json")
     found = {one["name"]: one for one in answer.json}
     assert set(found) == {"gone", "secret", "unset", "store.db"}

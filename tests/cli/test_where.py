@@ -111,6 +111,7 @@ def folder(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     os.replace(sample, "sample.db")
     Path("ckpt.toml").write_text(CONFIG)
     Path("key").write_text("k" * 32)
+    Path("key").chmod(0o600)
     return tmp_path
 
 
@@ -167,7 +168,7 @@ def test_a_stranger_does_not_choose_what_is_changed(folder: Path, command: str) 
     assert (answer.code, error["position"]) == (2, 0)
     assert "is not trusted and defines it" in error["message"]
     assert f"`ckpt trust {folder}/ckpt.toml`" in error["hint"]
-    assert ckpt("trust").code == 0
+    assert ckpt("trust", "--yes").code == 0
     assert run(command, "@chosen").code == 0
 
 
@@ -182,10 +183,10 @@ def test_a_profile_has_its_own_filters_and_pyproject_has_some_too(folder: Path) 
         return ids(ckpt("-s", store, "-o", "json", "threads", "list", "--where", "@all-ours"))
 
     assert (listed("kyoto"), listed("sample.db")) == ({"trip-to-kyoto"}, set())
-    trusted = ckpt("trust", "-o", "json").json
+    trusted = ckpt("trust", "--yes", "-o", "json").json
     assert trusted["filters"]["ours"] == "thread = nobody"
     assert trusted["profiles"][0]["settings"] == {"filters.ours": "user_id=mara"}
-    assert "@ours and status = done" in ckpt("trust").out
+    assert "@ours and status = done" in ckpt("trust", "--yes").out
 
 
 def test_an_unknown_alias_is_answered_with_the_known_ones(folder: Path) -> None:

@@ -72,7 +72,7 @@ def configure(folder: Path, url: str) -> None:
     """Write a profile `a` for a store, and trust it."""
     path = folder / "ckpt.toml"
     path.write_text(CONFIG.format(url=url))
-    assert ckpt("trust", path).code == 0
+    assert ckpt("trust", "--yes", path).code == 0
 
 
 def unpacked(folder: Path) -> bytes:

@@ -446,3 +446,25 @@ def test_a_damaged_receipt_is_refused(home: Home, record: str) -> None:
     path.write_text(record)
     refused = home.run("erase", "--verify", path)
     assert (refused.code, "not a receipt" in refused.err) == (2, True)
+
+
+def test_queries_that_name_the_erased_are_taken_out_of_the_history(sample: Path) -> None:
+    history = Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "sql" / "history"
+    history.parent.mkdir(parents=True)
+    kept = (
+        "\n# 2026-04-07 10:00:00\n+SELECT count(*)\n+FROM threads\n",
+        "\n# 2026-04-07 10:03:00\n+FROM threads WHERE thread_id = 'refund-47110'\n",
+    )
+    gone = (
+        "\n# 2026-04-07 10:01:00\n+FROM messages\n+WHERE thread_id = 'refund-4711'\n",
+        "\n# 2026-04-07 10:02:00\n+FROM threads WHERE thread_id LIKE 'refund-4711%'\n",
+    )
+    history.write_text("".join((gone[0], kept[0], gone[1], kept[1])))
+    history.with_name(".history.old").write_text(gone[0])
+    dry = ckpt("-s", sample, "erase", "refund-4711", "--dry-run", "-o", "json").json
+    assert [one["items"] for one in dry["places"] if one["kind"] == "queries"] == [2]
+    done = ckpt("-s", sample, "erase", "refund-4711", "--yes", "-o", "json").json
+    assert {one["state"] for one in done["places"] if one["kind"] == "queries"} == {"erased"}
+    assert history.read_text() == "".join(kept)
+    assert [one.name for one in history.parent.iterdir()] == ["history"]
+    assert history.stat().st_mode & 0o777 == 0o600

@@ -168,6 +168,7 @@ def test_encrypted_values_are_encrypted_again(
     folder, key = tmp_path / "store", tmp_path / "aes.key"
     folder.mkdir()
     key.write_bytes(KEY)
+    key.chmod(0o600)
     with empty_store(kind, request, folder) as harness:
         with key_of(harness, KEY):
             saver = harness.kept_saver

@@ -40,7 +40,9 @@ def test_hostile_rows_run_nothing_and_answers_stay_bounded(tmp_path: Path) -> No
                 assert not FORBIDDEN.search(text)
                 assert len(text) <= 20_000
                 if not found.is_error:
-                    assert len(json.dumps(found.structured_content)) <= 60_000
+                    sent = json.dumps(found.structured_content, ensure_ascii=False)
+                    assert len(sent) <= 60_000
+                    assert not FORBIDDEN.search(sent)
         for name in ("threads", "interrupts", "errors"):
             assert not FORBIDDEN.search(text_of(await call(client, name)))
         assert (await client.list_tools()).model_dump_json() == tools

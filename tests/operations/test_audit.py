@@ -75,7 +75,9 @@ def test_a_torn_line_is_named_and_the_chain_goes_on(sample: Path, audit: Path) -
     assert (found.code, found.json["torn"], found.json["lines"]) == (0, [4], 5)
 
 
-@pytest.mark.parametrize("kind", ["folder", "missing folder", "device"])
+@pytest.mark.parametrize(
+    "kind", ["folder", "missing folder", "device", "link", "new link", "hard link", "shared"]
+)
 def test_nothing_is_changed_if_it_cannot_be_written(
     sample: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -83,12 +85,24 @@ def test_nothing_is_changed_if_it_cannot_be_written(
         "folder": tmp_path,
         "missing folder": tmp_path / "missing" / "audit.ndjson",
         "device": Path("/dev/null"),
+        "link": tmp_path / "link",
+        "new link": tmp_path / "new link",
+        "hard link": tmp_path / "hard link",
+        "shared": tmp_path / "shared",
     }[kind]
+    (tmp_path / "target").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    (tmp_path / "hard link").hardlink_to(tmp_path / "target")
+    (tmp_path / "new link").symlink_to(tmp_path / "made")
+    (tmp_path / "shared").touch()
+    (tmp_path / "shared").chmod(0o622)
     before = rows_of(sample)
     refused = roll_back(sample, path)
     assert (refused.code, rows_of(sample)) == (5, before)
     assert "nothing was written" in refused.err
     assert ckpt("ops", "list", "-o", "json").json == []
+    assert (tmp_path / "target").read_bytes() == b""
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_killed_change_is_appended_by_the_next_run(sample: Path, tmp_path: Path) -> None:

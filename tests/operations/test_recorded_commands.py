@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from ckpt_cli.app import COMMANDS
+from ckpt_cli.app import COMMANDS, root
 from ckpt_cli.lazy import CommandRef
+from ckpt_cli.operations.command_text import command_text
 from tests.deerflow.project import memory, save
 from tests.operations.recorded_store import (
     DAMAGED,
@@ -261,3 +262,40 @@ def test_a_change_is_one_operation_that_can_be_taken_back(folder: Path, name: st
     else:
         assert undone.code == 0, undone.err
         assert contents(path) == first
+
+
+URL = "postgresql://ann:S3cret@db.example/agents?sslpassword=S3cret"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-s", URL, "gc", "--yes"],
+        [f"-s{URL}", "gc", "--yes"],
+        [f"-qs{URL}", "gc", "--yes"],
+        ["gc", f"--store={URL}", "--yes"],
+        ["copy", "--all", "--to", URL, f"-vqs{URL}"],
+        ["memory", "copy", f"--to={URL}", "--replace"],
+        ["-s", "x", "fork", "t1", "--replace", 'note="S3cret"', "--append=note=S3cret"],
+        ["fork", "t1", "head", "--set=note=S3cret", "-qs", "x"],
+        ["repair", "messages", "t1", "--content", "S3cret", "--content=S3cret"],
+        ["purge", "--where", "metadata.user = S3cret", "--where=x = S3cret"],
+        ["erase", "--value", "t1:card=S3cret", "--subject=metadata.user = S3cret"],
+        ["memory", "edit", "key", "--set", "content=S3cret"],
+    ],
+    ids=lambda words: " ".join(words)[:20],
+)
+def test_no_secret_is_recorded_however_it_was_written(words: list[str]) -> None:
+    text = command_text(root(), words)
+    assert "S3cret" not in text
+    assert text.startswith("ckpt ")
+    for one in words:
+        if not one.startswith("-") and "S3cret" not in one:
+            assert one in text.split()
+
+
+def test_an_id_that_looks_like_an_option_stays_an_id() -> None:
+    words = ["-s", "x", "threads", "delete", "--yes", "--", "--where", "-sURL"]
+    assert command_text(root(), words) == "ckpt -s x threads delete --yes -- --where -sURL"
+    words = ["-s", "x", "rollback", "t1", "--steps=3", "--yes"]
+    assert command_text(root(), words) == "ckpt -s x rollback t1 --steps 3 --yes"

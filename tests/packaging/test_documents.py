@@ -8,10 +8,12 @@ import sys
 import tomllib
 from importlib.metadata import version
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 import ckpt_cli
 from ckpt_cli.app import COMMANDS
@@ -93,6 +95,15 @@ def test_the_version_is_the_same_everywhere() -> None:
 def test_the_library_needs_no_langgraph() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert not any("lang" in name for name in project["dependencies"])
+
+
+@pytest.mark.parametrize(("package", "last"), [("aiohttp", "3.14.3"), ("distributed", "2025.12.0")])
+def test_no_release_with_a_known_advisory_is_installed(package: str, last: str) -> None:
+    """`last` is the last release that an advisory names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needs = map(Requirement, chain.from_iterable(project["optional-dependencies"].values()))
+    (need,) = (one for one in needs if one.name == package)
+    assert not need.specifier.contains(last)
 
 
 def test_a_module_can_be_run() -> None:

@@ -10,8 +10,8 @@ import pytest
 from ckpt_cli.app import COMMANDS, root
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 
-OTHERS = {"apply", "tui"}
-"""Commands that change a store and plan nothing by themselves."""
+OTHERS = {"apply", "tui", "trust"}
+"""Commands that ask, and plan nothing by themselves."""
 
 
 def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -67,7 +67,9 @@ def test_one_thread_that_moved_stops_the_repair_of_all(graph: Any, path: Path, p
 def keys(tmp_path: Path) -> tuple[Path, Path]:
     old, new = tmp_path / "old.key", tmp_path / "new.key"
     old.write_bytes(KEY)
+    old.chmod(0o600)
     new.write_bytes(NEW)
+    new.chmod(0o600)
     return old, new
 
 
@@ -88,6 +90,7 @@ def test_a_plan_holds_no_key_and_takes_no_other(
     assert (missing.code, "--new-key-file" in missing.err) == (2, True)
     other = tmp_path / "other.key"
     other.write_bytes(NEW[::-1])
+    other.chmod(0o600)
     assert ckpt(*words, "apply", plan, "--yes", "--new-key-file", other).code == 6
     assert contents(store) == before
     assert ckpt(*words, "apply", plan, "--yes", "--new-key-file", new).code == 0

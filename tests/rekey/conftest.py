@@ -44,4 +44,5 @@ def new_key(tmp_path: Path) -> Path:
 
 def _file(path: Path, key: bytes) -> Path:
     path.write_bytes(key)
+    path.chmod(0o600)
     return path

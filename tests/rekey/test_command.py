@@ -109,6 +109,7 @@ def test_a_wrong_key_is_refused_before_anything_is_written(
 ) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_bytes(b"a key that does not fit.")
+    wrong.chmod(0o600)
     before = contents(store)
     for more in (["--new-key-file", new_key], ["--decrypt"], ["--encrypt"]):
         answer = ckpt("-s", store, "--aes-key-file", wrong, "rekey", "--all", *more, "--yes")
@@ -122,6 +123,7 @@ def test_one_thread_with_another_key_keeps_all_from_being_written(
 ) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"the key of one thread...")
+    other.chmod(0o600)
     words = ("-s", store, "--aes-key-file", old_key, "rekey")
     assert ckpt(*words, "aes-pickle", "--new-key-file", other, "--yes").code == 0
     before = contents(store)

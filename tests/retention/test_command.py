@@ -73,10 +73,10 @@ def test_expired_goes_by_the_retention_of_the_profile(
     assert (refused.code, "retention" in refused.err) == (2, True)
     config = store.parent / "ckpt.toml"
     config.write_text('[stores.a]\nurl = "store.db"\nretention = "900d"\n')
-    assert ckpt("trust").code == 0
+    assert ckpt("trust", "--yes").code == 0
     assert ckpt("-s", "a", "purge", "--expired", "--yes", "-o", "json").json["threads"] == []
     config.write_text('[stores.a]\nurl = "store.db"\nretention = "1m"\n')
-    assert ckpt("trust").code == 0
+    assert ckpt("trust", "--yes").code == 0
     assert ckpt("-s", "a", "purge", "--expired", "--yes", "-o", "json").json["threads"] != []
 
 

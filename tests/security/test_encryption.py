@@ -36,6 +36,7 @@ def test_the_key_of_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_key_of_a_file(store: Path, tmp_path: Path, end: str) -> None:
     file = tmp_path / "key"
     file.write_bytes((KEY + end).encode())
+    file.chmod(0o600)
     answer = ckpt("-s", store, "--aes-key-file", file, "show", "aes-pickle", "-o", "json")
     assert answer.json["values"]["value"]["$type"] == "zoo_types.Unserializable"
     assert answer.json["values"]["value"]["label"] == "made by hand"
@@ -68,10 +69,27 @@ def test_a_key_of_a_wrong_length(
     assert ckpt("-s", store, "show", "pickle-unused").code == 0
     file = tmp_path / "key"
     file.write_text("secret-key")
+    file.chmod(0o600)
     answer = ckpt("-s", store, "--aes-key-file", file, "show", "pickle-unused")
     assert answer.code == 2
     assert "has 10 bytes" in answer.err
     assert "secret-key" not in answer.err
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
+def test_a_key_file_that_others_can_read_is_refused(store: Path, tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "key"
+    file.write_text(KEY)
+    file.chmod(mode)
+    rekey = ("rekey", "aes-chat", "--new-key-file", file, "--dry-run")
+    for words in (("--aes-key-file", file, "show", "aes-chat"), rekey):
+        answer = ckpt("-s", store, *words)
+        assert (answer.code, answer.out) == (5, "")
+        assert f"other users can read it (mode {mode:04o})" in answer.err
+        assert f"hint: chmod 600 {file}" in answer.err
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    assert ckpt("-s", store, "--aes-key-file", link, "show", "aes-chat").code == 5
 
 
 def test_a_key_file_that_is_not_there(store: Path, tmp_path: Path) -> None:
@@ -84,6 +102,7 @@ def test_a_key_file_that_is_not_there(store: Path, tmp_path: Path) -> None:
 def test_keys_of_each_size(size: int, tmp_path: Path) -> None:
     key = ("schlüssel" + "x" * 32).encode()[: size - 1] + b"\n"
     (tmp_path / "key").write_bytes(key)
+    (tmp_path / "key").chmod(0o600)
     assert key_of_file(str(tmp_path / "key")) == key
     text = "ü" + "x" * (size - 2)
     assert key_of_environment({"LANGGRAPH_AES_KEY": text}) == text.encode()

@@ -29,6 +29,8 @@ OLD = "1f0a0000-0000-6000-8001-000000000003"
 PLAN = "{plan}"
 """Stands for the file of a saved plan."""
 KEY = Path(__file__).with_name("example.key")
+# Git keeps no more of a mode than whether a file is executable.
+KEY.chmod(0o600)
 TARGETS = [THREAD, f"{THREAD}@{FIRST}", f"{THREAD}@{OLD}"]
 LINES: dict[str, list[list[str]]] = {
     "threads": [

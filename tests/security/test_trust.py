@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import socket
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ckpt_cli import diagnostics
 from tests.security.standin import standin
 from tests.support import SAMPLE, CommandResult, ckpt
 
@@ -129,7 +131,7 @@ def test_a_trusted_file_may_do_what_it_showed_until_it_changes(
     folder: Path, listener: Listener
 ) -> None:
     path = write(folder, hostile(listener.port))
-    shown = ckpt("trust", "-o", "json")
+    shown = ckpt("trust", "--yes", "-o", "json")
     (evil, plain, local) = shown.json["profiles"]
     assert evil["url"] == f"postgresql://x:***@127.0.0.1:{listener.port}/leak_${{GITHUB_TOKEN}}"
     assert evil["variables"] == ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN"]
@@ -156,7 +158,7 @@ def test_a_default_that_is_no_profile_is_shown_too(folder: Path, listener: Liste
     url = f"postgresql://x:${{AWS_SECRET_ACCESS_KEY}}word@127.0.0.1:{listener.port}/leak"
     masked = f"postgresql://x:***@127.0.0.1:{listener.port}/leak"
     write(folder, f'default = "{url}"\n[stores.local]\nurl = "agent.db"\n')
-    shown = ckpt("trust", "-o", "json")
+    shown = ckpt("trust", "--yes", "-o", "json")
     assert "word" not in shown.out
     assert shown.json["default"] == masked
     (local, default) = shown.json["profiles"]
@@ -165,7 +167,7 @@ def test_a_default_that_is_no_profile_is_shown_too(folder: Path, listener: Liste
         **{"name": "", "url": masked, "variables": ["AWS_SECRET_ACCESS_KEY"]},
         **{"settings": {}, "default": True},
     }
-    assert masked in ckpt("trust", "-o", "table").out
+    assert masked in ckpt("trust", "--yes", "-o", "table").out
 
 
 def test_what_trusts_by_itself(
@@ -195,7 +197,7 @@ def test_trust_belongs_to_a_path_and_can_be_removed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(folder, '[stores.x]\nurl = "${NOWHERE}"\n')
-    assert ckpt("trust", "-q").code == 0
+    assert ckpt("trust", "--yes", "-q").code == 0
     (entry,) = ckpt("trust", "--list", "-o", "json").json
     assert (entry["path"], entry["status"]) == (str(path), "trusted")
     copy = tmp_path / "ckpt.toml"
@@ -220,7 +222,7 @@ def test_the_list_is_private_and_keeps_what_other_runs_add(folder: Path) -> None
         for name in ("a", "b"):
             (folder / name).mkdir(mode=0o755)
             write(folder / name, "").chmod(0o644)
-            assert ckpt("trust", folder / name / "ckpt.toml").code == 0
+            assert ckpt("trust", "--yes", folder / name / "ckpt.toml").code == 0
     finally:
         os.umask(before)
     assert len(ckpt("trust", "--list", "-o", "json").json) == 2
@@ -231,7 +233,7 @@ def test_the_list_is_private_and_keeps_what_other_runs_add(folder: Path) -> None
     # An entry that another user could have written does not count.
     (state / "trusted").chmod(0o777)
     assert ckpt("trust", "--list", "-o", "json").json == []
-    refused = ckpt("trust", folder / "a" / "ckpt.toml")
+    refused = ckpt("trust", "--yes", folder / "a" / "ckpt.toml")
     assert (refused.code, "can be written by every user" in refused.err) == (2, True)
 
 
@@ -420,7 +422,7 @@ def test_a_fifo_and_a_dangling_link_are_not_passed_over(folder: Path) -> None:
 
 
 def test_what_cannot_be_trusted(folder: Path) -> None:
-    assert "no configuration file" in ckpt("trust").err
+    assert "no configuration file" in ckpt("trust", "--yes").err
     (folder / "other.toml").write_text("")
     (folder / "pyproject.toml").write_text("[tool.other]\n")
     for name, says in (
@@ -428,11 +430,11 @@ def test_what_cannot_be_trusted(folder: Path) -> None:
         ("pyproject.toml", "no table [tool.ckpt]"),
         ("deep/ckpt.toml", "no such file"),
     ):
-        answer = ckpt("trust", name)
+        answer = ckpt("trust", "--yes", name)
         assert (answer.code, says in answer.err) == (2, True)
     assert ckpt("trust", "--list", "--remove").code == 2
     write(folder, "colour = 1\n")
-    assert ckpt("trust").code == 2
+    assert ckpt("trust", "--yes").code == 2
     assert ckpt("trust", "--list", "-o", "json").json == []
 
 
@@ -466,3 +468,61 @@ def test_settings_of_deerflow_in_a_folder_name_no_server(
     monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", "config.yaml")
     ckpt("-s", ".deer-flow", "memory", "show", "f")
     assert listener.connections > 0
+
+
+def test_a_file_is_trusted_only_after_it_was_shown_and_a_person_agreed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(
+        folder,
+        '[stores.local]\nurl = "agent.db"\nretention = "1d"\n'
+        '[stores.local.doctor]\nignore = ["log-large"]\n'
+        '[stores.local.secrets]\nignore = ["jwt"]\n',
+    )
+    alone = ckpt("trust", "-o", "json")
+    assert (alone.code, "add --yes" in alone.err) == (5, True)
+    record = json.loads(alone.out)
+    assert record["status"] == "is not trusted"
+    settings = {"retention": "1d", "doctor.ignore": "log-large", "secrets.ignore": "jwt"}
+    assert record["profiles"][0]["settings"] == settings
+    asked: list[str] = []
+
+    def ask(question: str) -> bool:
+        asked.append(question)
+        return len(asked) > 1
+
+    monkeypatch.setattr(diagnostics, "ask", ask)
+    assert ckpt("trust").code == 5
+    assert ckpt("trust", "--list", "-o", "json").json == []
+    assert ckpt("trust").code == 0
+    assert [one["status"] for one in ckpt("trust", "--list", "-o", "json").json] == ["trusted"]
+    assert ckpt("trust", "--yes", "-o", "json").json["status"] == "trusted"
+
+
+def test_an_untrusted_file_switches_no_finding_off(folder: Path, tmp_path: Path) -> None:
+    store = folder / "agent.db"
+    shutil.copyfile(SAMPLE, store)
+    with sqlite3.connect(store) as connection:
+        connection.execute(
+            "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'weekly-digest'"
+        )
+    codes = sorted(
+        {one["code"] for one in ckpt("-s", store, "doctor", "-o", "json").json["findings"]}
+    )
+    ignored = ", ".join(f'"{one}"' for one in codes)
+    write(
+        folder,
+        '[stores.local]\nurl = "agent.db"\n'
+        f"[stores.local.doctor]\nignore = [{ignored}]\n"
+        '[stores.local.secrets]\nignore = ["*"]\n'
+        '[stores.local.reducers]\nmessages = "custom"\nnotes = "append"\n',
+    )
+    words = ("-s", "local", "doctor", "-o", "json")
+    found = ckpt(*words)
+    assert sorted({one["code"] for one in found.json["findings"]}) == codes
+    assert "is not trusted: ignoring doctor.ignore" in found.err
+    assert "ignoring secrets.ignore" in ckpt("-s", "local", "secrets").err
+    assert "ignoring reducers 'custom'" in ckpt("-s", "local", "replay", "--all").err
+    assert ckpt("trust", "--yes").code == 0
+    trusted = ckpt(*words)
+    assert (trusted.json["findings"], "ignoring" in trusted.err) == ([], False)

@@ -209,3 +209,38 @@ def test_messages_of_drivers_tell_no_value(monkeypatch: pytest.MonkeyPatch) -> N
     assert masked('"db.internal", port 5433', url) == '"***", port ***'
     plain = parse_url("postgresql://u:secret@db.internal/agents")
     assert masked("db.internal: secret", plain) == "db.internal: ***"
+
+
+URL = "postgresql://ann:S3cret@db.example/agents"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [URL, "threads", "list"],
+        ["threads", "list", URL],
+        ["threads", URL],
+        ["threads", "list", "--limit", URL],
+        ["threads", "list", f"--limit={URL}"],
+        ["threads", "list", f"-n{URL}"],
+        [f"-o{URL}", "threads", "list"],
+        [f"-qo{URL}", "threads", "list"],
+        [f"-S{URL}", "threads", "list"],
+        [f"--stor={URL}", "threads", "list"],
+        [f"--{URL}"],
+        ["show", URL, "head", "more"],
+        ["-s", "none.db", "show", URL],
+        ["export", "--all", "--format", URL],
+        ["completion", URL],
+        ["trust", URL],
+        ["--config", URL, "stores"],
+        ["threads", "list", "--where", f"id = {URL}'"],
+        ["threads", "list", "postgresql://ann:S3cret's@db.example/agents"],
+    ],
+    ids=lambda words: " ".join(words)[:30],
+)
+def test_no_error_prints_the_password_of_a_url(words: list[str]) -> None:
+    for form in ("table", "json"):
+        found = ckpt("-o", form, *words)
+        assert found.code in {2, 3, 4}
+        assert "S3cret" not in found.out + found.err

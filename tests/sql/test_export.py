@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
 from hashlib import sha256
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.files.atomic_write import create_part
 from ckpt_cli.api import exporting
 from ckpt_cli.sql.tables import TABLES
 from tests.erase.killing import run_until
@@ -126,3 +128,94 @@ def test_runs_that_are_killed_are_completed_by_the_next_one(
         held = {path.relative_to(folder): path.read_bytes() for path in folder.glob("*/*")}
         assert held == {key: one for key, one in rows_before.items() if key.parts[0] in names}
         assert json.loads((folder / "manifest.json").read_text())["complete"]
+
+
+def refused(lake: Path, *more: str) -> tuple[int, str]:
+    done = ckpt("-s", SAMPLE, "export", "--all", "--format", "csv", "--to", lake, *more)
+    return done.code, done.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "{",
+        "7",
+        "[7]",
+        '{"files": 7}',
+        '{"files": [7]}',
+        '{"files": [{}]}',
+        '{"files": [{"table": [], "part": {}, "file": 7, "bytes": "", "left_out": 0}]}',
+    ],
+    ids=range(8),
+)
+@pytest.mark.parametrize("name", ["manifest.json", "plan.ndjson"])
+def test_a_malformed_record_of_a_run_is_refused(lake: Path, name: str, text: str) -> None:
+    export(lake, "csv", "--table", "threads")
+    shutil.rmtree(lake / "threads")
+    (lake / name).write_text(text)
+    code, said = refused(lake, "--table", "threads")
+    assert (code, f"{name}'" in said) == (5, True), said
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "plan.ndjson"])
+def test_a_record_that_is_no_regular_file_is_refused(lake: Path, name: str, tmp_path: Path) -> None:
+    export(lake, "csv")
+    shutil.rmtree(lake / "threads")
+    (lake / name).rename(tmp_path / name)
+    os.mkfifo(lake / name)
+    code, said = refused(lake)
+    assert (code, "it is a FIFO" in said) == (4, True), said
+    (lake / name).unlink()
+    (lake / name).symlink_to(tmp_path / name)
+    code, said = refused(lake)
+    assert (code, "it is a symbolic link" in said) == (4, True), said
+
+
+def test_a_finished_file_that_changed_is_written_again(lake: Path, tmp_path: Path) -> None:
+    written = export(lake, "csv")
+    one, two, three = (lake / "threads" / f"part-0000{n}.csv" for n in range(3))
+    kept = [path.read_bytes() for path in (one, two, three)]
+    changed = bytearray(kept[0])
+    changed[-2] ^= 1
+    one.write_bytes(changed)
+    two.rename(tmp_path / "elsewhere.csv")
+    two.symlink_to(tmp_path / "elsewhere.csv")
+    three.unlink()
+    again = export(lake, "csv")
+    assert [one["file"] for one in again] == [f"threads/part-0000{n}.csv" for n in range(3)]
+    assert [path.read_bytes() for path in (one, two, three)] == kept
+    assert not two.is_symlink()
+    assert len(written) > len(again)
+
+
+def test_a_swapped_link_is_not_followed(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+
+    def swapped(path: Path) -> Any:
+        part, file = create_part(path)
+        part.unlink()
+        part.symlink_to(precious)
+        return part, file
+
+    monkeypatch.setattr(exporting, "create_part", swapped)
+    export(lake, "csv", "--table", "threads")
+    assert precious.read_text() == "mine"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = tmp_path / "other"
+    monkeypatch.undo()
+    export(other, "csv", "--table", "threads")
+    shutil.rmtree(other / "threads")
+    (other / "threads").symlink_to(elsewhere)
+    code, said = refused(other, "--table", "threads")
+    assert (code, "symbolic link" in said, list(elsewhere.iterdir())) == (5, True, [])
+
+
+def test_redacted_files_are_not_added_to_others(lake: Path) -> None:
+    export(lake, "csv")
+    code, said = refused(lake, "--redact")
+    assert (code, "redacted differ" in said) == (5, True), said

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from tests.support import SAMPLE, ckpt, copy_store
+from tests.security.watched import in_child
+from tests.support import SAMPLE, ckpt, copy_store, first_now
 
 SECRET = "text of a file"
 FILES = [
@@ -82,6 +86,50 @@ def test_a_query_is_bounded(query: str, tmp_path: Path, monkeypatch: pytest.Monk
     found = ckpt("-s", store, "sql", "--timeout", "1", query)
     assert (found.code, found.out) == (5, "")
     assert not list(tmp_path.iterdir())
+
+
+LATE = (
+    "SELECT a.range FROM range(100000000) a, range(100000000) b"
+    " WHERE a.range < 3000 OR a.range * b.range = -7"
+)
+"""Its first rows come at once, and then none."""
+
+
+@pytest.mark.parametrize(
+    "query", [LATE, "SELECT repeat('x', 1000000) FROM range(100000)"], ids=["time", "memory"]
+)
+def test_the_rows_of_an_answer_are_bounded_too(query: str) -> None:
+    found, _ = in_child("-s", SAMPLE, "-o", "ndjson", "sql", "--timeout", "1", query, seconds=30)
+    assert found.code == 5, found.err
+    assert json.loads(found.err)["error"] == "refused"
+
+
+@pytest.mark.parametrize("number", first_now([signal.SIGINT, signal.SIGTERM]))
+def test_a_query_hears_signals_after_its_first_rows(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "ckpt_cli", "-s", str(SAMPLE), "-o", "ndjson", "sql"]
+    with subprocess.Popen(
+        [*command, "--timeout", "0", LATE], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert json.loads(process.stdout.readline())["range"] >= 0
+            # Nothing comes any more once these were read.
+            Thread(target=process.stdout.read, daemon=True).start()
+            time.sleep(1)
+            process.send_signal(number)
+            code = process.wait(20)
+        finally:
+            process.kill()
+    assert code == (130 if number == signal.SIGINT else -number)
+
+
+def test_what_is_too_large_for_python_is_refused() -> None:
+    for text in ("SELECT INTERVAL 100000000 YEAR", "SELECT [INTERVAL 100000000 YEAR]"):
+        found = ckpt("-s", SAMPLE, "sql", text)
+        assert (found.code, found.out) == (2, ""), found.err
+        assert "hint: cast it" in found.err
+    cast = "SELECT CAST(INTERVAL 100000000 YEAR AS VARCHAR) AS long"
+    assert ckpt("-s", SAMPLE, "-o", "json", "sql", cast).json == [{"long": "100000000 years"}]
 
 
 def test_a_query_that_cannot_be_stopped_is_left(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.api.querying import SqlSession, SqlSource, ThreadChoice
-from ckpt_cli.commands.sql_prompt import answer_all, completions, history_file, is_complete
+from ckpt_cli.commands.sql_prompt import answer_all, completions, is_complete, private_history
 from ckpt_cli.session import Session
 from ckpt_cli.sql.database import MAIN
 from tests.support import SAMPLE, copy_store
@@ -76,4 +76,4 @@ def test_a_query_ends_with_a_semicolon() -> None:
 
 
 def test_the_history_is_private() -> None:
-    assert stat.S_IMODE(history_file().stat().st_mode) == 0o600
+    assert stat.S_IMODE(private_history().stat().st_mode) == 0o600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.mcp.pages import Item, PageStart, call_key, cut, from_cursor, line, to_cursor
+from ckpt_cli.mcp.pages import (
+    Item,
+    PageStart,
+    call_key,
+    cut,
+    from_cursor,
+    line,
+    structured,
+    to_cursor,
+)
 from ckpt_cli.mcp.stopping import Stopped, Stopping
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=3000)
@@ -54,7 +64,13 @@ def test_a_cursor_belongs_to_its_call() -> None:
     assert from_cursor(cursor, key) == PageStart(3, 7)
     with pytest.raises(UsageError):
         from_cursor(cursor, call_key("history", {"thread": "b"}))
-    for wrong in ("", "%", "AAAA", to_cursor(PageStart(-1), key)):
+    for wrong in (
+        "",
+        "%",
+        "AAAA",
+        to_cursor(PageStart(-1), key),
+        to_cursor(PageStart(10**19), key),
+    ):
         with pytest.raises(UsageError):
             from_cursor(wrong, key)
 
@@ -71,3 +87,30 @@ def test_a_cancelled_call_stops_at_the_next_item() -> None:
 def test_work_stops_when_its_time_is_over() -> None:
     with pytest.raises(Stopped, match="after 0 s"):
         list(Stopping(0)(range(5)))
+
+
+def test_a_cursor_with_a_huge_number_is_refused() -> None:
+    key = call_key("threads", {})
+    for place in (PageStart(10**30), PageStart(0, 10**30), PageStart(-1), PageStart(0, -1)):
+        with pytest.raises(UsageError, match="not from this call"):
+            from_cursor(to_cursor(place, key), key)
+    assert (
+        cut([{"a": 1}], from_cursor(to_cursor(PageStart(sys.maxsize), key), key), 2000).items == []
+    )
+    with pytest.raises(UsageError, match="not from this call"):
+        cut([{"a": 1}], from_cursor(to_cursor(PageStart(0, 10**9), key), key), 2000)
+
+
+def test_texts_in_json_are_shown_as_in_the_text() -> None:
+    found = structured(
+        {"a\u202e": ["x\u2066y\n", {"b": "\x1b[2J\ud800"}], "n": 7, "e": "\U0001f600"}
+    )
+    assert found == {
+        "a\\u202e": ["x\\u2066y\n", {"b": "\\x1b[2J\\ud800"}],
+        "n": 7,
+        "e": "\U0001f600",
+    }
+    assert structured("a\u202eb") == {"line": "a\\u202eb"}
+    hidden = {"text": "\u202e" * 3000}
+    page = cut([hidden, hidden], PageStart(), 20_000)
+    assert len(json.dumps([structured(one) for one in page.items], ensure_ascii=False)) <= 20_000

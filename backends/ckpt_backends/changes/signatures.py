@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,9 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckpt_backends import shell
-from ckpt_backends.errors import MissingDependency, Refused, Unreadable, UsageError
-from ckpt_backends.files.regular_file import open_regular
+from ckpt_backends.errors import MissingDependency, Unreadable, UsageError
+from ckpt_backends.files.regular_file import open_regular, refuse_shared
 from ckpt_backends.installing import install_command, upgrade_command
 
 if TYPE_CHECKING:
@@ -208,14 +206,8 @@ def _read(path: Path, *, private: bool) -> bytes:
     """The contents of a key file. Raises `UsageError` and `Refused`."""
     try:
         with open_regular(path) as file:
-            state = os.fstat(file.fileno())
-            mode = stat.S_IMODE(state.st_mode)
-            # As ssh does: a key that belongs to someone else may be shared on purpose.
-            if private and state.st_uid == os.getuid() and mode & 0o077:
-                raise Refused(
-                    f"refusing to sign with '{path}': other users can read it (mode {mode:04o})",
-                    hint=f"chmod 600 {shell.word(str(path))}",
-                )
+            if private:
+                refuse_shared(path, os.fstat(file.fileno()), "sign with")
             data = file.read(_LONGEST_FILE + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends import shell
+from ckpt_backends.errors import Refused, StoreUnavailable
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -50,8 +52,23 @@ def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> Bin
     return os.fdopen(_opened(path, follow=follow), "rb", buffering)
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """Read a whole file that has at most `most` bytes.
+def refuse_shared(path: Path, state: os.stat_result, verb: str) -> None:
+    """Raise `Refused` if other users can read an open file that holds a key.
+
+    As ssh does: a key that belongs to someone else may be shared on purpose.
+    """
+    mode = stat.S_IMODE(state.st_mode)
+    if stat.S_ISREG(state.st_mode) and state.st_uid == os.getuid() and mode & 0o077:
+        raise Refused(
+            f"refusing to {verb} '{path}': other users can read it (mode {mode:04o})",
+            hint=f"chmod 600 {shell.word(str(path))}",
+        )
+
+
+def read_regular(
+    path: Path, most: int, check: Callable[[os.stat_result], None] | None = None
+) -> bytes:
+    """Read a whole file that has at most `most` bytes; `check` is given the state of the open one.
 
     The command line may also name a descriptor of this process, as `<(command)` does. Raises
     `OSError`, and `StoreUnavailable` if the file is not regular or is longer.
@@ -61,6 +78,8 @@ def read_regular(path: Path, most: int) -> bytes:
     else:
         file = open_regular(path)
     with file:
+        if check is not None:
+            check(os.fstat(file.fileno()))
         # None if a file of the kernel, such as /proc/kmsg, has no data yet.
         data = file.read(most + 1) or b""
     if len(data) > most:

@@ -8,7 +8,16 @@ from typing import Literal
 
 PlaceState = Literal["erased", "kept", "unreachable"]
 PlaceKind = Literal[
-    "threads", "memory", "sessions", "archives", "plans", "operations", "repairs", "engine", "other"
+    "threads",
+    "memory",
+    "sessions",
+    "archives",
+    "plans",
+    "operations",
+    "repairs",
+    "queries",
+    "engine",
+    "other",
 ]
 """What a place holds; `engine` is the engine of a store with its logs and free space."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -27,6 +27,8 @@ class IgnoredSecrets:
     """The whole path; `[]` stands for any index or key. None for any path."""
     thread: str | None = None
     """A shell pattern; None for any thread, and for memory."""
+    text: str = field(default="", compare=False)
+    """The entry as written."""
 
     def fits(self, found: SecretFinding) -> bool:
         """Return whether a finding is to be left out."""
@@ -58,4 +60,4 @@ def _parse(text: str) -> IgnoredSecrets:
         hint = f"did you mean '{close[0]}'?" if close else "`ckpt secrets --kinds` lists them"
         raise UsageError(f"unknown kind '{match['kind']}' in '{text}'", hint=hint)
     path = None if match["path"] is None else parse_path(match["path"])
-    return IgnoredSecrets(match["kind"], path, match["thread"])
+    return IgnoredSecrets(match["kind"], path, match["thread"], text)

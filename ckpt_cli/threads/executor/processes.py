@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +14,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.errors import UsageError
 from ckpt_cli.ending import ENDING
 from ckpt_cli.threads.executor.in_order import Piece, Workers
 from ckpt_cli.threads.executor.local_worker import serve
@@ -51,6 +54,11 @@ class Processes(Workers):
     """Processes, each with a store of its own, that are started when there is work for them."""
 
     def __init__(self, jobs: int, opening: Opening, work: Work[Any, Any], at_once: int) -> None:
+        if sys.flags.ignore_environment and not sys.flags.safe_path:
+            raise UsageError(
+                "cannot start processes under `python -E`: they would run code of this folder",
+                hint="also give Python -P, or leave out --jobs",
+            )
         self._number = jobs
         self._terms = (opening, work, at_once)
         self._workers: list[_Worker] = []
@@ -58,7 +66,8 @@ class Processes(Workers):
         self._context = get_context("spawn")
         if hasattr(signal, "pthread_sigmask"):
             # It would start with the first process, and let all signals through then.
-            resource_tracker.ensure_running()
+            with _away_from_this_folder():
+                resource_tracker.ensure_running()
 
     @property
     def number(self) -> int:
@@ -104,7 +113,7 @@ class Processes(Workers):
     def _begun(self) -> _Worker:
         here, there = self._context.Pipe()
         process = self._context.Process(target=serve, args=(there, *self._terms), daemon=True)
-        with _while_deaf():
+        with _while_deaf(), _away_from_this_folder():
             process.start()
         there.close()
         return _Worker(process, here)
@@ -126,6 +135,24 @@ class Processes(Workers):
 
 def _ready(connections: list[Connection[Any, Any]], seconds: float | None) -> list[Any]:
     return wait(connections, seconds)
+
+
+@contextmanager
+def _away_from_this_folder() -> Iterator[None]:
+    """Let Python processes that are started here import nothing from the current folder.
+
+    They are started by `python -c`, which looks there first: a `json.py` beside a store would run.
+    What else this process starts, such as an editor, keeps the variable as the user set it.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 @contextmanager

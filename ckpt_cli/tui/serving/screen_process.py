@@ -36,6 +36,8 @@ class ScreenProcess:
         """Start a screen of some size with the arguments of `ckpt`; errors go to stderr."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            # Else it would import from the current folder first.
+            "-P",
             "-m",
             "ckpt_cli.served",
             stdin=PIPE,
