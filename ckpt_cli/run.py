@@ -197,6 +197,7 @@ def _without_passwords(text: str, argv: list[str]) -> str:
     # Late, as in `_carry_out`.
     from pathlib import Path
 
+    from ckpt_backends.discovery import backend_of
     from ckpt_backends.url import printable
 
     for word in argv:
@@ -205,11 +206,13 @@ def _without_passwords(text: str, argv: list[str]) -> str:
         starts = {0, *options, word.find("=") + 1, *range(word.find("://"))}
         for part in (word[start:] for start in sorted(starts)):
             shown = printable(part)
-            if shown == part or not any(one in part for one in ("://", "@", "=")):
-                continue
-            text = text.replace(part, shown)
-            # The parser quotes as `repr` does, and a path has no two slashes.
-            text = text.replace(repr(part)[1:-1], shown).replace(str(Path(part)), shown)
+            if shown != part and any(one in part for one in ("://", "@", "=")):
+                text = text.replace(part, shown)
+                # The parser quotes as `repr` does, and a path has no two slashes.
+                text = text.replace(repr(part)[1:-1], shown).replace(str(Path(part)), shown)
+            scheme, mark, _ = part.partition("://")
+            if mark and backend_of(scheme) is not None:
+                break  # a part of its scheme would be an unknown one, without harmless parameters
     return text
 
 

@@ -588,6 +588,7 @@ def test_encrypted_parts_are_read_with_the_key(file: Told, maker: Any) -> None:
         )
     path = Path(file.url).with_name("key")
     path.write_bytes(key)
+    path.chmod(0o600)
     shown = file.json("--aes-key-file", path, "show", THREAD)
     assert contents(shown["values"]) == [*SAID, LAST]
     closed = file.json("show", THREAD)["values"]["messages"]
