@@ -16,6 +16,8 @@ SAVER = Capability.HISTORY | Capability.WRITES | Capability.TASK_PATH | Capabili
 """What LangGraph's savers store, except those that keep only the newest checkpoint."""
 LAST_STORED = "the head is the checkpoint that was stored last"
 """Why ids that are out of order do no harm, for `Backend.impossible_faults`."""
+CLEARS = "all releases of LangGraph.js read the same messages"
+"""Why the state does not depend on the library, for `Backend.impossible_faults`."""
 NAME, WORD, NUMBER = r"[\w.,+-]*", "[a-z-]{0,14}", r"[\d,]*"
 """Patterns for `Backend.params`."""
 

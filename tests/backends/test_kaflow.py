@@ -174,7 +174,9 @@ def test_messages_and_history_by_checkpoint(place: Place) -> None:
     url, saver = place
     rows = ckpt("-s", url, "history", ANNA, "--messages", "-o", "json").json
     for row, stored in zip(rows, saver.list(config(ANNA)), strict=True):
-        messages = stored.checkpoint["channel_values"].get("messages", [])
+        values = stored.checkpoint["channel_values"]
+        # Before the first step, the messages are those of the input.
+        messages = values.get("messages") or values["__start__"]["messages"]
         assert [one["content"] for one in row["messages"]] == [one.content for one in messages]
     flat = ckpt("-s", url, "messages", ANNA, "-o", "json").json
     assert flat == rows[0]["messages"]

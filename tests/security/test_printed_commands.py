@@ -96,17 +96,17 @@ def bench(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Benc
 
 
 def forge(connection: sqlite3.Connection) -> str:
-    """Change a value in the head of the thread, which its writes then do not explain.
+    """Change a value before the head of the thread, which neither the writes nor the head explain.
 
-    Returns the id of the head.
+    Returns the id of the checkpoint.
     """
     ((head, data),) = connection.execute(
         "SELECT checkpoint_id, checkpoint FROM checkpoints WHERE thread_id = ?"
-        " ORDER BY checkpoint_id DESC LIMIT 1",
+        " ORDER BY checkpoint_id DESC LIMIT 1 OFFSET 1",
         [THREAD],
     )
     body = ormsgpack.unpackb(data)
-    body["channel_values"]["totals"] = {"Berlin": 1}
+    body["channel_values"]["lines"][-1] = "Porto: 1 EUR"
     connection.execute(
         "UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?",
         [ormsgpack.packb(body), head],

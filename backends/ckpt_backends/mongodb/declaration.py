@@ -1,6 +1,6 @@
 """Declares MongoDB databases with the collections of LangGraph's savers."""
 
-from ckpt_backends.declaration import NAME, SAVER, WORD, Backend
+from ckpt_backends.declaration import CLEARS, NAME, SAVER, WORD, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language, Serializer
 
@@ -32,6 +32,7 @@ BACKEND = Backend(
     impossible_faults={
         "mongodb-js:type-blocked": "values are stored as JSON",
         "mongodb-js:plaintext-among-encrypted": "LangGraph.js does not encrypt",
+        "mongodb-js:state-by-library": CLEARS,
     },
     checkpoints="ckpt_backends.mongodb.opening:open_store",
     changes="ckpt_backends.mongodb.opening:open_writable",

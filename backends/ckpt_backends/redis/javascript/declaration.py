@@ -1,6 +1,6 @@
 """Declares the JSON documents of LangGraph.js' savers for Redis."""
 
-from ckpt_backends.declaration import Backend
+from ckpt_backends.declaration import CLEARS, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language, Serializer
 
@@ -27,6 +27,7 @@ BACKEND = Backend(
         "type-blocked": "values are stored as JSON",
         "plaintext-among-encrypted": "LangGraph.js does not encrypt",
         "branches-share-value": "checkpoints also store the values that they changed",
+        "state-by-library": CLEARS,
     },
     forms={"redis-js": (_FULL,), "redis-js-shallow": (_FULL._replace(receives=False),)},
     parts="ckpt_backends.redis.javascript.parts:parts_of",
