@@ -30,6 +30,9 @@ RELEASES = [*PINNED, *MINOR_RELEASES, "1.2.15", "1.2.16"]
 USES_SAVED_RESULTS = (1, 2, 16)
 """Before, a subgraph call did not use what was saved of its step: its finished nodes ran again, and
 so did those that had failed, in place of their error handlers."""
+OTHERWISE = {"0.2.70": {"sub-stateful-second-first-died"}}
+"""There, a run goes on telling subgraphs that it is a resume after its first step, and one with a
+memory returns that without running."""
 LISTS = ("runs", "applies", "asks", "handlers", "repeats", "known_repeats")
 
 
@@ -76,6 +79,8 @@ def test_a_release_resumes_as_was_said(release: str, tmp_path: Path) -> None:
                 continue
             told = truth_of(name)
             assert told["release"] == release
+            if name in OTHERWISE.get(release, ()):
+                continue
             claim = claim_of(told["store"])
             if claim is None or told["next"][:1] == ["raised"]:
                 continue

@@ -135,7 +135,7 @@ def disagreements(claim: Any, told: Any) -> list[str]:
     Where the store does not tell what runs, what is said must still be true.
     """
     ways = told["resumes"]
-    call = claim["call"]
+    call = claim["call"] or ""
     happened: dict[str, Any] = ways["none"]
     if "{...}" in call:
         # The run has ended: only a new input starts anything.
