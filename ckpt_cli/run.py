@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 COMPLETE = "_complete"
 """The command that shell completion calls; see `ckpt_cli.complete`."""
 
+_SCHEME = 40
+"""Maximum length of an option and a scheme before `://`."""
+
 
 def safe_streams() -> None:
     """Make stdout and stderr accept any text, even if the parent process closed them."""
@@ -203,7 +206,8 @@ def _without_passwords(text: str, argv: list[str]) -> str:
     for word in argv:
         # Each part of the word that may be a URL, the longest first.
         options = {2, 3} if word.startswith("-") else set()
-        starts = {0, *options, word.find("=") + 1, *range(word.find("://"))}
+        at = word.find("://")
+        starts = {0, *options, word.find("=") + 1, *range(max(0, at - _SCHEME), at)}
         for part in (word[start:] for start in sorted(starts)):
             shown = printable(part)
             if shown != part and any(one in part for one in ("://", "@", "=")):

@@ -3,11 +3,10 @@ with it and would get it again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from ckpt_backends.errors import NotFound, Refused, Unsupported
-from ckpt_backends.model import Capability, Write
+from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.head_step import stale_resumes
 from ckpt_cli.core.forking.plan import CheckpointPlan
@@ -18,6 +17,7 @@ from ckpt_cli.core.tasks.used_answers import callers_answer, is_used
 from ckpt_cli.plans.head_copy import plan_head_copy, readable_head
 from ckpt_cli.plans.root_branch import check_store
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.nested_nodes import writes_inside
 from ckpt_cli.threads.thread import ThreadReader
 
 _GRACE = timedelta(minutes=1)
@@ -76,14 +76,6 @@ def _is_used_inside(reader: ThreadReader, head: Moment) -> bool:
     answer = callers_answer(head.writes)
     if answer is None:
         return False
-    asking = [one for one in head.step.tasks if any(q.is_open for q in one.questions)]
-    calls = {f"{task.node}:{task.id}" for task in asking}
-    return any(is_used(answer, writes) for writes in _inner_writes(reader, calls))
-
-
-def _inner_writes(reader: ThreadReader, calls: set[str]) -> Iterator[list[Write]]:
-    """Yield the writes at the heads of the subgraphs that these tasks called."""
-    for ns in reader.namespaces:
-        head = reader.head(ns)
-        if ns.partition("|")[0] in calls and head is not None:
-            yield list(reader.moment(ns, head).writes)
+    if not any(q.is_open for one in head.step.tasks for q in one.questions):
+        return False
+    return any(is_used(answer, writes) for writes in writes_inside(reader, head))

@@ -13,7 +13,7 @@ from ckpt_cli.core.forking.edit_state import ChannelEdit
 from ckpt_cli.core.forking.plan import ShownCheckpoint
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
-from ckpt_cli.core.tasks.resume import is_candidate
+from ckpt_cli.core.tasks.resume import candidates
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, path_text
 from ckpt_cli.core.tasks.task_ids import is_handler
 from ckpt_cli.threads.checkpoint import Moment
@@ -123,8 +123,8 @@ def nodes_of_copy(target: Moment) -> tuple[str, ...] | None:
     kept = [one for one in target.writes if one.task_id == NULL_TASK_ID]
     return tuple(
         task.node
-        for task in target.step.tasks
-        if task.node is not None and is_candidate(task, target.body, kept)
+        for task in candidates(target.step.tasks, target.body, kept)
+        if task.node is not None
     )
 
 

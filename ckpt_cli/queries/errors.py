@@ -37,7 +37,7 @@ class Failure(NamedTuple):
     retried: bool
     """The task ran again, with success."""
     handled: bool
-    """An error handler of the graph was called."""
+    """Its error handler has finished, or asks."""
     blocks: bool
     """The thread waits at its head for the task to be retried."""
     step: int | None = None

@@ -84,7 +84,7 @@ def details_of(reader: ThreadReader, head: Moment | None) -> Details:
         return Details((status_of_head(reader.thread, None),), None, None)
     runs = (*head.step.tasks, *head.step.others)
     questions = (one for run in runs for one in run.questions if one.is_open)
-    resume = resume_of(reader, head, inside=False) if head.step.next else None
+    resume = resume_of(reader, head, inside=False) if head.step.next or head.writes else None
     return Details(
         head.conditions,
         Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata),

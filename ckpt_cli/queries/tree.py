@@ -281,7 +281,7 @@ def _details(
     for key, moment in _moments(reader, shown):
         change = _change(moment, operations.adding(moment), is_redacted=is_redacted)
         nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say, change)
-        if key == head and moment.step.next:
+        if key == head and (moment.step.next or moment.writes):
             resumes = resume_of(reader, moment, inside=False).nodes
             nodes[key] = nodes[key]._replace(resumes=resumes)
         facts[key] = step_facts(moment)

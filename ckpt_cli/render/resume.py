@@ -92,21 +92,24 @@ def _runs(head: Moment, found: Resume) -> Iterator[str]:
         yield "runs the failed task again; the store does not say whether others run"
         return
     if found.possible:
-        yield f"runs {_names(found.possible)}, but those of them later that are deferred nodes"
-        yield "the store does not say which nodes are deferred"
+        yield (
+            f"runs {_names(found.possible)}; those that are deferred run later, and the store does"
+            " not say which they are"
+        )
         return
     if found.runs is None:
         yield "goes on, but the store does not say which node runs"
         return
-    again = [path for path in found.runs if path in set(found.repeats)]
-    fresh = [path for path in found.runs if path not in set(found.repeats)]
+    repeats = set(found.repeats)
+    again = [path for path in found.runs if path in repeats]
+    fresh = [path for path in found.runs if path not in repeats]
     parts = []
     if again:
         parts.append(f"{_names(again)} again")
     if fresh:
         parts.append(_names(fresh))
     for path in found.handlers:
-        parts.append(handler_words(path) + (" again" if path in set(found.repeats) else ""))
+        parts.append(handler_words(path) + (" again" if path in repeats else ""))
     if parts:
         yield "runs " + ", and ".join(parts)
     elif found.applies:

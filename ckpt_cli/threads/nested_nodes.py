@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING
 from ckpt_backends.model import CheckpointKey, Write
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
+from ckpt_cli.core.tasks.followers import graph_of
 from ckpt_cli.core.tasks.resume import (
     Level,
     Resume,
     asks_of,
-    begun_call,
     following,
     goto_tasks,
     has_begun,
-    path_of_call,
+    paths_of_callers,
+    paths_of_calls,
     resume_level,
     stored_answer,
 )
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, failed_at, node_path
-from ckpt_cli.core.tasks.task_ids import is_call
+from ckpt_cli.core.tasks.task_ids import is_call, origin_of, send_ids, sent_index
 from ckpt_cli.core.tasks.tasks import Question, Task
 from ckpt_cli.core.tasks.triggers import START
 
@@ -52,28 +53,36 @@ def called(
     reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
 ) -> Iterator[str]:
     """Yield the namespaces of the subgraphs that a task called, stateful ones included."""
-    if key.checkpoint_ns.count("|") >= _DEEPEST:
+    depth = len(graph_of(key.checkpoint_ns))
+    if depth >= _DEEPEST:
         return
     outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
     call = f"{outer}{node}:{task_id}"
     # The memory of a stateful subgraph outlives the calls: its namespace names no task.
     stateful = "|".join(node_path(key.checkpoint_ns, (node or "",)))
     known = reader.known_namespaces
-    yield from (ns for ns in (stateful, call) if ns in known)
+    # A hostile name may lead back to where it stands.
+    yield from (ns for ns in (stateful, call) if ns in known and len(graph_of(ns)) > depth)
     number = 1  # The namespace of a task's second call is `node:task|1`.
     while (again := f"{call}|{number}") in known:
         yield again
         number += 1
 
 
-def resume_of(reader: ThreadReader, moment: Moment, *, inside: bool = True) -> Resume:
-    """Return what a resume from a head does; if not `inside`, without looking into subgraphs."""
+def resume_of(
+    reader: ThreadReader, moment: Moment, *, inside: bool = True, seen: set[str] | None = None
+) -> Resume:
+    """Return what a resume from a head does; if not `inside`, without looking into subgraphs.
+
+    `seen` are the namespaces that were looked into already: tasks may share one.
+    """
     step, body = moment.step, moment.body
     sends = partial(reader.sends_on, moment.key)
     goes_to = goto_tasks(body, moment.writes, sends)
     level = resume_level(body, moment.writes, step, goes_to)
-    own = _runs_of(reader, moment, level, inside)
-    answer = stored_answer(moment.writes, step, partial(_writes_inside, reader, moment, inside))
+    own = _runs_of(reader, moment, level, set() if seen is None else seen, inside=inside)
+    below = partial(writes_inside, reader, moment) if inside else tuple
+    answer = stored_answer(moment.writes, step, below)
     is_answered = answer in ("next", "again") and len(own.asks) == 1
     found = own._replace(stored_answer=answer, asks=() if is_answered else own.asks)
     if step.next is None:
@@ -100,7 +109,7 @@ def ran_inside(reader: ThreadReader, moment: Moment, task: Task) -> Iterator[Nod
     """
     if task.node is None:
         return
-    task_id = task.id or _call_id(reader, moment.key, task)
+    task_id = task.id or _call_id(reader, moment, task)
     for ns in called(reader, moment.key, task_id, task.node):
         if ":" not in ns.rpartition("|")[2] and not ns.rpartition("|")[2].isdecimal():
             continue
@@ -112,13 +121,16 @@ def ran_inside(reader: ThreadReader, moment: Moment, task: Task) -> Iterator[Nod
                     yield from ((task.node, *path) for path in ran_inside(reader, one, run))
 
 
-def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -> Resume:
+def _runs_of(
+    reader: ThreadReader, moment: Moment, level: Level, seen: set[str], *, inside: bool
+) -> Resume:
     """Return what runs, with the subgraphs of the tasks that run."""
+    calls, callers = paths_of_calls(moment.step), paths_of_callers(moment.step)
     runs: list[NodePath] | None = [(node,) for node in level.started]
     idle: tuple[NodePath, ...] | None = ()
     """What runs if nothing does here: it cannot be told if a subgraph has finished."""
     applies = [
-        path_of_call(task, moment.step) if is_call(task.path) else (task.node or "?",)
+        calls.get(task.path, ("?",)) if is_call(task.path) else (task.node or "?",)
         for task in level.applies
         if task.node != START
     ]
@@ -134,7 +146,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
             # It only hands the input to the first nodes, and what it would write is not stored.
             runs = None
             continue
-        inner = list(_resumed_calls(reader, moment.key, task)) if inside else []
+        inner = list(_resumed_calls(reader, moment, task, seen)) if inside else []
         going = [one for one in inner if one.runs != () or one.handlers]
         if not going:
             if inner:
@@ -146,7 +158,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
             runs = None if runs is None else [*runs, node]
             asks += asks_of(task)
             answered += [asked_by(one) for one in task.questions if one.failed_answer]
-            if has_begun(task) or begun_call(task, moment.step):
+            if has_begun(task) or task.path in callers:
                 repeats.append(node)
         for one in going:
             runs = None if runs is None or one.runs is None else [*runs, *_below(node, one.runs)]
@@ -171,47 +183,64 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
     )
 
 
-def _writes_inside(reader: ThreadReader, moment: Moment, inside: bool) -> Iterator[Sequence[Write]]:
+def writes_inside(
+    reader: ThreadReader, moment: Moment, seen: set[str] | None = None
+) -> Iterator[Sequence[Write]]:
     """Yield the writes at the heads of the subgraphs that the unfinished tasks called."""
-    for task in moment.step.tasks if inside else ():
+    seen = set() if seen is None else seen
+    for task in moment.step.tasks:
         if task.finished or task.id is None:
             continue
         for ns in called(reader, moment.key, task.id, task.node):
             head = reader.head(ns)
-            if head is not None:
+            if head is not None and ns not in seen:
+                seen.add(ns)
                 found = reader.moment(ns, head)
                 yield found.writes
-                yield from _writes_inside(reader, found, inside)
+                yield from writes_inside(reader, found, seen)
 
 
 def _below(node: NodePath, paths: tuple[NodePath, ...]) -> list[NodePath]:
     return [(*node, *path) for path in paths]
 
 
-def _resumed_calls(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iterator[Resume]:
+def _resumed_calls(
+    reader: ThreadReader, moment: Moment, task: Task, seen: set[str]
+) -> Iterator[Resume]:
     """Yield what a resume does in each subgraph that an unfinished task called."""
-    for ns in called(reader, key, task.id or _call_id(reader, key, task), task.node):
+    for ns in called(reader, moment.key, task.id or _call_id(reader, moment, task), task.node):
         head = reader.head(ns)
-        if head is not None:
-            moment = reader.moment(ns, head)
-            found = resume_of(reader, moment)
+        if head is not None and ns not in seen:
+            seen.add(ns)
+            there = reader.moment(ns, head)
+            found = resume_of(reader, there, seen=seen)
             # That nothing follows is not proven where edges do not show in the channels.
-            is_proven = moment.step.next or not moment.step.assumed
+            is_proven = there.step.next or not there.step.assumed
             yield found if is_proven else found._replace(runs=None)
 
 
-def _call_id(reader: ThreadReader, key: CheckpointKey, task: Task) -> str | None:
+def _call_id(reader: ThreadReader, moment: Moment, task: Task) -> str | None:
     """Return the id of a task that has stored nothing itself, but called a subgraph that has.
 
-    The metadata of a subgraph's checkpoint names the checkpoint of its parent: `parents`.
+    The id of a Send is hashed. For other nodes, the metadata of the subgraph's checkpoint names the
+    checkpoint of its parent: `parents`.
     """
+    key, known = moment.key, reader.known_namespaces
     outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
     begin = f"{outer}{task.node}:"
+    index = sent_index(task.path)
+    sent = [run for run in moment.step.tasks if sent_index(run.path) is not None]
+    hashed = {
+        one for run in ([task] if index is not None else sent) for one in _sent_ids(moment, run)
+    }
+    if index is not None:
+        return next((one for one in hashed if f"{begin}{one}" in known), None)
+    others = {run.id for run in (*moment.step.tasks, *moment.step.others)} | hashed
     for ns in reader.namespaces:
         if not ns.startswith(begin) or "|" in ns.removeprefix(begin):
             continue
         head = reader.head(ns)
-        if head is None or head < key.checkpoint_id:
+        if head is None or head < key.checkpoint_id or ns.removeprefix(begin) in others:
             continue
         for one in reader.store.checkpoints(
             reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[head], metadata=True
@@ -220,6 +249,20 @@ def _call_id(reader: ThreadReader, key: CheckpointKey, task: Task) -> str | None
             if isinstance(parents, dict) and parents.get(key.checkpoint_ns) == key.checkpoint_id:
                 return ns.removeprefix(begin)
     return None
+
+
+def _sent_ids(moment: Moment, task: Task) -> Iterator[str]:
+    """Yield the ids that the task of a Send may have."""
+    index, number = sent_index(task.path), moment.number
+    origin = origin_of(
+        moment.key.checkpoint_id,
+        moment.key.checkpoint_ns,
+        0 if number is None else number + 1,
+        moment.body.v,
+        is_numeric=not any(isinstance(one, str) for one in moment.body.versions.values()),
+    )
+    if origin is not None and index is not None and task.node is not None:
+        yield from send_ids(origin, task.node, index)
 
 
 def _located(reader: ThreadReader, key: CheckpointKey, task: Task) -> Task:

@@ -71,12 +71,18 @@ class TriggerInference:
         from ckpt_cli.core.state import read_body
         from ckpt_cli.core.tasks.resume import deferred_channels
 
-        skimmer = BodySkimmer()
-        return deferred_channels(
-            read_body(found, skimmer.decode)
-            for thread_id, _ in self._small_threads()
-            for found in self._store.checkpoints(thread_id, body=True)
-        )
+        skimmer, left = BodySkimmer(), _READ
+
+        def bodies() -> Iterator[Body]:
+            nonlocal left
+            for thread_id, size in self._small_threads():
+                left -= size
+                if left < 0:
+                    return
+                for found in self._store.checkpoints(thread_id, body=True):
+                    yield read_body(found, skimmer.decode)
+
+        return deferred_channels(bodies())
 
     @cached_property
     def functions(self) -> list[str]:

@@ -123,9 +123,8 @@ def resume_level(
     )
     planned = [
         task
-        for task in step.tasks
-        if is_candidate(task, body, writes)
-        and not (replaces_sends and body.v >= 4 and sent_index(task.path) is not None)
+        for task in candidates(step.tasks, body, writes)
+        if not (replaces_sends and body.v >= 4 and sent_index(task.path) is not None)
     ]
     # What the caller's `goto` started is no task of the step, but has stored what it did.
     begun = {run.path: run for run in step.others}
@@ -140,30 +139,31 @@ def resume_level(
         assumed = assumed or not is_known
     calls = [run for run in step.others if is_call(run.path) and run.finished]
     unfinished = [task for task in planned if not task.finished and not is_routed(task)]
+    left = {task.path for task in unfinished}
     return Level(
         runs=tuple(unfinished),
         started=tuple(node for node, path in goes_to if path not in paths),
         applies=(
             *(task for task in planned if task.finished and not is_routed(task)),
-            *(call for call in calls if _caller(call, step) in unfinished),
+            *(call for call in calls if (call_of(call.path) or ("",))[0] in left),
         ),
         handlers=tuple(handlers),
         assumed=assumed,
     )
 
 
-def is_candidate(task: Task, body: Body, writes: Iterable[Write]) -> bool:
-    """Return whether a resume looks at a task at all.
+def candidates(tasks: Iterable[Task], body: Body, writes: Iterable[Write]) -> list[Task]:
+    """Return the tasks that a resume looks at, of those that are next.
 
     It looks only at nodes that read a channel which the last step, or the caller since, wrote to.
     `get_state` looks at all, so a node whose `defer` was changed since can be next and never run.
     """
-    if not body.updated or sent_index(task.path) is not None or not has_branches(body):
-        return True
-    named = {write.channel for write in writes if write.task_id == NULL_TASK_ID}
-    touched = body.updated | named
+    if not body.updated or not has_branches(body):
+        return list(tasks)
     own = learn([body])
-    return task.node == START or any(task.node in own.get(one, ()) for one in touched)
+    named = {write.channel for write in writes if write.task_id == NULL_TASK_ID}
+    woken = {START}.union(*(own.get(channel, ()) for channel in body.updated | named))
+    return [one for one in tasks if one.node in woken or sent_index(one.path) is not None]
 
 
 def is_routed(task: Task) -> bool:
@@ -187,11 +187,17 @@ def has_begun(task: Task) -> bool:
     return any(write.channel in CONTROL for write in task.writes)
 
 
-def path_of_call(call: Task, step: Step) -> NodePath:
-    """Return the path to a `@task` function: the names of those that called it, then its own."""
-    caller = _caller(call, step)
-    outer = () if caller is None else path_of_call(caller, step)
-    return (*outer, call.node or "?")
+def paths_of_calls(step: Step) -> dict[str, NodePath]:
+    """Return the path to each `@task` function by its task path: the names of those that called it,
+    then its own.
+    """
+    found: dict[str, NodePath] = {run.path: (run.node or "?",) for run in step.tasks}
+    calls = [run for run in step.others if is_call(run.path)]
+    for run in sorted(calls, key=lambda one: len(one.path)):  # those who call come first
+        caller = call_of(run.path)
+        outer: NodePath = () if caller is None else found.get(caller[0], ())
+        found[run.path] = (*outer, run.node or "?")
+    return found
 
 
 def goto_tasks(
@@ -329,18 +335,11 @@ def asks_of(task: Task) -> tuple[NodePath, ...]:
     return tuple(asked_by(one) for one in task.questions if one.is_open)
 
 
-def begun_call(task: Task, step: Step) -> bool:
-    """Return whether a task is known to have begun because `@task` functions that it called stored
-    something.
+def paths_of_callers(step: Step) -> set[str]:
+    """Return the task paths of those that called a `@task` function that stored something: they
+    are known to have begun.
     """
-    return any(is_call(run.path) and _caller(run, step) == task for run in step.others)
-
-
-def _caller(call: Task, step: Step) -> Task | None:
-    found = call_of(call.path)
-    if found is None:
-        return None
-    return next((run for run in (*step.tasks, *step.others) if run.path == found[0]), None)
+    return {caller[0] for run in step.others if (caller := call_of(run.path)) is not None}
 
 
 def _handler_name(failed: Task, run: Task | None, known: Collection[str]) -> tuple[str, bool]:

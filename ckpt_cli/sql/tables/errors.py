@@ -36,7 +36,7 @@ ERRORS = QueryTable(
         SqlColumn("failed_at", "TIMESTAMPTZ", "When it was stored, or the step began.", _STEP),
         SqlColumn("state", "VARCHAR", "failed, retried, handled, left.", _STEP),
         SqlColumn("retried", "BOOLEAN", "Whether the task ran again, with success.", _STEP),
-        SqlColumn("handled", "BOOLEAN", "Whether the graph's error handler was called.", _STEP),
+        SqlColumn("handled", "BOOLEAN", "Whether its error handler has finished, or asks.", _STEP),
         SqlColumn("resume", "JSON", "What retries it; NULL if the thread went on.", _STEP),
     ),
     _rows,

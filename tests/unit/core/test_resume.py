@@ -8,10 +8,10 @@ from ckpt_backends.model import NULL_TASK_ID, Write
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.tasks.resume import (
     Following,
+    candidates,
     deferred_channels,
     following,
     goto_tasks,
-    is_candidate,
     resume_level,
 )
 from ckpt_cli.core.tasks.task_ids import handler_path, send_path
@@ -112,11 +112,11 @@ def test_a_node_whose_channels_the_last_step_did_not_write_does_not_run() -> Non
     at = body(BOTH)._replace(updated=frozenset({"branch:to:a", "log"}))
     step = plan(at)
     assert step.waiting == ("a", "b")
-    assert [is_candidate(task, at, ()) for task in step.tasks] == [True, False]
+    assert candidates(step.tasks, at, ()) == [step.tasks[0]]
     assert [task.node for task in resume_level(at, (), step, ()).runs] == ["a"]
     # The caller's `goto` wakes it up.
     called = [write(NULL_TASK_ID, "branch:to:b")]
-    assert is_candidate(step.tasks[1], at, called)
+    assert candidates(step.tasks, at, called) == [*step.tasks]
 
 
 def test_the_callers_goto_starts_nodes_beside_those_that_wait() -> None:
