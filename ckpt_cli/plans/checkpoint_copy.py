@@ -38,10 +38,9 @@ from ckpt_cli.core.forking.versions import (
 )
 from ckpt_cli.core.random_numbers import random_bits
 from ckpt_cli.core.state import Body, read_body, read_metadata
+from ckpt_cli.core.tasks.control_channels import RESUME
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
-
-RESUME = "__resume__"
 
 
 @dataclass(slots=True)

@@ -18,10 +18,10 @@ from ckpt_cli.core.forking.edit_state import VALUES
 from ckpt_cli.core.forking.marks import REASON, WRITES
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.state import read_metadata
+from ckpt_cli.core.tasks.control_channels import RESUME
 from ckpt_cli.core.tasks.moved_ids import moved_id
 from ckpt_cli.core.tasks.task_ids import TaskIdBase, origin_of
 from ckpt_cli.core.tasks.tasks import CONTROL, Task
-from ckpt_cli.plans.checkpoint_copy import RESUME
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions, head_notes
 from ckpt_cli.threads.checkpoint import Moment

@@ -7,7 +7,6 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode_checkpoint
@@ -30,6 +29,8 @@ from ckpt_cli.core.state import (
     read_metadata,
 )
 from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
+from ckpt_cli.core.tasks.followers import Followers, followers_of, graph_of, learn_followers
+from ckpt_cli.core.tasks.resume import deferred_channels
 from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
 from ckpt_cli.core.tasks.triggers import SENDS, Join, half_filled, learn
 from ckpt_cli.threads.checkpoint import (
@@ -41,9 +42,6 @@ from ckpt_cli.threads.checkpoint import (
 )
 from ckpt_cli.threads.nested_nodes import locate
 from ckpt_cli.threads.trigger_inference import TriggerInference, thread_followers
-
-if TYPE_CHECKING:
-    from ckpt_cli.core.tasks.followers import Followers
 
 NO_THREAD_HINT = (
     "`ckpt threads list --all` lists all threads;"
@@ -384,9 +382,6 @@ class ThreadReader:
 
     def _followers(self, key: CheckpointKey, node: str) -> Collection[str] | None:
         """Return the nodes that follow a node of a namespace's graph; None if it is not known."""
-        # Imported late, as below: newer formats name what follows.
-        from ckpt_cli.core.tasks.followers import followers_of, graph_of, learn_followers
-
         graph = graph_of(key.checkpoint_ns)
         own = self._own_followers.get(graph) or learn_followers(())
         found = followers_of(node, own, lambda: self._inference.followers.get(graph, ()))
@@ -418,8 +413,6 @@ class ThreadReader:
 
     def learned_readers(self, checkpoint_ns: str) -> Mapping[str, Collection[str]]:
         """Return the nodes that each channel triggers, from all bodies of a namespace's graph."""
-        from ckpt_cli.core.tasks.followers import graph_of
-
         graph = graph_of(checkpoint_ns)
         if graph not in self._learned:
             skimmed = _skimming()
@@ -433,8 +426,6 @@ class ThreadReader:
         """Return which of some channels trigger a deferred node, as far as other checkpoints tell:
         those of the namespace, or else other threads.
         """
-        from ckpt_cli.core.tasks.resume import deferred_channels
-
         skimmed = _skimming()
         bodies = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, body=True)
         found = deferred_channels(read_body(one, skimmed) for one in bodies)

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_backends.transfer.parts import WritePart, part_key
-
-_RESUME = "__resume__"
+from ckpt_cli.core.tasks.control_channels import RESUME
 
 
 def went_on(old: Iterable[WritePart], new: Iterable[WritePart], *, has_more: bool) -> bool:
@@ -33,4 +32,4 @@ def went_on(old: Iterable[WritePart], new: Iterable[WritePart], *, has_more: boo
 
 def _is_answers(write: WritePart) -> bool:
     """Whether a write holds the answers that a task was given."""
-    return write.channel == _RESUME and write.task_id != NULL_TASK_ID
+    return write.channel == RESUME and write.task_id != NULL_TASK_ID

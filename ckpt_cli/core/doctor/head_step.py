@@ -8,11 +8,10 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, Write
 from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.tasks.control_channels import RESUME
 from ckpt_cli.core.tasks.status import conditions_of
 from ckpt_cli.core.tasks.tasks import Step, Task
 from ckpt_cli.core.values.equality import same
-
-_RESUME = "__resume__"
 
 
 def step_findings(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> Iterator[Finding]:
@@ -63,7 +62,7 @@ def _used(run: Task) -> Iterator[Value]:
 
 
 def _answers(write: Write, task_id: str) -> Iterator[Value]:
-    if write.task_id == task_id and write.channel == _RESUME and write.value is not None:
+    if write.task_id == task_id and write.channel == RESUME and write.value is not None:
         value = decode(write.value)
         if not isinstance(value, Opaque):
             yield value

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Write
+from ckpt_cli.core.tasks.control_channels import RESUME
 from ckpt_cli.core.values.equality import same
-
-RESUME = "__resume__"
 
 
 def callers_answer(writes: Iterable[Write]) -> Write | None:
