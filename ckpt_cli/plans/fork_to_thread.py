@@ -19,6 +19,7 @@ from ckpt_cli.plans.edits import edges_of, known_channels, nodes_behind, preview
 from ckpt_cli.plans.root_branch import (
     RollbackOptions,
     asking_nodes,
+    carried_metadata,
     check_store,
     configurable,
     finished_nodes,
@@ -81,6 +82,7 @@ def plan_fork_to_thread(
         asked=() if is_head or edges is not None else asking_nodes(target),
         changes=diff_channels(read_state(reader, head).values, preview),
         configurable=at,
+        metadata=carried_metadata(reader, target),
         change=Change(
             thread_id,
             {},

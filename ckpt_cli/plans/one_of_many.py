@@ -19,6 +19,7 @@ from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import TargetOptions, chosen_from, has_failed_step
 from ckpt_cli.plans.root_branch import (
     RollbackOptions,
+    carried_metadata,
     configurable,
     finished_nodes,
     heads_of,
@@ -68,9 +69,9 @@ class ManyRollbacks:
             if self.to is not None:
                 return self._fork(reader, head, checkpoint_id, self.to)
             if _is_unused_copy(head):
-                return _ready(head, configurable(head.key), _PUT_BACK)
+                return _ready(reader, head, configurable(head.key), _PUT_BACK)
             if self.target.last_good and not has_failed_step(head):
-                return _cut_short(head, is_busy=is_busy(reader, self.now))
+                return _cut_short(reader, head, is_busy=is_busy(reader, self.now))
             # --last-good means the head here: an older failure is not looked for.
             target = head_id if self.target.last_good else checkpoint_id or self._chosen(reader)
             plan = plan_rollback(reader, self.rows, target, self.now, self.options)
@@ -97,7 +98,7 @@ class ManyRollbacks:
             if target == head.key.checkpoint_id:
                 # As in the plan of a fork of the head.
                 del at["checkpoint_id"]
-            return _ready(there, at, _FORKED, reader.thread_id)
+            return _ready(reader, there, at, _FORKED)
         plan = plan_fork_to_thread(reader, self.rows, target, new_id, self.options)
         return ThreadChange(reader.thread_id, plan.change, heads_of(reader), plan=plan)
 
@@ -106,7 +107,7 @@ def _no_note(_: str) -> None:
     """Say nothing: there would be a note for each thread."""
 
 
-def _cut_short(head: Moment, *, is_busy: bool) -> ChangeOutcome | None:
+def _cut_short(reader: ThreadReader, head: Moment, *, is_busy: bool) -> ChangeOutcome | None:
     """Return where a thread is resumed whose run ended without an error; None if it is done, or
     waits for an answer.
     """
@@ -115,21 +116,22 @@ def _cut_short(head: Moment, *, is_busy: bool) -> ChangeOutcome | None:
     at = configurable(head.key)
     # With an id, LangGraph would run again what has finished in this step.
     del at["checkpoint_id"]
-    return _ready(head, at, _BUSY if is_busy else _CUT_SHORT)
+    return _ready(reader, head, at, _BUSY if is_busy else _CUT_SHORT)
 
 
-def _ready(
-    head: Moment, at: dict[str, str], reason: str, thread_id: str | None = None
-) -> ChangeOutcome:
+def _ready(reader: ThreadReader, head: Moment, at: dict[str, str], reason: str) -> ChangeOutcome:
+    """Return the outcome of the reader's thread, whose own head or that of its fork is ready."""
     point = ResumePoint(
         head.key,
         head.number,
         head.step.waiting,
         at,
         open_questions(head),
+        carried_metadata(reader, head),
         () if "checkpoint_id" in at else finished_nodes(head),
+        head.body.is_javascript,
     )
-    return ChangeOutcome(thread_id or head.key.thread_id, "ready", reason=reason, resume=point)
+    return ChangeOutcome(reader.thread_id, "ready", reason=reason, resume=point)
 
 
 def _is_unused_copy(head: Moment) -> bool:

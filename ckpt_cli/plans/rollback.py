@@ -16,6 +16,7 @@ from ckpt_cli.plans.edits import edges_of, known_channels, nodes_behind, preview
 from ckpt_cli.plans.root_branch import (
     RollbackOptions,
     asking_nodes,
+    carried_metadata,
     check_store,
     configurable,
     heads_of,
@@ -78,6 +79,7 @@ def plan_rollback(
         changes=diff_channels(read_state(reader, head).values, preview),
         also=also,
         configurable=configurable(key),
+        metadata=carried_metadata(reader, target),
         change=made.change(reader.thread_id, heads),
         notes=(
             *edit_notes,

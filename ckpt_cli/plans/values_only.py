@@ -26,6 +26,7 @@ from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.edits import known_channels, previewed
 from ckpt_cli.plans.root_branch import (
     RollbackOptions,
+    carried_metadata,
     configurable,
     heads_of,
     is_stateful,
@@ -80,6 +81,7 @@ def plan_values_rollback(
         next=None,
         changes=diff_channels(read_state(reader, head).values, preview),
         configurable=configurable(key),
+        metadata=carried_metadata(reader, target),
         change=Change(
             reader.thread_id,
             heads_of(reader),
@@ -128,6 +130,7 @@ def plan_values_fork(
         next=None,
         changes=diff_channels(read_state(reader, head).values, read_state(reader, target).values),
         configurable=configurable(key),
+        metadata=carried_metadata(reader, target),
         change=Change(thread_id, {}, copies=tuple(copies)),
         notes=(_NEXT, "this layout cannot mark the copy, so `ckpt undo` does not find it"),
         is_undoable=False,

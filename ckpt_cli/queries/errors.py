@@ -9,6 +9,7 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact_text
 from ckpt_cli.core.tasks.control_channels import ERROR
+from ckpt_cli.core.tasks.resume import UserMetadata, user_metadata
 from ckpt_cli.core.tasks.status import blocking_failures
 from ckpt_cli.core.tasks.step_nodes import NodePath, failures, node_path, path_text
 from ckpt_cli.core.tasks.tasks import Task
@@ -42,6 +43,8 @@ class Failure(NamedTuple):
     """The thread waits at its head for the task to be retried."""
     step: int | None = None
     """The step of the checkpoint; None if its layout stores none."""
+    metadata: UserMetadata | None = None
+    """What the head has from the config of its run; None if the thread does not wait."""
 
     @property
     def node(self) -> str:
@@ -53,7 +56,11 @@ class Failure(NamedTuple):
         """What to invoke the graph with to retry the task; None if the thread went on."""
         if not self.blocks:
             return None
-        return {"configurable": {"thread_id": self.key.thread_id}, "input": None}
+        return {
+            "configurable": {"thread_id": self.key.thread_id},
+            "metadata": dict(self.metadata or {}),
+            "input": None,
+        }
 
 
 def failures_of_threads(
@@ -78,7 +85,10 @@ def failures_of_threads(
 
 
 def _shown(store: Store, found: Failure) -> Failure:
-    return found._replace(error=redact_text(found.error)) if redaction.is_redacted(store) else found
+    if not redaction.is_redacted(store):
+        return found
+    hidden = None if found.metadata is None else dict.fromkeys(found.metadata)
+    return found._replace(error=redact_text(found.error), metadata=hidden)
 
 
 def _at_heads(
@@ -89,7 +99,9 @@ def _at_heads(
     for thread in threads:
         head = heads.get(thread.thread_id)
         if head is not None:
-            yield from _open(ThreadReader(store, thread, inference), head)
+            kept = user_metadata(head.metadata)
+            for one in _open(ThreadReader(store, thread, inference), head):
+                yield one._replace(metadata=kept)
 
 
 def _open(reader: ThreadReader, moment: Moment) -> Iterator[Failure]:
@@ -128,9 +140,10 @@ def _in_history(
 def _stored(reader: ThreadReader, ids: dict[str, set[str]]) -> Iterator[Failure]:
     """Yield the failures at these checkpoints by namespace, each at its innermost place."""
     head = reader.thread.head
-    waiting = set()
+    waiting, kept = set(), None
     if head is not None and head in ids.get("", ()):
-        open_ = _open(reader, reader.moment("", head))
+        at_head = reader.moment("", head)
+        open_, kept = _open(reader, at_head), user_metadata(at_head.metadata)
         waiting = {(one.key, one.task_id, one.path) for one in open_}
     inner: list[Failure] = []
     # The error handler of a node that calls a subgraph takes the failures in it.
@@ -146,7 +159,8 @@ def _stored(reader: ThreadReader, ids: dict[str, set[str]]) -> Iterator[Failure]
     for found in inner:
         is_handled = found.handled or (found.path, found.error) in handled
         place = (found.key, found.task_id, found.path)
-        yield found._replace(handled=is_handled, blocks=place in waiting)
+        blocks = place in waiting
+        yield found._replace(handled=is_handled, blocks=blocks, metadata=kept if blocks else None)
 
 
 def _failure(moment: Moment, task: Task, *, blocks: bool) -> Failure:

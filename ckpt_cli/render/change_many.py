@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from ckpt_backends import shell
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.forking.thread_change import ChangeOutcome, ResumePoint
 from ckpt_cli.render.plan import INPUT, plan_record, undo_command
+from ckpt_cli.render.resume import config_text
 from ckpt_cli.render.status import counted_names, node_names
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -20,9 +20,9 @@ from ckpt_cli.render.terminal.table import THREAD, Column, table_lines
 from ckpt_cli.render.values.one_line import counted
 
 _WAYS = {
-    "go on": "resume each of these with its configurable and the input None:",
-    "answer": "answer the question of each of these with its configurable:",
-    "new input": "nothing is next in these; continue each with its configurable and a new input:",
+    "go on": "resume each of these with its config and the input None:",
+    "answer": "answer the question of each of these with its config:",
+    "new input": "nothing is next in these; continue each with its config and a new input:",
 }
 """What to do with threads, by how they are resumed."""
 
@@ -68,6 +68,7 @@ def outcome_columns(words: ChangeWords) -> list[Column]:
         Column("REASON", "reason", cut=True, least=30, drop=1),
         Column("CHECKPOINT", "checkpoint_id", table=False),
         Column("CONFIGURABLE", "configurable", table=False),
+        Column("METADATA", "metadata", table=False),
     ]
 
 
@@ -114,6 +115,7 @@ def _ready_record(at: ResumePoint) -> dict[str, Any]:
         "step": at.step,
         "next": None if at.next is None else list(at.next),
         "configurable": dict(at.configurable),
+        "metadata": dict(at.metadata),
     }
 
 
@@ -188,8 +190,9 @@ def _resume_lines(outcomes: Sequence[ChangeOutcome]) -> Iterator[StyledLine]:
             yield line((text, "dim"))
         for one in found:
             at = one.plan or one.resume
-            config = {} if at is None else dict(at.configurable or {})
-            shown = json.dumps(config, ensure_ascii=False)
+            if at is None or at.configurable is None:
+                continue
+            shown = config_text(at.configurable, at.metadata, is_javascript=at.is_javascript)
             yield StyledLine(((f"  {safe_text(shown)}", "plain"),), whole=True)
 
 

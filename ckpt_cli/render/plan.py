@@ -17,7 +17,7 @@ from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, TouchedC
 from ckpt_cli.core.tasks.status import conditions_of, has_failed
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text
 from ckpt_cli.core.values.unwrap import unwrap
-from ckpt_cli.render.resume import handler_words
+from ckpt_cli.render.resume import config_text, handler_words
 from ckpt_cli.render.status import counted_names, node_names
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.fields import command_field, field
@@ -64,6 +64,7 @@ def plan_record(plan: CheckpointPlan, undo: str, *, dry_run: bool, rows: bool) -
         "changes": {name: channel_record(change) for name, change in plan.changes.items()},
         "also": [_touched_record(one) for one in plan.also],
         "configurable": None if plan.configurable is None else dict(plan.configurable),
+        "metadata": None if plan.configurable is None else dict(plan.metadata),
         "resume": resume_line(plan) or None,
         "undo": undo or None,
         "notes": list(plan.notes),
@@ -173,7 +174,7 @@ def resume_line(plan: CheckpointPlan) -> str:
     """
     if plan.configurable is None:
         return ""
-    config = json.dumps({"configurable": plan.configurable}, ensure_ascii=False)
+    config = config_text(plan.configurable, plan.metadata, is_javascript=plan.is_javascript)
     given, remark = ("null" if plan.is_javascript else "None"), ""
     if plan.waits is not None:
         ids = [one for one in plan.waits if one is not None]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.model import Status
+from ckpt_cli.core.tasks.resume import UserMetadata, user_metadata
 from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.render.status import counted_names
 from ckpt_cli.render.terminal.fields import field
@@ -54,7 +55,8 @@ def resume_call(head: Moment, found: Resume) -> ResumeCall:
     elif found.runs == () and not (found.applies or found.handlers):
         given = "{...}"
     call = f"{'await ' if is_javascript else ''}graph.invoke({given}, config)"
-    config = _config(head.key.thread_id, is_javascript=is_javascript)
+    at = {"thread_id": head.key.thread_id}
+    config = config_text(at, user_metadata(head.metadata), is_javascript=is_javascript)
     if head.conditions == (Status.UNKNOWN,):
         return ResumeCall(config, None, ("the store does not say whether a node is left to run",))
     return ResumeCall(config, call, tuple(_sentences(head, found, asked)))
@@ -149,6 +151,7 @@ def resume_record(head: Moment, found: Resume) -> dict[str, Any]:
     call = resume_call(head, found)
     return {
         "configurable": {"thread_id": head.key.thread_id},
+        "metadata": dict(user_metadata(head.metadata)),
         "call": call.call,
         "does": "; ".join(call.does),
         "runs": None if found.runs is None else _texts(found.runs),
@@ -171,11 +174,29 @@ def _texts(paths: Collection[NodePath]) -> list[str]:
     return [path_text(path) for path in paths]
 
 
-def _config(thread_id: str, *, is_javascript: bool) -> str:
-    text = literal(thread_id, is_javascript=is_javascript)
-    if is_javascript:
-        return f"{{configurable: {{thread_id: {text}}}}}"
-    return f'{{"configurable": {{"thread_id": {text}}}}}'
+def config_text(
+    configurable: Mapping[str, str], metadata: UserMetadata, *, is_javascript: bool
+) -> str:
+    """Return a config as a literal of the language, with `...` for each value that is hidden."""
+    parts = {"configurable": configurable, **({"metadata": metadata} if metadata else {})}
+    shown = {name: _mapping(part, is_javascript=is_javascript) for name, part in parts.items()}
+    keys = {name: name if is_javascript else f'"{name}"' for name in parts}
+    return f"{{{', '.join(f'{keys[name]}: {text}' for name, text in shown.items())}}}"
+
+
+def _mapping(found: UserMetadata, *, is_javascript: bool) -> str:
+    def key(name: str) -> str:
+        is_bare = is_javascript and name.isascii() and name.isidentifier()
+        return name if is_bare else literal(name, is_javascript=is_javascript)
+
+    def value(one: str | int | float | bool | None) -> str:
+        if isinstance(one, str):
+            return literal(one, is_javascript=is_javascript)
+        if one is None:
+            return "..."
+        return json.dumps(one) if is_javascript else repr(one)
+
+    return f"{{{', '.join(f'{key(name)}: {value(one)}' for name, one in found.items())}}}"
 
 
 def _answer(asked: Sequence[Question], *, is_javascript: bool) -> str:

@@ -60,7 +60,11 @@ def test_each_task_for_which_a_thread_waits_is_listed_at_its_innermost_place(sto
     assert inner["checkpoint_ns"].count("|") == 1
     assert inner["error"] == "TimeoutError('crash: no answer after 1 s')"
     # Outside of the root, LangGraph finds the place by itself.
-    assert inner["resume"] == {"configurable": {"thread_id": "inner"}, "input": None}
+    assert inner["resume"] == {
+        "configurable": {"thread_id": "inner"},
+        "metadata": {},
+        "input": None,
+    }
     assert inner["retried"] is inner["handled"] is False
 
 

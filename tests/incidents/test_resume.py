@@ -89,6 +89,7 @@ def test_json_has_the_same_call(tmp_path: Path) -> None:
     agents.fill(path, agents.crashed, THREAD)
     assert ckpt("-s", path, "threads", "show", THREAD, "-o", "json").json["resume"] == {
         "configurable": {"thread_id": THREAD},
+        "metadata": {},
         "call": "graph.invoke(None, config)",
         "does": "runs crash again",
         "runs": ["crash"],

@@ -14,3 +14,5 @@ CHECKPOINTS = "forked_checkpoints"
 """Metadata key: the number of checkpoints that were copied with it."""
 REASON = "reason"
 NAME = "ckpt"
+MARKS = frozenset({BY, FROM, WITH, WRITES, THREAD, CHECKPOINTS})
+MARKS = frozenset({BY, FROM, WITH, WRITES, THREAD, CHECKPOINTS})

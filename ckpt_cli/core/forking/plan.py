@@ -9,6 +9,7 @@ from typing import Literal
 from ckpt_backends.changes.change import Change
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.diff.state_diff import ChannelChange
+from ckpt_cli.core.tasks.resume import UserMetadata
 from ckpt_cli.core.tasks.step_nodes import NodePath
 from ckpt_cli.core.tasks.tasks import Step
 
@@ -69,6 +70,8 @@ class CheckpointPlan:
     """The checkpoints in other namespaces."""
     configurable: Mapping[str, str] | None = None
     """The config to resume with."""
+    metadata: UserMetadata = field(default_factory=dict)
+    """The metadata to resume with: what the new head has from the config of its run."""
     notes: tuple[str, ...] = ()
     """Limits and warnings."""
     is_undoable: bool = True

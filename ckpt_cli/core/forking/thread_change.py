@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.forking.plan import CheckpointPlan
+from ckpt_cli.core.tasks.resume import UserMetadata
 
 
 def _nothing() -> None:
@@ -44,8 +45,12 @@ class ResumePoint:
     configurable: Mapping[str, str]
     waits: tuple[str | None, ...] | None = None
     """The questions that it waits for, as in `CheckpointPlan`."""
+    metadata: UserMetadata = field(default_factory=dict)
+    """As in `CheckpointPlan`."""
     saved: tuple[str, ...] = ()
     """The nodes whose results a resume uses without running them."""
+    is_javascript: bool = False
+    """Whether LangGraph.js wrote the thread."""
 
     @property
     def is_over(self) -> bool:

@@ -9,10 +9,13 @@ they lead to. Source: `_first`, `tick`, `_reapply_writes_to_succeeded_nodes` and
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Literal, NamedTuple
 
-from ckpt_backends.codec.values import Value, items_of
+from ckpt_backends.codec.values import Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, Write
+from ckpt_cli.core.forking.marks import BY, MARKS, NAME, REASON
+from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
 from ckpt_cli.core.tasks.control_channels import ERROR
@@ -43,9 +46,41 @@ _AFTER_FINISH = 2
 """The channel of a deferred node holds a pair: its value, and whether all others have finished."""
 
 
+_OWN_METADATA = MARKS | {
+    *("source", "step", "writes", "parents", "run_id", "counters_since_delta_snapshot"),
+    *("thread_id", "thread_ts", "checkpoint_id", "checkpoint_ns", "checkpoint_map"),
+    *("langgraph_step", "langgraph_node", "langgraph_triggers", "langgraph_path"),
+    "langgraph_checkpoint_ns",
+}
+"""Keys that LangGraph or `ckpt` sets itself, or that belong to one run: LangGraph takes a run with
+the `run_id` of the head for a part of the same run.
+"""
+
+UserMetadata = Mapping[str, str | int | float | bool | None]
+"""What the config of a run holds as metadata; None stands for a value that is hidden."""
+
 StoredAnswer = Literal["next", "again", "unused"]
 """The first question gets it; the first question gets it, although a task has used it already; or
 no question does, because each has an earlier answer, which is used first."""
+
+
+def user_metadata(metadata: Mapping[str, Value]) -> UserMetadata:
+    """Return what of a checkpoint's metadata came from the config of its run, such as `user_id`.
+
+    A run stores it again if it gets it as `config["metadata"]`. Source:
+    `get_checkpoint_metadata` in `langgraph/checkpoint/base/__init__.py`, 4.2, which takes texts,
+    numbers and booleans from `config["metadata"]` and `config["configurable"]`.
+    """
+    own = _OWN_METADATA | {REASON} if metadata.get(BY) == NAME else _OWN_METADATA
+    found: dict[str, str | int | float | bool | None] = {}
+    for name, value in metadata.items():
+        if name in own or name.startswith("__"):
+            continue
+        if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
+            found[name] = value
+        elif isinstance(value, Tagged) and value.type == REDACTED:
+            found[name] = None
+    return found
 
 
 class Resume(NamedTuple):
