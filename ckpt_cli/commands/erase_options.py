@@ -40,6 +40,14 @@ class EraseOptions:
     ] = None
     ns: Namespace = None
     memory: Memory = None
+    memory_namespace: Annotated[
+        list[str] | None,
+        option(
+            "PATTERN",
+            "The person's memory, such as 'users/{user}'; repeatable.",
+            "--memory-namespace",
+        ),
+    ] = None
     archives: Annotated[
         list[Path] | None, option("DIR", "Also erase archives in DIR; repeatable.", "--archives")
     ] = None
@@ -75,6 +83,8 @@ class EraseOptions:
             if self.threads or by_filter or any(one is not None for one in others):
                 raise UsageError("--value takes no other selection, and writes no receipt")
             return
+        if self.memory_namespace is not None and self.subject is None:
+            raise UsageError("--memory-namespace belongs to --subject")
         if self.ns is not None:
             raise UsageError("--ns belongs to --value: whole threads have all namespaces")
         if self.verify is not None:

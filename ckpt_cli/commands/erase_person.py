@@ -20,7 +20,7 @@ from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.erase_options import EraseOptions
 from ckpt_cli.config.erase_rules import EraseRules
 from ckpt_cli.core.erasure.digests import ErasedIds
-from ckpt_cli.core.erasure.places import ErasureReport
+from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
 from ckpt_cli.core.erasure.receipt import ErasureReceipt
 from ckpt_cli.core.erasure.subject import check_field, check_memory_pattern, parse_subject
 from ckpt_cli.diagnostics import progress
@@ -29,7 +29,7 @@ from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of, store_text
 from ckpt_cli.plans.erase import ErasurePlan
-from ckpt_cli.plans.erase_everything import ErasureRequest, plan_everything
+from ckpt_cli.plans.erase_everything import ErasureRequest, plan_everything, surviving_threads
 from ckpt_cli.plans.erase_facts import erasure_facts
 from ckpt_cli.queries.memory_location import MemoryPlace, memory_place
 from ckpt_cli.render.erase import (
@@ -104,7 +104,7 @@ def erase_person(session: Session, options: EraseOptions) -> None:
     if not (plan.is_empty or options.yes):
         _show_and_ask(session, plan, report)
     unfinished = before or UnfinishedErasure(ErasedIds(), place, options.asked)
-    caught = _carry_out(session, options, plan, report, unfinished)
+    caught = _carry_out(session, options, request, plan, report, unfinished)
     _print(session, report)
     _end(report, caught)
 
@@ -128,15 +128,16 @@ def _request(session: Session, options: EraseOptions) -> ErasureRequest:
     rules = session.names.erase_rules or EraseRules()
     if rules.subject is not None:
         check_field(rules.subject)
-    if rules.memory is not None:
-        check_memory_pattern(rules.memory)
+    patterns = options.memory_namespace or ([] if rules.memory is None else [rules.memory])
+    for one in patterns:
+        check_memory_pattern(one)
     return ErasureRequest(
         tuple(options.threads or ()),
         None if options.subject is None else parse_subject(options.subject, rules.subject),
         rules.subject,
         filter_of(session, options.where, acts=True),
         options.match,
-        rules.memory,
+        tuple(patterns),
         tuple(_memories(session, options.memory)),
         _folders(options, rules),
         audit=session.names.audit,
@@ -154,6 +155,7 @@ def _show_and_ask(session: Session, plan: ErasurePlan, report: ErasureReport) ->
 def _carry_out(
     session: Session,
     options: EraseOptions,
+    request: ErasureRequest,
     plan: ErasurePlan,
     report: ErasureReport,
     unfinished: UnfinishedErasure,
@@ -169,6 +171,8 @@ def _carry_out(
     ids.add_namespaces(plan.scope.namespaces)
     ids.add_items(item.key for one in plan.memories for item in one.items)
     ids.add_sessions(one.key for one in plan.sessions)
+    ids.add_archives(one.thread for one in plan.archives if one.thread is not None)
+    ids.add_names(plan.scope.names)
     caught: list[int] = []
     if not plan.is_empty:
         recorder = replace(session.recorder, command=_command(session))
@@ -191,6 +195,7 @@ def _carry_out(
                 rewrite=options.rewrite,
                 progress=_step_note(session),
             ).carry_out()
+            _add_survivors(session, request, plan, report, ids)
         if report.is_complete:
             unfinished.remove()
     if options.receipt is not None:
@@ -209,6 +214,27 @@ def _carry_out(
         }
         write_receipt(options.receipt, report, receipt, plan.scope, facts)
     return caught
+
+
+def _add_survivors(
+    session: Session,
+    request: ErasureRequest,
+    plan: ErasurePlan,
+    report: ErasureReport,
+    ids: ErasedIds,
+) -> None:
+    """Add the place of the threads that are stored still, unless the report names it already."""
+    known = (one for one in report.places if one.kind == "threads" and one.store == plan.store)
+    if report.stopped or any(one.is_left and not one.is_unknown for one in known):
+        return
+    session.store.refresh()
+    found = surviving_threads(session.store, request, plan.scope, session.now)
+    ids.add_threads(found)
+    if found:
+        reason = "written again since the erasure began: stop the agents first"
+        report.add(
+            [ErasurePlace(plan.store, "threads", len(found), None, "kept", reason, is_left=True)]
+        )
 
 
 def _command(session: Session) -> str:

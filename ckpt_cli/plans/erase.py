@@ -41,6 +41,10 @@ class ArchiveErasure:
     bytes: int
     drops: frozenset[int] | None = None
     """The numbers of the rows that go, for an archive of memory; None if the file goes."""
+    thread: tuple[str, str] | None = None
+    """The archived thread and its store, as the header names them; None for an archive of memory,
+    and for what a killed run left.
+    """
 
 
 @dataclass(frozen=True, slots=True)

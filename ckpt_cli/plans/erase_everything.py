@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,13 +19,14 @@ from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.erasure.digests import ErasedIds
 from ckpt_cli.core.erasure.places import ErasurePlace, Mention
 from ckpt_cli.core.erasure.scope import ErasureScope
-from ckpt_cli.core.erasure.subject import ErasureSubject, memory_namespace, words_of
+from ckpt_cli.core.erasure.subject import ErasureSubject, memory_namespace, names_of, words_of
 from ckpt_cli.core.filters.evaluate import Decision, Facts, decision
 from ckpt_cli.core.filters.expressions import Field, Filter
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.plans.erase import (
     ErasurePlan,
+    MemoryErasure,
     all_sessions,
     plan_memory,
     plan_threads,
@@ -33,6 +35,8 @@ from ckpt_cli.plans.erase import (
 from ckpt_cli.plans.erase_archives import ArchiveSearch, archive_folders, plan_files
 from ckpt_cli.plans.erase_mentions import bounded, mentions_in_memory, mentions_in_threads
 from ckpt_cli.plans.erase_state import plan_state
+from ckpt_cli.queries.archived_store import with_subfolders
+from ckpt_cli.queries.ever_matching import EverMatching
 from ckpt_cli.queries.memory_location import MemoryPlace
 from ckpt_cli.queries.selection import Watch, selected_threads
 from ckpt_cli.queries.threads import Selection
@@ -52,8 +56,8 @@ class ErasureRequest:
     """The field of a thread that names the person, from the profile."""
     where: Filter | None = None
     match: str | None = None
-    memory_pattern: str | None = None
-    """The namespace of a person, from the profile."""
+    memory_patterns: tuple[str, ...] = ()
+    """The namespaces of a person, such as `users/{subject}`."""
     memories: tuple[MemoryPlace, ...] = ()
     folders: tuple[Path, ...] = ()
     """Folders of archives that were named."""
@@ -81,8 +85,10 @@ class ErasureRequest:
         word = None if subject is None else subject.word
         words = set() if subject is None else words_of(subject.filter, self.subject_field)
         namespaces: tuple[Namespace, ...] = ()
-        if word is not None and self.memory_pattern is not None:
-            namespaces = (memory_namespace(self.memory_pattern, word),)
+        if subject is not None:
+            names = names_of(subject, self.subject_field)
+            patterns = self.memory_patterns
+            namespaces = tuple(memory_namespace(one, name) for one in patterns for name in names)
         return ErasureScope(word, words, namespaces, set(self.threads), self.earlier)
 
 
@@ -98,9 +104,10 @@ def plan_everything(
     scope = request.scope()
     plan = ErasurePlan(url, store.describe().url, scope)
     if request.is_by_filter:
-        chosen = Selection(match=request.match, where=request.filter)
-        threads = selected_threads(store, chosen, now, watch)
-        scope.threads.update(one.thread_id for one in threads)
+        matching, unread = matching_threads(store, request, now, watch)
+        scope.threads |= matching
+        if unread:
+            plan.unread.append(_unread_threads(plan.store, unread))
     sessions = _sessions(url, plan.unread)
     scope.threads.update(
         one.thread_id
@@ -122,12 +129,65 @@ def plan_everything(
                 continue
             if found.items:
                 plan.memories.append(found)
+            if request.subject is not None and not scope.namespaces:
+                plan.unread += _not_looked_at(place, memory, found)
         plan.sessions = [one for one in sessions if scope.has_session(one)]
-        plan.plan_files = list(plan_files(plan.folders, scope))
+        plan.plan_files = list(plan_files(with_subfolders(plan.folders, request.folders), scope))
         plan.state = plan_state(log, place_of(url), scope, request.audit)
         if request.finds_mentions:
             _find_mentions(plan, store, opening, watch, [memory for _, memory in memories])
     return plan
+
+
+def matching_threads(
+    store: Store, request: ErasureRequest, now: datetime, watch: Watch = iter
+) -> tuple[set[str], int]:
+    """Return the ids of the threads that match, and the number of those that cannot be judged.
+
+    Of a subject's threads, any checkpoint matches; of others, the head.
+    """
+    if request.subject is None:
+        chosen = Selection(match=request.match, where=request.filter)
+        return {one.thread_id for one in selected_threads(store, chosen, now, watch)}, 0
+    ever = EverMatching(store, request.subject.filter, now)
+    return ever.thread_ids(watch), ever.unread
+
+
+def surviving_threads(
+    store: Store, request: ErasureRequest, scope: ErasureScope, now: datetime
+) -> set[str]:
+    """Return the threads of an erasure that are stored after it, such as those that an agent has
+    written since.
+    """
+    found = store.threads_with_rows(sorted(scope.threads))
+    if request.subject is not None:
+        found |= matching_threads(store, request, now)[0]
+    return found
+
+
+def _unread_threads(store: str, number: int) -> ErasurePlace:
+    reason = "they hold metadata or values that cannot be read, and may be of the subject"
+    return ErasurePlace(
+        store, "threads", number, None, "kept", reason, is_left=True, is_unknown=True
+    )
+
+
+def _not_looked_at(
+    url: StoreUrl, memory: MemoryStore, found: MemoryErasure
+) -> Iterator[ErasurePlace]:
+    """Yield the place of the items of which nothing tells whether they are the person's."""
+    try:
+        sizes = Counter({one.namespace: one.items for one in memory.namespaces()})
+    except CkptError:  # It is a place that could not be read already.
+        return
+    sizes -= Counter(one.key.namespace for one in found.items)
+    if sizes:
+        reason = "ckpt cannot tell which are of the subject: add --memory-namespace 'users/{user}'"
+        yield ErasurePlace(
+            *(str(url), "memory", sizes.total(), None, "kept", reason),
+            is_left=True,
+            is_unknown=True,
+        )
 
 
 def _in_other_stores(
@@ -143,8 +203,7 @@ def _in_other_stores(
             with opening._replace(url=one).open(lambda _: None) as other:
                 found = other.threads_with_rows(sorted(scope.threads))
                 if request.is_by_filter:
-                    chosen = Selection(match=request.match, where=request.filter)
-                    found |= {each.thread_id for each in selected_threads(other, chosen, now)}
+                    found |= matching_threads(other, request, now)[0]
         except CkptError as error:
             yield unread_place(str(one), "threads", error)
             continue
@@ -214,14 +273,22 @@ def _plan_archives(
         plan.url,
         plan.scope,
         _decide(request),
-        keys_of,
-        is_stored=lambda thread_id: store.thread(thread_id) is not None,
+        of_person=request.subject is not None,
+        named=[one.absolute() for one in request.folders],
+        keys_of=keys_of,
+        lineage=lambda thread_id: _lineage(store, thread_id),
     )
-    search.look_in(plan.folders)
+    search.look_in(with_subfolders(plan.folders, request.folders))
     plan.archives = search.found
     plan.unread += search.unread
     if request.finds_mentions:
         plan.mentions += search.mentions
+
+
+def _lineage(store: Store, thread_id: str) -> set[str]:
+    found = store.checkpoints(thread_id)
+    pairs = ((one.key.checkpoint_id, one.parent_checkpoint_id) for one in found)
+    return {name for pair in pairs for name in pair if name is not None}
 
 
 def _decide(request: ErasureRequest) -> Decision | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,13 +13,17 @@ from ckpt_backends.files.regular_file import open_regular
 from ckpt_cli.config.folders import history_file, old_history, state_folder
 from ckpt_cli.core.erasure.scope import ErasureScope, names_erased
 from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.scrubbing import CANNOT_UNDO, scrubbed
+from ckpt_cli.operations.scrubbing import (
+    CANNOT_UNDO,
+    history_entries,
+    query_of,
+    scrubbed,
+    words_of_query,
+)
 from ckpt_cli.plans.erase import StateErasure, file_size
-from ckpt_cli.plans.erase_archives import records_in
 from ckpt_cli.plans.half_erased import is_half_erased, left_over
+from ckpt_cli.queries.archived_store import records_in
 
-_ENTRY = rb"(?:(?!\+).*\n)*(?:\+.*(?:\n|$))+|(?s:.+)"
-_WORD, _LITERAL = r"[^\s'\"(),;=<>]+", r"'((?:[^']|'')*)'"
 _TEXTS = ("command", "reason", "cannot_undo", "ended")
 """The texts of an operation that a person wrote, or that quote an id."""
 
@@ -128,23 +131,16 @@ def _history(scope: ErasureScope) -> Iterator[Path]:
 
 
 def without_queries(history: bytes, scope: ErasureScope) -> bytes:
-    """Return a history without the queries that name an erased thread or the person.
-
-    An entry is a time as a comment, then the lines of the query, each behind a `+`, as
-    prompt-toolkit's `FileHistory` writes them.
-    """
+    """Return a history without the queries that name an erased thread or the person."""
     pattern = scope.name_pattern
 
     def is_named(entry: bytes) -> bool:
-        lines = entry.decode(errors="replace").split("\n")
-        text = "\n".join(one[1:] for one in lines if one.startswith("+"))
-        literals = (one.replace("''", "'") for one in re.findall(_LITERAL, text))
-        words = {*re.findall(_WORD, text), *literals}
-        return any(scope.has_thread(one.strip("%")) for one in words) or bool(
+        text = query_of(entry)
+        return any(map(scope.has_thread, words_of_query(text))) or bool(
             pattern and pattern.search(text)
         )
 
-    return b"".join(one for one in re.findall(_ENTRY, history) if not is_named(one))
+    return b"".join(one for one in history_entries(history) if not is_named(one))
 
 
 def _repairs(scope: ErasureScope) -> Iterator[Path]:

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from ckpt_backends.changes.bundle import bundles_in, read_header
+from ckpt_backends.changes.bundle import bundles_in, check_bundle, read_header
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
+from ckpt_backends.files.regular_file import open_regular, read_regular
+from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory, open_sessions
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.config.folders import history_file, old_history, state_folder
+from ckpt_cli.core.erasure.digests import ErasedIds
 from ckpt_cli.core.erasure.places import ErasurePlace, PlaceKind
 from ckpt_cli.core.erasure.receipt import ErasureReceipt
 from ckpt_cli.core.memory.fact_problems import source_of
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
-from ckpt_cli.queries.archived_store import is_from_store
+from ckpt_cli.operations.scrubbing import history_entries, query_of, words_of_query
+from ckpt_cli.queries.archived_store import (
+    is_from_store,
+    records_in,
+    saved_plans,
+    with_subfolders,
+)
+
+_LONGEST = 256 << 20
+KeysOf = Mapping[str, Callable[[Row], ItemKey]]
+"""By layout, how the rows of a memory are told apart."""
 
 
 def verified_places(
@@ -31,7 +49,7 @@ def verified_places(
     yield _checked(str(url), "threads", lambda: _threads(receipt, opened()))
     if receipt.ids.sessions or receipt.ids.threads:
         yield from _if_there(str(url), "sessions", lambda: _sessions(receipt, url))
-    left = set(receipt.memories)
+    memories, left = list(memories), set(receipt.memories)
     for one in memories:
         left.discard(place_of(one))
         yield from _if_there(str(one), "memory", partial(_memory, receipt, one))
@@ -41,9 +59,24 @@ def verified_places(
     for hidden in receipt.unnamed_folders(map(str, folders)):
         why = "the receipt does not tell its name; name it with --archives"
         yield ErasurePlace(hidden, "archives", None, None, "unreachable", why)
+    keys_of = _keys_of(memories)
     for folder in folders:
-        yield _checked(str(folder), "archives", partial(_archives, receipt, url, folder))
+        count = partial(_archives, receipt, url, keys_of, folder)
+        yield _checked(str(folder), "archives", count)
+        yield _checked(str(folder), "plans", partial(_plans, receipt, folder))
     yield _checked("ckpt", "operations", lambda: _operations(receipt))
+    yield _checked("ckpt", "repairs", lambda: _repairs(receipt))
+    yield _checked("ckpt", "queries", lambda: _queries(receipt))
+    yield from receipt.unknown
+
+
+def _keys_of(memories: Iterable[StoreUrl]) -> dict[str, Callable[[Row], ItemKey]]:
+    """Return, by layout, how the archived rows of these memories are told apart."""
+    found: dict[str, Callable[[Row], ItemKey]] = {}
+    for one in memories:
+        with suppress(CkptError), open_memory(one) as memory:
+            found[memory.describe().layout] = memory.key_of
+    return found
 
 
 def _checked(store: str, kind: PlaceKind, count: Callable[[], int]) -> ErasurePlace:
@@ -93,20 +126,79 @@ def _memory(receipt: ErasureReceipt, url: StoreUrl) -> int:
     return number
 
 
-def _archives(receipt: ErasureReceipt, url: StoreUrl, folder: Path) -> int:
+def _archives(
+    receipt: ErasureReceipt,
+    url: StoreUrl,
+    keys_of: KeysOf,
+    folder: Path,
+) -> int:
+    """Count the archives below a folder that hold an erased thread or item."""
     if not folder.exists():
         return 0
-    return sum(
-        receipt.ids.has_thread(header.thread_id)
-        for header in map(read_header, bundles_in(folder))
-        if is_from_store(header.store, url)
-    )
+    paths = [path for one in with_subfolders([], [folder]) for path in bundles_in(one)]
+    return sum(_is_archived(receipt, url, keys_of, path) for path in paths)
+
+
+def _is_archived(
+    receipt: ErasureReceipt,
+    url: StoreUrl,
+    keys_of: KeysOf,
+    path: Path,
+) -> bool:
+    ids, header = receipt.ids, read_header(path)
+    if header.thread_id is not None:
+        is_ours = is_from_store(header.store, url) and ids.has_thread(header.thread_id)
+        return is_ours or ids.has_archive(header.thread_id, header.store)
+    key_of = keys_of.get(header.layout)
+    if key_of is None:
+        return False
+    return any(ids.has_item(key_of(row)) for row in check_bundle(path).rows())
+
+
+def _plans(receipt: ErasureReceipt, folder: Path) -> int:
+    plans = saved_plans(with_subfolders([], [folder]))
+    return sum(any(_names(receipt.ids, one) for one in records_in(path)) for path in plans)
+
+
+def _names(ids: ErasedIds, record: Any) -> bool:
+    """Return whether a text anywhere in a JSON value names an erased thread or the subject."""
+    todo = [record]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str) and ids.is_named_in(one):
+            return True
+        if isinstance(one, dict):
+            todo += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            todo += one
+    return False
 
 
 def _operations(receipt: ErasureReceipt) -> int:
-    log = OperationLog.of_user()
+    """Count the operations that name an erased thread of this store, or the subject."""
+    log, ids = OperationLog.of_user(), receipt.ids
     return sum(
-        any(map(receipt.ids.has_thread, one.threads))
+        (one.place == receipt.place and any(map(ids.has_thread, one.threads)))
+        or any(map(ids.has_name, (*one.threads, one.reason or "", one.command)))
         for one in log.newest_first()
-        if one.place == receipt.place
     )
+
+
+def _repairs(receipt: ErasureReceipt) -> int:
+    number = 0
+    for path in state_folder("repairs").glob("*.json"):
+        with suppress(OSError, ValueError, RecursionError):
+            record = json.loads(read_regular(path, _LONGEST))
+            number += isinstance(record, dict) and receipt.ids.has_thread(record.get("thread_id"))
+    return number
+
+
+def _queries(receipt: ErasureReceipt) -> int:
+    """Count the queries in the history of `ckpt sql`, and in what a killed erasure left of it."""
+    path, number = history_file(), 0
+    for one in (path, old_history(path)):
+        with suppress(FileNotFoundError), open_regular(one, follow=False) as file:
+            for text in map(query_of, history_entries(file.read())):
+                words = words_of_query(text)
+                number += any(map(receipt.ids.has_thread, words)) or receipt.ids.has_name(text)
+    return number

@@ -10,9 +10,9 @@ from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.filters.evaluate import decision
+from ckpt_cli.core.filters.evaluate import Facts, decision
 from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, sources_of
-from ckpt_cli.core.filters.fields import VALUES, ReadFrom
+from ckpt_cli.core.filters.fields import FIELDS, VALUES, ReadFrom
 from ckpt_cli.core.filters.lookup import values_at, values_in
 from ckpt_cli.core.filters.operands import EPOCH, SECOND
 from ckpt_cli.queries.listed_threads import Details, ListedThread
@@ -117,6 +117,7 @@ class ThreadChooser:
         self._now = now
         self._decide = decision(wanted)
         self._sources = sources_of(wanted)
+        self._names = frozenset(one.name for one in fields_in(wanted))
         self._channels = _channels([one for one in fields_in(wanted) if one.name == VALUES])
 
     @property
@@ -132,6 +133,16 @@ class ThreadChooser:
     def may_match(self, thread: Thread) -> bool:
         """Return whether a thread matches, as far as the index shows."""
         return self._decide(_Candidate(thread, self._now)) is not False
+
+    def facts_of(self, thread: Thread, others: Collection[str]) -> Facts:
+        """Return the facts about a thread that a filter asks for, but for `others`."""
+        found = _Candidate(thread, self._now)
+        asked = {FIELDS[name].source for name in self._names.difference(others)}
+        if ReadFrom.HEAD in asked:
+            self._read_heads([found])
+        if ReadFrom.SIZE in asked:
+            self._read_sizes([found])
+        return found
 
     def choose(self, threads: Iterable[Thread]) -> Iterator[ListedThread]:
         """Yield the threads that match; those whose heads were read have details."""

@@ -6,6 +6,7 @@ Who has the receipt and guesses an id can still check the guess.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,11 @@ from ckpt_backends.memory.protocol import ItemKey, Namespace
 _SIZE = 20
 """Bytes of a digest."""
 _SALT_SIZE = 16
+_NAMES, _NEWER = ("threads", "namespaces", "items", "sessions"), ("archives", "names")
+"""The keys of a record; receipts of the first releases lack the newer ones."""
+_WORDS = re.compile(r"\w+")
+_LONGEST_NAME = 8
+"""Words of a name that is found in a text."""
 
 
 @dataclass(slots=True)
@@ -27,6 +33,10 @@ class ErasedIds:
     """Namespaces of long-term memory that were erased whole."""
     items: set[str] = field(default_factory=set)
     sessions: set[str] = field(default_factory=set)
+    archives: set[str] = field(default_factory=set)
+    """Archived threads of other stores."""
+    names: set[str] = field(default_factory=set)
+    """Texts that name the subject."""
 
     def digest(self, *parts: str) -> str:
         """Return the digest of an id."""
@@ -52,6 +62,14 @@ class ErasedIds:
         """Add sessions by their keys in the store."""
         self.sessions.update(self.digest("session", one) for one in keys)
 
+    def add_archives(self, threads: Iterable[tuple[str, str]]) -> None:
+        """Add archived threads, each with its store as the header of the archive names it."""
+        self.archives.update(self.digest("archive", *one) for one in threads)
+
+    def add_names(self, names: Iterable[str]) -> None:
+        """Add texts that name the subject; upper and lower case are the same."""
+        self.names.update(self.digest("name", one.casefold()) for one in names)
+
     def has_thread(self, thread_id: str | None) -> bool:
         """Return whether a thread was erased."""
         return thread_id is not None and self.digest("thread", thread_id) in self.threads
@@ -69,29 +87,43 @@ class ErasedIds:
         """Return whether a session was erased."""
         return self.digest("session", key) in self.sessions
 
+    def has_archive(self, thread_id: str, store: str) -> bool:
+        """Return whether an archive of this thread of another store was erased."""
+        return self.digest("archive", thread_id, store) in self.archives
+
+    def has_name(self, text: str) -> bool:
+        """Return whether some words in a row of a text name the subject."""
+        if not self.names:
+            return False
+        folded = text.casefold()
+        words = [one.span() for one in _WORDS.finditer(folded)]
+        return any(
+            self.digest("name", folded[first:last]) in self.names
+            for number, (first, _) in enumerate(words)
+            for _, last in words[number : number + _LONGEST_NAME]
+        )
+
+    def is_named_in(self, text: str) -> bool:
+        """Return whether a text is the id of an erased thread, or names the subject."""
+        return self.has_thread(text) or self.has_name(text)
+
     def merge(self, other: ErasedIds) -> None:
         """Add the digests of an earlier run with the same salt."""
-        for name in ("threads", "namespaces", "items", "sessions"):
+        for name in (*_NAMES, *_NEWER):
             getattr(self, name).update(getattr(other, name))
 
 
 def ids_record(ids: ErasedIds) -> dict[str, Any]:
     """Return digests as JSON."""
-    return {
-        "salt": ids.salt,
-        "threads": sorted(ids.threads),
-        "namespaces": sorted(ids.namespaces),
-        "items": sorted(ids.items),
-        "sessions": sorted(ids.sessions),
-    }
+    return {"salt": ids.salt, **{name: sorted(getattr(ids, name)) for name in (*_NAMES, *_NEWER)}}
 
 
 def ids_from_record(record: Any) -> ErasedIds:
     """Parse digests. Raises `ValueError`, `KeyError` or `TypeError`."""
     if len(bytes.fromhex(record["salt"])) != _SALT_SIZE:
         raise ValueError(record["salt"])
-    names = ("threads", "namespaces", "items", "sessions")
-    found = {name: set(map(_hex, record[name])) for name in names}
+    found = {name: set(map(_hex, record[name])) for name in _NAMES}
+    found |= {name: set(map(_hex, record.get(name, ()))) for name in _NEWER}
     return ErasedIds(str(record["salt"]), **found)
 
 

@@ -37,6 +37,8 @@ class ErasurePlace:
     """Why it was not erased, or how it was."""
     is_left: bool = False
     """Whether something is left here that a later run can erase."""
+    is_unknown: bool = False
+    """Whether it was not looked at, so that nobody can say later what is back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ class ErasureReceipt:
     """The folders whose archives and plans were looked through."""
     memories: tuple[str, ...]
     """Digests of where the memories are."""
+    unknown: tuple[ErasurePlace, ...] = ()
+    """The places that the erasure did not look at, as the receipt names them."""
 
     @property
     def named_folders(self) -> list[str]:
@@ -83,6 +85,7 @@ def place_record(
         "bytes": one.bytes,
         "state": one.state,
         "reason": shown(one.reason),
+        **({"unknown": True} if one.is_unknown else {}),
     }
 
 
@@ -96,4 +99,10 @@ def receipt_from_record(record: Any) -> ErasureReceipt:
         ids_from_record(record),
         tuple(map(str, record["folders"])),
         tuple(map(str, record["memories"])),
+        tuple(_unknown(one) for one in record["places"] if one.get("unknown")),
     )
+
+
+def _unknown(record: Any) -> ErasurePlace:
+    reason = f"the erasure did not look at it: {record['reason']}"
+    return ErasurePlace(str(record["store"]), record["kind"], None, None, "unreachable", reason)

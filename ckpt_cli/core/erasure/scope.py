@@ -64,10 +64,14 @@ class ErasureScope:
         )
 
     @property
+    def names(self) -> list[str]:
+        """The words that are long enough to be looked for in texts."""
+        return sorted(one for one in {*self.words, self.word or ""} if len(one) >= SHORTEST_WORD)
+
+    @property
     def name_pattern(self) -> re.Pattern[str] | None:
         """A pattern for a text that names the person; None if no word is known."""
-        words = sorted(one for one in {*self.words, self.word or ""} if len(one) >= SHORTEST_WORD)
-        return whole_words(words) if words else None
+        return whole_words(self.names) if self.names else None
 
     def hidden_names(self, text: str) -> re.Pattern[str] | None:
         """Return a pattern for what a receipt may not show of a text; None if it shows nothing."""

@@ -13,6 +13,7 @@ from ckpt_cli.core.filters.expressions import (
     Condition,
     Field,
     Filter,
+    Not,
     Operand,
     format_field,
     parts_of,
@@ -20,7 +21,7 @@ from ckpt_cli.core.filters.expressions import (
 from ckpt_cli.core.filters.fields import Operator
 from ckpt_cli.core.memory.item_filter import parse_namespace
 
-_PLACE = "{subject}"
+_PLACES = ("{subject}", "{user}")
 _OPERATORS = re.compile(r"[=<>~()]")
 _PEOPLE = frozenset({"user", "user_id", "userId", "username"})
 _NAMING = frozenset({"user", "thread", "metadata", "values"})
@@ -66,14 +67,31 @@ def check_field(field: str) -> None:
 
 
 def memory_namespace(pattern: str, word: str) -> Namespace:
-    """Return the namespace of a person: `users/{subject}` with the word in place."""
-    return tuple(label.replace(_PLACE, word) for label in parse_namespace(pattern))
+    """Return the namespace of a person: `users/{subject}`, or `{user}`, with the word in place."""
+    found = re.compile("|".join(map(re.escape, _PLACES)))
+    return tuple(found.sub(lambda _: word, label) for label in parse_namespace(pattern))
 
 
 def check_memory_pattern(pattern: str) -> None:
     """Raise `UsageError` for a pattern that would mean the memory of everyone."""
-    if not any(_PLACE in label for label in parse_namespace(pattern)):
-        raise UsageError(f"no {_PLACE} in it", hint='write memory = "users/{subject}"')
+    if not any(place in label for place in _PLACES for label in parse_namespace(pattern)):
+        raise UsageError(
+            f"'{pattern}' is the memory of everyone: no {_PLACES[0]} in it",
+            hint="write users/{subject}, with {subject} for the person",
+        )
+
+
+def names_of(subject: ErasureSubject, field: str | None) -> tuple[str, ...]:
+    """Return what the application calls the people of a subject, to find their memory.
+
+    These are the texts that the field of people is compared with, but for what follows a `not`.
+    Without such a field, any field may name them.
+    """
+    if subject.word is not None:
+        return (subject.word,)
+    found = list(_affirmed(subject.filter))
+    of_people = [one for one in found if _is_of_people(one, field)]
+    return tuple(sorted(_texts(of_people if field is not None else of_people or found)))
 
 
 def words_of(expression: Filter, field: str | None) -> set[str]:
@@ -81,15 +99,21 @@ def words_of(expression: Filter, field: str | None) -> set[str]:
 
     If it asks for a field that holds the user, these are the texts of this field only.
     """
-    conditions = [
-        one
-        for one in _conditions(expression)
+    found = list(_conditions(expression))
+    return _texts([one for one in found if _is_of_people(one, field)]) or _texts(found)
+
+
+def _is_of_people(one: Condition, field: str | None) -> bool:
+    return format_field(one.field) == field or _names_person(one.field)
+
+
+def _texts(found: Iterable[Condition]) -> set[str]:
+    return {
+        operand.text
+        for one in found
         if one.operator in {Operator.EQUAL, Operator.IN} and one.field.name in _NAMING
-    ]
-    of_people = [
-        one for one in conditions if format_field(one.field) == field or _names_person(one.field)
-    ]
-    return {operand.text for one in of_people or conditions for operand in one.operands}
+        for operand in one.operands
+    }
 
 
 def _conditions(expression: Filter) -> Iterator[Condition]:
@@ -97,6 +121,14 @@ def _conditions(expression: Filter) -> Iterator[Condition]:
         yield expression
     for part in parts_of(expression):
         yield from _conditions(part)
+
+
+def _affirmed(expression: Filter) -> Iterator[Condition]:
+    if isinstance(expression, Condition):
+        yield expression
+    elif not isinstance(expression, Not):
+        for part in parts_of(expression):
+            yield from _affirmed(part)
 
 
 def mention_pattern(words: Iterable[str], thread_ids: Collection[str], most: int) -> str | None:

@@ -1,0 +1,129 @@
+"""Find the threads of which any checkpoint matches a filter, not only the newest one.
+
+A run stores the metadata of its config in each checkpoint. So one thread may have checkpoints that
+name its user, and others, such as those of a run that was resumed without metadata, that do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.errors import CkptError
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.filters.evaluate import Facts, decision
+from ckpt_cli.core.filters.expressions import Field, Filter, fields_in
+from ckpt_cli.core.filters.fields import METADATA, VALUES
+from ckpt_cli.core.filters.lookup import values_at
+from ckpt_cli.core.state import source_from, step_from
+from ckpt_cli.queries.filtered_threads import ThreadChooser
+from ckpt_cli.queries.selection import Watch
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.trigger_inference import TriggerInference
+
+OF_CHECKPOINTS = frozenset({"source", "step", METADATA, VALUES})
+"""The fields that each checkpoint has its own values of."""
+
+Known = Mapping[str, Value] | Opaque
+"""Metadata or values; `Opaque` if they cannot be read."""
+
+
+class EverMatching:
+    """Finds the threads of a store of which any checkpoint matches, in any namespace.
+
+    `metadata`, `values`, `source` and `step` are those of a checkpoint; other fields are those of
+    the thread as it is. It reads all checkpoints, which no list of threads does.
+    """
+
+    def __init__(self, store: Store, wanted: Filter, now: datetime) -> None:
+        self.unread = 0
+        """Threads that did not match, and have metadata or values that cannot be read."""
+        self._store = store
+        self._decide = decision(wanted)
+        self._inference = TriggerInference(store)
+        self._chooser = ThreadChooser(store, wanted, self._inference, now)
+        fields = tuple(fields_in(wanted))
+        self._fields = frozenset(one.name for one in fields)
+        firsts = {one.path[0] for one in fields if one.name == VALUES}
+        self._channels = [one for one in firsts if isinstance(one, str)]
+        self._has_any_channel = len(self._channels) < len(firsts)
+
+    def thread_ids(self, watch: Watch = iter) -> set[str]:
+        """Return the ids of the threads that match."""
+        threads = list(watch(self._store.threads()))
+        found = {one.thread.thread_id for one in self._chooser.choose(threads)}
+        if not self._fields.isdisjoint(OF_CHECKPOINTS):
+            for thread in threads:
+                if thread.thread_id not in found and self._has_matched(
+                    ThreadReader(self._store, thread, self._inference)
+                ):
+                    found.add(thread.thread_id)
+        return found
+
+    def _has_matched(self, reader: ThreadReader) -> bool:
+        of_thread: Facts | None = None
+        is_unread = False
+        try:
+            for metadata, values in self._checkpoints(reader):
+                of_thread = of_thread or self._chooser.facts_of(reader.thread, OF_CHECKPOINTS)
+                if self._decide(checkpoint_facts(metadata, values, of_thread)):
+                    return True
+                is_unread |= self._is_unread(metadata, values)
+        except CkptError:
+            is_unread = True
+        self.unread += is_unread
+        return False
+
+    def _is_unread(self, metadata: Known, values: Known) -> bool:
+        if METADATA in self._fields and isinstance(metadata, Opaque):
+            return True
+        if isinstance(values, Opaque):
+            return VALUES in self._fields
+        asked = values if self._has_any_channel else self._channels
+        return any(isinstance(values.get(name), Opaque) for name in asked)
+
+    def _checkpoints(self, reader: ThreadReader) -> Iterator[tuple[Known, Known]]:
+        """Yield the metadata and the values of each checkpoint, as far as they are asked for."""
+        if VALUES not in self._fields:
+            for one in self._store.checkpoints(reader.thread_id, metadata=True):
+                yield read_known(one.metadata), {}
+            return
+        channels = None if self._has_any_channel else self._channels
+        for ns in reader.namespaces:
+            for each in reader.decoded(ns, state=True if channels is None else channels):
+                problem = each.body.problem
+                values = problem or read_state(reader, each, channels).values
+                yield read_known(each.checkpoint.metadata), values
+
+
+def read_known(stored: TypedBytes | None) -> Known:
+    """Return metadata as stored; `Opaque` if it cannot be read."""
+    value = None if stored is None else decode(stored)
+    if isinstance(value, Opaque):
+        return value
+    found = value if isinstance(value, dict) else {}
+    return {key: one for key, one in found.items() if isinstance(key, str)}
+
+
+def checkpoint_facts(metadata: Known, values: Known | None, of_thread: Facts) -> Facts:
+    """Return what a filter may ask about one checkpoint; without `values`, these stay unknown."""
+
+    def facts(field: Field) -> Sequence[Value] | None:
+        if field.name == VALUES:
+            return None if values is None else _at(values, field)
+        if field.name == METADATA:
+            return _at(metadata, field)
+        if field.name not in OF_CHECKPOINTS:
+            return of_thread(field)
+        known = {} if isinstance(metadata, Opaque) else metadata
+        return (source_from(known) if field.name == "source" else step_from(known),)
+
+    return facts
+
+
+def _at(root: Known, field: Field) -> Sequence[Value]:
+    return (root,) if isinstance(root, Opaque) else values_at(root, field.path)

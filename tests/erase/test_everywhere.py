@@ -1,0 +1,261 @@
+"""All of a person: checkpoints of resumed runs and of subgraphs, archives, memory, and receipts."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.sqlite import SqliteStore
+
+from tests.backends.agent import graph_of
+from tests.support import ckpt
+
+SUBJECT = ("--subject", 'metadata.user_id = "anna-1"')
+
+
+class Desk:
+    """A store with threads of two users, and a folder for archives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "agent.db"
+        self.archives = folder / "archives"
+        self.receipt = folder / "receipt.json"
+
+    def talk(self, thread_id: str, user: str | None, *, path: Path | None = None) -> None:
+        """Run the graph for a user, or without metadata, as a resume by an old list did."""
+        metadata = {} if user is None else {"user_id": user}
+        config: Any = {"configurable": {"thread_id": thread_id}, "metadata": metadata}
+        with closing(sqlite3.connect(path or self.path, check_same_thread=False)) as connection:
+            graph_of(SqliteSaver(connection)).invoke({"items": ["a note"]}, config)
+
+    def remember(self, namespace: tuple[str, ...], text: str) -> None:
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            store = SqliteStore(connection)
+            store.setup()
+            store.put(namespace, "profile", {"text": text})
+
+    def run(self, *words: Any) -> Any:
+        return ckpt("-s", self.path, *words)
+
+    def erase(self, *words: Any, code: int = 0) -> Any:
+        """Erase the person; returns the answer, which has to agree with the receipt."""
+        words = (*SUBJECT, *words, "--receipt", self.receipt, "--yes", "-o", "json")
+        done = self.run("erase", *words)
+        assert done.code == code, done.err
+        answer = json.loads(done.out)
+        assert answer["complete"] is (code == 0)
+        assert json.loads(self.receipt.read_text())["complete"] is (code == 0)
+        return answer
+
+    def verified(self, *words: Any) -> tuple[int, dict[str, str]]:
+        """Verify the receipt; returns the exit code, and the state of each kind of place."""
+        done = self.run("erase", "--verify", self.receipt, *words, "-o", "json")
+        places = json.loads(done.out)["places"]
+        worst = sorted(places, key=lambda one: one["state"] == "kept")
+        return done.code, {one["kind"]: one["state"] for one in worst}
+
+    @property
+    def threads(self) -> set[str]:
+        return {one["thread_id"] for one in self.run("threads", "list", "-o", "json").json}
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    desk = Desk(tmp_path)
+    for thread_id in ("plain", "resumed"):
+        desk.talk(thread_id, "anna-1")
+    desk.talk("resumed", None)
+    desk.talk("other", "bert-2")
+    return desk
+
+
+def test_a_thread_is_the_persons_if_any_checkpoint_is(desk: Desk) -> None:
+    listed = desk.run("threads", "list", "--where", SUBJECT[1], "-o", "json").json
+    assert [one["thread_id"] for one in listed] == ["plain"]
+    dry = desk.run("erase", *SUBJECT, "--dry-run", "-o", "json").json
+    assert [one["items"] for one in dry["places"]] == [2]
+    desk.erase()
+    assert desk.threads == {"other"}
+    assert desk.verified()[0] == 0
+
+
+def test_a_subgraph_may_be_all_that_names_the_person(desk: Desk) -> None:
+    with closing(sqlite3.connect(desk.path)) as connection:
+        connection.execute(
+            "INSERT INTO checkpoints SELECT 'inner', 'child:1', checkpoint_id, NULL, type,"
+            " checkpoint, metadata FROM checkpoints WHERE thread_id = 'plain' LIMIT 1"
+        )
+        connection.execute(
+            "INSERT INTO checkpoints SELECT 'inner', '', checkpoint_id, NULL, type, checkpoint,"
+            " metadata FROM checkpoints WHERE thread_id = 'other' LIMIT 1"
+        )
+        connection.commit()
+    desk.erase()
+    assert desk.threads == {"other"}
+
+
+def test_values_of_any_checkpoint_name_the_person(desk: Desk) -> None:
+    def count(way: str, condition: str) -> int:
+        places = desk.run("erase", way, condition, "--dry-run", "-o", "json").json["places"]
+        return sum(one["items"] for one in places if one["kind"] == "threads")
+
+    for thread_id, note in (("changed", "of dora"), ("plain", "of emil")):
+        config: Any = {"configurable": {"thread_id": thread_id}}
+        with closing(sqlite3.connect(desk.path, check_same_thread=False)) as connection:
+            graph_of(SqliteSaver(connection)).update_state(config, {"items": [note]}, as_node="a")
+    once = "not values.items[] ~ 'of emil' and values.items[] = 'a note'"
+    assert (count("--where", once), count("--subject", once)) == (2, 3)
+
+
+def test_metadata_that_cannot_be_read_is_no_complete_erasure(desk: Desk) -> None:
+    with closing(sqlite3.connect(desk.path)) as connection:
+        query = "UPDATE checkpoints SET metadata = ? WHERE thread_id = 'other'"
+        connection.execute(query, (b"\xff{",))
+        connection.commit()
+    answer = desk.erase(code=7)
+    (left,) = (one for one in answer["places"] if "cannot be read" in one["reason"])
+    assert (left["kind"], left["items"], left["state"]) == ("threads", 1, "kept")
+    assert desk.threads == {"other"}
+    assert desk.verified() == (7, {**desk.verified()[1], "threads": "unreachable"})
+
+
+def test_an_agent_that_writes_meanwhile_makes_it_incomplete(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ckpt_cli.apply.erase import ErasureRun
+
+    remove = ErasureRun._remove
+
+    def agent_too(run: ErasureRun, writable: Any) -> None:
+        remove(run, writable)
+        writable.close()
+        desk.talk("new", "anna-1")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ErasureRun, "_remove", agent_too)
+        patched.setattr(ErasureRun, "_remains", lambda *_: None)
+        answer = desk.erase(code=7)
+    (left,) = (one for one in answer["places"] if "written again" in one["reason"])
+    assert (left["kind"], left["items"]) == ("threads", 1)
+    assert desk.verified()[0] == 1
+    desk.erase()
+    assert desk.verified()[0] == 0
+
+
+def test_archives_of_any_store_below_a_named_folder_are_erased(desk: Desk) -> None:
+    moved = desk.folder / "old" / "server.db"
+    moved.parent.mkdir()
+    desk.talk("elsewhere", "anna-1", path=moved)
+    desk.talk("theirs", "bert-2", path=moved)
+    below = desk.archives / "2026" / "january"
+    assert ckpt("-s", moved, "export", "--all", "--to", below).code == 0
+    words = ("threads", "delete", "resumed", "--archive", desk.archives, "--yes")
+    assert desk.run(*words).code == 0
+    desk.talk("resumed-2", "bert-2")
+    answer = desk.erase("--archives", desk.archives)
+    places = [one for one in answer["places"] if one["kind"] == "archives"]
+    assert {(one["items"], one["state"]) for one in places} == {(1, "erased")}
+    (left,) = desk.archives.rglob("*.ckpt.gz")
+    assert left.name.startswith("theirs")
+    assert desk.threads == {"other", "resumed-2"}
+    assert desk.verified()[0] == 0
+    assert ckpt("-s", moved, "export", "elsewhere", "--to", below).code == 0
+    code, states = desk.verified()
+    assert (code, states["archives"]) == (1, "kept")
+
+
+def test_what_a_purge_left_of_a_thread_goes_with_its_archive(desk: Desk) -> None:
+    for _ in range(2):
+        words = (
+            "purge",
+            "--match",
+            "resumed",
+            "--keep-last",
+            "1",
+            "--archive",
+            desk.archives,
+            "--yes",
+        )
+        assert desk.run(*words).code == 0
+        desk.talk("resumed", None)
+    assert len(list(desk.archives.iterdir())) == 2
+    answer = desk.erase("--archives", desk.archives)
+    assert {one["items"] for one in answer["places"] if one["kind"] == "threads"} == {2}
+    assert list(desk.archives.iterdir()) == []
+    assert desk.threads == {"other"}
+
+
+def test_an_archive_that_does_not_tell_makes_it_incomplete(desk: Desk) -> None:
+    assert desk.run("export", "--all", "--to", desk.archives).code == 0
+    words = ("erase", "--subject", "status = error and metadata.user_id = 'bert-2'")
+    done = desk.run(*words, "--archives", desk.archives, "--yes", "-o", "json")
+    assert done.code == 7
+    left = [one for one in json.loads(done.out)["places"] if one["kind"] == "archives"]
+    assert ["name its thread" in one["reason"] for one in left] == [True]
+    other = desk.run("erase", "--where", "status = error", "--archives", desk.archives, "--yes")
+    assert other.code == 0
+
+
+def test_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
+    desk.remember(("users", "anna-1"), "likes tea")
+    desk.remember(("users", "bert-2"), "likes coffee")
+    answer = desk.erase(code=7)
+    (left,) = (one for one in answer["places"] if one["kind"] == "memory")
+    assert (left["items"], left["state"]) == (2, "kept")
+    assert "--memory-namespace" in left["reason"]
+    assert desk.verified() == (7, {**desk.verified()[1], "memory": "unreachable"})
+    answer = desk.erase("--memory-namespace", "users/{user}")
+    assert [one["items"] for one in answer["places"] if one["kind"] == "memory"] == [1]
+    items = desk.run("memory", "list", "-o", "json").json
+    assert [one["namespace"] for one in items] == [["users", "bert-2"]]
+    assert desk.verified()[0] == 0
+    desk.remember(("users", "anna-1"), "likes tea")
+    assert desk.verified() == (1, {**desk.verified()[1], "memory": "kept"})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*SUBJECT, "--memory-namespace", "users"), "memory of everyone"),
+        (("plain", "--memory-namespace", "users/{user}"), "belongs to --subject"),
+    ],
+)
+def test_a_namespace_of_everyone_is_refused(desk: Desk, words: Any, said: str) -> None:
+    refused = desk.run("erase", *words, "--yes")
+    assert (refused.code, said in refused.err) == (2, True)
+    assert len(desk.threads) == 3
+
+
+def test_threads_that_are_named_need_no_memory(desk: Desk) -> None:
+    desk.remember(("users", "anna-1"), "likes tea")
+    for words in (("plain",), ("--where", SUBJECT[1]), ("--match", "res*")):
+        assert desk.run("erase", *words, "--yes").code == 0
+
+
+def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
+    desk.erase("--archives", desk.archives)
+    desk.archives.mkdir()
+    code, states = desk.verified()
+    assert code == 0
+    assert {"archives", "plans", "operations", "repairs", "queries"} <= states.keys()
+    history = Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "sql" / "history"
+    history.parent.mkdir(parents=True)
+    for query in ("thread_id = 'plain'", "user_id = 'Anna-1'", "user_id LIKE '%/anna-1/%'"):
+        history.write_text(f"\n# 2026-04-07 10:00:00\n+FROM threads WHERE {query}\n")
+        assert desk.verified() == (1, {**states, "queries": "kept"})
+    history.write_text("\n# 2026-04-07 10:00:00\n+FROM plains WHERE user_id = 'anna-12'\n")
+    assert desk.verified()[0] == 0
+    desk.talk("plain", "bert-2")
+    plan = desk.archives / "plan.ndjson"
+    words = ("purge", "--match", "plain", "--keep-last", "1", "--plan-out", plan)
+    assert desk.run(*words).code == 0
+    assert desk.verified() == (1, {**states, "threads": "kept", "plans": "kept"})
