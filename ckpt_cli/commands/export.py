@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from ckpt_backends.changes.bundle import bundle_name, make_folder, write_bundle
+from ckpt_backends.changes.bundle import SUFFIX, bundle_name, make_folder, write_bundle
 from ckpt_backends.changes.signatures import SigningKey
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import CkptError, Refused, UsageError
+from ckpt_backends.files.regular_file import read_regular
 from ckpt_cli import __version__
 from ckpt_cli.api.filters import explain_short_forms
 from ckpt_cli.api.thread import ThreadHandle
@@ -33,6 +37,9 @@ TABLE_COLUMNS = (
     Column("SIZE", "bytes", size, right=True),
     Column("SHA256", "sha256", table=False),
 )
+_REDACTED, _MANIFEST = ".redacted.jsonl", "manifest.json"
+_EXPORTED = re.compile(r"-[0-9a-f]{12}-\d{8}T[^/]*\.jsonl$")
+_LONGEST = 256 << 20
 COLUMNS = (
     THREAD,
     Column("FILE", "file"),
@@ -71,8 +78,9 @@ def export(
     first, with state, writes and metadata as in `ckpt show -o json`.
 
     The formats parquet, csv and ndjson write the tables of `ckpt sql` into a folder for each, with
-    a file for each range of threads. manifest.json lists the files with their digests. If the run
-    is stopped, the same command goes on.
+    a file for each range of threads. The table memory belongs to all threads: it is written with
+    --all only. manifest.json lists the files with their digests. If the run is stopped, the same
+    command goes on.
 
     \b
       ckpt -s agent.db export user-42 user-43 --to backups
@@ -102,6 +110,8 @@ def export(
         redaction.refuse_raw(session.store)
     folder = Path() if to is None else to
     make_folder(folder)
+    if format_ == "jsonl":
+        _refuse_mixed(folder, is_redacted=session.opening.redact)
     seen = progress(chosen, total=len(chosen), label="exporting")
     key = signing_key(sign_key, folder)
     written = partial(_bundles, key) if format_ == "bundle" else _lines
@@ -152,12 +162,18 @@ def _tables(
     from ckpt_cli.api.exporting import TableExport
     from ckpt_cli.api.querying import SqlSource, ThreadChoice
     from ckpt_cli.sql.catalog import check_tables
+    from ckpt_cli.sql.tables import TABLES
     from ckpt_cli.threads.executor.work import refuse_lost
 
     _check_one_way(names, match, where, everything=everything)
     if to is None:
         raise UsageError(f"--format {form} requires --to", hint="add --to DIR")
-    chosen = check_tables(tables)
+    chosen = [one for one in check_tables(tables) if everything or TABLES[one].items is None]
+    if not everything and "memory" in (tables or ()):
+        raise UsageError(
+            "the table memory holds items of all users, not those of some threads",
+            hint="use --all, or leave out --table memory",
+        )
     watch = partial(progress, total=None, label="exporting threads")
     threads = tuple(dict.fromkeys(names)) if names else None
     choice = ThreadChoice(threads, match, tuple(where or ()), jobs, cluster, watch)
@@ -183,10 +199,36 @@ def _bundles(
 def _lines(
     session: Session, threads: Iterator[ThreadHandle], folder: Path
 ) -> Iterator[dict[str, Any]]:
+    suffix = _REDACTED if session.opening.redact else ".jsonl"
     for thread in threads:
-        path = folder / bundle_name(thread.id, iso(session.now), ".jsonl")
+        path = folder / bundle_name(thread.id, iso(session.now), suffix)
         session.output.to_file(path, thread.export(), lines=True)
         yield _record(thread.id, path, thread.checkpoint_count)
+
+
+def _refuse_mixed(folder: Path, *, is_redacted: bool) -> None:
+    """Raise `Refused` if a folder has exports with values and this one is redacted, or reversely.
+
+    Otherwise, who gives a redacted export away would give the values away, too.
+    """
+    for path in folder.iterdir():
+        if _EXPORTED.search(path.name):
+            other = path.name.endswith(_REDACTED)
+        elif is_redacted and (path.name.endswith(SUFFIX) or path.name == _MANIFEST):
+            other = path.name == _MANIFEST and _has_redacted_tables(path)
+        else:
+            continue
+        if other is not is_redacted:
+            raise Refused(
+                f"'{folder}' holds another export: redacted differ", hint="use an empty folder"
+            )
+
+
+def _has_redacted_tables(manifest: Path) -> bool:
+    with suppress(OSError, CkptError, ValueError, RecursionError):
+        record = json.loads(read_regular(manifest, _LONGEST))
+        return isinstance(record, dict) and record.get("redacted") is True
+    return False
 
 
 def _record(thread_id: str, path: Path, rows: int) -> dict[str, Any]:

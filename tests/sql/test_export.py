@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import stat
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -219,3 +221,44 @@ def test_redacted_files_are_not_added_to_others(lake: Path) -> None:
     export(lake, "csv")
     code, said = refused(lake, "--redact")
     assert (code, "redacted differ" in said) == (5, True), said
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_the_memory_of_others_is_not_written(lake: Path, tmp_path: Path, form: str) -> None:
+    from langgraph.store.sqlite import SqliteStore
+
+    store = copy_store(SAMPLE, tmp_path)
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        memory = SqliteStore(connection)
+        memory.setup()
+        memory.put(("users", "bert"), "profile", {"text": "likes coffee"})
+    ways = (["trip-to-kyoto"], ["--match", "trip-*"], ["--where", "step > 0"])
+    for number, chosen in enumerate(ways):
+        folder = lake / str(number)
+        words = ("export", *chosen, "--format", form, "--to", folder)
+        assert ckpt("-s", store, *words).code == 0
+        assert not (folder / "memory").exists()
+        assert "memory" not in json.loads((folder / "manifest.json").read_text())["tables"]
+        asked = ckpt("-s", store, *words, "--table", "memory")
+        assert (asked.code, "items of all users" in asked.err) == (2, True)
+    words = ("export", "--all", "--format", form, "--to", lake / "all", "--table", "memory")
+    assert ckpt("-s", store, *words, "-o", "json").json[0]["rows"] == 1
+
+
+def test_redacted_lines_are_not_added_to_values(tmp_path: Path) -> None:
+    words = ("export", "trip-to-kyoto", "--format", "jsonl", "--to")
+    values, redacted = tmp_path / "values", tmp_path / "redacted"
+    assert ckpt("-s", SAMPLE, *words, values).code == 0
+    for _ in range(2):
+        assert ckpt("-s", SAMPLE, "--redact", *words, redacted).code == 0
+    held = sorted(one.read_bytes() for one in values.iterdir())
+    for run in (("--redact", *words, values), (*words, redacted)):
+        done = ckpt("-s", SAMPLE, *run)
+        assert (done.code, "redacted differ" in done.err) == (5, True), run
+    assert sorted(one.read_bytes() for one in values.iterdir()) == held
+    for name, kind in (("bundles", "bundle"), ("tables", "csv")):
+        folder = tmp_path / name
+        words = ("export", "trip-to-kyoto", "--format", kind, "--to", folder)
+        assert ckpt("-s", SAMPLE, *words).code == 0
+        lines = ("export", "trip-to-kyoto", "--format", "jsonl", "--to", folder)
+        assert ckpt("-s", SAMPLE, "--redact", *lines).code == 5
