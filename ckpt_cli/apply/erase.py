@@ -92,9 +92,9 @@ class ErasureRun:
 
     def _keep_rest(self) -> None:
         """Add the places that were not begun."""
-        begun = {(one.kind, one.store) for one in self.report.places}
-        for one in self.plan.places():
-            if (one.kind, one.store) not in begun and one.items:
+        begun = {(one.kind, one.store) for one in self.report.places if one not in self.plan.unread}
+        for one in self.plan.found():
+            if (one.kind, one.store) not in begun:
                 self.report.add([_left(one.store, one.kind, one.items, one.bytes or 0, _STOPPED)])
 
     def _did(self, number: int) -> None:
@@ -179,7 +179,8 @@ class ErasureRun:
         except CkptError as error:
             found = self.plan.threads
             size = sum(one.bytes for one in found)
-            if not any(one.kind == "threads" for one in self.report.places):
+            begun = (one for one in self.report.places if one not in self.plan.unread)
+            if not any(one.kind == "threads" for one in begun):
                 kept = _left(self.plan.store, "threads", len(found), size, error.message)
                 self.report.add([kept] if found else [])
             self.report.add([_left(self.plan.store, "engine", None, None, error.message)])

@@ -166,6 +166,7 @@ def _carry_out(
     """
     if plan.is_empty:
         session.note("nothing to erase")
+        report.add(plan.unread)
     ids = unfinished.ids
     ids.add_threads(plan.scope.threads)
     ids.add_namespaces(plan.scope.namespaces)
@@ -269,9 +270,9 @@ def _end(report: ErasureReport, caught: list[int]) -> None:
     if not left:
         return
     first = left[0]
-    raise PartlyDone(
-        f"not erased completely: {first.store}: {first.reason}", hint="run the same command again"
-    )
+    # What was not looked at is not looked at by the same command either.
+    hint = None if first.is_unknown else "run the same command again"
+    raise PartlyDone(f"not erased completely: {first.store}: {first.reason}", hint=hint)
 
 
 def _memories(session: Session, chosen: str | None) -> Iterator[MemoryPlace]:

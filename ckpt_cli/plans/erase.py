@@ -108,10 +108,14 @@ class ErasurePlan:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was found, and no earlier run has to be finished."""
-        return not (self.places() or self.scope.earlier is not None)
+        return not (self.found() or self.scope.earlier is not None)
 
     def places(self) -> list[ErasurePlace]:
-        """Return the places with what was found in them, as a dry run prints them."""
+        """Return the places as a dry run prints them: what was found, and what stays."""
+        return [*self.found(), *self.unread]
+
+    def found(self) -> list[ErasurePlace]:
+        """Return the places with what was found in them."""
         found = [
             _place(
                 self.store,
@@ -135,7 +139,7 @@ class ErasurePlan:
             *_of_folders("queries", ((one, file_size(one)) for one in self.state.history)),
             *_of_folders("repairs", ((one, file_size(one)) for one in self.state.repairs)),
         ]
-        return [*(one for one in found if one.items), *self.unread]
+        return [one for one in found if one.items]
 
 
 def file_size(path: Path) -> int:

@@ -114,7 +114,7 @@ def mention_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
 def erasure_question(plan: ErasurePlan) -> str:
     """Return the question for confirmation."""
     numbers: dict[str, int] = {}
-    for one in plan.places():
+    for one in plan.found():
         numbers[one.kind] = numbers.get(one.kind, 0) + (one.items or 0)
     parts = [counted(number, _NOUNS[kind]) for kind, number in numbers.items() if number]
     return f"Erase {', '.join(parts) or 'what an earlier run left'}? This cannot be undone."

@@ -259,3 +259,12 @@ def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
     words = ("purge", "--match", "plain", "--keep-last", "1", "--plan-out", plan)
     assert desk.run(*words).code == 0
     assert desk.verified() == (1, {**states, "threads": "kept", "plans": "kept"})
+
+
+def test_nothing_found_is_not_complete_while_memory_was_not_looked_at(desk: Desk) -> None:
+    desk.remember(("users", "bert-2"), "likes coffee")
+    words = ("erase", "--subject", "metadata.user_id = nobody", "-o", "json")
+    done = desk.run(*words, "--receipt", desk.receipt)
+    assert (done.code, "nothing to erase" in done.err) == (7, True)
+    assert json.loads(desk.receipt.read_text())["complete"] is False
+    assert desk.run(*words, "--memory-namespace", "users/{user}").code == 0
