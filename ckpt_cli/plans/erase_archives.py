@@ -37,6 +37,8 @@ from ckpt_cli.queries.archived_store import is_from_store, records_in, saved_pla
 from ckpt_cli.queries.ever_matching import checkpoint_facts, read_known
 
 _SOURCE = r'"(?:thread_id|threadId|source)"\s*:\s*'
+_UNSURE = "ckpt cannot tell whether it is of the subject: name its thread to erase it"
+NOT_LOOKED_AT = "ckpt cannot tell which are of the subject: add --memory-namespace 'users/{user}'"
 
 KeyOf = Callable[[Row], ItemKey]
 """Returns the item that an archived row is of."""
@@ -138,10 +140,12 @@ class ArchiveSearch:
         elif one.drops:
             drops = None if one.number == len(one.drops) else frozenset(one.drops)
             self.found.append(ArchiveErasure(path, size, drops))
-        elif one.is_unsure:
-            reason = "ckpt cannot tell whether it is of the subject; name its thread to erase it"
-            place = ErasurePlace(str(path), "archives", 1, size, "kept", reason, is_left=True)
-            self.unread.append(place)
+        if one.is_unsure and not one.is_erased:
+            reason = _UNSURE if one.thread_id else NOT_LOOKED_AT
+            left = ErasurePlace(
+                *(str(path), "archives", 1, size, "kept", reason), is_left=True, is_unknown=True
+            )
+            self.unread.append(left)
         if one.why_mentioned and not one.is_erased:
             self.mentions.append(
                 Mention(str(path.parent), "archive", path.name, one.hits or 1, one.why_mentioned)
@@ -268,6 +272,8 @@ class _Looked:
                 self.hits += 1
                 self.why_mentioned = "names the subject"
             yield row
+        is_known = key_of is not None and scope.namespaces
+        self.is_unsure = self.search.of_person and not is_known and len(self.drops) < self.number
 
     def _comes_from(self, text: str) -> bool:
         """Whether the text of an item names an erased thread as its source."""

@@ -32,7 +32,12 @@ from ckpt_cli.plans.erase import (
     plan_threads,
     unread_place,
 )
-from ckpt_cli.plans.erase_archives import ArchiveSearch, archive_folders, plan_files
+from ckpt_cli.plans.erase_archives import (
+    NOT_LOOKED_AT,
+    ArchiveSearch,
+    archive_folders,
+    plan_files,
+)
 from ckpt_cli.plans.erase_mentions import bounded, mentions_in_memory, mentions_in_threads
 from ckpt_cli.plans.erase_state import plan_state
 from ckpt_cli.queries.archived_store import with_subfolders
@@ -182,9 +187,8 @@ def _not_looked_at(
         return
     sizes -= Counter(one.key.namespace for one in found.items)
     if sizes:
-        reason = "ckpt cannot tell which are of the subject: add --memory-namespace 'users/{user}'"
         yield ErasurePlace(
-            *(str(url), "memory", sizes.total(), None, "kept", reason),
+            *(str(url), "memory", sizes.total(), None, "kept", NOT_LOOKED_AT),
             is_left=True,
             is_unknown=True,
         )

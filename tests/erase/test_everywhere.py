@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import sqlite3
@@ -268,3 +269,18 @@ def test_nothing_found_is_not_complete_while_memory_was_not_looked_at(desk: Desk
     assert (done.code, "nothing to erase" in done.err) == (7, True)
     assert json.loads(desk.receipt.read_text())["complete"] is False
     assert desk.run(*words, "--memory-namespace", "users/{user}").code == 0
+
+
+def test_archived_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
+    desk.remember(("users", "anna-1"), "likes tea")
+    desk.remember(("users", "bert-2"), "likes coffee")
+    words = ("memory", "delete", "--match", "*", "--archive", desk.archives, "--yes")
+    assert desk.run(*words).code == 0
+    answer = desk.erase("--archives", desk.archives, code=7)
+    (left,) = (one for one in answer["places"] if one["kind"] == "archives")
+    assert (left["state"], "--memory-namespace" in left["reason"]) == ("kept", True)
+    desk.erase("--archives", desk.archives, "--memory-namespace", "users/{user}")
+    (bundle,) = desk.archives.iterdir()
+    held = gzip.decompress(bundle.read_bytes())
+    assert (b"bert-2" in held, b"anna-1" in held) == (True, False)
+    assert desk.verified()[0] == 0
