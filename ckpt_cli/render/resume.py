@@ -11,7 +11,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.resume import UserMetadata, user_metadata
 from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.render.status import counted_names
-from ckpt_cli.render.terminal.fields import field
+from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import safe_text
 
 if TYPE_CHECKING:
@@ -139,11 +139,11 @@ def resume_lines(head: Moment, found: Resume, width: int) -> Iterator[StyledLine
             yield from field("", sentence, width, "dim")
 
 
-def config_lines(head: Moment, found: Resume, width: int) -> Iterator[StyledLine]:
+def config_lines(head: Moment, found: Resume) -> Iterator[StyledLine]:
     """Yield what `config` stands for in that call."""
     call = resume_call(head, found)
     if call.call is not None:
-        yield from field("config", call.config, width)
+        yield command_field("config", call.config)
 
 
 def resume_record(head: Moment, found: Resume) -> dict[str, Any]:

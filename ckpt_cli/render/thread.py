@@ -74,7 +74,7 @@ def summary_lines(
     if found.head is not None:
         yield from head_lines(found.head, found.resume, width)
         if found.resume is not None:
-            yield from config_lines(found.head, found.resume, width)
+            yield from config_lines(found.head, found.resume)
         yield from _rollback_lines(found, words, width)
     yield from join_lines(found.joins, width)
     yield from lifetime_lines(found.lifetime, now, zone, width)
