@@ -200,21 +200,31 @@ def _carry_out(
         if report.is_complete:
             unfinished.remove()
     if options.receipt is not None:
-        receipt = ErasureReceipt(
-            store_text(plan.url),
-            unfinished.place,
-            ids,
-            tuple(str(one) for one in plan.folders),
-            tuple(sorted({place_of(one.url) for one in plan.memories})),
-        )
-        facts = {
-            "ckpt": __version__,
-            "by": session.recorder.user,
-            "began_at": iso(session.now),
-            "ended_at": iso(datetime.now(UTC)),
-        }
-        write_receipt(options.receipt, report, receipt, plan.scope, facts)
+        _write_receipt(session, options.receipt, plan, report, unfinished)
     return caught
+
+
+def _write_receipt(
+    session: Session,
+    path: Path,
+    plan: ErasurePlan,
+    report: ErasureReport,
+    unfinished: UnfinishedErasure,
+) -> None:
+    receipt = ErasureReceipt(
+        store_text(plan.url),
+        unfinished.place,
+        unfinished.ids,
+        tuple(str(one) for one in plan.folders),
+        tuple(sorted({place_of(one.url) for one in plan.memories})),
+    )
+    facts = {
+        "ckpt": __version__,
+        "by": session.recorder.user,
+        "began_at": iso(session.now),
+        "ended_at": iso(datetime.now(UTC)),
+    }
+    write_receipt(path, report, receipt, plan.scope, facts)
 
 
 def _add_survivors(

@@ -66,10 +66,9 @@ def plan_fork_to_thread(
     body = set_keys(original.body, edited.body) if edited.body and original.body else None
     copies[0] = replace(copies[0], metadata=metadata, body=body)
     preview, edit_notes = previewed(reader, target, options.edits)
-    at = configurable(key)
-    if is_head:
-        # Without an id, LangGraph continues from the head instead of travelling in time.
-        del at["checkpoint_id"]
+    # Without an id, LangGraph continues from the head instead of travelling in time.
+    left_out = {"checkpoint_id"} if is_head else set[str]()
+    at = {name: one for name, one in configurable(key).items() if name not in left_out}
     return CheckpointPlan(
         action="fork",
         main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),

@@ -10,6 +10,7 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory.item_filter import format_namespace
+from ckpt_cli.core.tasks.resume import UserMetadata
 from ckpt_cli.tui.content.tabs import CheckpointTab
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, is_pattern
 
@@ -97,9 +98,10 @@ def errors_command(store: Sequence[str], thread_id: str) -> str:
     return command("ckpt", *store, "errors", "--history", ids=[thread_id])
 
 
-def config(place: CheckpointKey) -> str:
+def config(place: CheckpointKey, metadata: UserMetadata) -> str:
     """Return the config dict with which a graph reads or resumes a checkpoint."""
-    return json.dumps({"configurable": place._asdict()}, ensure_ascii=False)
+    found = {"configurable": place._asdict(), **({"metadata": metadata} if metadata else {})}
+    return json.dumps(found, ensure_ascii=False)
 
 
 def memory_command(memory: Sequence[str], key: ItemKey) -> str:

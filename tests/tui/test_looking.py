@@ -354,12 +354,13 @@ def test_what_is_copied_is_what_the_commands_and_graphs_take(sample: Path) -> No
         shown = ckpt("-s", sample, "show", seat.app.clipboard, "-o", "json").json
         assert shown["checkpoint_id"] == place.checkpoint_id
         await seat.press("Y")
-        configurable = json.loads(seat.app.clipboard)["configurable"]
-        assert configurable == {
+        copied = json.loads(seat.app.clipboard)
+        assert copied["configurable"] == {
             "thread_id": KYOTO,
             "checkpoint_ns": "",
             "checkpoint_id": place.checkpoint_id,
         }
+        assert copied["metadata"]["user_id"] == shown["metadata"]["user_id"]
 
     sit(sample, look)
 

@@ -15,7 +15,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import base_of
+from ckpt_cli.tui.content.checkpoint import base_of, carried_from
 from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
 from ckpt_cli.tui.content.thread_filter import ThreadFilter
 from ckpt_cli.tui.content.thread_list import SORTS
@@ -321,9 +321,13 @@ class MainScreen(ValuesScreen):
         if (place := self.here()) is not None:
             self.copy(command_line.ref(place))
 
-    def action_copy_config(self) -> None:
-        if (place := self.here()) is not None:
-            self.copy(command_line.config(place))
+    async def action_copy_config(self) -> None:
+        if (place := self.here()) is None:
+            return
+        question = partial(carried_from, key=place)
+        found = await self.ask(self.context.detail, question, self.show_error)
+        if found is not None:
+            self.copy(command_line.config(place, found))
 
     def action_command_line(self) -> None:
         from ckpt_cli.tui.screens.text import CopyScreen
