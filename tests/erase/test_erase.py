@@ -283,13 +283,17 @@ def test_a_reader_keeps_it_incomplete_until_the_next_run(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ckpt_backends.sqlite.open._BUSY_SECONDS", 0.1)
+    receipt = home.folder / "receipt.json"
     with closing(sqlite3.connect(home.store)) as reader:
         reader.execute("PRAGMA journal_mode = wal")
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM checkpoints").fetchone()
-        partly = home.erase(*SUBJECT)
+        partly = home.erase(*SUBJECT, "--receipt", receipt)
     assert partly.code == 7
     assert "engine" in places(json.loads(partly.out))
+    verified = home.run("erase", "--verify", receipt, "-o", "json")
+    assert verified.code == 7
+    assert places(json.loads(verified.out))["engine"] == (None, "unreachable")
     again = home.erase(*SUBJECT)
     assert again.json["complete"] is True
     assert CANARY.encode() not in home.everything()

@@ -30,7 +30,7 @@ class ErasureReceipt:
     memories: tuple[str, ...]
     """Digests of where the memories are."""
     unknown: tuple[ErasurePlace, ...] = ()
-    """The places that the erasure did not look at, as the receipt names them."""
+    """The places that were left and that a verification cannot look at."""
 
     @property
     def named_folders(self) -> list[str]:
@@ -85,7 +85,8 @@ def place_record(
         "bytes": one.bytes,
         "state": one.state,
         "reason": shown(one.reason),
-        **({"unknown": True} if one.is_unknown else {}),
+        # A verification sees neither what was not looked at, nor old bytes in an engine.
+        **({"unknown": True} if one.is_unknown or (one.is_left and one.kind == "engine") else {}),
     }
 
 
@@ -104,5 +105,5 @@ def receipt_from_record(record: Any) -> ErasureReceipt:
 
 
 def _unknown(record: Any) -> ErasurePlace:
-    reason = f"the erasure did not look at it: {record['reason']}"
+    reason = f"the erasure left it: {record['reason']}"
     return ErasurePlace(str(record["store"]), record["kind"], None, None, "unreachable", reason)
