@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ckpt_backends.errors import PartlyDone
+from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_cli import __version__
 from ckpt_cli.api.filters import explain_short_forms, filter_of
 from ckpt_cli.apply.erase import ErasureRun
@@ -128,6 +128,9 @@ def _request(session: Session, options: EraseOptions) -> ErasureRequest:
     rules = session.names.erase_rules or EraseRules()
     if rules.subject is not None:
         check_field(rules.subject)
+    for folder in options.archives or ():
+        if not folder.exists():
+            raise UsageError(f"there is no folder '{folder}'", hint="name folders with archives")
     patterns = options.memory_namespace or ([] if rules.memory is None else [rules.memory])
     for one in patterns:
         check_memory_pattern(one)

@@ -40,7 +40,7 @@ from ckpt_cli.plans.erase_archives import (
 )
 from ckpt_cli.plans.erase_mentions import bounded, mentions_in_memory, mentions_in_threads
 from ckpt_cli.plans.erase_state import plan_state
-from ckpt_cli.queries.archived_store import with_subfolders
+from ckpt_cli.queries.archived_store import linked_folders, with_subfolders
 from ckpt_cli.queries.ever_matching import EverMatching
 from ckpt_cli.queries.memory_location import MemoryPlace
 from ckpt_cli.queries.selection import Watch, selected_threads
@@ -272,6 +272,13 @@ def _plan_archives(
     memories: Sequence[tuple[StoreUrl, MemoryStore]],
     store: Store,
 ) -> None:
+    for link in linked_folders(request.folders):
+        reason = "a link to another folder, which was not looked through: name that folder, too"
+        plan.unread.append(
+            ErasurePlace(
+                *(str(link), "archives", None, None, "kept", reason), is_left=True, is_unknown=True
+            )
+        )
     keys_of = {memory.describe().layout: memory.key_of for _, memory in memories}
     search = ArchiveSearch(
         plan.url,

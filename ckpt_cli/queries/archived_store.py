@@ -20,12 +20,26 @@ _LONGEST = 256 << 20
 
 
 def with_subfolders(folders: Iterable[Path], named: Iterable[Path]) -> list[Path]:
-    """Return these folders, and all below those that were named. Links are not followed."""
+    """Return these folders, and all below those that were named, also what cannot be listed.
+
+    Links to other folders are not followed.
+    """
     found = dict.fromkeys(folders)
+
+    def unlisted(error: OSError) -> None:
+        found.setdefault(Path(error.filename))
+
     for one in named:
-        for below, _, _ in os.walk(one.absolute()):
+        for below, _, _ in os.walk(one.absolute(), onerror=unlisted):
             found.setdefault(Path(below))
     return list(found)
+
+
+def linked_folders(named: Iterable[Path]) -> Iterator[Path]:
+    """Yield the links to other folders below those that were named."""
+    for one in named:
+        for below, names, _ in os.walk(one.absolute()):
+            yield from (Path(below, name) for name in names if os.path.islink(f"{below}/{name}"))
 
 
 def saved_plans(folders: Iterable[Path]) -> Iterator[Path]:

@@ -195,6 +195,23 @@ def test_what_a_purge_left_of_a_thread_goes_with_its_archive(desk: Desk) -> None
     assert desk.threads == {"other"}
 
 
+def test_a_folder_that_was_not_looked_through_makes_it_incomplete(desk: Desk) -> None:
+    elsewhere = desk.folder / "elsewhere"
+    assert desk.run("export", "plain", "--to", elsewhere).code == 0
+    desk.archives.mkdir()
+    (desk.archives / "more").symlink_to(elsewhere)
+    missing = desk.run("erase", *SUBJECT, "--archives", desk.folder / "archive", "--yes")
+    assert (missing.code, "there is no folder" in missing.err) == (2, True)
+    answer = desk.erase("--archives", desk.archives, code=7)
+    (left,) = (one for one in answer["places"] if "a link" in one["reason"])
+    assert left["store"] == str(desk.archives / "more")
+    assert len(list(elsewhere.iterdir())) == 1
+    assert desk.verified()[0] == 7
+    (desk.archives / "more").unlink()
+    desk.erase("--archives", desk.archives, "--archives", elsewhere)
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_an_archive_that_does_not_tell_makes_it_incomplete(desk: Desk) -> None:
     assert desk.run("export", "--all", "--to", desk.archives).code == 0
     words = ("erase", "--subject", "status = error and metadata.user_id = 'bert-2'")
@@ -243,8 +260,8 @@ def test_threads_that_are_named_need_no_memory(desk: Desk) -> None:
 
 
 def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
-    desk.erase("--archives", desk.archives)
     desk.archives.mkdir()
+    desk.erase("--archives", desk.archives)
     code, states = desk.verified()
     assert code == 0
     assert {"archives", "plans", "operations", "repairs", "queries"} <= states.keys()
