@@ -16,7 +16,8 @@ def erase(session: Session, options: EraseOptions) -> None:
     Removes the threads in all namespaces, the sessions and items of long-term memory that came from
     them or are the person's, the archives that ckpt wrote of them, and what ckpt recorded about
     them. Then removes the old bytes as far as the engine can. Says place by place what is gone,
-    what is left and why. Lists where the person is named elsewhere, and leaves that.
+    what is left and why. Lists where the person is named elsewhere, and leaves that. A thread is
+    the person's if any of its checkpoints matches --subject.
 
     It cannot be undone. A receipt holds no id and no value; --verify checks later that nothing is
     back. Stop the agents first: a thread that changes meanwhile is left, and the exit code is 7.
@@ -27,6 +28,7 @@ def erase(session: Session, options: EraseOptions) -> None:
 
     \b
       ckpt -s agent.db erase --subject 'metadata.user = "anna"' --dry-run
+      ckpt -s agent.db erase --subject 'metadata.user = "anna"' --memory-namespace 'users/{user}'
       ckpt -s agent.db erase user-42 --archives backups --receipt receipt.json
       ckpt -s agent.db erase --verify receipt.json
       ckpt -s agent.db erase --value 'user-42:messages[2].content'

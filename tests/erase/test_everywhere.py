@@ -301,3 +301,13 @@ def test_archived_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -
     held = gzip.decompress(bundle.read_bytes())
     assert (b"bert-2" in held, b"anna-1" in held) == (True, False)
     assert desk.verified()[0] == 0
+
+
+def test_a_saved_plan_keeps_whose_memory_it_is(desk: Desk) -> None:
+    desk.remember(("users", "anna-1"), "likes tea")
+    plan = desk.folder / "plan.ndjson"
+    words = ("erase", *SUBJECT, "--memory-namespace", "users/{user}", "--plan-out", plan)
+    assert desk.run(*words).code == 0
+    assert desk.run("apply", plan, "--yes").code == 0
+    assert desk.threads == {"other"}
+    assert desk.run("memory", "list", "-o", "json").json == []
