@@ -11,7 +11,7 @@ from datetime import datetime
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque, Value
-from ckpt_backends.errors import CkptError
+from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.filters.evaluate import Facts, decision
@@ -70,21 +70,14 @@ class EverMatching:
         try:
             for metadata, values in self._checkpoints(reader):
                 of_thread = of_thread or self._chooser.facts_of(reader.thread, OF_CHECKPOINTS)
-                if self._decide(checkpoint_facts(metadata, values, of_thread)):
+                found = self._decide(checkpoint_facts(metadata, values, of_thread))
+                if found:
                     return True
-                is_unread |= self._is_unread(metadata, values)
-        except CkptError:
+                is_unread |= found is None
+        except (NotFound, Unreadable):
             is_unread = True
         self.unread += is_unread
         return False
-
-    def _is_unread(self, metadata: Known, values: Known) -> bool:
-        if METADATA in self._fields and isinstance(metadata, Opaque):
-            return True
-        if isinstance(values, Opaque):
-            return VALUES in self._fields
-        asked = values if self._has_any_channel else self._channels
-        return any(isinstance(values.get(name), Opaque) for name in asked)
 
     def _checkpoints(self, reader: ThreadReader) -> Iterator[tuple[Known, Known]]:
         """Yield the metadata and the values of each checkpoint, as far as they are asked for."""
@@ -110,7 +103,10 @@ def read_known(stored: TypedBytes | None) -> Known:
 
 
 def checkpoint_facts(metadata: Known, values: Known | None, of_thread: Facts) -> Facts:
-    """Return what a filter may ask about one checkpoint; without `values`, these stay unknown."""
+    """Return what a filter may ask about one checkpoint.
+
+    What cannot be read stays unknown, and so do all values without `values`.
+    """
 
     def facts(field: Field) -> Sequence[Value] | None:
         if field.name == VALUES:
@@ -119,11 +115,13 @@ def checkpoint_facts(metadata: Known, values: Known | None, of_thread: Facts) ->
             return _at(metadata, field)
         if field.name not in OF_CHECKPOINTS:
             return of_thread(field)
-        known = {} if isinstance(metadata, Opaque) else metadata
-        return (source_from(known) if field.name == "source" else step_from(known),)
+        if isinstance(metadata, Opaque):
+            return None
+        return (source_from(metadata) if field.name == "source" else step_from(metadata),)
 
     return facts
 
 
-def _at(root: Known, field: Field) -> Sequence[Value]:
-    return (root,) if isinstance(root, Opaque) else values_at(root, field.path)
+def _at(root: Known, field: Field) -> Sequence[Value] | None:
+    found = (root,) if isinstance(root, Opaque) else values_at(root, field.path)
+    return None if any(isinstance(one, Opaque) for one in found) else found

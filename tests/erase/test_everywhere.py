@@ -127,6 +127,9 @@ def test_metadata_that_cannot_be_read_is_no_complete_erasure(desk: Desk) -> None
     assert (left["kind"], left["items"], left["state"]) == ("threads", 1, "kept")
     assert desk.threads == {"other"}
     assert desk.verified() == (7, {**desk.verified()[1], "threads": "unreachable"})
+    # Where the thread is known to be another one, its metadata does not matter.
+    named = "thread = 'plain' and metadata.user_id = 'anna-1'"
+    assert desk.run("erase", "--subject", named, "--yes").code == 0
 
 
 def test_an_agent_that_writes_meanwhile_makes_it_incomplete(
