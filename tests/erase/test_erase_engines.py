@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 import redis
 
+from tests.backends.agent import graph_of
 from tests.backends.test_redis import fill_plain
 from tests.backends.test_redis_sessions import ContextState, save
 from tests.erase import canary
@@ -76,6 +78,10 @@ def test_nothing_of_the_person_is_left(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     before = fill(bench)
+    with bench.saver() as saver:
+        # The head does not name the person any more.
+        config: Any = {"configurable": {"thread_id": THREADS[1]}}
+        graph_of(saver).invoke({"items": ["one more"]}, config)
     configure(tmp_path, bench.url)
     assert ckpt("-s", "a", "export", *THREADS, OTHER, "--to", "backups").code == 0
     assert ckpt("-s", "a", "rollback", THREADS[0], "--steps", "1", "--yes").code == 0
