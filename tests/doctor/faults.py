@@ -53,8 +53,8 @@ class PlantedFault:
     follows: frozenset[str] = frozenset()
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
-    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values` or
-    `expiring rows`; or `spoilt values`, `spoilt writes`, `spoilt bodies` or `spoilt metadata`,
+    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`,
+    `deltas` or `expiring rows`; or `spoilt values`, `spoilt writes`, `spoilt bodies` or `spoilt metadata`,
     where one of these can be undecodable alone."""
 
     @property
@@ -206,6 +206,23 @@ def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
     for place in found[8:]:
         rows.remove(place)
     return Named(found[0], "messages", in_depth=found[7])
+
+
+@fault(
+    "delta-unanchored",
+    "a checkpoint copied alone",
+    thread=NEW,
+    deep=False,
+    follows={"delta-unanchored"},
+    needs={"history", "writes", "deltas"},
+)
+def _copied_alone(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(DELTA)[0]
+    found = rows.harness.kept_saver.get_tuple(head.config)
+    config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    versions = found.checkpoint["channel_versions"]
+    rows.harness.kept_saver.put(config, found.checkpoint, found.metadata, versions)
+    return Named(Place(thread_id, "", head.checkpoint_id), "messages")
 
 
 @fault("state-by-library", "all messages removed", thread=DELTA, deep=False)
