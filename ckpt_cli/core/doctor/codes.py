@@ -78,6 +78,11 @@ CODES: Mapping[str, Code] = {
         "rows may be hidden from this user, so what looks missing or orphaned may be there",
         "row-level security, or a view in the place of a table; nothing that removes may run",
     ),
+    "file-damaged": Code(
+        Severity.ERROR,
+        "the engine finds its own file damaged, so rows may be missing or wrong",
+        "the disk failed, or the file was copied or overwritten while it was in use",
+    ),
     "tool-call-unanswered": Code(
         Severity.ERROR,
         "a message calls a tool, others follow, and none holds the result; model APIs refuse this",
@@ -247,4 +252,5 @@ UNTOLD_IF_HIDDEN = frozenset(
         "namespace-orphaned",
     }
 )
-"""What cannot be told if rows may be hidden, and is not reported then: the rows may be there."""
+"""What cannot be told if rows may be hidden or the file is damaged, and is not reported then: the
+rows may be there."""
