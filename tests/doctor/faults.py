@@ -54,8 +54,8 @@ class PlantedFault:
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
     """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`,
-    `deltas` or `expiring rows`; or `spoilt values`, `spoilt writes`, `spoilt bodies` or `spoilt metadata`,
-    where one of these can be undecodable alone."""
+    `deltas` or `expiring rows`; or `spoilt values`, `spoilt writes`, `spoilt bodies` or
+    `spoilt metadata`, where one of these can be undecodable alone."""
 
     @property
     def name(self) -> str:
@@ -146,6 +146,21 @@ def _body_unreadable(rows: Planter[Any], thread_id: str) -> Named:
 def _newest_metadata_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     rows.spoil_metadata(head)
+    return Named(head)
+
+
+@fault(
+    "body-unreadable",
+    "no versions at the head",
+    deep=False,
+    follows={"state-mismatch"},
+    needs={"bodies"},
+)
+def _versions_missing(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    body = dict(rows.body(head))
+    del body["channel_versions"]
+    rows.set_body(head, body)
     return Named(head)
 
 

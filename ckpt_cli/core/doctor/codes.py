@@ -55,7 +55,7 @@ CODES: Mapping[str, Code] = {
     ),
     "body-unreadable": Code(
         Severity.ERROR,
-        "a checkpoint or its metadata cannot be decoded",
+        "a checkpoint or its metadata cannot be decoded, or lacks a key that savers need",
         _DAMAGE,
         "show TARGET --raw",
         is_deep=True,

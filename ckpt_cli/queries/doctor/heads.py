@@ -42,7 +42,7 @@ def head_findings(
     if not terms.deep:  # The deep check finds these in all checkpoints.
         yield from _unreadable(reader, head, unread, terms)
         checked.values += unread.values
-    if head.body.problem is None:
+    if head.body.problem is None and not head.body.lacks:
         if head.at is not None and head.at < terms.before:
             yield from _unfinished(reader, head)
         yield from conversation_findings(reader, head, terms)

@@ -69,6 +69,11 @@ class UnreadableValues:
         body, problem = seen.moment.checkpoint.body, seen.moment.body.problem
         if body is None:
             return
+        if lacks := seen.moment.body.lacks:
+            self.has_broken_body = True
+            named = ", ".join(f"'{one}'" for one in lacks)
+            text = f"savers cannot load it or go on from it: it has no valid {named}"
+            yield seen.finding("body-unreadable", text)
         if self._is_sound(body, problem):
             return
         text = f"the checkpoint cannot be decoded: {_what(body, len(body.data))}"

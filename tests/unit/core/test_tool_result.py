@@ -30,7 +30,7 @@ from ckpt_cli.core.state import read_body
 from tests.support import copy_store, eras
 from tests.unit.core.test_pairing import ai, human, tool
 
-SAID = {"call_id": "c", "tool": "look_up", "content": "stopped", "message_id": "m"}
+SAID: Any = {"call_id": "c", "tool": "look_up", "content": "stopped", "message_id": "m"}
 
 
 def stored_messages(path: Path) -> list[TypedBytes]:
