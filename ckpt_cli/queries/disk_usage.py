@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -83,11 +84,16 @@ def survey(
     def threads() -> Iterator[ByteSum[str]]:
         for thread, used in groupby(_usage(store, names), lambda one: one.thread_id):
             rows = size = 0
+            others = Counter[tuple[str, str]]()
             for one in used:
                 count = 0 if one.column == METADATA else one.rows
                 tables.add((one.table, one.column), one.rows, one.bytes)
                 namespaces.add(namespace_kind(one.checkpoint_ns), count, one.bytes)
                 types.add(one.type, count, one.bytes)
+                if one.channel is None:
+                    # A row counts once for each type that it has: of its body, and of its metadata.
+                    sign = 1 if one.column == METADATA else -1
+                    others[one.checkpoint_ns, one.type] += sign * one.rows
                 if _is_body(one) and not has_inline:
                     channels.add(ChannelSize(None, "bookkeeping"), one.rows, one.bytes)
                 elif _is_body(one):
@@ -95,6 +101,8 @@ def survey(
                 else:
                     channels.add(_channel(one), one.rows, one.bytes)
                 rows, size = rows + count, size + one.bytes
+            for (_, kind), number in others.items():
+                types.add(kind, max(0, number), 0)
             yield ByteSum(thread, rows, size)
 
     largest = rank(threads(), top)

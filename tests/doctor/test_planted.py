@@ -78,7 +78,7 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
         "spoilt values": rows.spoils_values,
         "spoilt writes": rows.spoils_writes,
         "history": kind.has_history,
-        "deltas": DELTA not in kind.skipped_scenarios | kind.failing_scenarios,
+        "deltas": rows.is_python and DELTA not in kind.skipped_scenarios | kind.failing_scenarios,
         "writes": kind.has_writes,
         "old values": kind.has_history and not kind.newest_values_only,
         "inner values": Capability.INLINE_VALUES in backend.layouts[layout],

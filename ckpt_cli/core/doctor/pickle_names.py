@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 
-from ckpt_backends.codec.limits import DEFAULT_LIMITS
+from ckpt_backends.codec.limits import WHOLE_LIMITS
 from ckpt_backends.codec.pickle.machine import Dict, Global, Machine, Node, Object, Set
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_cli.core.doctor.named_types import NamedIn, Names, TypeName, check_length
 
-_OPCODES = 16 * DEFAULT_LIMITS.nodes
+_OPCODES = 16 * WHOLE_LIMITS.nodes
 _BAD = (ValueError, IndexError, KeyError, AttributeError, TypeError)
 """The exceptions that damaged pickles cause, including those of `pickletools`."""
 _PROTO, _FIRST_OF_PYTHON_3 = b"\x80", 3

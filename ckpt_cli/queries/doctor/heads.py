@@ -38,11 +38,12 @@ def head_findings(
     `memo` was there when the head was decoded. `is_suspect`: whether an ancestor may be missing.
     Raises `Unreadable` at the end if something could not be checked, such as encrypted values.
     """
-    unread = UnreadableValues(memo)
+    has_bodies = not reader.is_values_only
+    unread = UnreadableValues(memo, has_bodies=has_bodies)
     if not terms.deep:  # The deep check finds these in all checkpoints.
         yield from _unreadable(reader, head, unread, terms)
         checked.values += unread.values
-    if head.body.problem is None and not head.body.lacks:
+    if head.body.problem is None and not (has_bodies and head.body.lacks):
         if head.at is not None and head.at < terms.before:
             yield from _unfinished(reader, head)
         yield from conversation_findings(reader, head, terms)
