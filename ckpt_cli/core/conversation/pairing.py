@@ -247,8 +247,8 @@ def _calls_to_answer(index: int, message: Message) -> Iterator[CallPlace]:
         if place.id not in told and place.id not in provided:
             told.add(place.id)
             yield place
-    if not told and (call := _function_call(message)) is not None:
-        yield CallPlace(index, call, _function_id(call.name), CallForm.FUNCTION)
+    if not told and (by_name := _function_call(message)) is not None:
+        yield CallPlace(index, by_name, _function_id(by_name.name), CallForm.FUNCTION)
 
 
 def _call_in(index: int, block: dict[Value, Value]) -> Iterator[CallPlace]:
