@@ -14,7 +14,7 @@ from langgraph.types import Command, interrupt
 from tests.support import ckpt
 
 KEYS = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen")
-GONE = object()
+GONE = "left out"
 CHANGES: list[tuple[str, Any]] = [
     *((key, GONE) for key in (*KEYS, "updated_channels")),
     *((key, None) for key in KEYS),
