@@ -133,6 +133,19 @@ def test_a_row_that_the_index_contradicts_is_no_other_fault(tmp_path: Path) -> N
     assert {one["code"] for one in told(path, "--deep")} == {"file-damaged"}
 
 
+def test_what_only_the_application_has_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    shutil.copyfile(SAMPLE, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.create_collation("OURS", lambda one, other: (one > other) - (one < other))
+        file.execute("CREATE TABLE notes (text TEXT COLLATE OURS UNIQUE)")
+        file.execute("INSERT INTO notes VALUES ('b'), ('a')")
+    answer = ckpt("-s", str(path), "doctor", "-o", "json")
+    assert (answer.code, answer.json["findings"]) == (0, [])
+    contradict_index(str(path))
+    assert len(findings(path)) == 1
+
+
 def test_a_large_file_is_read_with_deep_or_after_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,29 +37,39 @@ def file_damage(connection: sqlite3.Connection, path: Path, *, whole: bool) -> S
     ((size,),) = connection.execute(_SIZE).fetchall()
     if size > UP_TO and not whole:
         return ()
-    said = _said(connection, f"PRAGMA integrity_check({_MOST})")
+    said, is_complete = _said(connection, f"PRAGMA integrity_check({_MOST})")
+    if is_complete and not said:
+        return ()
+    by_table = {
+        name: lines
+        for name in _names(connection)
+        if (lines := _said(connection, f"PRAGMA integrity_check({quoted_name(name)})")[0])
+    }
+    said = said or [line for lines in by_table.values() for line in lines]
     if not said:
         return ()
-    tables = [
-        name
-        for name in _names(connection)
-        if _said(connection, f"PRAGMA integrity_check({quoted_name(name)})")
-    ]
-    detail = _detail(said, tables, _damaged_pages(connection))
+    detail = _detail(said, list(by_table), _damaged_pages(connection))
     return (Fault("file-damaged", detail, fix=recovery(path)),)
 
 
-def _said(connection: sqlite3.Connection, query: str) -> list[str]:
-    """What a check says; nothing if all is well. An error that damage causes is the last line."""
+def _said(connection: sqlite3.Connection, query: str) -> tuple[list[str], bool]:
+    """What a check says, and whether it came to its end; nothing if all is well.
+
+    An error that damage causes is the last line. A table of the application may need a collation or
+    module that only it has, which is no damage, and ends the check.
+    """
     said: list[str] = []
+    is_complete = True
     try:
         for (line,) in connection.execute(query):
             said += _lines(text(line))
     except sqlite3.DatabaseError as error:
-        if code_of(error) not in _DAMAGED:
+        if code_of(error) in _DAMAGED:
+            said.append(str(error))
+        elif code_of(error) != sqlite3.SQLITE_ERROR:
             raise
-        said.append(str(error))
-    return [] if said == ["ok"] else said
+        is_complete = False
+    return ([] if said == ["ok"] else said), is_complete
 
 
 def _lines(message: str) -> Iterator[str]:
