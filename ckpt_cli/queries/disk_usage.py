@@ -90,10 +90,7 @@ def survey(
                 tables.add((one.table, one.column), one.rows, one.bytes)
                 namespaces.add(namespace_kind(one.checkpoint_ns), count, one.bytes)
                 types.add(one.type, count, one.bytes)
-                if one.channel is None:
-                    # A row counts once for each type that it has: of its body, and of its metadata.
-                    sign = 1 if one.column == METADATA else -1
-                    others[one.checkpoint_ns, one.type] += sign * one.rows
+                _tell_types_apart(others, one)
                 if _is_body(one) and not has_inline:
                     channels.add(ChannelSize(None, "bookkeeping"), one.rows, one.bytes)
                 elif _is_body(one):
@@ -171,6 +168,16 @@ def _bodies(store: Store, threads: Iterable[str]) -> Iterator[TypedBytes]:
         for one in store.checkpoints(thread_id, body=True):
             if one.body is not None:
                 yield one.body
+
+
+def _tell_types_apart(others: Counter[tuple[str, str]], used: Usage) -> None:
+    """Count the rows of which the metadata has another type than the body, by namespace and type.
+
+    A row counts once for each type that it has.
+    """
+    if used.channel is None:
+        sign = 1 if used.column == METADATA else -1
+        others[used.checkpoint_ns, used.type] += sign * used.rows
 
 
 def _is_body(usage: Usage) -> bool:

@@ -41,7 +41,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def graph(saver: SqliteSaver) -> Any:
-    return StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").compile(saver)
+    builder: Any = StateGraph(MessagesState)
+    return builder.add_node("ask", ask).add_edge(START, "ask").compile(saver)
 
 
 @pytest.mark.parametrize(("key", "value"), CHANGES, ids=lambda one: repr(one)[:24])

@@ -36,7 +36,8 @@ def grow(_state: State) -> State:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("long") / "store.db"
     with SqliteSaver.from_conn_string(str(path)) as saver:
-        graph: Any = StateGraph(State).add_node("grow", grow).add_edge(START, "grow").compile(saver)
+        builder: Any = StateGraph(State)
+        graph = builder.add_node("grow", grow).add_edge(START, "grow").compile(saver)
         graph.invoke({}, {"configurable": {"thread_id": "t"}}, durability="exit")
     return path
 

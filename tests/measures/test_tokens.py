@@ -258,7 +258,8 @@ def test_messages_without_usage_data_are_counted(path: Path, saver: SqliteSaver)
         told = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
         return {"messages": [*said, AIMessage("told", id="told", usage_metadata=told)]}
 
-    graph: Any = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("answer", answer).add_edge(START, "answer")
     given = {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]}
     graph.compile(saver).invoke(given, CONFIG)
     found = ckpt("-s", path, "stats", "--tokens", "-o", "json")
@@ -269,7 +270,8 @@ def test_messages_without_usage_data_are_counted(path: Path, saver: SqliteSaver)
 
 
 def test_a_row_counts_once_for_each_type(path: Path, saver: SqliteSaver) -> None:
-    graph: Any = StateGraph(MessagesState).add_node("talk", talk("big")).add_edge(START, "talk")
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("talk", talk("big")).add_edge(START, "talk")
     graph.compile(saver).invoke({"messages": [HumanMessage("one")]}, CONFIG)
     rows = {one["type"]: one["rows"] for one in by_type(path)}
     ((bodies, writes),) = saver.conn.execute(
