@@ -282,6 +282,9 @@ class BaseStore(Store):
     def faults(self) -> Iterator[Fault]:
         return iter(())
 
+    def damage(self, *, whole: bool) -> Iterator[Fault]:  # noqa: ARG002
+        return iter(())
+
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:  # noqa: ARG002
         return iter(())
 

@@ -69,6 +69,10 @@ class Ambiguous(NotFound):
     code = "ambiguous"
 
 
+FILE_DAMAGED = "the file is damaged"
+"""In the message of a `StoreUnavailable` if bytes of a file are not what the engine wrote."""
+
+
 class StoreUnavailable(CkptError):
     exit_code = 4
     code = "store_unavailable"

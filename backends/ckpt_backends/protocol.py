@@ -295,6 +295,14 @@ class Store(Closing, Protocol):
         """
         ...
 
+    def damage(self, *, whole: bool) -> Iterator[Fault]:
+        """What the engine's own check of its files finds, as one fault; nothing if they are sound.
+
+        Without `whole`, a file that takes long to read is not checked. Yields nothing where the
+        engine checks its files itself.
+        """
+        ...
+
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
         """Faults of a thread in rows that only this layout has: pointers, registries, TTLs, hashes.
 

@@ -157,6 +157,9 @@ class WrappedStore(Closing):
     def faults(self) -> Iterator[Fault]:
         return self.inner.faults()
 
+    def damage(self, *, whole: bool) -> Iterator[Fault]:
+        return self.inner.damage(whole=whole)
+
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
         return self.inner.thread_faults(thread_id)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ckpt_backends.errors import CkptError
+from ckpt_backends.errors import FILE_DAMAGED, CkptError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer
@@ -21,6 +21,7 @@ from ckpt_cli.queries.doctor.examine import (
     check_thread,
     check_threads,
     chosen_threads,
+    damage_findings,
     hidden_findings,
     store_findings,
     terms_for,
@@ -90,12 +91,15 @@ def examination(
 ) -> Examination:
     """Check some threads, or all threads and the store itself if `threads` is None."""
     uses, told = TypeUses(), set[str]()
-    own = hidden_findings if threads is not None else store_findings
-    terms = terms_for(store, terms)
+    is_whole = threads is None
+    asked = terms
 
     def find(into: Examination) -> Iterator[Answer[Finding]]:
-        into.types = uses if terms.types else None
-        yield from _own(own(store), terms, into, around)
+        into.types = uses if asked.types else None
+        of_store = store_findings(store, asked) if is_whole else hidden_findings(store)
+        own = list(_readable(of_store, into))
+        terms = terms_for(store, asked, own)
+        yield from (_counted(one, into, around) for one in own if one.code not in terms.ignored)
 
         def lose(lost: Sequence[LostThread]) -> None:
             into.unchecked |= {one.thread_id: one.reason for one in lost}
@@ -108,6 +112,13 @@ def examination(
             for use in report.types:
                 uses.add(use)
             yield from (_counted(one, into, around) for one in _once(report.findings, told))
+        is_told = any(one.code == "file-damaged" for one in own)
+        if is_whole and not is_told and any(map(_names_damage, into.unchecked.values())):
+            # A large file is not checked as a whole until a part of it cannot be read.
+            late = _readable(damage_findings(store), into)
+            yield from (
+                _counted(one, into, around) for one in late if one.code not in terms.ignored
+            )
         if terms.types and "type-blocked" not in terms.ignored:
             yield from (_counted(one, into, around) for one in blocked_findings(uses))
 
@@ -159,14 +170,14 @@ def _once(findings: Iterable[Finding], told: set[str]) -> Iterator[Finding]:
             yield one
 
 
-def _own(
-    findings: Iterator[Finding], terms: Terms, into: Examination, around: Surroundings
-) -> Iterator[Answer[Finding]]:
-    """Yield what is wrong with the store itself."""
+def _names_damage(reason: str) -> bool:
+    return FILE_DAMAGED in reason
+
+
+def _readable(findings: Iterator[Finding], into: Examination) -> Iterator[Finding]:
+    """Yield what is wrong with the store itself, as far as it can be read."""
     try:
-        for finding in findings:
-            if finding.code not in terms.ignored:
-                yield _counted(finding, into, around)
+        yield from findings
     except CkptError as error:
         into.unchecked[""] = error.message
 

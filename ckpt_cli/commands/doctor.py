@@ -29,6 +29,7 @@ from ckpt_cli.render.doctor import (
     finding_row,
     progress_text,
     summary_text,
+    unchecked_notes,
 )
 from ckpt_cli.render.doctor_types import (
     TYPE_RECORD_COLUMNS,
@@ -98,9 +99,8 @@ def doctor(session: Session, options: DoctorOptions) -> None:
         _print_types(session, found)
     else:
         _print(session, found)
-    for thread_id, reason in () if options.summary else found.unchecked.items():
-        what = f"thread '{thread_id}'" if thread_id else "the whole store"
-        session.note(f"cannot check {what}: {reason}")
+    for text in () if options.summary else unchecked_notes(found.unchecked):
+        session.note(text)
     if not found.complete:
         raise PartlyDone("some of the store could not be checked")
     counted = (Severity.ERROR, Severity.WARNING) if options.strict else (Severity.ERROR,)

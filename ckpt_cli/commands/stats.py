@@ -147,7 +147,13 @@ def _show_times(session: Session, options: StatsOptions) -> None:
 
 
 def _show_tokens(session: Session, options: StatsOptions) -> None:
-    from ckpt_cli.render.usage import unpriced_note, usage_columns, usage_lines, usage_records
+    from ckpt_cli.render.usage import (
+        unpriced_note,
+        usage_columns,
+        usage_lines,
+        usage_records,
+        without_usage_note,
+    )
 
     by = options.by or ["model"]
     if options.thread is not None:
@@ -161,8 +167,8 @@ def _show_tokens(session: Session, options: StatsOptions) -> None:
         rows=lambda: usage_records(found, prices),
         columns=usage_columns(found, prices),
     )
-    note = unpriced_note(found, prices, named=not session.settings.get("redact"))
-    if note is not None:
+    unpriced = unpriced_note(found, prices, named=not session.settings.get("redact"))
+    for note in filter(None, (unpriced, without_usage_note(found))):
         session.note(note)
     if found.unread:
         session.warn(f"{counted(found.unread, 'value')} could not be read and counted")

@@ -42,6 +42,9 @@ class Body(NamedTuple):
     """The channels that the last step wrote to; empty if the library stored none."""
     own_id: str | None = None
     """The checkpoint's id as the body says it; the first releases for Redis have it only there."""
+    lacks: tuple[str, ...] = ()
+    """The keys that it lacks, or has with a value of a wrong type, and that savers cannot do
+    without."""
 
     @property
     def is_javascript(self) -> bool:
@@ -67,6 +70,7 @@ def read_body(
     raw = decode_body(checkpoint.body) if checkpoint.body is not None else None
     problem = raw if isinstance(raw, Opaque) else None
     fields = raw if isinstance(raw, dict) else {}
+    is_known = problem is None and checkpoint.body is not None and not isinstance(raw, Cut)
     v, ts = fields.get("v"), fields.get("ts")
     values, sends = _text_keys(fields.get("channel_values")), fields.get("pending_sends")
     if checkpoint.blobs is not None:
@@ -92,7 +96,41 @@ def read_body(
         problem,
         _names(fields.get("updated_channels")),
         own if isinstance(own := fields.get("id"), str) else None,
+        _lacking(fields, is_apart=checkpoint.blobs is not None) if is_known else (),
     )
+
+
+def _lacking(fields: Mapping[Value, Value], *, is_apart: bool) -> tuple[str, ...]:
+    """Return the keys without which LangGraph cannot load a checkpoint, or not go on from it.
+
+    `_migrate_checkpoint`, `channels_from_checkpoint`, `prepare_next_tasks`, `apply_writes` and
+    `_prepare_state_snapshot` in `langgraph/pregel` read them without a default. With `is_apart`, a
+    saver adds the values from other rows.
+    """
+    values, versions = fields.get("channel_values"), fields.get("channel_versions")
+    seen = fields.get("versions_seen")
+    if (
+        type(versions) is dict
+        and type(seen) is dict
+        and (is_apart or type(values) is dict)
+        and type(fields.get("v")) is int
+        and type(fields.get("id")) is str
+        and "ts" in fields
+        and _NUMBERS.issuperset(map(type, versions.values()))
+        and _MAPS.issuperset(map(type, seen.values()))
+    ):
+        return ()
+    is_right = {
+        "v": type(fields.get("v")) in {int, float},
+        "id": isinstance(fields.get("id"), str),
+        "ts": "ts" in fields,
+        "channel_values": is_apart or isinstance(values, dict),
+        "channel_versions": isinstance(versions, dict)
+        and all(isinstance(one, _VERSION_TYPES) for one in versions.values()),
+        "versions_seen": isinstance(seen, dict)
+        and all(isinstance(one, dict) for one in seen.values()),
+    }
+    return tuple(name for name, right in is_right.items() if not right)
 
 
 def read_metadata(checkpoint: Checkpoint) -> dict[str, Value]:

@@ -15,7 +15,7 @@ from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.state import read_body
 from ckpt_cli.plans.purge import kept, pruned, sum_of
 from ckpt_cli.queries.references import named_blobs, root_of, sizes_of_blobs
-from ckpt_cli.threads.checkpoint import unreadable
+from ckpt_cli.threads.checkpoint import check_names_values
 
 Scope = Literal["blobs", "writes", "calls"]
 SCOPES: tuple[Scope, ...] = ("blobs", "writes", "calls")
@@ -113,8 +113,8 @@ def _unnamed(
     for ns in store.namespaces(thread.thread_id):
         for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, body=True):
             body = read_body(one)
-            if body.problem is not None and needs_bodies:
-                raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", body.problem)
+            if needs_bodies:
+                check_names_values(one.key, body)
             if (ns, one.key.checkpoint_id) not in going:
                 for key in named_blobs(ns, one, body):
                     stored.pop(key, None)

@@ -29,7 +29,7 @@ from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.queries.references import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.queries.selection import Watch, selected_threads
 from ckpt_cli.queries.threads import Selection
-from ckpt_cli.threads.checkpoint import moment_time, unreadable
+from ckpt_cli.threads.checkpoint import check_names_values, moment_time, unreadable
 from ckpt_cli.threads.heads import conditions_of_heads, head_keys, some_at_once
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
@@ -331,9 +331,10 @@ class _Facts:
             ):
                 key = (ns, one.key.checkpoint_id)
                 body, metadata = read_body(one), decode(one.metadata) if one.metadata else None
-                for part in (body.problem, metadata):
-                    if isinstance(part, Opaque) and not reader.is_values_only:
-                        raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", part)
+                if not reader.is_values_only:
+                    check_names_values(one.key, body)
+                    if isinstance(metadata, Opaque):
+                        raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", metadata)
                 self.blobs[key] = named_blobs(ns, one, body)
                 self.items.append(
                     RetentionCandidate(

@@ -14,7 +14,7 @@ from ckpt_backends.errors import CkptError, NotFound, Refused, Unsupported
 from ckpt_backends.model import Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.mending import mended
-from ckpt_cli.core.conversation.pairing import CallPlace, Pairing, pair
+from ckpt_cli.core.conversation.pairing import CallForm, CallPlace, Pairing, pair
 from ckpt_cli.core.conversation.tool_result import result_like
 from ckpt_cli.core.forking.checkpoint_copy import check_body
 from ckpt_cli.core.forking.edit_state import ChannelEdit, check_editable
@@ -75,13 +75,14 @@ def plan_message_repair(
     target = reader.moment("", chosen, state=True)
     target.check_readable()
     found = message_lists(reader, target)
-    pairs = {
-        channel: _to_mend(pair(items, counterparts(target, found, channel)), final=final)
+    paired = {
+        channel: pair(items, counterparts(target, found, channel))
         for channel, items in conversations(found).items()
     }
+    pairs = {channel: _to_mend(one, final=final) for channel, one in paired.items()}
     broken = {channel: one for channel, one in pairs.items() if one.is_broken}
     if not broken:
-        raise _nothing_to_repair(reader, target, pairs.values())
+        raise _nothing_to_repair(reader, target, paired.values())
     if Status.INTERRUPTED in target.conditions:
         raise Refused(
             f"cannot repair thread '{reader.thread_id}': a question waits for an answer, and would"
@@ -137,6 +138,7 @@ def _mended(
             tool=one.call.name,
             content=content,
             message_id=random_id(),
+            form=one.form,
         )
         for one in here
     ]
@@ -171,6 +173,14 @@ def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pai
 
     The names of tools are values: `--redact` hides them.
     """
+    pairs = list(pairs)
+    unanswered = [place for one in pairs for place in one.unanswered]
+    if unanswered:  # all of them of the form that `_to_mend` leaves out
+        return Unsupported(
+            f"cannot repair thread '{reader.thread_id}': the result of such a call is a picture of"
+            " the screen or a patched file",
+            hint="go back to the checkpoint before the call, or send the result as the next input",
+        )
     awaited = [place for one in pairs for place in one.awaited]
     if not awaited:
         return NotFound(f"nothing to repair in the messages of thread '{reader.thread_id}'")
@@ -192,10 +202,16 @@ def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pai
 
 
 def _to_mend(found: Pairing, *, final: bool) -> Pairing:
-    """Return what to mend; with `final`, also calls that only the application could answer."""
+    """Return what to mend; with `final`, also calls that only the application could answer.
+
+    Calls whose result is no text are left where they are.
+    """
+    left = [one for one in found.unanswered if one.form is not CallForm.DEVICE]
     if not final:
-        return found
-    return replace(found, unanswered=(*found.unanswered, *found.final), final=())
+        return replace(found, unanswered=tuple(left))
+    left += [one for one in found.final if one.form is not CallForm.DEVICE]
+    devices = tuple(one for one in found.final if one.form is CallForm.DEVICE)
+    return replace(found, unanswered=tuple(left), final=devices)
 
 
 def _answer(reader: ThreadReader) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -83,11 +84,13 @@ def survey(
     def threads() -> Iterator[ByteSum[str]]:
         for thread, used in groupby(_usage(store, names), lambda one: one.thread_id):
             rows = size = 0
+            others = Counter[tuple[str, str]]()
             for one in used:
                 count = 0 if one.column == METADATA else one.rows
                 tables.add((one.table, one.column), one.rows, one.bytes)
                 namespaces.add(namespace_kind(one.checkpoint_ns), count, one.bytes)
                 types.add(one.type, count, one.bytes)
+                _tell_types_apart(others, one)
                 if _is_body(one) and not has_inline:
                     channels.add(ChannelSize(None, "bookkeeping"), one.rows, one.bytes)
                 elif _is_body(one):
@@ -95,6 +98,8 @@ def survey(
                 else:
                     channels.add(_channel(one), one.rows, one.bytes)
                 rows, size = rows + count, size + one.bytes
+            for (_, kind), number in others.items():
+                types.add(kind, max(0, number), 0)
             yield ByteSum(thread, rows, size)
 
     largest = rank(threads(), top)
@@ -163,6 +168,16 @@ def _bodies(store: Store, threads: Iterable[str]) -> Iterator[TypedBytes]:
         for one in store.checkpoints(thread_id, body=True):
             if one.body is not None:
                 yield one.body
+
+
+def _tell_types_apart(others: Counter[tuple[str, str]], used: Usage) -> None:
+    """Count the rows of which the metadata has another type than the body, by namespace and type.
+
+    A row counts once for each type that it has.
+    """
+    if used.channel is None:
+        sign = 1 if used.column == METADATA else -1
+        others[used.checkpoint_ns, used.type] += sign * used.rows
 
 
 def _is_body(usage: Usage) -> bool:

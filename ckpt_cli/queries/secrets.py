@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.protocol import Store
@@ -21,7 +20,7 @@ from ckpt_cli.core.secrets.finding import SecretFinding
 from ckpt_cli.core.secrets.ignored import IgnoredSecrets
 from ckpt_cli.core.secrets.scanner import Scanner
 from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.queries.thread_secrets import ThreadSecrets, searched_parts
+from ckpt_cli.queries.thread_secrets import ThreadSecrets, decode_whole, searched_parts
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.executor.work import Each, each
 
@@ -100,7 +99,7 @@ def _in_item(item: Item, scanner: Scanner, report: SecretReport) -> Iterable[Sec
     if item.value is None:
         report.unread["not read"] += 1
     else:
-        parts += searched_parts(scanner, report.unread, decode(item.value), item.value)
+        parts += searched_parts(scanner, report.unread, decode_whole(item.value), item.value)
     *namespace, key = map(scanner.masked, address)
     is_masked = (*namespace, key) != address
     return dict.fromkeys(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 
-from ckpt_backends.codec import decode
+from ckpt_backends.codec import decode, decode_checkpoint
+from ckpt_backends.codec.limits import WHOLE_LIMITS
 from ckpt_backends.codec.limits import unread as not_read
-from ckpt_backends.codec.values import Value
+from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import without_snapshot
@@ -66,6 +68,8 @@ class ThreadSecrets:
         blobs = checkpoint.blobs or {}
         inline = checkpoint if checkpoint.blobs is None else checkpoint._replace(blobs={})
         body = read_body(inline)
+        if body.problem is None and any(isinstance(one, Cut) for one in body.values.values()):
+            body = read_body(inline, partial(decode_checkpoint, limits=WHOLE_LIMITS))
         values = {**body.values, _SENDS: body.pending_sends} if body.pending_sends else body.values
         for channel, value in values.items():
             if channel not in blobs:
@@ -77,12 +81,12 @@ class ThreadSecrets:
             parts = self._parts(body.problem, checkpoint.body)
             self.occurrences.add("value", None, key, rank, located(None, parts))
         if checkpoint.metadata is not None:
-            metadata = decode(checkpoint.metadata)
+            metadata = decode_whole(checkpoint.metadata)
             found = located(metadata, self._parts(metadata, checkpoint.metadata))
             self.occurrences.add("metadata", None, key, rank, found)
 
     def _search_write(self, write: Write, stored: TypedBytes) -> None:
-        value = decode(stored)
+        value = decode_whole(stored)
         found = located(value, self._parts(value, stored, write.channel))
         rank = self._ranks.get((write.key.checkpoint_ns, write.key.checkpoint_id))
         self.occurrences.add(
@@ -110,7 +114,7 @@ class ThreadSecrets:
         stored = blob.value or not_read(blob.type, blob.size)
         last = self._last.get(channel)
         if last is None or last.stored != stored:
-            value = without_snapshot(decode(stored))
+            value = without_snapshot(decode_whole(stored))
             found = located(value, self._parts(value, stored, channel))
             last = self._last[channel] = _SearchedValue(stored, None, found)
         return last.found
@@ -123,6 +127,12 @@ class ThreadSecrets:
         if channel is not None:
             parts += self._scanner.parts(channel)
         return parts
+
+
+def decode_whole(stored: TypedBytes) -> Value:
+    """Return a value, with more of it than is decoded to be shown."""
+    value = decode(stored)
+    return decode(stored, WHOLE_LIMITS) if isinstance(value, Cut) else value
 
 
 def searched_parts(

@@ -29,9 +29,9 @@ from ckpt_cli.core.tasks.tasks import CONTROL
 from ckpt_cli.core.tasks.triggers import SENDS, START
 from ckpt_cli.core.tasks.writes import tasks_by_id
 from ckpt_cli.core.tree.calls import is_call
-from ckpt_cli.core.usage.message_ledger import FoundMessage, MessageLedger, Origin
+from ckpt_cli.core.usage.message_ledger import FoundMessage, MessageLedger, Origin, Told
 from ckpt_cli.core.usage.sums import CountedMessage, Grouping, UsageSums
-from ckpt_cli.core.usage.tokens import counts_of
+from ckpt_cli.core.usage.tokens import TokenCounts, counts_of
 from ckpt_cli.core.values.unwrap import unwrap
 from ckpt_cli.core.write_counts import CALLER, UPDATE
 from ckpt_cli.queries.stats import Range
@@ -48,8 +48,9 @@ INPUT = "(input)"
 """Shown as the node of messages that a run was started with."""
 _PLAIN = frozenset({"msgpack", "json", "redis-json", "bson", "bson-plain", "pickle"})
 """Types whose bytes contain the names of the fields."""
-_MARKS = (b"usage", b"Usage")
-"""One of these is in the names of all fields that tell tokens."""
+_MARKS = (b"usage", b"Usage", b"AIMessage", b"assistant", b"\xa2ai", b'"ai"')
+"""One of these is in the names of all fields that tell tokens, or in a message of a model."""
+_MODELS = {"ai", "assistant"}
 _DEEPEST = 8
 """Lists and dicts in which messages are looked for, one inside the other."""
 _AT_ONCE = 50
@@ -73,7 +74,9 @@ def thread_usage(
     with remembering() as memo:
         ledger = _ledger(reader, checkpoint_ns)
         found.unread = memo.unreadable
-    kept = [one for one in ledger.messages() if wanted.within.holds(one.origin.at)]
+    within = [one for one in ledger.messages() if wanted.within.holds(one.origin.at)]
+    kept = [one for one in within if one.tokens.messages]
+    found.without_usage = len(within) - len(kept)
     nodes = _nodes(reader, kept) if "node" in wanted.by else {}
     hidden = redaction.is_redacted(reader.store)
     for one in kept:
@@ -96,7 +99,7 @@ def thread_messages(
 ) -> Iterator[tuple[FoundMessage, str | None]]:
     """Yield each message that tells its tokens, and with `with_nodes` the node that wrote it."""
     with remembering():
-        found = list(_ledger(reader, None).messages())
+        found = [one for one in _ledger(reader, None).messages() if one.tokens.messages]
     nodes = _nodes(reader, found) if with_nodes else {}
     return ((one, nodes.get(one.origin)) for one in found)
 
@@ -121,7 +124,7 @@ def _counting(wanted: UsageQuery, store: Store) -> Each[UsageSums]:
 
 
 def _ledger(reader: ThreadReader, only: str | None) -> MessageLedger:
-    """Return all messages with tokens, from writes and from states without stored writes."""
+    """Return all messages of models, from writes and from states without stored writes."""
     found = MessageLedger()
     index = {
         (one.key.checkpoint_ns, one.key.checkpoint_id): one
@@ -136,7 +139,8 @@ def _ledger(reader: ThreadReader, only: str | None) -> MessageLedger:
         if write.channel != SENDS and write.value is not None and _may_tell(write.value):
             at = write.at or _time(index.get(key), key[1])
             origin = Origin(*key, write.task_id, write.task_path, write.node, at)
-            found.add_list(write.channel, origin, _told(decode(write.value)))
+            told = _told(decode(write.value))
+            found.add_list(write.channel, origin, _given(told) if _is_input(origin) else told)
     _add_states(reader, found, index, stored)
     return found
 
@@ -161,7 +165,8 @@ def _add_states(
             origin = Origin(ns, checkpoint_id, at=_time(one, checkpoint_id))
             for channel, value in read_body(one).values.items():
                 if channel != SENDS:
-                    found.add_state(origin, _told(value))
+                    told = _told(value)
+                    found.add_state(origin, _given(told) if channel == START else told)
 
 
 def _is_explained(
@@ -197,16 +202,24 @@ def _told(value: Value, depth: int = 0) -> Iterator[tuple[Message, FoundMessage 
     message = as_message(value)
     if message is not None:
         tokens = counts_of(message)
-        if tokens is None:
-            yield message, None
-        else:
-            yield message, FoundMessage(model_of(message), tokens)
+        if tokens is None and message.role in _MODELS:
+            tokens = TokenCounts()
+        yield message, None if tokens is None else FoundMessage(model_of(message), tokens)
         return
     held = unwrap(value)
     if held is None or depth >= _DEEPEST:
         return
     for item in held.values() if isinstance(held, dict) else held:
         yield from _told(item, depth + 1)
+
+
+def _is_input(origin: Origin) -> bool:
+    return origin.own_node == START
+
+
+def _given(told: Told) -> Told:
+    """Leave out what an input has without usage data: the caller, and no model, wrote it there."""
+    return ((message, one if one and one.tokens.messages else None) for message, one in told)
 
 
 def _nodes(reader: ThreadReader, messages: Iterable[FoundMessage]) -> dict[Origin, str]:

@@ -15,6 +15,8 @@ from ckpt_cli.render.values.one_line import counted
 
 _SHOWN = 3
 """Number of codes in the label of the progress bar."""
+_NAMED = 3
+"""Maximum number of threads that have a line of their own for the same reason."""
 
 _STYLES: Mapping[str, Style] = {
     Severity.ERROR: "error",
@@ -120,6 +122,23 @@ def summary_text(severities: Counter[Severity], checked: Checked, unchecked: int
     if unchecked:
         text += f"; {counted(unchecked, 'thread')} could not be checked completely"
     return text
+
+
+def unchecked_notes(unchecked: Mapping[str, str]) -> Iterator[str]:
+    """Yield why threads could not be checked: one line for all with the same reason.
+
+    `unchecked` has the reasons by thread; the key `''` stands for the store.
+    """
+    threads: dict[str, list[str]] = {}
+    for thread_id, reason in unchecked.items():
+        threads.setdefault(reason, []).append(thread_id)
+    for reason, ids in threads.items():
+        named = [f"thread '{one}'" for one in ids if one]
+        if len(named) > _NAMED:
+            named = [f"{len(named)} threads, such as {named[0].removeprefix('thread ')}"]
+        whole = ["the whole store"] if "" in ids else []
+        for what in [*whole, *named]:
+            yield f"cannot check {what}: {reason}"
 
 
 def progress_text(codes: Counter[str]) -> str:

@@ -31,6 +31,7 @@ def usage_record(found: UsageSums, prices: PriceList) -> dict[str, Any]:
         "cost": _rounded(found.cost(prices)),
         "currency": prices.currency,
         "unread": found.unread,
+        "without_usage": found.without_usage,
         "by": list(usage_records(found, prices)),
     }
 
@@ -86,6 +87,16 @@ def usage_lines(found: UsageSums, prices: PriceList, top: int, width: int) -> It
         yield from table_lines(rows[:top], usage_columns(found, prices), width)
         if len(rows) > top:
             yield line((f"… and {len(rows) - top} more", "dim"))
+
+
+def without_usage_note(found: UsageSums) -> str | None:
+    """Return a note about messages whose tokens are not known; None if there are none."""
+    number = found.without_usage
+    if not number:
+        return None
+    has, their = ("has", "its") if number == 1 else ("have", "their")
+    messages = f"{counted(number, 'message')} of models"
+    return f"{messages} {has} no usage data: {their} tokens are not known"
 
 
 def unpriced_note(found: UsageSums, prices: PriceList, *, named: bool) -> str | None:

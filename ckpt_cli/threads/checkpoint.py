@@ -90,6 +90,14 @@ class Moment(DecodedCheckpoint):
         return conditions_of(self.step)
 
 
+def check_names_values(key: CheckpointKey, body: Body) -> None:
+    """Raise `Unreadable` if a body does not tell which values its checkpoint needs."""
+    if body.problem is not None:
+        raise unreadable(f"checkpoint '{key.checkpoint_id}'", body.problem)
+    if "channel_versions" in body.lacks:
+        raise Unreadable(f"checkpoint '{key.checkpoint_id}' does not name the values that it needs")
+
+
 def unreadable(what: str, problem: Opaque) -> Unreadable:
     """Return the error for something that cannot be decoded.
 

@@ -78,6 +78,32 @@ def _journal_left(harness: Harness) -> Iterator[list[str]]:
     yield ["-s", store, "--copy"]
 
 
+def contradict_index(path: str) -> None:
+    """Add a row to a table and not to its index: another table without an index has its pages."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        ((table, root),) = file.execute(
+            "SELECT t.name, t.rootpage FROM sqlite_master t, sqlite_master i"
+            " WHERE t.type = 'table' AND i.tbl_name = t.name AND i.name LIKE 'sqlite_autoindex_%'"
+            " ORDER BY t.name DESC LIMIT 1"
+        ).fetchall()
+        columns = [name for _, name, *_ in file.execute(f"PRAGMA table_info({table})")]
+        file.execute("PRAGMA writable_schema = ON")
+        said = f"CREATE TABLE same ({', '.join(columns)})"
+        file.execute(
+            "INSERT INTO sqlite_master VALUES ('table', 'same', 'same', ?, ?)", (root, said)
+        )
+    _sqlite(path, "INSERT INTO same SELECT * FROM same LIMIT 1")
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("PRAGMA writable_schema = ON")
+        file.execute("DELETE FROM sqlite_master WHERE name = 'same'")
+
+
+@contextmanager
+def _index_contradicted(harness: Harness) -> Iterator[list[str]]:
+    contradict_index(harness.url)
+    yield ["-s", harness.url]
+
+
 @contextmanager
 def _log_grown(harness: Harness) -> Iterator[list[str]]:
     """Let the log grow while its last connection is open."""
@@ -91,6 +117,7 @@ _PAGES_FREED = by(
     *_FILL, "DROP TABLE filling", "PRAGMA journal_mode = WAL", "PRAGMA wal_checkpoint(TRUNCATE)"
 )
 _OF_FILES: Mapping[str, Plant] = {
+    "file-damaged": _index_contradicted,
     "journal-hot": _journal_left,
     "log-large": _log_grown,
     "space-free": _PAGES_FREED,

@@ -53,9 +53,9 @@ class PlantedFault:
     follows: frozenset[str] = frozenset()
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
-    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values` or
-    `expiring rows`; or `spoilt values`, `spoilt writes`, `spoilt bodies` or `spoilt metadata`,
-    where one of these can be undecodable alone."""
+    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`,
+    `deltas` or `expiring rows`; or `spoilt values`, `spoilt writes`, `spoilt bodies` or
+    `spoilt metadata`, where one of these can be undecodable alone."""
 
     @property
     def name(self) -> str:
@@ -149,6 +149,21 @@ def _newest_metadata_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     return Named(head)
 
 
+@fault(
+    "body-unreadable",
+    "no versions at the head",
+    deep=False,
+    follows={"state-mismatch"},
+    needs={"bodies"},
+)
+def _versions_missing(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    body = dict(rows.body(head))
+    del body["channel_versions"]
+    rows.set_body(head, body)
+    return Named(head)
+
+
 @fault("body-unreadable", "bytes in the history", needs={"old values"})
 def _old_body_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     old = rows.places(thread_id)[5]
@@ -206,6 +221,23 @@ def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
     for place in found[8:]:
         rows.remove(place)
     return Named(found[0], "messages", in_depth=found[7])
+
+
+@fault(
+    "delta-unanchored",
+    "a checkpoint copied alone",
+    thread=NEW,
+    deep=False,
+    follows={"delta-unanchored"},
+    needs={"history", "writes", "deltas"},
+)
+def _copied_alone(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(DELTA)[0]
+    found = rows.harness.kept_saver.get_tuple(head.config)
+    config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    versions = found.checkpoint["channel_versions"]
+    rows.harness.kept_saver.put(config, found.checkpoint, found.metadata, versions)
+    return Named(Place(thread_id, "", head.checkpoint_id), "messages")
 
 
 @fault("state-by-library", "all messages removed", thread=DELTA, deep=False)

@@ -19,7 +19,7 @@ from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.doctor.occurrence import why_not
 from tests.doctor.elsewhere import ELSEWHERE
 from tests.doctor.engine_faults import ENGINE_FAULTS
-from tests.doctor.faults import FAULTS, NEW, THREADS, Named, PlantedFault
+from tests.doctor.faults import DELTA, FAULTS, NEW, THREADS, Named, PlantedFault
 from tests.doctor.filling import fill
 from tests.doctor.planting import PLANTERS
 from tests.doctor.planting.base import KEY, Planter
@@ -78,6 +78,7 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
         "spoilt values": rows.spoils_values,
         "spoilt writes": rows.spoils_writes,
         "history": kind.has_history,
+        "deltas": rows.is_python and DELTA not in kind.skipped_scenarios | kind.failing_scenarios,
         "writes": kind.has_writes,
         "old values": kind.has_history and not kind.newest_values_only,
         "inner values": Capability.INLINE_VALUES in backend.layouts[layout],

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 
 import ckpt_cli
 from ckpt_backends.testing.harness import Harness
@@ -250,3 +250,39 @@ def test_options_that_do_not_fit_are_refused(path: Path, saver: SqliteSaver) -> 
     ):
         shown = ckpt("-s", path, "stats", *words)
         assert (shown.code, said in shown.err) == (2, True), shown.err
+
+
+def test_messages_without_usage_data_are_counted(path: Path, saver: SqliteSaver) -> None:
+    def answer(_state: Any) -> Any:
+        said = [AIMessage("one"), AIMessage("two", id="two"), AIMessage("two, more", id="two")]
+        told = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+        return {"messages": [*said, AIMessage("told", id="told", usage_metadata=told)]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("answer", answer).add_edge(START, "answer")
+    given = {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]}
+    graph.compile(saver).invoke(given, CONFIG)
+    found = ckpt("-s", path, "stats", "--tokens", "-o", "json")
+    assert (found.json["messages"], found.json["without_usage"]) == (1, 3)
+    assert "3 messages of models have no usage data" in found.err
+    saver.delete_thread("t")
+    assert "usage data" not in ckpt("-s", path, "stats", "--tokens").err
+
+
+def test_a_row_counts_once_for_each_type(path: Path, saver: SqliteSaver) -> None:
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("talk", talk("big")).add_edge(START, "talk")
+    graph.compile(saver).invoke({"messages": [HumanMessage("one")]}, CONFIG)
+    rows = {one["type"]: one["rows"] for one in by_type(path)}
+    ((bodies, writes),) = saver.conn.execute(
+        "SELECT (SELECT count(*) FROM checkpoints), (SELECT count(*) FROM writes)"
+    )
+    assert rows["json"] == bodies
+    assert sum(rows.values()) == 2 * bodies + writes
+    saver.conn.execute("UPDATE checkpoints SET type = 'json', checkpoint = '{}'")
+    saver.conn.commit()
+    assert {one["type"]: one["rows"] for one in by_type(path)}["json"] == bodies
+
+
+def by_type(path: Path) -> Any:
+    return ckpt("-s", path, "du", "--by", "type", "-o", "json").json

@@ -290,6 +290,45 @@ def test_an_update_that_is_not_merged_yet_is_kept(store: Harness) -> None:
     check_pairs(one.graph.invoke(None, config_of(one.thread_id))["messages"])
 
 
+_CALL: Any = {"type": "function_call", "id": "fc", "call_id": "c", "name": "look", "arguments": ""}
+_FORMS: dict[str, Any] = {
+    "responses": {"content": [_CALL]},
+    "twice": {"content": [_CALL], "tool_calls": [{"name": "look", "args": {}, "id": "c"}]},
+    "custom": {"content": [{**_CALL, "type": "custom_tool_call", "input": "?"}]},
+    "anthropic": {"content": [{"type": "tool_use", "id": "c", "name": "look", "input": {}}]},
+    "blocks": {"content_blocks": [{"type": "tool_call", "id": "c", "name": "look", "args": {}}]},
+    "invalid": {
+        "content": "",
+        "invalid_tool_calls": [{"name": "look", "args": "{", "id": "c", "error": None}],
+    },
+    "function": {
+        "content": "",
+        "additional_kwargs": {"function_call": {"name": "look", "arguments": "{}"}},
+    },
+}
+
+
+def test_a_call_in_the_form_of_any_provider_gets_its_result(store: Harness) -> None:
+    for form, fields in _FORMS.items():
+        one = AgentThread(store, f"loop-form-{form}")
+        one.send("hello")
+        sent = [AIMessage(**fields, id="calling"), HumanMessage("never mind", id="next")]
+        one.graph.update_state(config_of(one.thread_id), {"messages": sent}, as_node="model")
+    words = ("-s", store.url, "doctor", "--match", "loop-form-*", "-o", "json")
+    found = ckpt(*words).json["findings"]
+    assert [row["code"] for row in found] == ["tool-call-unanswered"] * len(_FORMS)
+    mended = ckpt("-s", store.url, "repair", "messages", "--match", "loop-form-*", "--yes")
+    assert mended.code == 0, mended.err
+    assert ckpt(*words).json["findings"] == []
+    for form in _FORMS:
+        calling, result, after = AgentThread(store, f"loop-form-{form}").messages()[-3:]
+        assert (calling.id, after.id) == ("calling", "next")
+        assert (result.name, getattr(result, "tool_call_id", "c")) == ("look", "c")
+        assert result.type == ("function" if form == "function" else "tool")
+        output = [{"type": "custom_tool_call_output", "output": CONTENT}]
+        assert result.content == (output if form == "custom" else CONTENT)
+
+
 def test_a_run_in_flight_is_left_alone(store: Harness) -> None:
     """Its next node may repair the messages itself, as some agents do."""
     one = AgentThread(store, "loop-running")

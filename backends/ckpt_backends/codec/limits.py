@@ -25,6 +25,9 @@ class Limits(NamedTuple):
 
 
 DEFAULT_LIMITS = Limits()
+WHOLE_LIMITS = Limits(value_bytes=MOST_BYTES, nodes=10_000_000)
+"""The limits of a search that has to read all of a value, and shows none of it: at most about 1 GB
+as Python objects."""
 
 
 class Span(NamedTuple):

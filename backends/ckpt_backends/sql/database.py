@@ -122,6 +122,10 @@ class Database(Closing):
         """
         return iter(())
 
+    def damage(self, *, whole: bool) -> Iterator[Fault]:  # noqa: ARG002
+        """What the engine finds when it checks its files; see `Store.damage`."""
+        return iter(())
+
     @property
     def enforces_read_only(self) -> bool:
         """Whether the engine refuses writes on a connection for reading."""

@@ -29,7 +29,7 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.rows import Row
-    from ckpt_backends.model import Capability, Checkpoint, HiddenRows
+    from ckpt_backends.model import Capability, Checkpoint, Fault, HiddenRows
     from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
     from ckpt_backends.sql.stored_parts import PartTables
     from ckpt_backends.thread_bounds import ThreadBounds
@@ -380,6 +380,9 @@ class SqlStore(BaseStore):
         from ckpt_backends.changes.rows import own_rows
 
         return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
+
+    def damage(self, *, whole: bool) -> Iterator[Fault]:
+        return self._database.damage(whole=whole)
 
     def suspect_threads(self) -> Iterator[str]:
         from ckpt_backends.sql.suspects import suspect_queries

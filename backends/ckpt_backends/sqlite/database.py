@@ -272,6 +272,13 @@ class OpenedDatabase(SqliteDatabase):
             Path(self._url.path), self.space(tables), was_rolled_back=was_rolled_back
         )
 
+    def damage(self, *, whole: bool) -> Iterator[Fault]:
+        from ckpt_backends.sqlite.damage import file_damage
+
+        with reading(self._url):
+            found = file_damage(self._alive(), Path(self._url.path), whole=whole)
+        return iter(found)
+
     def restart(self) -> None:
         check_current(self._opened, self._url)
         super().restart()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ckpt_backends import shell
-from ckpt_backends.errors import ForeignFile, StoreChanged, StoreUnavailable
+from ckpt_backends.errors import FILE_DAMAGED, ForeignFile, StoreChanged, StoreUnavailable
 from ckpt_backends.sqlite.journals import journal_of
 from ckpt_backends.url import StoreUrl
 
@@ -41,12 +41,12 @@ def readable_errors() -> Iterator[None]:
 def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailable:
     """The error to show; `doing` is the failed action, such as `cannot open`."""
     reason, hint = str(error), None
-    code, opened = code_of(error), shell.command("sqlite3", str(path.absolute()))
+    code = code_of(error)
     if is_hot_journal(error):
         reason = f"a killed process left an unfinished transaction in '{journal_of(path).name}'"
         hint = (
             "add --copy to read a private copy with it rolled back;"
-            f" `{opened} .tables` rolls back the file itself, if you may write there"
+            f" `{_opened(path)} .tables` rolls back the file itself, if you may write there"
         )
     elif code == sqlite3.SQLITE_NOTADB:
         return ForeignFile(
@@ -56,11 +56,27 @@ def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailabl
     elif code in _BUSY:
         hint = "another process is writing to it; try again in a moment"
     elif code == sqlite3.SQLITE_CORRUPT:
-        reason = f"the file is damaged ({error})"
-        hint = f"`{opened} .recover | sqlite3 recovered.db` saves what can still be read"
+        reason = f"{FILE_DAMAGED} ({error})"
+        hint = f"`{recovery(path)}` saves what can still be read"
     elif code == sqlite3.SQLITE_FULL:
         hint = "free some disk space, then run the command again"
     return StoreUnavailable(f"{doing} '{path}': {reason}", hint=hint)
+
+
+def recovery(path: Path) -> str:
+    """The command that saves what can still be read of a damaged file into a new one."""
+    return f"{_opened(path)} .recover | sqlite3 recovered.db"
+
+
+def contradiction(url: StoreUrl) -> StoreUnavailable:
+    """The error for a row that an index finds, and whose table has another key."""
+    error = sqlite3.DatabaseError("an index contradicts its table")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return unavailable("cannot read", Path(url.path), error)
+
+
+def _opened(path: Path) -> str:
+    return shell.command("sqlite3", str(path.absolute()))
 
 
 @contextmanager

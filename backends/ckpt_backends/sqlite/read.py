@@ -22,6 +22,7 @@ from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
 from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.sqlite.binding import bind, quoted_name, stored_bytes, text
 from ckpt_backends.sqlite.database import OpenedDatabase
+from ckpt_backends.sqlite.errors import contradiction
 from ckpt_backends.sqlite.layout import SqliteLayout, detect
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
@@ -203,12 +204,20 @@ class SqliteStore(SqlStore):
                 for (ns,) in self._database.rows(f"{distinct} ORDER BY 1", values)
             ]
         some: list[list[str] | None] = [None]
+        asked = None if checkpoint_ids is None else {*checkpoint_ids}
         if checkpoint_ids is not None:
             newest_first = query.order.endswith("DESC")
             some = [*in_chunks(sorted({*checkpoint_ids}, reverse=newest_first), _IDS_PER_QUERY)]
         for where, of_space in spaces:
             for ids in some:
-                yield from self._where(query, thread_id, where, {**values, **of_space}, ids)
+                found = self._where(query, thread_id, where, {**values, **of_space}, ids)
+                for key, row in found:
+                    # SQLite finds a row by the index, and takes its cells from the table.
+                    if (asked is not None and key.checkpoint_id not in asked) or (
+                        checkpoint_ns is not None and key.checkpoint_ns != checkpoint_ns
+                    ):
+                        raise contradiction(self._url)
+                    yield key, row
 
     _text = staticmethod(text)  # type: ignore[assignment]  # a cell may be of any type
     _data = staticmethod(stored_bytes)  # type: ignore[assignment]

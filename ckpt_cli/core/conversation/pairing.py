@@ -7,12 +7,20 @@ result counts wherever it stands behind its call.
 
 A call of the last messages may still be answered by a task. Where no task is next, only the
 application can answer it, with its next input.
+
+Besides `tool_calls`, LangChain's packages send these to the API, each of which wants a result:
+`invalid_tool_calls` (`_convert_message_to_dict` in `langchain_openai/chat_models/base.py`,
+`_lc_tool_calls_to_anthropic_tool_use_blocks` in `langchain_anthropic`), the blocks of
+`_CALL_BLOCKS` in the content, whether or not `tool_calls` has them too
+(`_construct_responses_api_input`, `_format_messages`), and the `function_call` of
+`additional_kwargs` if there is no other call (`_parse_chat_history` in `langchain_google_genai`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation.messages import Message, ToolCall, as_message
@@ -22,6 +30,32 @@ _MODELS = {"ai", "assistant"}
 _IDS = ("id", "call_id", "tool_call_id", "tool_use_id")
 _RESULT_OF = ("tool_call_id", "tool_use_id")
 """Keys in the blocks of a message, for the call that a block answers."""
+_FUNCTION = "function_call"
+"""A key of `additional_kwargs`: a call without an id, which a `FunctionMessage` answers."""
+
+
+class CallForm(Enum):
+    """How a call is made, which decides about the form of its result."""
+
+    TOOL = auto()
+    """With an id, for a `ToolMessage`."""
+    CUSTOM = auto()
+    """An OpenAI tool that takes text: its result is a block of a `ToolMessage`."""
+    FUNCTION = auto()
+    """By the name of the function only."""
+    DEVICE = auto()
+    """The result is a picture of a screen or a patched file, and no text says that it failed."""
+
+
+_CALL_BLOCKS = {
+    "tool_call": ("id", CallForm.TOOL),
+    "tool_use": ("id", CallForm.TOOL),
+    "function_call": ("call_id", CallForm.TOOL),
+    "custom_tool_call": ("call_id", CallForm.CUSTOM),
+    "computer_call": ("call_id", CallForm.DEVICE),
+    "apply_patch_call": ("call_id", CallForm.DEVICE),
+}
+"""Blocks of content that call a tool of the application, each with the key of the call's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +65,7 @@ class CallPlace:
     index: int
     call: ToolCall
     id: str
+    form: CallForm = CallForm.TOOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +122,7 @@ def last_turn(items: Sequence[Value]) -> int:
 def last_calling(items: Sequence[Value]) -> int:
     """Return the index of the last message with tool calls; the length if there is none."""
     messages = list(map(as_message, items))
-    found = (n for n, one in enumerate(messages) if one is not None and _own_calls(one))
+    found = (n for n, one in enumerate(messages) if one is not None and _makes_calls(one))
     return max(found, default=len(items))
 
 
@@ -142,14 +177,16 @@ def duplicates(items: Sequence[Value]) -> Iterator[tuple[int, int, str]]:
 def answered_ids(message: Message) -> set[str]:
     """Return the ids of the tool calls that a message answers.
 
-    Anthropic's form has the results as blocks in a message of the user.
+    Anthropic's form has the results as blocks in a message of the user; so has OpenAI's for some.
     """
     if message.role in _MODELS:
         return set()
+    if message.role == "function":
+        return {_function_id(message.name)}
+    blocks = _blocks(message)
     found = {message.fields.get("tool_call_id")}
-    found |= {
-        one.get("tool_use_id") for one in _blocks(message) if one.get("type") == "tool_result"
-    }
+    found |= {one.get("tool_use_id") for one in blocks if one.get("type") == "tool_result"}
+    found |= {one.get("call_id") for one in blocks if _is_output(one)}
     return {one for one in found if isinstance(one, str) and one}
 
 
@@ -179,34 +216,75 @@ def _is_result(message: Message) -> bool:
     blocks = message.content if isinstance(message.content, list) else []
     only_results = all(isinstance(one, dict) and one.get("type") == "tool_result" for one in blocks)
     is_of_tool = isinstance(message.fields.get("tool_call_id"), str)
-    return bool(answered_ids(message)) and (is_of_tool or only_results)
+    is_of_function = message.role == "function"  # Nothing tells when it is refused.
+    return bool(answered_ids(message)) and (is_of_tool or only_results) and not is_of_function
 
 
-def _own_calls(message: Message) -> list[ToolCall]:
-    return list(message.tool_calls) if message.role in _MODELS else []
+def _makes_calls(message: Message) -> bool:
+    return message.role in _MODELS and any(_calls_to_answer(0, message))
 
 
 def _calls_to_answer(index: int, message: Message) -> Iterator[CallPlace]:
-    """Yield the calls that the application has to answer.
+    """Yield the calls that the application has to answer, each once.
 
-    Left out are calls with arguments that could not be parsed, which no tool gets, and calls that
-    the model's provider carries out: their results are in the same message.
+    Left out are calls that the model's provider carries out: their results are in the same message.
     """
-    calls = _own_calls(message)
-    invalid = {one.id for one in calls if one.invalid}
+    blocks = _blocks(message)
     provided = {
         one.get(key)
-        for one in _blocks(message)
-        for key in (_IDS if _is_of_provider(one) else _RESULT_OF)
+        for one in blocks
+        for key in (_IDS if _is_of_provider(one) or _is_output(one) else _RESULT_OF)
     }
-    for call in calls:
-        if call.id is not None and call.id not in invalid and call.id not in provided:
-            yield CallPlace(index, call, call.id)
+    in_content = [place for one in blocks for place in _call_in(index, one)]
+    forms = {one.id: one.form for one in in_content}
+    told: set[str] = set()
+    for call in message.tool_calls:
+        if call.id is None or call.id in provided or (call.invalid and call.id in told):
+            continue
+        told.add(call.id)
+        yield CallPlace(index, call, call.id, forms.get(call.id, CallForm.TOOL))
+    for place in in_content:
+        if place.id not in told and place.id not in provided:
+            told.add(place.id)
+            yield place
+    if not told and (by_name := _function_call(message)) is not None:
+        yield CallPlace(index, by_name, _function_id(by_name.name), CallForm.FUNCTION)
+
+
+def _call_in(index: int, block: dict[Value, Value]) -> Iterator[CallPlace]:
+    """Yield the call that a block of content makes, if it makes one."""
+    kind = block.get("type")
+    key, form = _CALL_BLOCKS.get(kind if isinstance(kind, str) else "", ("", CallForm.TOOL))
+    call_id, name = block.get(key), block.get("name")
+    if key and isinstance(call_id, str) and call_id:
+        args = next((block[one] for one in ("args", "arguments", "input") if one in block), None)
+        told = name if isinstance(name, str) and name else str(kind)
+        yield CallPlace(index, ToolCall(told, args, call_id), call_id, form)
+
+
+def _function_call(message: Message) -> ToolCall | None:
+    """Return the call without an id; a message with other calls repeats one of them there."""
+    extra = message.fields.get("additional_kwargs")
+    call = extra.get(_FUNCTION) if isinstance(extra, dict) and not message.tool_calls else None
+    name = call.get("name") if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(name, str):
+        return None
+    return ToolCall(name, call.get("arguments"), None)
+
+
+def _function_id(name: str | None) -> str:
+    """Return what stands for the id of a call that has none."""
+    return f"{_FUNCTION} {name}"
 
 
 def _is_of_provider(block: dict[Value, Value]) -> bool:
     kind = block.get("type")
     return isinstance(kind, str) and ("server_tool" in kind or "mcp_tool" in kind)
+
+
+def _is_output(block: dict[Value, Value]) -> bool:
+    kind = block.get("type")
+    return isinstance(kind, str) and kind.endswith("_call_output")
 
 
 def _ids_in(message: Message) -> Iterator[str]:
@@ -220,5 +298,11 @@ def _ids_in(message: Message) -> Iterator[str]:
 
 
 def _blocks(message: Message) -> list[dict[Value, Value]]:
+    """Return the blocks of a message's content, those of a provider in LangChain's own form."""
     content = message.content
-    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    inner = ((one, one.get("value")) for one in blocks)
+    return [
+        held if isinstance(held, dict) and one.get("type") == "non_standard" else one
+        for one, held in inner
+    ]

@@ -55,7 +55,7 @@ CODES: Mapping[str, Code] = {
     ),
     "body-unreadable": Code(
         Severity.ERROR,
-        "a checkpoint or its metadata cannot be decoded",
+        "a checkpoint or its metadata cannot be decoded, or lacks a key that savers need",
         _DAMAGE,
         "show TARGET --raw",
         is_deep=True,
@@ -77,6 +77,11 @@ CODES: Mapping[str, Code] = {
         Severity.ERROR,
         "rows may be hidden from this user, so what looks missing or orphaned may be there",
         "row-level security, or a view in the place of a table; nothing that removes may run",
+    ),
+    "file-damaged": Code(
+        Severity.ERROR,
+        "the engine finds its own file damaged, so rows may be missing or wrong",
+        "the disk failed, or the file was copied or overwritten while it was in use",
     ),
     "tool-call-unanswered": Code(
         Severity.ERROR,
@@ -247,4 +252,5 @@ UNTOLD_IF_HIDDEN = frozenset(
         "namespace-orphaned",
     }
 )
-"""What cannot be told if rows may be hidden, and is not reported then: the rows may be there."""
+"""What cannot be told if rows may be hidden or the file is damaged, and is not reported then: the
+rows may be there."""

@@ -11,7 +11,13 @@ from dataclasses import replace
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.conversation.pairing import CallPlace, Counterparts, duplicates, pair
+from ckpt_cli.core.conversation.pairing import (
+    CallForm,
+    CallPlace,
+    Counterparts,
+    duplicates,
+    pair,
+)
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.values.equality import same
@@ -48,14 +54,16 @@ def message_findings(
     found = pair(items, others)
     for number, one in enumerate((*found.unanswered, *found.final), 1):
         tool = _tool(one) if names else f"a tool (unanswered call {number})"
-        if number <= len(found.unanswered):
-            text = f"message {one.index} calls {tool}, and no message after it has the result"
-            yield finding("tool-call-unanswered", text)
-        else:
+        text, severity = f"message {one.index} calls {tool}, and no message after it has the", None
+        if number > len(found.unanswered):
             # Some applications carry out such calls, and send the result as the next input.
-            text = f"the last message calls {tool}, and nothing that runs next has the result"
-            found_at_end = finding("tool-call-unanswered", text)
-            yield replace(found_at_end, own_severity=Severity.INFO)
+            text = f"the last message calls {tool}, and nothing that runs next has the"
+            severity = Severity.INFO
+        elif one.form is CallForm.FUNCTION:
+            severity = Severity.WARNING  # Google's API refuses it, others may not.
+        command = "messages THREAD" if one.form is CallForm.DEVICE else ""
+        unanswered = finding("tool-call-unanswered", f"{text} result")
+        yield replace(unanswered, own_severity=severity, own_command=command)
     for index in found.orphaned:
         yield finding("tool-result-orphaned", _orphan_text(items, index, names=names))
     for first, index, message_id in duplicates(items):
@@ -69,7 +77,8 @@ def message_findings(
 
 
 def _tool(one: CallPlace) -> str:
-    return f"'{_short(one.call.name)}' ({_short(one.id)})"
+    of = "" if one.form is CallForm.FUNCTION else f" ({_short(one.id)})"
+    return f"'{_short(one.call.name)}'{of}"
 
 
 def _orphan_text(items: Sequence[Value], index: int, *, names: bool) -> str:

@@ -48,3 +48,9 @@ def unanchored(
             return left
         number += 1
     return {one for one in left if (count := supersteps(metadata, one)) is None or count > number}
+
+
+def without_past(channel: str, first_id: str, checkpoint_id: str) -> str:
+    """Return why a DeltaChannel cannot be rebuilt at a checkpoint, or at one that follows it."""
+    first = "it" if first_id == checkpoint_id else f"its first ancestor {first_id}"
+    return f"{first} has a value of '{channel}', but neither a snapshot of it nor a parent"

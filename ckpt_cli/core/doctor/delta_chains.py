@@ -22,7 +22,7 @@ class DeltaChains:
         """Return the DeltaChannels that can be rebuilt at the parent, but not at this checkpoint.
 
         `unset` are its DeltaChannels with a version and without a stored value. `is_cut` means that
-        the parent is not stored.
+        it has no parent, or one that is not stored.
         """
         before = self._lost.get(parent_id or "", frozenset())
         lost = frozenset(unset) if is_cut else before & frozenset(unset)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckpt_backends.codec.json.json_plus import BOM, check, integer
-from ckpt_backends.codec.limits import DEFAULT_LIMITS
+from ckpt_backends.codec.limits import WHOLE_LIMITS
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_cli.core.doctor.named_types import NONE, NamedIn, Names, TypeName, check_length
 
@@ -43,7 +43,7 @@ def _names_nothing(data: bytes) -> bool:
 def _parsed(data: bytes) -> Any:
     check_length(data)
     text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
-    check(text, DEFAULT_LIMITS)
+    check(text, WHOLE_LIMITS)
     return _DECODER.decode(text)
 
 

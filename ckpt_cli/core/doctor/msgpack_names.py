@@ -11,7 +11,7 @@ from typing import Any
 
 from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
-from ckpt_backends.codec.limits import DEFAULT_LIMITS
+from ckpt_backends.codec.limits import WHOLE_LIMITS
 from ckpt_backends.codec.msgpack.cursor import (
     ARRAY,
     MAP,
@@ -58,8 +58,8 @@ def msgpack_names(data: bytes) -> Names:
     if names_nothing(data):
         return NONE
     check_length(data)
-    if len(data) > DEFAULT_LIMITS.nodes:
-        skip(data, 0, DEFAULT_LIMITS)
+    if len(data) > WHOLE_LIMITS.nodes:
+        skip(data, 0, WHOLE_LIMITS)
     reader = _ExtNames()
     try:
         unpackb(data, ext_hook=reader.on_ext, option=OPT_NON_STR_KEYS)
@@ -107,8 +107,8 @@ class _ExtNames:
         # Most ext types are flat: their name stands at the start, and nothing else is named.
         if code not in (_METHOD, _SNAPSHOT) and not names_more and (named := _first_two(data)):
             return frozenset({TypeName(*named, NamedIn.MSGPACK)})
-        if not self._inside and depth_bound(data) > DEFAULT_LIMITS.depth:
-            skip(data, 0, DEFAULT_LIMITS)  # deep nesting could overflow the stack
+        if not self._inside and depth_bound(data) > WHOLE_LIMITS.depth:
+            skip(data, 0, WHOLE_LIMITS)  # deep nesting could overflow the stack
         inner = _ExtNames(inside=True)
         try:
             parts = unpackb(data, ext_hook=inner.on_ext, option=OPT_NON_STR_KEYS)

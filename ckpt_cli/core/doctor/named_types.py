@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit, past_bytes
+from ckpt_backends.codec.limits import WHOLE_LIMITS, PastLimit, past_bytes
 
 _LONGEST = 200
 
@@ -83,5 +83,5 @@ KNOWN = KnownNames()
 
 def check_length(data: bytes) -> None:
     """Raise `PastLimit` for a value that is too long to be taken apart."""
-    if reason := past_bytes(len(data), DEFAULT_LIMITS):
+    if reason := past_bytes(len(data), WHOLE_LIMITS):
         raise PastLimit(reason)

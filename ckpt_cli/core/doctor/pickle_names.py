@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 
-from ckpt_backends.codec.limits import DEFAULT_LIMITS
+from ckpt_backends.codec.limits import WHOLE_LIMITS
 from ckpt_backends.codec.pickle.machine import Dict, Global, Machine, Node, Object, Set
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_cli.core.doctor.named_types import NamedIn, Names, TypeName, check_length
 
-_OPCODES = 16 * DEFAULT_LIMITS.nodes
+_OPCODES = 16 * WHOLE_LIMITS.nodes
 _BAD = (ValueError, IndexError, KeyError, AttributeError, TypeError)
 """The exceptions that damaged pickles cause, including those of `pickletools`."""
-_PROTO, _FIRST_OF_PYTHON_3 = b"\x80", 3
+_PROTO, _FIRST_OF_PYTHON_3 = b"\x80", b"\x03"
 
 
 def pickle_names(data: bytes) -> Names:
@@ -79,7 +79,7 @@ class _Recorder(Machine):
 
 def _run(data: bytes) -> _Recorder:
     check_length(data)
-    is_old = data[:1] != _PROTO or data[1] < _FIRST_OF_PYTHON_3
+    is_old = data[:1] != _PROTO or data[1:2] < _FIRST_OF_PYTHON_3  # nothing may follow
     recorder = _Recorder(is_old=is_old)
     try:
         recorder.run(data)

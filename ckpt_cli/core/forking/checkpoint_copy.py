@@ -83,6 +83,12 @@ def check_body(key: CheckpointKey, body: Body) -> None:
             f"cannot copy checkpoint '{key.checkpoint_id}': {body.problem.reason}",
             hint=f"its body is of type '{body.problem.type}', which ckpt cannot write",
         )
+    if body.lacks:
+        named = ", ".join(f"'{one}'" for one in body.lacks)
+        raise Unsupported(
+            f"cannot copy checkpoint '{key.checkpoint_id}': it has no valid {named}",
+            hint="no saver could load the copy; name another checkpoint, such as its parent",
+        )
     if not 1 <= body.v <= NEWEST_FORMAT:
         raise Unsupported(
             f"cannot copy checkpoint '{key.checkpoint_id}': format {body.v} is unknown",

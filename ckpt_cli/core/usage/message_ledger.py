@@ -1,4 +1,4 @@
-"""The messages of a thread that tell their tokens, each once.
+"""The messages of models in a thread, each once, with the tokens that they tell.
 
 A message is stored many times: in the write of its node, in that of the node that called the
 subgraph, and in each later state. Its id tells that it is the same. Of messages without an id, as
@@ -69,11 +69,12 @@ class FoundMessage:
 
     model: str | None
     tokens: TokenCounts
+    """Of no message if it has no usage data."""
     origin: Origin = _NOWHERE
 
 
 Told = Iterable[tuple[Message, FoundMessage | None]]
-"""Messages in their order; None for one that does not tell its tokens."""
+"""Messages in their order; None for one that is not of a model and does not tell its tokens."""
 
 
 class MessageLedger:
@@ -141,7 +142,7 @@ class MessageLedger:
             self._with_id.setdefault(contents(message), []).append(message.id)
             return
         # A message that was streamed grew.
-        whole = known if known.tokens.total >= counted.tokens.total else counted
+        whole = known if _told(known) >= _told(counted) else counted
         is_better = _is_better(counted.origin, known.origin)
         origin = counted.origin if is_better else known.origin
         self._by_id[message.id] = replace(whole, origin=origin)
@@ -154,6 +155,11 @@ class MessageLedger:
         before = self._written.get(place, [])
         self._written[place] = now
         return len(before) if len(now) > 1 and now[: len(before)] == before else 0
+
+
+def _told(found: FoundMessage) -> tuple[int, int]:
+    """Return what is greater for a message that tells more."""
+    return found.tokens.total, found.tokens.messages
 
 
 def contents(message: Message) -> int:

@@ -48,6 +48,8 @@ class UsageSums:
     threads: int = 0
     unread: int = 0
     """Number of values that could not be read, whose messages are not counted."""
+    without_usage: int = 0
+    """Number of messages of models that do not say how many tokens they used."""
     groups: dict[tuple[str | None, ...], TokenCounts] = field(default_factory=dict)
     """By model, followed by the groups."""
 
@@ -66,6 +68,7 @@ class UsageSums:
         """Add the sums of another object with the same groups."""
         self.threads += other.threads
         self.unread += other.unread
+        self.without_usage += other.without_usage
         for key, tokens in other.groups.items():
             self.groups.setdefault(key, TokenCounts()).add(tokens)
 

@@ -50,7 +50,7 @@ class _DeepCheck:
     def __init__(self, reader: ThreadReader, terms: Terms, memo: Memo) -> None:
         self.found: list[Finding] = []
         self.checked = Checked()
-        self.unreadable = UnreadableValues(memo)
+        self.unreadable = UnreadableValues(memo, has_bodies=not reader.is_values_only)
         self._reader = reader
         self._terms = terms
         self._plain = PlainRows()

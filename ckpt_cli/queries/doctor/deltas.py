@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from ckpt_backends.model import Capability
 from ckpt_cli.core.doctor.ancestors import is_ancestor
-from ckpt_cli.core.doctor.delta_anchor import supersteps
+from ckpt_cli.core.doctor.delta_anchor import supersteps, without_past
 from ckpt_cli.core.doctor.delta_chains import DeltaChains
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.state import read_body
@@ -37,16 +37,21 @@ class MissingParents:
         parent_id = checkpoint.parent_checkpoint_id
         is_cut = parent_id is not None and parent_id not in self._ids
         unset = body.versions.keys() - body.values.keys()
+        if parent_id is None or is_cut:
+            unset &= self._reader.delta_channels(ns)
         if is_cut:
             # Without a step since the snapshot, or since the channel was empty, nothing is lost.
             metadata = seen.moment.metadata
-            deltas = self._reader.delta_channels(ns)
-            unset = {one for one in unset & deltas if supersteps(metadata, one) != 0}
+            unset = {one for one in unset if supersteps(metadata, one) != 0}
         own = checkpoint.key.checkpoint_id
-        for channel in sorted(self._chains.lost_at(own, parent_id, unset, is_cut=is_cut)):
-            text = (
-                f"the last snapshot of '{channel}' is gone, with {parent_id} or an ancestor of it"
-            )
+        lost = self._chains.lost_at(own, parent_id, unset, is_cut=is_cut or parent_id is None)
+        for channel in sorted(lost):
+            text = without_past(channel, own, own)
+            if is_cut:
+                text = (
+                    f"the last snapshot of '{channel}' is gone, with {parent_id} or an ancestor of"
+                    " it"
+                )
             yield seen.finding("delta-unanchored", text, channel)
         if is_cut and self._proves and self._has_older_ancestor(seen):
             text = f"its parent {parent_id} is not stored, although an older ancestor is"

@@ -28,10 +28,16 @@ _AT_ONCE = 50
 """Threads whose heads are read together."""
 
 
-def store_findings(store: Store) -> Iterator[Finding]:
-    """Yield what is wrong with the store as a whole."""
+def store_findings(store: Store, terms: Terms) -> Iterator[Finding]:
+    """Yield what is wrong with the store as a whole. A large file is read only for `--deep`."""
     yield from hidden_findings(store)
+    yield from map(from_fault, store.damage(whole=terms.deep))
     yield from map(from_fault, store.faults())
+
+
+def damage_findings(store: Store) -> Iterator[Finding]:
+    """Yield where the files of a store are damaged, if they are; reads all of them."""
+    yield from map(from_fault, store.damage(whole=True))
 
 
 def hidden_findings(store: Store) -> Iterator[Finding]:
@@ -40,9 +46,12 @@ def hidden_findings(store: Store) -> Iterator[Finding]:
         yield Finding(code="rows-hidden", detail=f"{one.reason}; {one.remedy}")
 
 
-def terms_for(store: Store, terms: Terms) -> Terms:
-    """Return what can be told of a store: without what may be hidden."""
-    if not store.hidden_rows():
+def terms_for(store: Store, terms: Terms, found: Iterable[Finding] = ()) -> Terms:
+    """Return what can be told of a store: without what may be hidden, or lost in a damaged file.
+
+    `found` is what is wrong with the store as a whole.
+    """
+    if not store.hidden_rows() and all(one.code != "file-damaged" for one in found):
         return terms
     return replace(terms, ignored=terms.ignored | UNTOLD_IF_HIDDEN)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from ckpt_backends.codec.memo import Memo
 from ckpt_backends.errors import Unreadable
-from ckpt_cli.core.doctor.delta_anchor import unanchored, unstored_deltas
+from ckpt_cli.core.doctor.delta_anchor import unanchored, unstored_deltas, without_past
 from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.head_step import step_findings
 from ckpt_cli.core.state import read_body
@@ -38,18 +38,19 @@ def head_findings(
     `memo` was there when the head was decoded. `is_suspect`: whether an ancestor may be missing.
     Raises `Unreadable` at the end if something could not be checked, such as encrypted values.
     """
-    unread = UnreadableValues(memo)
+    has_bodies = not reader.is_values_only
+    unread = UnreadableValues(memo, has_bodies=has_bodies)
     if not terms.deep:  # The deep check finds these in all checkpoints.
         yield from _unreadable(reader, head, unread, terms)
         checked.values += unread.values
-    if head.body.problem is None:
+    if head.body.problem is None and not (has_bodies and head.body.lacks):
         if head.at is not None and head.at < terms.before:
             yield from _unfinished(reader, head)
         yield from conversation_findings(reader, head, terms)
         if not (terms.deep or terms.types):
             yield from type_findings(head.checkpoint, head.writes, terms)
-        if is_suspect and not terms.deep:
-            yield from _unanchored(reader, head)
+        if not terms.deep:
+            yield from _unanchored(reader, head, is_suspect=is_suspect)
     if unread.unchecked:
         raise Unreadable(unread.unchecked)
 
@@ -74,20 +75,42 @@ def _unfinished(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
         yield from found
 
 
-def _unanchored(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
-    """Yield the DeltaChannels at a head whose last snapshot was lost with a missing ancestor."""
+def _unanchored(reader: ThreadReader, head: Moment, *, is_suspect: bool) -> Iterator[Finding]:
+    """Yield the DeltaChannels at a head whose last snapshot is not stored.
+
+    It was lost with a missing ancestor; or the first checkpoint is a copy of another one, without
+    what came before that.
+    """
     channels = unstored_deltas(head.body, head.metadata)
     if not channels or not reader.has_history:
         return
     line = reader.ancestry("", head.key.checkpoint_id)
     parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index("")}
-    lost = parents[line[-1]] if line else None
-    if lost is None or lost in parents:
+    if not line or (lost := parents[line[-1]]) in parents:
         return
     found = _finding_at(head)
-    for channel in sorted(unanchored(channels, head.metadata, _stored(reader, line[1:]))):
-        detail = f"the last snapshot of '{channel}' is gone, with {lost} or an ancestor of it"
-        yield found(code="delta-unanchored", detail=detail, channel=channel)
+    if lost is None:
+        for channel in sorted(_never_stored(reader, line, channels)):
+            detail = without_past(channel, line[-1], head.key.checkpoint_id)
+            yield found(code="delta-unanchored", detail=detail, channel=channel)
+    elif is_suspect:
+        for channel in sorted(unanchored(channels, head.metadata, _stored(reader, line[1:]))):
+            detail = f"the last snapshot of '{channel}' is gone, with {lost} or an ancestor of it"
+            yield found(code="delta-unanchored", detail=detail, channel=channel)
+
+
+def _never_stored(reader: ThreadReader, line: list[str], channels: set[str]) -> set[str]:
+    """Return the DeltaChannels that a first checkpoint had, and that no checkpoint stores.
+
+    Of almost all threads, only the first checkpoint is read: it has none.
+    """
+    found = reader.store.checkpoints(
+        reader.thread_id, checkpoint_ns="", checkpoint_ids=line[-1:], body=True
+    )
+    for first in found:
+        body = read_body(first)
+        channels = channels & (body.versions.keys() - body.values.keys())
+    return channels.difference(*_stored(reader, line[1:])) if channels else channels
 
 
 def _stored(reader: ThreadReader, ancestors: list[str]) -> Iterator[Collection[str]]:

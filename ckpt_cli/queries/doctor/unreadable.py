@@ -22,7 +22,9 @@ _MOST = 1000
 class UnreadableValues:
     """Looks at each checkpoint of a thread, and notes what this run cannot read."""
 
-    def __init__(self, memo: Memo) -> None:
+    def __init__(self, memo: Memo, *, has_bodies: bool = True) -> None:
+        self._has_bodies = has_bodies
+        """Whether the layout stores what a saver loads; others have values only."""
         self.values = 0
         """Number of different values that were decoded."""
         self.has_broken_body = False
@@ -69,6 +71,12 @@ class UnreadableValues:
         body, problem = seen.moment.checkpoint.body, seen.moment.body.problem
         if body is None:
             return
+        lacks = seen.moment.body.lacks
+        if lacks and self._has_bodies:
+            self.has_broken_body = True
+            named = ", ".join(f"'{one}'" for one in lacks)
+            text = f"savers cannot load it or go on from it: it has no valid {named}"
+            yield seen.finding("body-unreadable", text)
         if self._is_sound(body, problem):
             return
         text = f"the checkpoint cannot be decoded: {_what(body, len(body.data))}"

@@ -64,6 +64,8 @@ class Planter(ABC, Generic[H]):
     """Whether metadata can be undecodable beside a sound body."""
     spoils_writes: ClassVar[bool] = True
     """Whether a single write can be undecodable."""
+    is_python: ClassVar[bool] = True
+    """Whether LangGraph's Python saver reads and writes the rows."""
     garbage: ClassVar[Any] = ormsgpack.Ext(5, b"\xc1")
     """A value that the saver's serializer writes, but cannot decode."""
     dangerous: ClassVar[Any] = ormsgpack.Ext(0, ormsgpack.packb(("os", "system", "true")))

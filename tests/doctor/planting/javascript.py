@@ -33,6 +33,8 @@ def child_of(body: dict[str, Any], checkpoint_id: str, values: dict[str, Any]) -
 class JavaScriptDocumentPlanter(DocumentPlanter[JavaScriptMongoHarness]):
     """Documents of MongoDBSaver of LangGraph.js."""
 
+    is_python = False
+
     spoils_values: ClassVar[bool] = False
     dangerous: ClassVar[Any] = BY_CALL
 
@@ -82,6 +84,8 @@ class JavaScriptDocumentPlanter(DocumentPlanter[JavaScriptMongoHarness]):
 
 class JavaScriptRedisPlanter(JsonPlanter[JavaScriptRedisHarness]):
     """Documents of RedisSaver of LangGraph.js, with values apart."""
+
+    is_python = False
 
     spoils_writes: ClassVar[bool] = False
     KINDS = ("checkpoint", "checkpoint_write", "checkpoint_blob", "write_keys_zset")

@@ -45,6 +45,29 @@ def codes(items: list[Value], others: Counterparts | None = None) -> list[str]:
     return [f"{one.code}: {one.detail}" for one in found]
 
 
+FUNCTION_CALL: Any = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "f-1",
+    "name": "look_up",
+    "arguments": "{}",
+}
+TOOL_USE: Any = {"type": "tool_use", "id": "t-1", "name": "look_up", "input": {}}
+RESULT: Any = {"type": "tool_result"}
+PATCH: Any = {"type": "apply_patch_call", "id": "ap", "call_id": "p-1"}
+INVALID: Any = {"name": "look_up", "args": "{", "id": "i-1", "error": None}
+SERVED: Any = [
+    {"type": "server_tool_use", "id": "s-1", "name": "web_search", "input": {}},
+    {"type": "web_search_tool_result", "tool_use_id": "s-1", "content": []},
+    {"type": "web_search_call", "id": "ws-1", "status": "completed"},
+    {"type": "code_interpreter_call", "id": "ci-1", "code": "1"},
+    {"type": "mcp_call", "id": "m-1", "name": "find", "arguments": "{}"},
+    {"type": "mcp_tool_use", "id": "m-2", "name": "find", "input": {}},
+    {"type": "server_tool_call", "id": "s-2", "name": "find", "args": {}},
+    {"type": "server_tool_result", "tool_call_id": "s-2", "status": "success"},
+    {"type": "image_generation_call", "id": "ig-1"},
+]
+"""What a provider carries out: no result follows."""
 UNANSWERED = "tool-call-unanswered: message {} calls '{}' ({}), and no message after it has the"
 ORPHANED = "tool-result-orphaned: message {} is a result"
 
@@ -85,18 +108,76 @@ def test_a_broken_conversation_is_found(items: list[Value], says: list[str]) -> 
 
 
 @pytest.mark.parametrize(
+    ("caller", "call_id"),
+    [
+        (ai(content=[{"type": "reasoning", "id": "rs"}, FUNCTION_CALL]), "f-1"),
+        (ai("f-1", content=[FUNCTION_CALL]), "f-1"),
+        (ai(content=[{"type": "text", "text": "Well"}, TOOL_USE]), "t-1"),
+        (ai(content=[{**TOOL_USE, "type": "tool_call", "args": {}}]), "t-1"),
+        (ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), "f-1"),
+        (ai(content=[{**FUNCTION_CALL, "type": "custom_tool_call", "input": ""}]), "f-1"),
+        (ai(invalid_tool_calls=[INVALID]), "i-1"),
+        (ai("i-1", invalid_tool_calls=[INVALID]), "i-1"),
+        (
+            ai(
+                invalid_tool_calls=[INVALID],
+                additional_kwargs={"tool_calls": [{"id": "i-1", "function": {"name": "look_up"}}]},
+            ),
+            "i-1",
+        ),
+        ({"role": "assistant", "content": [TOOL_USE]}, "t-1"),
+        (ai(content=[*SERVED, TOOL_USE]), "t-1"),
+    ],
+)
+def test_a_call_of_any_form_is_found_once(caller: Value, call_id: str) -> None:
+    (found,) = codes([human(), caller, human()])
+    assert found.startswith(UNANSWERED.format(1, "look_up", call_id))
+    items = [human(), caller, human(), ai()]
+    assert last_calling(items) == 1
+    order = mended(items, pair(items, Counterparts(len(items))))
+    assert [getattr(one, "id", one) for one in order] == [0, 1, call_id, 2, 3]
+
+
+def test_a_call_by_name_only_is_found() -> None:
+    caller = ai(additional_kwargs={"function_call": {"name": "look_up", "arguments": "{}"}})
+    (found,) = codes([human(), caller, human()])
+    assert found.startswith("tool-call-unanswered: message 1 calls 'look_up', and no message after")
+
+
+def test_what_no_text_answers_is_not_mended() -> None:
+    items = [human(), ai(content=[PATCH]), human()]
+    (found,) = message_findings(KEY, "messages", items, Counterparts(len(items)))
+    assert found.fix(["-s", "x.db"]) == "ckpt -s x.db messages t"
+
+
+@pytest.mark.parametrize(
     "items",
     [
         [human(), ai("a", "b"), tool("b"), tool("a"), ai()],
         [human(id=None), human(id=None), ai("a", "b"), tool("a")],  # may still be answered
         [human(), ai("a", "b"), tool("a"), human(), tool("b"), ai()],
         [human(), ai("a"), tool("a"), tool("a"), ai()],
-        [human(), ai("a", invalid_tool_calls=[{"name": "f", "args": "{", "id": "a"}]), human()],
+        [human(), ai(content=[FUNCTION_CALL, *SERVED]), tool("f-1"), ai()],
+        [human(), ai("f-1", content=[FUNCTION_CALL]), tool("f-1"), human()],
+        [human(), ai(content=[TOOL_USE]), human(content=[{**RESULT, "tool_use_id": "t-1"}])],
+        [human(), ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), tool("f-1")],
+        [human(), ai(content=SERVED), human()],
         [
             human(),
-            ai(additional_kwargs={"tool_calls": [{"id": "a"}]}, invalid_tool_calls=[{"id": "a"}]),
+            ai(content=[PATCH]),
+            human(content=[{"type": "apply_patch_call_output", "call_id": "p-1"}]),
+        ],
+        [human(), ai(invalid_tool_calls=[INVALID]), tool("i-1"), ai()],
+        [
+            human(),
+            ai(additional_kwargs={"function_call": {"name": "f", "arguments": "{}"}}),
+            Tagged(
+                "langchain_core.messages.function.FunctionMessage", {"content": "", "name": "f"}
+            ),
             human(),
         ],
+        # Google's package repeats the call of `tool_calls`.
+        [human(), ai("a", additional_kwargs={"function_call": {"name": "f"}}), tool("a"), human()],
         [human(), ai("a", content=[{"type": "server_tool_use", "id": "a"}]), human()],
         [
             human(),

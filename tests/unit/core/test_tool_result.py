@@ -30,7 +30,7 @@ from ckpt_cli.core.state import read_body
 from tests.support import copy_store, eras
 from tests.unit.core.test_pairing import ai, human, tool
 
-SAID = {"call_id": "c", "tool": "look_up", "content": "stopped", "message_id": "m"}
+SAID: Any = {"call_id": "c", "tool": "look_up", "content": "stopped", "message_id": "m"}
 
 
 def stored_messages(path: Path) -> list[TypedBytes]:
@@ -163,3 +163,13 @@ def test_new_results_come_behind_those_that_are_there() -> None:
     names = [one if isinstance(one, int) else one.id for one in order]
     assert names == [0, 1, 2, "a", 3, 5, 4, 6]
     assert isinstance(items[0], Tagged)
+
+
+def test_an_anthropic_call_in_a_plain_dict_is_answered_by_the_user() -> None:
+    blocks = [{"type": "tool_use", "id": "c", "name": "look_up", "input": {}}]
+    caller = TypedBytes("msgpack", ormsgpack.packb({"role": "assistant", "content": blocks}))
+    answer = {"tool_use_id": "c", "content": "stopped", "is_error": True}
+    assert decode(result_like(caller, **SAID)) == {
+        "role": "user",
+        "content": [{"type": "tool_result", **answer}],
+    }

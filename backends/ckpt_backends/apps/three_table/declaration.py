@@ -15,7 +15,7 @@ BACKEND = Backend(
     },
     engine="sql",
     edits="ckpt_backends.apps.three_table.editing:edited_row",
-    # The first two in files of SQLite.
-    engine_faults=("rows-hidden", "journal-hot", "log-large", "space-free"),
+    # All but `rows-hidden` and `space-free` occur only in files of SQLite.
+    engine_faults=("file-damaged", "rows-hidden", "journal-hot", "log-large", "space-free"),
     recognise="ckpt_backends.apps.three_table.layout:recognise",
 )

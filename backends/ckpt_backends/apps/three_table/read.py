@@ -324,6 +324,9 @@ class ThreeTableStore(KeyedStore):
     def faults(self) -> Iterator[Fault]:
         yield from self._database.faults(self._tables.stored)
 
+    def damage(self, *, whole: bool) -> Iterator[Fault]:
+        yield from self._database.damage(whole=whole)
+
     def sources(self, key: CheckpointKey) -> list[str]:
         literal, names = self._database.literal, self._tables.names
         thread = f"thread_id = {literal(key.thread_id)}"

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ormsgpack import Ext, packb
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.limits import PastLimit
+from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
 from ckpt_backends.model import TypedBytes
+from ckpt_cli.core.doctor import named_types
 from ckpt_cli.core.doctor.dangerous_types import is_dangerous
 from ckpt_cli.core.doctor.named_types import NamedIn, Names, TypeName
 from ckpt_cli.core.doctor.type_names import names_by_channel, type_names
@@ -118,11 +119,16 @@ def test_a_value_that_is_nested_too_deeply_is_not_read() -> None:
         type_names(TypedBytes("msgpack", data))
 
 
-def test_a_long_value_is_read_only_if_it_may_name_something() -> None:
+def test_a_long_value_is_read_only_if_it_may_name_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     long = "text " * 4_000_000
     assert in_msgpack(long) == found("json", json.dumps(long).encode()) == set()
+    naming = [long, ext(0, "app", "Order", 1)]
+    assert len(in_msgpack(naming)) == 1
+    monkeypatch.setattr(named_types, "WHOLE_LIMITS", DEFAULT_LIMITS)
     with pytest.raises(PastLimit):
-        in_msgpack([long, ext(0, "app", "Order", 1)])
+        in_msgpack([long, ext(0, "app", "Invoice", 1)])
 
 
 def test_envelopes_in_json_name_their_class() -> None:
@@ -234,6 +240,7 @@ def test_all_hostile_calls_are_found_and_none_is_made(tmp_path: Path) -> None:
 
 
 @given(st.sampled_from(["msgpack", "json", "pickle", "bson", "merged"]), st.binary(max_size=80))
+@example("pickle", b"\x80")
 def test_garbage_names_something_or_is_refused(tag: str, data: bytes) -> None:
     for read in (type_names, names_by_channel):
         with suppress(ValueError, PastLimit):

@@ -1,0 +1,167 @@
+"""A damaged SQLite file is said to be damaged, once, and no command calls it a bug of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.sqlite import damage
+from ckpt_cli.render.doctor import unchecked_notes
+from tests.doctor.engine_faults import contradict_index
+from tests.support import SAMPLE, ckpt
+
+PAGE = 4096
+PAGES = SAMPLE.stat().st_size // PAGE
+THREAD = "research-agent"
+COMMANDS: list[tuple[str, ...]] = [
+    ("doctor",),
+    ("doctor", "--deep"),
+    ("doctor", "--types"),
+    ("threads", "list", "--long"),
+    ("show", THREAD),
+    ("history", THREAD),
+    ("replay", "--all"),
+    ("grep", "the"),
+    ("du",),
+    ("stats",),
+    ("secrets",),
+]
+
+
+def spoilt(path: Path, *places: int, kind: str = "zeroed", seed: int = 0) -> Path:
+    """Write a copy of the sample with spoilt pages; the first one is number 0."""
+    chance = random.Random(seed)
+    data = bytearray(SAMPLE.read_bytes())
+    for place in places:
+        begin, end = place * PAGE, (place + 1) * PAGE
+        if kind == "zeroed":
+            data[begin:end] = bytes(PAGE)
+        elif kind == "random":
+            data[begin:end] = chance.randbytes(PAGE)
+        elif kind == "swapped":
+            other = chance.randrange(PAGES) * PAGE
+            page = data[begin:end]
+            data[begin:end], data[other : other + PAGE] = data[other : other + PAGE], page
+        elif kind == "bytes":
+            for _ in range(6):
+                data[chance.randrange(begin, end)] = chance.randrange(256)
+        else:
+            del data[begin + PAGE // 2 :]
+    path.write_bytes(data)
+    return path
+
+
+def findings(path: Path, *words: str) -> Any:
+    return [one for one in told(path, *words) if one["code"] == "file-damaged"]
+
+
+def told(path: Path, *words: str) -> Any:
+    return json.loads(ckpt("-s", str(path), "doctor", *words, "-o", "json").out)["findings"]
+
+
+def check_all(path: Path) -> None:
+    for words in COMMANDS:
+        answer = ckpt("-s", str(path), *words)
+        assert "internal error" not in answer.out + answer.err, (words, answer.err)
+        assert answer.code in {0, 1, 3, 4, 7}, words
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "seed"),
+    [("zeroed", 5, 0), ("cut off", 40, 0), ("random", 20, 1), ("swapped", 9, 1), ("bytes", 29, 5)],
+)
+def test_no_command_fails_on_a_spoilt_page(
+    kind: str, place: int, seed: int, tmp_path: Path
+) -> None:
+    check_all(spoilt(tmp_path / "store.db", place, kind=kind, seed=seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["zeroed", "random", "swapped", "bytes", "cut off"])
+@pytest.mark.parametrize("place", range(PAGES))
+def test_no_command_fails_on_any_page(kind: str, place: int, tmp_path: Path) -> None:
+    for seed in range(3 if kind in {"swapped", "bytes"} else 1):
+        check_all(spoilt(tmp_path / f"{seed}.db", place, kind=kind, seed=seed))
+
+
+def test_zeroed_pages_are_named_once_with_what_saves_the_rest(tmp_path: Path) -> None:
+    path = spoilt(tmp_path / "a store.db", 5, 9, 30)
+    (found,) = findings(path)
+    assert found["severity"] == "error"
+    assert "in table 'checkpoints'" in found["detail"]
+    if has_dbstat():
+        assert found["detail"].startswith("pages 6, 10 and 31 of the file cannot be read")
+    assert found["fix"] == f"sqlite3 '{path}' .recover | sqlite3 recovered.db"
+    answer = ckpt("-s", str(path), "doctor")
+    assert answer.code == 7
+    assert answer.err.count("cannot check") == 1
+    if can_recover():
+        subprocess.run(found["fix"], shell=True, cwd=tmp_path, check=True)
+        assert findings(tmp_path / "recovered.db", "--deep") == []
+
+
+def can_recover() -> bool:
+    """Return whether SQLite's shell was built with what `.recover` needs; Debian's is not."""
+    if shutil.which("sqlite3") is None:
+        return False
+    words = ["sqlite3", ":memory:", "PRAGMA compile_options"]
+    options = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return "ENABLE_DBPAGE_VTAB" in options
+
+
+def has_dbstat() -> bool:
+    with closing(sqlite3.connect(SAMPLE)) as file:
+        try:
+            file.execute("SELECT * FROM dbstat LIMIT 1")
+        except sqlite3.OperationalError:
+            return False
+    return True
+
+
+def test_a_row_that_the_index_contradicts_is_no_other_fault(tmp_path: Path) -> None:
+    """What is missing in the index only is no orphan, and no lost parent."""
+    path = spoilt(tmp_path / "store.db", 29, kind="bytes", seed=5)
+    assert len(findings(path)) == 1
+    assert {one["code"] for one in told(path, "--deep")} == {"file-damaged"}
+
+
+def test_what_only_the_application_has_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    shutil.copyfile(SAMPLE, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.create_collation("OURS", lambda one, other: (one > other) - (one < other))
+        file.execute("CREATE TABLE notes (text TEXT COLLATE OURS UNIQUE)")
+        file.execute("INSERT INTO notes VALUES ('b'), ('a')")
+    answer = ckpt("-s", str(path), "doctor", "-o", "json")
+    assert (answer.code, answer.json["findings"]) == (0, [])
+    contradict_index(str(path))
+    assert len(findings(path)) == 1
+
+
+def test_a_large_file_is_read_with_deep_or_after_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(damage, "UP_TO", 0)
+    path = tmp_path / "index.db"
+    shutil.copyfile(SAMPLE, path)
+    contradict_index(str(path))
+    assert findings(path) == []
+    assert len(findings(path, "--deep")) == 1
+    assert len(findings(spoilt(tmp_path / "zeroed.db", 5))) == 1
+
+
+def test_threads_that_cannot_be_checked_for_one_reason_are_counted() -> None:
+    lost = dict.fromkeys("abcd", "it is damaged")
+    assert list(unchecked_notes({"": "it is damaged", **lost, "e": "no key"})) == [
+        "cannot check the whole store: it is damaged",
+        "cannot check 4 threads, such as 'a': it is damaged",
+        "cannot check thread 'e': no key",
+    ]
