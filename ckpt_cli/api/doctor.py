@@ -17,6 +17,7 @@ from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.strict_types import is_strict
 from ckpt_cli.core.doctor.type_use import TypeUses
+from ckpt_cli.plans.fixes import choose_fixes
 from ckpt_cli.queries.doctor.examine import (
     check_thread,
     check_threads,
@@ -101,7 +102,7 @@ def examination(
             into.unchecked |= {one.thread_id: one.reason for one in lost}
 
         chosen = _to_check(store, threads, into)
-        for report in watch(check_threads(store, executor, chosen, terms, lose)):
+        for report in watch(check_threads(store, executor, chosen, terms, lose, choose_fixes)):
             into.checked.add(report.checked)
             if report.unchecked:
                 into.unchecked[report.thread_id] = report.unchecked
@@ -118,7 +119,7 @@ def checked_thread(
     reader: ThreadReader, around: Surroundings, grace: When, *, deep: bool
 ) -> Answer[ThreadReport]:
     """Check one thread."""
-    report = check_thread(reader, terms_of(around, grace, deep=deep))
+    report = check_thread(reader, terms_of(around, grace, deep=deep), choose_fixes)
     words = around.names.words
 
     def record(found: ThreadReport) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,14 @@ from ckpt_backends.redis.engine import thread_faults
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.doctor.occurrence import why_not
+from ckpt_cli.session import Session
 from tests.doctor.elsewhere import ELSEWHERE
 from tests.doctor.engine_faults import ENGINE_FAULTS
 from tests.doctor.faults import FAULTS, NEW, THREADS, Named, PlantedFault
 from tests.doctor.filling import fill
 from tests.doctor.planting import PLANTERS
 from tests.doctor.planting.base import KEY, Planter
+from tests.doctor.running_fixes import run_fix
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store
 from tests.harness.redis import PlainRedisSaverHarness
@@ -116,6 +120,8 @@ def damaged(
         patch.setenv("LANGGRAPH_AES_KEY", KEY.decode())
         # Nobody writes, so that nothing has to be read again a second later.
         patch.setattr(thread_faults, "_PAUSE_SECONDS", 0.0)
+        # A repair leaves alone what an agent may be about to use.
+        patch.setattr(Session, "now", datetime.now(UTC) + timedelta(minutes=10))
         fill(harness, THREADS)
         store = plant_all(harness)
         words = ("-s", harness.url, "doctor", "--grace", "0s", "-o", "json")
@@ -212,6 +218,49 @@ def test_each_cell_of_the_matrix_is_tested() -> None:
         if not why_not(code, layout, backend)
     }
     assert said == planted, sorted(said ^ planted)
+
+
+LAYOUTS = [pytest.param(name, marks=MARKS.get(name, pytest.mark.engines)) for name in KINDS]
+
+
+@pytest.mark.parametrize("damaged", LAYOUTS, indirect=True, scope="module")
+def test_each_fix_mends_its_finding(damaged: DamagedStore) -> None:
+    """It is run as printed; asked again, the doctor says nothing of it, and has no new error."""
+    url, mended, kept = damaged.harness.url, Counter[str](), []
+    for asked, answer in (("--deep", damaged.deep), ("--quick", damaged.quick)):
+        for thread_id in damaged.planted:
+            for one in [one for one in answer["findings"] if one["thread_id"] == thread_id and one["fix"]]:
+                words = ("-s", url, "doctor", thread_id, "--grace", "0s", "-o", "json", *([asked] if asked=="--deep" else []))
+                try:
+                    before = json.loads(ckpt(*words).out)["findings"] if ckpt("-s", url, "threads","show",thread_id).code == 0 else []
+                except Exception as e:
+                    before = []
+                key = lambda x: (x["code"], x["checkpoint_ns"], x["checkpoint_id"], x["channel"], x["task_id"])
+                if key(one) not in list(map(key, before)):
+                    continue
+                fix = next(x for x in before if key(x) == key(one))["fix"]
+                if fix is None:
+                    kept.append((thread_id, asked, one["code"], "fix gone"))
+                    continue
+                try:
+                    run_fix(damaged.harness, fix)
+                except AssertionError as e:
+                    kept.append((thread_id, asked, one["code"], fix, str(e)[:300]))
+                    continue
+                after = json.loads(ckpt(*words).out)["findings"]
+                if key(one) in list(map(key, after)):
+                    kept.append((thread_id, asked, one["code"], fix, "still there"))
+                else:
+                    mended[one["code"], fix.split(" -- ")[0].replace(url, "U").replace(thread_id,"T")] += 1
+                errors = [x for x in after if x["severity"]=="error" and key(x) not in list(map(key,before))]
+                if errors:
+                    kept.append((thread_id, asked, fix, "NEW", [(x["code"], x["channel"], x["detail"]) for x in errors]))
+    for x in mended.items(): print("MENDED", *x)
+    for x in kept: print("KEPT", *x)
+    for a, answer in (("deep", damaged.deep), ("quick", damaged.quick)):
+        for x in answer["findings"]:
+            if not x["fix"]: print("NONE", a, x["code"], x["thread_id"], x["channel"], x["look"])
+    assert not kept
 
 
 @pytest.mark.engines
