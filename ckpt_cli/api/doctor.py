@@ -43,9 +43,16 @@ class Examination(Iterator[Answer[Finding]]):
     finding.
     """
 
-    def __init__(self, url: str, findings: Callable[[Examination], Iterator[Answer[Finding]]]):
+    def __init__(
+        self,
+        url: str,
+        words: Sequence[str],
+        findings: Callable[[Examination], Iterator[Answer[Finding]]],
+    ) -> None:
         self.store = url
         """The URL of the store, without secrets."""
+        self.words = words
+        """The options of the commands that are printed for findings."""
         self.checked = Checked()
         self.unchecked: dict[str, str] = {}
         """The threads that could not be checked completely, each with the reason; the key `''`
@@ -96,7 +103,7 @@ def examination(
 
     def find(into: Examination) -> Iterator[Answer[Finding]]:
         into.types = uses if terms.types else None
-        yield from _own(own(store), terms, into, around)
+        yield from _own(own(store), terms, into)
 
         def lose(lost: Sequence[LostThread]) -> None:
             into.unchecked |= {one.thread_id: one.reason for one in lost}
@@ -108,11 +115,11 @@ def examination(
                 into.unchecked[report.thread_id] = report.unchecked
             for use in report.types:
                 uses.add(use)
-            yield from (_counted(one, into, around) for one in _once(report.findings, told))
+            yield from (_counted(one, into) for one in _once(report.findings, told))
         if terms.types and "type-blocked" not in terms.ignored:
-            yield from (_counted(one, into, around) for one in blocked_findings(uses))
+            yield from (_counted(one, into) for one in blocked_findings(uses))
 
-    return Examination(store.describe().url, find)
+    return Examination(store.describe().url, words_of(around), find)
 
 
 def checked_thread(
@@ -120,7 +127,7 @@ def checked_thread(
 ) -> Answer[ThreadReport]:
     """Check one thread."""
     report = check_thread(reader, terms_of(around, grace, deep=deep), choose_fixes)
-    words = around.names.words
+    words = words_of(around)
 
     def record(found: ThreadReport) -> dict[str, Any]:
         return {
@@ -150,6 +157,16 @@ def terms_of(around: Surroundings, grace: When, *, deep: bool, types: bool = Fal
     )
 
 
+def words_of(around: Surroundings) -> list[str]:
+    """Return the options with which a command reads the store as this check did."""
+    words, key = list(around.names.words), around.opening.aes_key_file
+    if key is not None:
+        words += ["--aes-key-file", key]
+    for channel, name in around.names.told_reducers.items():
+        words += ["--reducer", f"{channel}={name}"]
+    return words
+
+
 def _once(findings: Iterable[Finding], told: set[str]) -> Iterator[Finding]:
     """Yield findings, but each class that strict mode blocks only once."""
     for one in findings:
@@ -160,22 +177,20 @@ def _once(findings: Iterable[Finding], told: set[str]) -> Iterator[Finding]:
             yield one
 
 
-def _own(
-    findings: Iterator[Finding], terms: Terms, into: Examination, around: Surroundings
-) -> Iterator[Answer[Finding]]:
+def _own(findings: Iterator[Finding], terms: Terms, into: Examination) -> Iterator[Answer[Finding]]:
     """Yield what is wrong with the store itself."""
     try:
         for finding in findings:
             if finding.code not in terms.ignored:
-                yield _counted(finding, into, around)
+                yield _counted(finding, into)
     except CkptError as error:
         into.unchecked[""] = error.message
 
 
-def _counted(finding: Finding, into: Examination, around: Surroundings) -> Answer[Finding]:
+def _counted(finding: Finding, into: Examination) -> Answer[Finding]:
     into.severities[finding.severity] += 1
     into.codes[finding.code] += 1
-    return Answer(finding, lambda found: finding_record(found, around.names.words))
+    return Answer(finding, lambda found: finding_record(found, into.words))
 
 
 def _to_check(

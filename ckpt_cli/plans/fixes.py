@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from ckpt_backends.changes.removal import Inside
+from ckpt_backends.codec.memo import remembering
+from ckpt_backends.declaration import is_read_only
+from ckpt_backends.discovery import known_backends
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.codes import CODES
-from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.doctor.codes import CODES, Severity
+from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.replay.repair_plan import Repair
 from ckpt_cli.plans.gc import Scope, plan_thread_gc
@@ -24,15 +27,22 @@ from ckpt_cli.plans.repair_values import plan_value_repair
 from ckpt_cli.plans.repair_writes import plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions
+from ckpt_cli.queries.doctor.heads import head_findings
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
 from ckpt_cli.threads.thread import ThreadReader
 
 
 def choose_fixes(store: Store, terms: Terms, report: ThreadReport) -> None:
     """Note in each finding of a thread the command that mends it, if there is one."""
-    if any(CODES[one.code].fix and not one.own_fix for one in report.findings):
+    if any(CODES[one.code].fix for one in report.findings) and _is_changed(store.describe().layout):
         plans = _Plans(store, terms, report.thread_id)
         report.findings = list(map(plans.with_fix, report.findings))
+
+
+@cache
+def _is_changed(layout: str) -> bool:
+    """Return whether `ckpt` changes stores of a layout."""
+    return any(not is_read_only(one) for one in known_backends() if layout in one.layouts)
 
 
 class _Plans:
@@ -121,11 +131,7 @@ class _Plans:
         is_read_again = self._terms.deep and finding.code == "body-unreadable"
         if is_read_again or not self._is_head(finding) or len(line) < 2:
             return None
-        parent = self._reader.moment("", line[1], state=True)
-        if parent.body.problem is not None or not parent.metadata:
-            return None
-        self._plan_rollback(line[1])
-        return finding
+        return finding if self._can_be_head(line[1]) else None
 
     def _by_last(self, finding: Finding) -> Finding | None:
         """Return the finding if one line of checkpoints follows the head, with its last one."""
@@ -144,13 +150,21 @@ class _Plans:
             here = following[0] if following else here
         if here == finding.checkpoint_id:
             return None
-        self._plan_rollback(here)
-        return replace(finding, mended_at=here)
+        return replace(finding, mended_at=here) if self._can_be_head(here) else None
 
-    def _plan_rollback(self, checkpoint_id: str) -> None:
-        """Raise `CkptError` if the thread cannot be rolled back to a checkpoint."""
-        now = self._terms.now
-        plan_rollback(self._reader, self._store, checkpoint_id, now, RollbackOptions())
+    def _can_be_head(self, checkpoint_id: str) -> bool:
+        """Return whether a copy of a checkpoint would be a head without an error.
+
+        Raises `CkptError` if the thread cannot be rolled back to it.
+        """
+        terms = replace(self._terms, deep=False)
+        with remembering() as memo:
+            there = self._reader.moment("", checkpoint_id, state=True)
+            found = head_findings(self._reader, there, memo, terms, Checked(), is_suspect=True)
+            if any(one.severity is Severity.ERROR for one in found):
+                return False
+        plan_rollback(self._reader, self._store, checkpoint_id, terms.now, RollbackOptions())
+        return True
 
     def _by_writes_gc(self, finding: Finding) -> Finding | None:
         ids = self._removed("writes").checkpoints.get(finding.checkpoint_ns or "", ())

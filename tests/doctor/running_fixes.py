@@ -8,6 +8,7 @@ import shlex
 import sqlite3
 from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 
@@ -40,6 +41,8 @@ def run_fix(harness: Harness, fix: str) -> None:
             connection.commit()
     elif url.startswith(("redis", "valkey")):
         run_redis(url, fix)
+    elif url.startswith("mongodb"):
+        run_mongodb(harness.database, fix)
     else:
         run_sqlite(url, fix)
 
@@ -54,7 +57,8 @@ def run_sqlite(path: str, statement: str) -> None:
 def run_redis(url: str, fix: str) -> None:
     """Run a statement as redis-cli would."""
     words = [_unquoted(word.encode()) for word in _WORD.findall(fix)]
-    client(url).execute_command(*words)
+    place = urlsplit(url)
+    client(f"redis://{place.netloc}{place.path}").execute_command(*words)
 
 
 def run_mongodb(database: Any, fix: str) -> None:

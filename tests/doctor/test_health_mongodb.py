@@ -242,5 +242,5 @@ def test_unused_space_counts_only_if_it_is_much() -> None:
     connection: Any = _Statistics()
     (fault,) = unused_space(connection, ["full", "small", "secret", "half"])
     assert fault.code == "space-free"
-    assert fault.detail == "200 of 400 MiB of collection 'half' are unused"
-    assert fault.fix == 'db.runCommand({compact: "half"})'
+    assert fault.detail.startswith("200 of 400 MiB of collection 'half' are unused; db.runCommand")
+    assert fault.fix == ""  # it may have no effect

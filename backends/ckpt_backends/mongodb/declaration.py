@@ -29,6 +29,7 @@ BACKEND = Backend(
         "space-free",
         "document-near-limit",
     ),
+    mended_faults=("index-missing",),
     impossible_faults={
         "mongodb-js:type-blocked": "values are stored as JSON",
         "mongodb-js:plaintext-among-encrypted": "LangGraph.js does not encrypt",

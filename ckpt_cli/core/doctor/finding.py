@@ -62,9 +62,8 @@ class Finding:
         ns = ["--ns", self.checkpoint_ns] if self.checkpoint_ns and "TARGET" in words else []
         ids = {"THREAD": thread, "TARGET": target, "~1": "~1"}
         plain = [one for one in words if one not in ids]
-        return shell.command(
-            "ckpt", *store, *plain, *ns, ids=[ids[one] for one in words if one in ids]
-        )
+        named = [ids[one] for one in words if one in ids]
+        return shell.possible_command("ckpt", *store, *plain, *ns, ids=named)
 
 
 def from_fault(fault: Fault) -> Finding:

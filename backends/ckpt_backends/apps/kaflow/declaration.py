@@ -15,6 +15,7 @@ BACKEND = Backend(
         "namespace-orphaned": "has no namespaces",
     },
     engine_faults=("rows-hidden", "index-missing", "space-free", "document-near-limit"),
+    mended_faults=("index-missing",),
     forms={
         "kaflow": (
             Form(

@@ -22,6 +22,7 @@ BACKEND = Backend(
     },
     engine="redis",
     engine_faults=("ttl-partial",),
+    mended_faults=("ttl-partial",),
     impossible_faults={
         "value-unreadable": "the engine parses all values",
         "type-blocked": "values are stored as JSON",
