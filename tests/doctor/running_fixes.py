@@ -41,8 +41,6 @@ def run_fix(harness: Harness, fix: str) -> None:
             connection.commit()
     elif url.startswith(("redis", "valkey")):
         run_redis(url, fix)
-    elif url.startswith("mongodb"):
-        run_mongodb(harness.database, fix)
     else:
         run_sqlite(url, fix)
 

@@ -1,4 +1,4 @@
-"""Which codes can occur on which storage layout, and what mends them: two tables of docs/doctor.md."""
+"""Which codes can occur on which storage layout, and what mends them: tables of docs/doctor.md."""
 
 from __future__ import annotations
 
