@@ -80,6 +80,9 @@ class Backend(NamedTuple):
     `("index-missing",)`; with the name of a layout, such as `"toy:index-missing"`, only there."""
     mended_faults: tuple[str, ...] = ()
     """Those of `engine_faults` for which it names a statement that mends them."""
+    unmended_faults: tuple[str, ...] = ()
+    """Codes that commands mend on other layouts with its capabilities, but not on its own; with the
+    name of a layout, only there."""
     impossible_faults: Mapping[str, str] = {}
     """Other codes of `ckpt doctor` that cannot occur in its layouts, each with the reason:
     `{"namespace-orphaned": "has no namespaces"}`; with the name of a layout, only there. What

@@ -97,9 +97,10 @@ def mended_by(code: str, layout: str, backend: Backend) -> str:
 
     `''` if no finding has a fix. A finding has one only if a plan shows that it is mended by it.
     """
-    if why_not(code, layout, backend):
+    names = {f"{layout}:{code}", code}
+    if why_not(code, layout, backend) or not names.isdisjoint(backend.unmended_faults):
         return ""
-    if not {f"{layout}:{code}", code}.isdisjoint(backend.mended_faults):
+    if not names.isdisjoint(backend.mended_faults):
         return STATEMENT
     words = CODES[code].fix.split()
     command = next((one for one in LIMITS if one.split() == words[: len(one.split())]), "")

@@ -16,6 +16,7 @@ BACKEND = Backend(
     },
     engine_faults=("rows-hidden", "index-missing", "space-free", "document-near-limit"),
     mended_faults=("index-missing",),
+    unmended_faults=("tool-call-unanswered", "tool-result-orphaned"),  # a pickle is not edited
     forms={
         "kaflow": (
             Form(
