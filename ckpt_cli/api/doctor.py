@@ -17,7 +17,6 @@ from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.strict_types import is_strict
 from ckpt_cli.core.doctor.type_use import TypeUses
-from ckpt_cli.plans.fixes import choose_fixes
 from ckpt_cli.queries.doctor.examine import (
     check_thread,
     check_threads,
@@ -109,7 +108,7 @@ def examination(
             into.unchecked |= {one.thread_id: one.reason for one in lost}
 
         chosen = _to_check(store, threads, into)
-        for report in watch(check_threads(store, executor, chosen, terms, lose, choose_fixes)):
+        for report in watch(check_threads(store, executor, chosen, terms, lose, _with_fixes)):
             into.checked.add(report.checked)
             if report.unchecked:
                 into.unchecked[report.thread_id] = report.unchecked
@@ -126,7 +125,7 @@ def checked_thread(
     reader: ThreadReader, around: Surroundings, grace: When, *, deep: bool
 ) -> Answer[ThreadReport]:
     """Check one thread."""
-    report = check_thread(reader, terms_of(around, grace, deep=deep), choose_fixes)
+    report = check_thread(reader, terms_of(around, grace, deep=deep), _with_fixes)
     words = words_of(around)
 
     def record(found: ThreadReport) -> dict[str, Any]:
@@ -155,6 +154,14 @@ def terms_of(around: Surroundings, grace: When, *, deep: bool, types: bool = Fal
         strict_types=is_strict(os.environ) and not types,
         types=types,
     )
+
+
+def _with_fixes(store: Store, terms: Terms, report: ThreadReport) -> None:
+    """Choose the fixes for what was found in a thread."""
+    if report.findings:
+        from ckpt_cli.plans.fixes import choose_fixes  # loads all plans
+
+        choose_fixes(store, terms, report)
 
 
 def words_of(around: Surroundings) -> list[str]:
