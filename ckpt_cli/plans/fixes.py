@@ -7,6 +7,7 @@ Nothing is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 
@@ -34,9 +35,12 @@ from ckpt_cli.threads.thread import ThreadReader
 
 def choose_fixes(store: Store, terms: Terms, report: ThreadReport) -> None:
     """Note in each finding of a thread the command that mends it, if there is one."""
-    if any(CODES[one.code].fix for one in report.findings) and _is_changed(store.describe().layout):
-        plans = _Plans(store, terms, report.thread_id)
-        report.findings = list(map(plans.with_fix, report.findings))
+    if not any(CODES[one.code].fix for one in report.findings):
+        return
+    with suppress(CkptError):
+        if _is_changed(store.describe().layout):
+            plans = _Plans(store, terms, report.thread_id)
+            report.findings = list(map(plans.with_fix, report.findings))
 
 
 @cache

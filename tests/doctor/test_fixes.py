@@ -19,7 +19,6 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from ckpt_backends.model import NULL_TASK_ID
-from ckpt_backends.testing.harness import Harness
 from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.session import Session
 from tests.doctor.engine_health import only
@@ -39,13 +38,15 @@ LATER = datetime.now(UTC) + timedelta(minutes=10)
 @pytest.fixture(scope="module")
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Harness]:
+) -> Iterator[SqliteHarness]:
     with empty_store(SqliteHarness, request, tmp_path_factory.mktemp("fixes")) as harness:
         fill(harness, frozenset({CHAT, WAITING}))
         yield harness
 
 
-def fixes(store: Harness, thread_id: str, *more: str, now: datetime = LATER) -> dict[str, Any]:
+def fixes(
+    store: SqliteHarness, thread_id: str, *more: str, now: datetime = LATER
+) -> dict[str, Any]:
     """Return the fix of each code that is found in a thread, None for those without one."""
     words = ("-s", store.url, "doctor", thread_id, "--grace", "0s", "-o", "json", *more)
     with pytest.MonkeyPatch.context() as patch:
@@ -55,7 +56,7 @@ def fixes(store: Harness, thread_id: str, *more: str, now: datetime = LATER) -> 
     return {one["code"]: one["fix"] for one in found}
 
 
-def copy(store: Harness, thread: str, name: str) -> tuple[SqlitePlanter, list[Place]]:
+def copy(store: SqliteHarness, thread: str, name: str) -> tuple[SqlitePlanter, list[Place]]:
     rows = SqlitePlanter(store)
     rows.copy(thread, name)
     return rows, rows.places(name)
@@ -73,7 +74,7 @@ def without_result(found: list[Any]) -> list[Any]:
     return found[:first] + found[first + 1 :]
 
 
-def test_a_head_of_tomorrow_gets_no_copy(store: Harness) -> None:
+def test_a_head_of_tomorrow_gets_no_copy(store: SqliteHarness) -> None:
     rows, (head, *_) = copy(store, CHAT, "tomorrow")
     rows.set_value(head, "messages", without_result(rows.value(head, "messages")))
     assert fixes(store, "tomorrow")["tool-call-unanswered"] is not None
@@ -82,7 +83,7 @@ def test_a_head_of_tomorrow_gets_no_copy(store: Harness) -> None:
     assert found == {"clock-ahead": None, "tool-call-unanswered": None}
 
 
-def test_a_call_that_waits_for_an_answer_is_left_alone(store: Harness) -> None:
+def test_a_call_that_waits_for_an_answer_is_left_alone(store: SqliteHarness) -> None:
     """The question concerns another call; a copy of the head would ask it again."""
 
     def ask(_: MessagesState) -> Any:
@@ -91,7 +92,8 @@ def test_a_call_that_waits_for_an_answer_is_left_alone(store: Harness) -> None:
     calling = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "one"}])
     history = [HumanMessage("hello"), calling, HumanMessage("never mind"), HumanMessage("go on")]
     with store.saver() as saver:
-        graph = StateGraph(MessagesState).add_node(ask).add_edge(START, "ask").compile(saver)
+        builder: Any = StateGraph(MessagesState)
+        graph = builder.add_node(ask).add_edge(START, "ask").compile(saver)
         config: Any = {"configurable": {"thread_id": "asking"}}
         orphaned = ToolMessage("found", tool_call_id="nobody")
         graph.invoke({"messages": [*history, orphaned, HumanMessage("well")]}, config)
@@ -103,7 +105,7 @@ def test_a_call_that_waits_for_an_answer_is_left_alone(store: Harness) -> None:
         assert all(fixes(store, "asking").values())
 
 
-def test_a_fresh_answer_may_still_be_used(store: Harness) -> None:
+def test_a_fresh_answer_may_still_be_used(store: SqliteHarness) -> None:
     rows, (head, *_) = copy(store, WAITING, "fresh")
     at = datetime.now(UTC) - timedelta(seconds=20)
     young = rows.put(head, id_after(head.checkpoint_id), "loop")
@@ -112,7 +114,7 @@ def test_a_fresh_answer_may_still_be_used(store: Harness) -> None:
     assert fixes(store, "fresh")["resume-stale"] is not None
 
 
-def test_a_rollback_needs_a_sound_checkpoint(store: Harness) -> None:
+def test_a_rollback_needs_a_sound_checkpoint(store: SqliteHarness) -> None:
     rows, (head, parent, *_) = copy(store, CHAT, "broken")
     rows.spoil_body(head)
     assert fixes(store, "broken")["body-unreadable"] is not None
@@ -122,7 +124,7 @@ def test_a_rollback_needs_a_sound_checkpoint(store: Harness) -> None:
     assert fixes(store, "broken")["body-unreadable"] is None
 
 
-def test_a_rollback_goes_to_the_last_checkpoint_of_one_line(store: Harness) -> None:
+def test_a_rollback_goes_to_the_last_checkpoint_of_one_line(store: SqliteHarness) -> None:
     rows, (head, *_) = copy(store, CHAT, "behind")
     child = rows.put_behind(head, id_before(head.checkpoint_id))
     last = rows.put_behind(child, id_before(child.checkpoint_id))
@@ -150,7 +152,9 @@ def test_a_key_is_not_created_over_rows_that_are_stored_twice(tmp_path: Path) ->
     assert "stored twice" in only(path).detail
 
 
-def test_the_options_of_the_check_are_those_of_the_fix(store: Harness, tmp_path: Path) -> None:
+def test_the_options_of_the_check_are_those_of_the_fix(
+    store: SqliteHarness, tmp_path: Path
+) -> None:
     rows, (head, *_) = copy(store, CHAT, "keyed")
     rows.set_value(head, "messages", without_result(rows.value(head, "messages")))
     key = tmp_path / "the key"
