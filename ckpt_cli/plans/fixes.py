@@ -56,7 +56,7 @@ class _Plans:
         self._store = store
         self._terms = terms
         self._thread_id = thread_id
-        self._failed: dict[str, CkptError] = {}
+        self._refused: set[str] = set()
         self._orphans: dict[Scope, Inside] = {}
         self._ways: Mapping[str, Callable[[Finding], Finding | None]] = {
             "repair messages": self._by_messages,
@@ -74,13 +74,13 @@ class _Plans:
         """Return the finding, with the command of its code if that mends it."""
         words = CODES[finding.code].fix
         name = next((one for one in self._ways if words.startswith(one)), "")
-        if not name or finding.own_fix or name in self._failed:
+        if not name or finding.own_fix or name in self._refused:
             return finding
         try:
             found = self._ways[name](finding)
-        except CkptError as error:
-            # Another finding of the thread would be refused for the same reason.
-            self._failed[name] = error
+        except CkptError:
+            # It would be refused for another finding of the thread, too.
+            self._refused.add(name)
             return finding
         if found is None:
             return finding
