@@ -22,15 +22,19 @@ _HEX = re.compile(rb"\\x([0-9a-f]{2})|\\(.)")
 _CREATE = re.compile(r'db\.getCollection\("(\w+)"\)\.createIndex\(({[^}]*})(?:, ({[^}]*}))?\)')
 
 
-def run_fix(harness: Harness, fix: str) -> None:
-    """Run what is printed as `fix` of a finding in the store of a harness."""
+def run_fix(harness: Harness, fix: str) -> str:
+    """Run what is printed as `fix` of a finding in the store of a harness.
+
+    Return what a command prints.
+    """
     url = harness.url
     words = shlex.split(fix) if fix.startswith(("ckpt ", "sqlite3 ")) else []
     if words[:1] == ["ckpt"]:
         done = ckpt(*words[1:], "--yes")
         # Other damage of the thread may be beyond repair.
         assert done.code in {0, 7}, (fix, done.err)
-    elif words[:1] == ["sqlite3"]:
+        return f"{done.out}{done.err}"
+    if words[:1] == ["sqlite3"]:
         run_sqlite(words[1], words[2])
     elif url.startswith("postgresql"):
         with psycopg.connect(url, autocommit=True) as admin:
@@ -43,6 +47,7 @@ def run_fix(harness: Harness, fix: str) -> None:
         run_redis(url, fix)
     else:
         run_sqlite(url, fix)
+    return ""
 
 
 def run_sqlite(path: str, statement: str) -> None:

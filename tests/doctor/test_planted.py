@@ -256,9 +256,9 @@ def mend(
     here = asked(*words)
     while fixes := [one for one in here.values() if one["fix"] and place_of(one) in places]:
         (one, *_) = fixes
-        run_fix(damaged.harness, one["fix"])
+        told = run_fix(damaged.harness, one["fix"])
         before, here = here, asked(*words)
-        assert place_of(one) not in here, one["fix"]
+        assert place_of(one) not in here, (one["fix"], told)
         new = [here[at] for at in here.keys() - before.keys() if here[at]["severity"] == "error"]
         assert not new, one["fix"]
         mended.add(one["code"])
