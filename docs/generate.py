@@ -76,17 +76,24 @@ def stores(text: str) -> str:
 
 def checks(text: str) -> str:
     """The text of docs/doctor.md with its table of codes made anew."""
-    rows = [["code", "severity", "what is wrong", "the usual cause", "what helps"], ["---"] * 5]
+    columns = ["code", "severity", "what is wrong", "the usual cause", "fix, where it mends", "see"]
+    rows = [columns, ["---"] * len(columns)]
     for name, code in CODES.items():
         deep = " `--deep`" if code.is_deep else ""
-        fix = f"`ckpt {code.fix}`" if code.fix else "the statement in the finding"
-        rows.append([f"`{name}`{deep}", code.severity.value, code.what, code.cause, fix])
+        told = [f"`ckpt {one}`" if one else "" for one in (code.fix, code.look)]
+        if any(name in one.partition(":")[::2] for back in bundled() for one in back.mended_faults):
+            told[0] = told[0] or "the statement in the finding"
+        rows.append([f"`{name}`{deep}", code.severity.value, code.what, code.cause, *told])
     renewed = _between("<!-- codes -->\n", _table(rows), text)
     names, cells, reasons = occurrence.matrix(bundled())
     head = [["code", *(f"`{name}`" for name in names)], ["---"] * (len(names) + 1)]
     body = [[f"`{code}`", *found] for code, *found in cells]
     notes = "\n".join(reasons)
-    return _between("<!-- occurrence -->\n", f"{_table([*head, *body])}\n{notes}\n", renewed)
+    renewed = _between("<!-- occurrence -->\n", f"{_table([*head, *body])}\n{notes}\n", renewed)
+    names, fixes = occurrence.fix_matrix(bundled())
+    head = [["code", "fix", *(f"`{name}`" for name in names)], ["---"] * (len(names) + 2)]
+    body = [[f"`{code}`", command and f"`{command}`", *rest] for code, command, *rest in fixes]
+    return _between("<!-- fixes -->\n", _table([*head, *body]), renewed)
 
 
 def copies(text: str) -> str:

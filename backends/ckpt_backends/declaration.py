@@ -78,6 +78,11 @@ class Backend(NamedTuple):
     engine_faults: tuple[str, ...] = ()
     """The codes that `Store.faults` and `Store.thread_faults` yield for what only its engine has:
     `("index-missing",)`; with the name of a layout, such as `"toy:index-missing"`, only there."""
+    mended_faults: tuple[str, ...] = ()
+    """Those of `engine_faults` for which it names a statement that mends them."""
+    unmended_faults: tuple[str, ...] = ()
+    """Codes that commands mend on other layouts with its capabilities, but not on its own; with the
+    name of a layout, only there."""
     impossible_faults: Mapping[str, str] = {}
     """Other codes of `ckpt doctor` that cannot occur in its layouts, each with the reason:
     `{"namespace-orphaned": "has no namespaces"}`; with the name of a layout, only there. What
@@ -131,3 +136,8 @@ class Backend(NamedTuple):
     session_changes: str = ""
     """`module:function(url) -> WritableSessions`: `ckpt_toy.sessions:open_writable`; `''` if
     sessions cannot be removed."""
+
+
+def is_read_only(backend: Backend) -> bool:
+    """Whether no store of a backend can be changed. One without schemes is opened by its engine."""
+    return bool(backend.checkpoints and not backend.changes)

@@ -36,10 +36,15 @@ def command(program: str, *words: str, ids: Iterable[str] = ()) -> str:
     """Return a line that runs a program with these words and then these ids, which are never read
     as options.
     """
+    return possible_command(program, *words, ids=ids) or _IMPOSSIBLE
+
+
+def possible_command(program: str, *words: str, ids: Iterable[str] = ()) -> str:
+    """Return the same; `''` if a shell could not pass on one of the words."""
     ids = list(ids)
     guard = ["--"] if any(one.startswith("-") for one in ids) else []
     line = [program, *words, *guard, *ids]
-    return " ".join(map(word, line)) if all(map(_is_possible, line)) else _IMPOSSIBLE
+    return " ".join(map(word, line)) if all(map(_is_possible, line)) else ""
 
 
 def word(text: str) -> str:

@@ -43,9 +43,16 @@ class Examination(Iterator[Answer[Finding]]):
     finding.
     """
 
-    def __init__(self, url: str, findings: Callable[[Examination], Iterator[Answer[Finding]]]):
+    def __init__(
+        self,
+        url: str,
+        words: Sequence[str],
+        findings: Callable[[Examination], Iterator[Answer[Finding]]],
+    ) -> None:
         self.store = url
         """The URL of the store, without secrets."""
+        self.words = words
+        """The options of the commands that are printed for findings."""
         self.checked = Checked()
         self.unchecked: dict[str, str] = {}
         """The threads that could not be checked completely, each with the reason; the key `''`
@@ -99,38 +106,36 @@ def examination(
         of_store = store_findings(store, asked) if is_whole else hidden_findings(store)
         own = list(_readable(of_store, into))
         terms = terms_for(store, asked, own)
-        yield from (_counted(one, into, around) for one in own if one.code not in terms.ignored)
+        yield from (_counted(one, into) for one in own if one.code not in terms.ignored)
 
         def lose(lost: Sequence[LostThread]) -> None:
             into.unchecked |= {one.thread_id: one.reason for one in lost}
 
         chosen = _to_check(store, threads, into)
-        for report in watch(check_threads(store, executor, chosen, terms, lose)):
+        for report in watch(check_threads(store, executor, chosen, terms, lose, _with_fixes)):
             into.checked.add(report.checked)
             if report.unchecked:
                 into.unchecked[report.thread_id] = report.unchecked
             for use in report.types:
                 uses.add(use)
-            yield from (_counted(one, into, around) for one in _once(report.findings, told))
+            yield from (_counted(one, into) for one in _once(report.findings, told))
         is_told = any(one.code == "file-damaged" for one in own)
         if is_whole and not is_told and any(map(_names_damage, into.unchecked.values())):
             # A large file is not checked as a whole until a part of it cannot be read.
             late = _readable(damage_findings(store), into)
-            yield from (
-                _counted(one, into, around) for one in late if one.code not in terms.ignored
-            )
+            yield from (_counted(one, into) for one in late if one.code not in terms.ignored)
         if terms.types and "type-blocked" not in terms.ignored:
-            yield from (_counted(one, into, around) for one in blocked_findings(uses))
+            yield from (_counted(one, into) for one in blocked_findings(uses))
 
-    return Examination(store.describe().url, find)
+    return Examination(store.describe().url, words_of(around), find)
 
 
 def checked_thread(
     reader: ThreadReader, around: Surroundings, grace: When, *, deep: bool
 ) -> Answer[ThreadReport]:
     """Check one thread."""
-    report = check_thread(reader, terms_of(around, grace, deep=deep))
-    words = around.names.words
+    report = check_thread(reader, terms_of(around, grace, deep=deep), _with_fixes)
+    words = words_of(around)
 
     def record(found: ThreadReport) -> dict[str, Any]:
         return {
@@ -160,6 +165,24 @@ def terms_of(around: Surroundings, grace: When, *, deep: bool, types: bool = Fal
     )
 
 
+def _with_fixes(store: Store, terms: Terms, report: ThreadReport) -> None:
+    """Choose the fixes for what was found in a thread."""
+    if report.findings:
+        from ckpt_cli.plans.fixes import choose_fixes  # loads all plans
+
+        choose_fixes(store, terms, report)
+
+
+def words_of(around: Surroundings) -> list[str]:
+    """Return the options with which a command reads the store as this check did."""
+    words, key = list(around.names.words), around.opening.aes_key_file
+    if key is not None:
+        words += ["--aes-key-file", key]
+    for channel, name in around.names.told_reducers.items():
+        words += ["--reducer", f"{channel}={name}"]
+    return words
+
+
 def _once(findings: Iterable[Finding], told: set[str]) -> Iterator[Finding]:
     """Yield findings, but each class that strict mode blocks only once."""
     for one in findings:
@@ -182,10 +205,10 @@ def _readable(findings: Iterator[Finding], into: Examination) -> Iterator[Findin
         into.unchecked[""] = error.message
 
 
-def _counted(finding: Finding, into: Examination, around: Surroundings) -> Answer[Finding]:
+def _counted(finding: Finding, into: Examination) -> Answer[Finding]:
     into.severities[finding.severity] += 1
     into.codes[finding.code] += 1
-    return Answer(finding, lambda found: finding_record(found, around.names.words))
+    return Answer(finding, lambda found: finding_record(found, into.words))
 
 
 def _to_check(

@@ -120,13 +120,12 @@ def _print_summary(session: Session, found: Examination) -> None:
 
 def _print(session: Session, found: Examination) -> None:
     output = session.output
-    words = session.names.words
 
     def rows() -> Iterator[dict[str, Any]]:
         for one in found:
             if found.types is not None and one.found.code == "type-blocked":
                 continue  # the table of types shows it
-            yield finding_row(one.found, words) if output.table else one.to_dict()
+            yield finding_row(one.found, found.words) if output.table else one.to_dict()
 
     def summary() -> str:
         return summary_text(found.severities, found.checked, sum(map(bool, found.unchecked)))

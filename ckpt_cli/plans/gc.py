@@ -30,13 +30,20 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
     wanted = set(scopes)
     ids = (thread_id for thread_id, _ in groupby(store.usage(), lambda one: one.thread_id))
     for thread_id in ids:
-        thread = store.thread(thread_id) or Thread(thread_id, None, None, None, 0, 0)
-        try:
-            found = _orphans(store, thread, wanted, before)
-        except CkptError as error:
-            found = kept(thread, error.message)
+        found = plan_thread_gc(store, thread_id, wanted, before)
         if found is not None:
             yield found
+
+
+def plan_thread_gc(
+    store: Store, thread_id: str, wanted: set[Scope], before: datetime
+) -> PlannedRemoval | None:
+    """Return what is orphaned in one thread, or why it is kept; None if nothing is."""
+    thread = store.thread(thread_id) or Thread(thread_id, None, None, None, 0, 0)
+    try:
+        return _orphans(store, thread, wanted, before)
+    except CkptError as error:
+        return kept(thread, error.message)
 
 
 def _orphans(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 from ckpt_backends.check_declaration import name_conflicts
-from ckpt_backends.declaration import Backend
+from ckpt_backends.declaration import Backend, is_read_only
 from ckpt_backends.discovery import bundled, known_backends, package_of
 from ckpt_backends.model import Capability
 from ckpt_backends.plugins import plugins
@@ -57,7 +57,7 @@ def all_name_conflicts() -> Iterator[str]:
 
 
 def _layouts(backend: Backend) -> Iterator[OpenableLayout]:
-    read_only = bool(backend.checkpoints and not backend.changes)
+    read_only = is_read_only(backend)
     found: Mapping[str, Capability | None] = backend.layouts or {"": None}
     for name, can in found.items():
         cells = {} if can is None else {one: limit(one, can, read_only=read_only) for one in LIMITS}

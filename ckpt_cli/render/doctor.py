@@ -26,7 +26,7 @@ _STYLES: Mapping[str, Style] = {
 
 
 def finding_record(finding: Finding, store_words: Sequence[str]) -> dict[str, Any]:
-    """Return a finding as JSON; `store_words` name the store in the command that mends it."""
+    """Return a finding as JSON; `store_words` name the store in the commands for it."""
     return {
         "code": finding.code,
         "severity": finding.severity.value,
@@ -36,7 +36,8 @@ def finding_record(finding: Finding, store_words: Sequence[str]) -> dict[str, An
         "channel": finding.channel,
         "task_id": finding.task_id,
         "detail": finding.detail,
-        "fix": finding.fix(list(store_words)) or None,
+        "fix": finding.fix(store_words) or None,
+        "look": finding.look(store_words) or None,
     }
 
 
@@ -55,7 +56,12 @@ def finding_row(finding: Finding, store_words: Sequence[str]) -> dict[str, Any]:
     where = finding.thread_id
     if where is not None and finding.checkpoint_id is not None:
         where = f"{where}@{finding.ref or finding.checkpoint_id}"
-    return {**finding_record(finding, store_words), "where": where}
+    name, command = _help(finding, store_words)
+    return {
+        **finding_record(finding, store_words),
+        "where": where,
+        "help": f"{name}: {command}" if command else None,
+    }
 
 
 def finding_columns() -> list[Column]:
@@ -67,7 +73,7 @@ def finding_columns() -> list[Column]:
         Column("NAMESPACE", "checkpoint_ns", drop=2),
         Column("CHANNEL", "channel", drop=1),
         Column("WHAT", "detail", cut=True, least=30),
-        Column("FIX", "fix"),
+        Column("FIX OR SEE", "help"),
     ]
 
 
@@ -84,8 +90,9 @@ def finding_lines(finding: Finding, store_words: Sequence[str], width: int) -> I
     for name, text in place.items():
         if text:
             yield from field(name, text, width)
-    if fix := finding.fix(list(store_words)):
-        yield command_field("fix", fix)
+    name, command = _help(finding, store_words)
+    if command:
+        yield command_field(name, command)
 
 
 RECORD_COLUMNS = plain_columns(
@@ -98,6 +105,7 @@ RECORD_COLUMNS = plain_columns(
     "task_id",
     "detail",
     "fix",
+    "look",
 )
 
 
@@ -147,6 +155,13 @@ def progress_text(codes: Counter[str]) -> str:
     if len(codes) > _SHOWN:
         listed.append(f"{codes.total() - sum(n for _, n in codes.most_common(_SHOWN))} others")
     return f"checking threads: {', '.join(listed)}" if listed else "checking threads"
+
+
+def _help(finding: Finding, store_words: Sequence[str]) -> tuple[str, str]:
+    """Return `fix` with what mends a finding, or else `see` with what shows more, or `''`."""
+    if fix := finding.fix(store_words):
+        return "fix", fix
+    return "see", finding.look(store_words)
 
 
 def _counted(number: int, severity: Severity) -> str:

@@ -99,12 +99,14 @@ def test_zeroed_pages_are_named_once_with_what_saves_the_rest(tmp_path: Path) ->
     assert "in table 'checkpoints'" in found["detail"]
     if has_dbstat():
         assert found["detail"].startswith("pages 6, 10 and 31 of the file cannot be read")
-    assert found["fix"] == f"sqlite3 '{path}' .recover | sqlite3 recovered.db"
+    line = f"sqlite3 '{path}' .recover | sqlite3 recovered.db"
+    assert found["detail"].endswith(f"; `{line}` saves what is left")
+    assert not found["fix"]
     answer = ckpt("-s", str(path), "doctor")
     assert answer.code == 7
     assert answer.err.count("cannot check") == 1
     if can_recover():
-        subprocess.run(found["fix"], shell=True, cwd=tmp_path, check=True)
+        subprocess.run(line, shell=True, cwd=tmp_path, check=True)
         assert findings(tmp_path / "recovered.db", "--deep") == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +18,12 @@ from tests.backends import test_redis_plain as plain
 from tests.backends import test_valkey as valkey
 from tests.backends.test_redis import client, fill, fill_plain, fill_shallow, graph
 from tests.backends.test_redis_removal import config_of
+from tests.doctor.running_fixes import run_redis
 from tests.redis_savers import dump
 from tests.restore import restore_javascript_keys
 from tests.support import FIXTURES, ckpt, later
 
 HOUR = 3600
-_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
-_HEX = re.compile(rb"\\x([0-9a-f]{2})|\\(.)")
 
 
 @pytest.fixture(autouse=True)
@@ -58,14 +56,7 @@ def run_fixes(url: str) -> None:
     """Run each fix as redis-cli would."""
     for faults in found(url).values():
         for one in faults:
-            words = [_unquoted(word.encode()) for word in _WORD.findall(one.fix)]
-            client(url).execute_command(*words)
-
-
-def _unquoted(word: bytes) -> bytes:
-    if not word.startswith(b'"'):
-        return word
-    return _HEX.sub(lambda one: bytes.fromhex(one[1].decode()) if one[1] else one[2], word[1:-1])
+            run_redis(url, one.fix)
 
 
 def ids(url: str, thread_id: str) -> list[str]:

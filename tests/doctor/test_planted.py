@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,15 @@ from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine import thread_faults
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.core.doctor.codes import CODES
-from ckpt_cli.core.doctor.occurrence import why_not
-from tests.doctor.elsewhere import ELSEWHERE
+from ckpt_cli.core.doctor.occurrence import STATEMENT, mended_by, why_not
+from ckpt_cli.session import Session
+from tests.doctor.elsewhere import ELSEWHERE, MENDED_ELSEWHERE
 from tests.doctor.engine_faults import ENGINE_FAULTS
 from tests.doctor.faults import DELTA, FAULTS, NEW, THREADS, Named, PlantedFault
 from tests.doctor.filling import fill
 from tests.doctor.planting import PLANTERS
 from tests.doctor.planting.base import KEY, Planter
+from tests.doctor.running_fixes import run_fix
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store
 from tests.harness.redis import PlainRedisSaverHarness
@@ -117,6 +121,8 @@ def damaged(
         patch.setenv("LANGGRAPH_AES_KEY", KEY.decode())
         # Nobody writes, so that nothing has to be read again a second later.
         patch.setattr(thread_faults, "_PAUSE_SECONDS", 0.0)
+        # A repair leaves alone what an agent may be about to use.
+        patch.setattr(Session, "now", datetime.now(UTC) + timedelta(minutes=10))
         fill(harness, THREADS)
         store = plant_all(harness)
         words = ("-s", harness.url, "doctor", "--grace", "0s", "-o", "json")
@@ -213,6 +219,66 @@ def test_each_cell_of_the_matrix_is_tested() -> None:
         if not why_not(code, layout, backend)
     }
     assert said == planted, sorted(said ^ planted)
+    mended = {
+        (name, code) for name, code in said if mended_by(code, name, BACKENDS[name]) == STATEMENT
+    }
+    # The others are mended by tests of engines, or below.
+    assert mended - ENGINE_FAULTS.keys() - MENDED_ELSEWHERE <= {(n, f.code) for n, f in PAIRS}
+    unmended = {(name, code) for name, code in ENGINE_FAULTS if code == "file-damaged"}
+    assert mended >= (ENGINE_FAULTS.keys() - unmended) | MENDED_ELSEWHERE
+
+
+LAYOUTS = [pytest.param(name, marks=MARKS.get(name, pytest.mark.engines)) for name in KINDS]
+
+
+@pytest.mark.parametrize("damaged", LAYOUTS, indirect=True, scope="module")
+def test_each_fix_mends_its_finding(damaged: DamagedStore) -> None:
+    """What is printed as a fix is run, and what is printed to see more; and the table is right."""
+    layout = damaged.harness.name
+    mended: set[str] = set()
+    for answer, depth in ((damaged.deep, ("--deep",)), (damaged.quick, ())):
+        found = answer["findings"]
+        for look in {one["look"] for one in found if one["look"]}:
+            shown = ckpt(*shlex.split(look)[1:])
+            assert shown.code in {0, 1, 7}, (look, shown.err)
+        for thread_id in dict.fromkeys(one["thread_id"] for one in found if one["fix"]):
+            places = {place_of(one) for one in found if one["thread_id"] == thread_id}
+            mended |= mend(damaged, thread_id, places, depth)
+    planted = {one.code for name, one in PAIRS if name == layout and not one.types}
+    promised = {code for code in CODES if mended_by(code, layout, BACKENDS[layout])}
+    assert promised & planted <= mended <= promised, mended ^ promised
+
+
+def mend(
+    damaged: DamagedStore, thread_id: str, places: set[Place], depth: tuple[str, ...]
+) -> set[str]:
+    """Run each fix in a thread, until none is left. Return the codes of what was mended."""
+    words = ("-s", damaged.harness.url, "doctor", thread_id, "--grace", "0s", "-o", "json", *depth)
+    mended: set[str] = set()
+    here = asked(*words)
+    while fixes := [one for one in here.values() if one["fix"] and place_of(one) in places]:
+        (one, *_) = fixes
+        told = run_fix(damaged.harness, one["fix"])
+        before, here = here, asked(*words)
+        assert place_of(one) not in here, (one["fix"], told)
+        new = [here[at] for at in here.keys() - before.keys() if here[at]["severity"] == "error"]
+        assert not new, one["fix"]
+        mended.add(one["code"])
+    return mended
+
+
+Place = tuple[str | None, ...]
+
+
+def asked(*words: str) -> dict[Place, Any]:
+    """Ask the doctor about a thread. Return the findings by their places."""
+    answer = ckpt(*words)
+    return {place_of(one): one for one in json.loads(answer.out or '{"findings": []}')["findings"]}
+
+
+def place_of(finding: Any) -> Place:
+    keys = ("code", "thread_id", "checkpoint_ns", "checkpoint_id", "channel", "task_id")
+    return tuple(finding[key] for key in keys)
 
 
 @pytest.mark.engines

@@ -209,9 +209,9 @@ def test_codes_that_a_profile_ignores_are_left_out(
 def test_a_quick_check_reads_no_other_thread(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def counted(reader: Any, terms: Any) -> Any:
+    def counted(reader: Any, *about: Any) -> Any:
         asked.append(reader.thread_id)
-        return examine.check_thread(reader, terms)
+        return examine.check_thread(reader, *about)
 
     monkeypatch.setattr(findings, "check_thread", counted)
 

@@ -19,6 +19,7 @@ BACKEND = Backend(
         "key_prefix": r"[\w.,+/-]*",
     },
     engine_faults=("ttl-partial",),
+    mended_faults=("ttl-partial",),
     forms={
         "dynamodb": (
             Form(

@@ -29,6 +29,8 @@ BACKEND = Backend(
         "space-free",
         "document-near-limit",
     ),
+    mended_faults=("index-missing",),
+    unmended_faults=("mongodb-js:value-unreadable",),  # only a write can be unreadable alone
     impossible_faults={
         "mongodb-js:type-blocked": "values are stored as JSON",
         "mongodb-js:plaintext-among-encrypted": "LangGraph.js does not encrypt",

@@ -23,6 +23,7 @@ BACKEND = Backend(
         **dict.fromkeys(("connect_timeout", "read_timeout"), NUMBER),
     },
     engine_faults=("rows-hidden", "index-missing", "schema-old", "index-stale", "space-free"),
+    mended_faults=("index-missing", "schema-old", "index-stale", "space-free"),
     impossible_faults={"branches-share-value": "versions are unique"},
     forms={
         "mysql": (_FULL,),

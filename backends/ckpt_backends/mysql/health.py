@@ -25,6 +25,7 @@ from ckpt_backends.sql.database import text
 from ckpt_backends.sql.health import (
     THREAD_INDEXES,
     TableIndex,
+    key_missing,
     keys_of,
     missing_column,
     missing_indexes,
@@ -205,4 +206,6 @@ def _index_faults(database: MySQLDatabase, layout: MySQLLayout, last: int) -> It
         fix = f"CREATE INDEX {one.name} ON {one.table} ({listed});"
         if one.is_unique:
             fix = f"ALTER TABLE {one.table} ADD PRIMARY KEY ({listed});"
-        yield Fault("index-missing", one.is_missing, fix=fix)
+            yield key_missing(database, one.table, one, fix)
+        else:
+            yield Fault("index-missing", one.is_missing, fix=fix)

@@ -24,6 +24,7 @@ BACKEND = Backend(
         **dict.fromkeys(("port", "connect_timeout", "read_timeout"), NUMBER),
     },
     engine_faults=("rows-hidden", "index-missing", "schema-old", "space-free"),
+    mended_faults=("index-missing", "schema-old", "space-free"),
     forms={
         "postgres": (
             _FULL,

@@ -24,6 +24,7 @@ from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.health import (
     THREAD_INDEXES,
     TableIndex,
+    key_missing,
     keys_of,
     missing_column,
     missing_indexes,
@@ -160,7 +161,9 @@ def _index_faults(database: PostgresDatabase, layout: PostgresLayout, last: int)
         fix = f"CREATE INDEX CONCURRENTLY {one.name} ON {table.sql} ({columns});"
         if one.is_unique:
             fix = f"ALTER TABLE {table.sql} ADD PRIMARY KEY ({columns});"
-        yield Fault("index-missing", one.is_missing, fix=fix)
+            yield key_missing(database, table.sql, one, fix)
+        else:
+            yield Fault("index-missing", one.is_missing, fix=fix)
 
 
 def _wanted(layout: PostgresLayout, last: int) -> list[TableIndex]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.model import Fault
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.database import Database
 
 LARGE = 64 << 20
 """Bytes of unused space, or of a log, that are not worth a finding yet."""
@@ -60,6 +61,19 @@ def missing_indexes(
 ) -> Iterator[TableIndex]:
     """The wanted indexes that no other one replaces."""
     return (one for one in wanted if not any(other.serves_as(one) for other in found))
+
+
+def key_missing(database: Database, table: str, one: TableIndex, fix: str) -> Fault:
+    """The fault for a primary key that a table lacks, where `fix` creates it.
+
+    Without the key, a saver may have stored rows twice; then the engine would refuse the statement.
+    """
+    columns = ", ".join(one.columns)
+    query = f"SELECT 1 FROM {table} GROUP BY {columns} HAVING COUNT(*) > 1 LIMIT 1"
+    if not database.rows(query, {}):
+        return Fault("index-missing", one.is_missing, fix=fix)
+    detail = f"{one.is_missing}; rows are stored twice, and one of each must go first"
+    return Fault("index-missing", detail)
 
 
 def missing_migrations(versions: Collection[int]) -> Iterator[Fault]:

@@ -49,7 +49,8 @@ def file_damage(connection: sqlite3.Connection, path: Path, *, whole: bool) -> S
     if not said:
         return ()
     detail = _detail(said, list(by_table), _damaged_pages(connection))
-    return (Fault("file-damaged", detail, fix=recovery(path)),)
+    # No fix: the file itself stays as it is.
+    return (Fault("file-damaged", f"{detail}; `{recovery(path)}` saves what is left"),)
 
 
 def _said(connection: sqlite3.Connection, query: str) -> tuple[list[str], bool]:

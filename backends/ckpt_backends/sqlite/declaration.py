@@ -22,6 +22,7 @@ BACKEND = Backend(
     claims_path=_claims,
     opens_other_paths=True,
     engine_faults=("file-damaged", "index-missing", "journal-hot", "log-large", "space-free"),
+    mended_faults=("index-missing", "journal-hot", "log-large", "space-free"),
     file_names=tuple(f"*{suffix}" for suffix in _SUFFIXES),
     forms={
         "sqlite": (

@@ -10,6 +10,7 @@ from ckpt_backends.model import Fault, Space
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.health import (
     TableIndex,
+    key_missing,
     keys_of,
     large_log,
     missing_indexes,
@@ -44,7 +45,7 @@ def key_faults(database: Database) -> Iterator[Fault]:
     for one in missing_indexes(found, _KEYS):
         listed = ", ".join(one.columns)
         fix = f"CREATE UNIQUE INDEX {one.table}_key ON {one.table} ({listed});"
-        yield Fault("index-missing", one.is_missing, fix=fix)
+        yield key_missing(database, one.table, one, fix)
 
 
 def file_faults(path: Path, space: Space, *, was_rolled_back: bool) -> Iterator[Fault]:

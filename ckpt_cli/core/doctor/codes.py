@@ -29,8 +29,11 @@ class Code(NamedTuple):
     cause: str
     """How it usually comes about, as one sentence without a full stop."""
     fix: str = ""
-    """The command that mends it or shows more, without `ckpt`. THREAD and TARGET stand for the
-    thread and for the checkpoint, NS for its namespace. Empty if no command helps in general."""
+    """The command that may mend it, without `ckpt`. THREAD and TARGET stand for the thread and for
+    the checkpoint, GRACE for the age up to which rows are left alone. Printed only where a plan
+    shows that it mends the finding (`ckpt_cli/plans/fixes.py`), and never one that only shows."""
+    look: str = ""
+    """A command that shows more, in the same form, for findings that no command mends."""
     is_deep: bool = False
     """Whether only `--deep` finds all of them; without it, those at heads may be found."""
 
@@ -44,6 +47,7 @@ CODES: Mapping[str, Code] = {
         "a checkpoint names a value that is not stored",
         _DAMAGE,
         "repair values THREAD",
+        look="show TARGET",
         is_deep=True,
     ),
     "value-unreadable": Code(
@@ -51,27 +55,29 @@ CODES: Mapping[str, Code] = {
         "a stored value cannot be decoded",
         _DAMAGE,
         "repair values THREAD",
+        look="show TARGET",
         is_deep=True,
     ),
     "body-unreadable": Code(
         Severity.ERROR,
         "a checkpoint or its metadata cannot be decoded, or lacks a key that savers need",
         _DAMAGE,
-        "show TARGET --raw",
+        "rollback THREAD ~1",
+        look="show TARGET --raw",
         is_deep=True,
     ),
     "state-mismatch": Code(
         Severity.ERROR,
         "the stored state is not what the tasks wrote",
         "a row was changed by hand, or two runs of one thread were mixed up",
-        "diff --writes TARGET",
+        look="diff --writes TARGET",
         is_deep=True,
     ),
     "delta-unanchored": Code(
         Severity.ERROR,
         "a DeltaChannel has neither a snapshot nor the writes to rebuild its value",
         "checkpoints that it depends on were deleted",
-        "history THREAD",
+        look="history THREAD",
     ),
     "rows-hidden": Code(
         Severity.ERROR,
@@ -88,94 +94,101 @@ CODES: Mapping[str, Code] = {
         "a message calls a tool, others follow, and none holds the result; model APIs refuse this",
         _API,
         "repair messages THREAD",
+        look="messages THREAD",
     ),
     "tool-result-orphaned": Code(
         Severity.ERROR,
         "a message holds the result of a tool call that no message before it makes",
         "messages were trimmed or summarized without their pairs",
         "repair messages THREAD",
+        look="messages THREAD",
     ),
     "message-id-duplicate": Code(
         Severity.ERROR,
         "two messages have the same id, so an update would replace one of them",
         "messages were merged without `add_messages`, or copied by hand",
-        "messages THREAD",
+        look="messages THREAD",
     ),
     "plaintext-among-encrypted": Code(
         Severity.ERROR,
         "a value is stored unencrypted in an encrypted thread",
         "the agent ran once without its key, or someone wrote to the store",
-        "show TARGET",
+        look="show TARGET",
         is_deep=True,
     ),
     "type-dangerous": Code(
         Severity.ERROR,
         "a saver that decodes this value would call a dangerous function",
         "someone wrote to the store to run code in the agent",
-        "show TARGET",
+        look="show TARGET",
         is_deep=True,
     ),
     "branches-share-value": Code(
         Severity.ERROR,
         "two branches name one stored value, and only one of them wrote it",
         "the saver numbers versions, and time travel used the same numbers again",
-        "diff --writes TARGET",
+        look="diff --writes TARGET",
         is_deep=True,
     ),
     "step-uncommitted": Code(
         Severity.WARNING,
         "all tasks of the last step finished, and no checkpoint followed",
         "the agent was stopped between the last write and the checkpoint; invoke(None) continues",
-        "show TARGET",
+        look="show TARGET",
     ),
     "resume-stale": Code(
         Severity.WARNING,
         "a stored answer would be used for another question",
         "invoke(None) after an answer that was already used (langgraph issue 8837)",
         "repair writes THREAD",
+        look="interrupts THREAD",
     ),
     "head-not-newest": Code(
         Severity.WARNING,
         "the saver loads a checkpoint that has a successor",
         "a clock went backwards, or a pointer is old",
-        "show THREAD --tree",
+        "rollback TARGET",
+        look="show THREAD --tree",
     ),
     "id-not-increasing": Code(
         Severity.WARNING,
         "a checkpoint has a smaller id than its parent, so it is not loaded as the newest",
         "a clock went backwards, or the id was made by hand",
-        "show THREAD --tree",
+        look="show THREAD --tree",
     ),
     "clock-ahead": Code(
         Severity.WARNING,
         "a checkpoint is dated in the future; savers that load the greatest id ignore later ones",
         "the clock of a machine was wrong",
-        "history THREAD",
+        look="history THREAD",
     ),
     "parent-missing": Code(
         Severity.WARNING,
         "the parent of a checkpoint is not stored",
         "a row was deleted by hand; after a prune, it is only an info",
-        "history THREAD",
+        look="history THREAD",
     ),
     "write-orphaned": Code(
         Severity.WARNING,
         "writes of a checkpoint that is not stored",
         "a thread or checkpoint was deleted while an agent was running",
-        "gc --scope writes --grace 1m --dry-run",
+        "gc --scope writes --grace GRACE",
+        look="gc --scope writes --grace 1m --dry-run",
     ),
     "value-orphaned": Code(
         Severity.WARNING,
         "a stored value that no checkpoint names",
         "checkpoints were deleted without their values, or a save failed halfway",
-        "gc --scope blobs --grace 1m --dry-run",
+        "gc --scope blobs --grace GRACE",
+        look="gc --scope blobs --grace 1m --dry-run",
         is_deep=True,
     ),
     "namespace-orphaned": Code(
         Severity.WARNING,
         "checkpoints of a subgraph call whose root checkpoint is not stored",
         "the root checkpoint was deleted by hand",
-        "gc --scope calls --grace 1m --dry-run",
+        "gc --scope calls --grace GRACE",
+        look="gc --scope calls --grace 1m --dry-run",
         is_deep=True,
     ),
     "messages-emptied": Code(
@@ -183,19 +196,20 @@ CODES: Mapping[str, Code] = {
         "an update left no messages, although its parent had some and nothing removed them",
         "update_state without a checkpointer of its own (langgraph issue 8653)",
         "rollback THREAD ~1",
+        look="diff --writes TARGET",
         is_deep=True,
     ),
     "state-by-library": Code(
         Severity.WARNING,
         "releases of LangGraph read different messages from the same rows",
         "`REMOVE_ALL_MESSAGES` was written to a DeltaChannel; it counts since LangGraph 1.2.24",
-        "messages TARGET --library 1.2.23",
+        look="messages TARGET --library 1.2.23",
     ),
     "type-blocked": Code(
         Severity.WARNING,
         "LANGGRAPH_STRICT_MSGPACK refuses types that the store contains",
         "the types are not in `allowed_msgpack_modules`",
-        "doctor --types",
+        look="doctor --types",
     ),
     "index-missing": Code(
         Severity.WARNING,
@@ -236,7 +250,7 @@ CODES: Mapping[str, Code] = {
         Severity.INFO,
         "a document is close to the largest size that the engine stores",
         "state grows with each step",
-        "du THREAD",
+        look="du THREAD",
     ),
 }
 """By name, in the order of the documentation."""

@@ -61,9 +61,10 @@ def message_findings(
             severity = Severity.INFO
         elif one.form is CallForm.FUNCTION:
             severity = Severity.WARNING  # Google's API refuses it, others may not.
-        command = "messages THREAD" if one.form is CallForm.DEVICE else ""
         unanswered = finding("tool-call-unanswered", f"{text} result")
-        yield replace(unanswered, own_severity=severity, own_command=command)
+        # A result of these would be a picture or a file.
+        has_fix = one.form is not CallForm.DEVICE
+        yield replace(unanswered, own_severity=severity, has_fix=has_fix)
     for index in found.orphaned:
         yield finding("tool-result-orphaned", _orphan_text(items, index, names=names))
     for first, index, message_id in duplicates(items):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ckpt_backends import shell
@@ -24,10 +25,16 @@ class Finding:
     task_id: str | None = None
     own_severity: Severity | None = None
     """The severity, if it differs from that of the code."""
+    version: str | None = None
+    """The version of the channel's value, if the finding is about one that is stored apart."""
     own_fix: str = ""
-    """A command or statement that mends it, if the command of the code does not."""
-    own_command: str = ""
-    """A command in the form of `Code.fix`, if the command of the code does not help here."""
+    """A statement of the engine that mends it, as its adapter found out."""
+    has_fix: bool = True
+    """Whether the command of the code may mend it; False if no plan needs to be made."""
+    command: str = ""
+    """The command of the code, in the form of `Code.fix`, if a plan showed that it mends this."""
+    mended_at: str | None = None
+    """The checkpoint that TARGET stands for in `command`, if it is another one."""
     ref: str | None = None
     """A short ref of the checkpoint; None if it is not stored, or if no short one was looked up."""
 
@@ -35,25 +42,30 @@ class Finding:
     def severity(self) -> Severity:
         return self.own_severity or CODES[self.code].severity
 
-    def fix(self, store: list[str]) -> str:
-        """Return a line to paste into a shell; `''` if none helps.
+    def fix(self, store: Sequence[str]) -> str:
+        """Return a command or statement that mends it; `''` if none does.
 
         `store` are the words that name the store, such as `["-s", "agent.db"]`.
         """
-        if self.own_fix:
-            return self.own_fix
-        words = (self.own_command or CODES[self.code].fix).split()
-        if not words:
-            return ""
+        return self.own_fix or self._line(store, self.command, self.mended_at or self.ref)
+
+    def look(self, store: Sequence[str]) -> str:
+        """Return a command that shows more about it; `''` if none does."""
+        return self._line(store, CODES[self.code].look, self.ref)
+
+    def _line(self, store: Sequence[str], command: str, ref: str | None) -> str:
+        """Return a command as a line to paste into a shell; `''` for none."""
+        words = command.split()
         thread = self.thread_id or ""
-        target = f"{thread}@{self.ref or self.checkpoint_id}" if self.checkpoint_id else thread
+        if not words or ("THREAD" in words and not thread):
+            return ""
+        target = f"{thread}@{ref or self.checkpoint_id}" if self.checkpoint_id else thread
         # A checkpoint of a subgraph is addressed by its id and its namespace.
         ns = ["--ns", self.checkpoint_ns] if self.checkpoint_ns and "TARGET" in words else []
-        ids = {"THREAD": thread, "TARGET": target}
+        ids = {"THREAD": thread, "TARGET": target, "~1": "~1"}
         plain = [one for one in words if one not in ids]
-        return shell.command(
-            "ckpt", *store, *plain, *ns, ids=[ids[one] for one in words if one in ids]
-        )
+        named = [ids[one] for one in words if one in ids]
+        return shell.possible_command("ckpt", *store, *plain, *ns, ids=named)
 
 
 def from_fault(fault: Fault) -> Finding:

@@ -1,15 +1,18 @@
-"""Which codes can occur on which storage layout: the matrix of docs/doctor.md."""
+"""Which codes can occur on which storage layout, and what mends them: tables of docs/doctor.md."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ckpt_backends.declaration import LAST_STORED, Backend
+from ckpt_backends.declaration import LAST_STORED, Backend, is_read_only
 from ckpt_backends.model import Capability as C
 from ckpt_cli.core.doctor.codes import CODES
+from ckpt_cli.core.support_matrix import LIMITS, limit
 
 _NOTHING = C(0)
+STATEMENT = "statement"
+"""What mends a fault of an engine, in place of a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,47 @@ def why_not(code: str, layout: str, backend: Backend) -> str:
             return backend.impossible_faults[name]
     is_declared = any(name in backend.engine_faults for name in names)
     return "" if is_declared else ENGINES.get(code, "")
+
+
+def mended_by(code: str, layout: str, backend: Backend) -> str:
+    """Return what mends findings of a code on a layout: the name of a command, or `statement`.
+
+    `''` if no finding has a fix. A finding has one only if a plan shows that it is mended by it.
+    """
+    names = {f"{layout}:{code}", code}
+    if why_not(code, layout, backend) or not names.isdisjoint(backend.unmended_faults):
+        return ""
+    if not names.isdisjoint(backend.mended_faults):
+        return STATEMENT
+    words = CODES[code].fix.split()
+    command = next((one for one in LIMITS if one.split() == words[: len(one.split())]), "")
+    if not command:
+        return ""
+    found = limit(command, backend.layouts[layout], read_only=is_read_only(backend))
+    return "" if found is not None and found.cell == "no" else command
+
+
+def fix_matrix(backends: Iterable[Backend]) -> tuple[list[str], list[list[str]]]:
+    """Return the layouts, and the rows of the matrix of fixes: each a code, its command, and a cell
+    for each layout: `yes`, `statement`, `none`, or `''` where the code cannot occur.
+    """
+    layouts = dict(sorted((name, one) for one in backends for name in one.layouts))
+    rows = []
+    for code in CODES:
+        found = {name: mended_by(code, name, one) for name, one in layouts.items()}
+        commands = sorted({*found.values()} - {"", STATEMENT})
+        cells = [
+            STATEMENT
+            if found[name] == STATEMENT
+            else "yes"
+            if found[name]
+            else ""
+            if why_not(code, name, one)
+            else "none"
+            for name, one in layouts.items()
+        ]
+        rows.append([code, *(commands or [""]), *cells])
+    return [*layouts], rows
 
 
 def matrix(backends: Iterable[Backend]) -> tuple[list[str], list[list[str]], list[str]]:

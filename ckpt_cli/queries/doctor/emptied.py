@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from ckpt_backends.codec import decode
@@ -11,7 +11,7 @@ from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_cli.core.channels import is_state, without_snapshot
 from ckpt_cli.core.doctor.emptied_messages import are_messages, may_remove
 from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.forking.marks import FROM
+from ckpt_cli.core.forking.marks import BY, FROM, NAME
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
@@ -24,7 +24,8 @@ class EmptiedMessages:
     """Looks at each checkpoint that an update or a fork made.
 
     All updates of one checkpoint store their writes under one task id, and savers keep those of one
-    update only. So nothing is found where a checkpoint was updated more than once.
+    update only. So nothing is found where a checkpoint was updated more than once. Nor is anything
+    found at what a rollback by `ckpt` left behind: the update was taken back.
     """
 
     def __init__(self, reader: ThreadReader) -> None:
@@ -33,11 +34,15 @@ class EmptiedMessages:
         """Findings, each with the parent of the checkpoint."""
         self._updates: Counter[CheckpointKey] = Counter()
         """The number of updates by the checkpoint that was updated."""
+        self._added: dict[str, list[str]] = defaultdict(list)
+        """By namespace, the checkpoints that `ckpt` added."""
         self._has_writes = Capability.WRITES in reader.capabilities
 
     def at(self, seen: SeenCheckpoint) -> None:
         """Note the channels of messages that a checkpoint emptied."""
         moment, parent = seen.moment, seen.parent
+        if moment.metadata.get(BY) == NAME:
+            self._added[moment.key.checkpoint_ns].append(moment.key.checkpoint_id)
         if moment.source not in _SOURCES or parent is None or not self._has_writes:
             return
         self._updates[parent.key] += moment.source == "update"
@@ -59,7 +64,21 @@ class EmptiedMessages:
 
     def end(self) -> Iterator[Finding]:
         """Yield what was found, once all checkpoints were seen."""
-        return (finding for parent, finding in self._found if self._updates[parent] < 2)
+        return (
+            finding
+            for parent, finding in self._found
+            if self._updates[parent] < 2 and not self._was_taken_back(finding)
+        )
+
+    def _was_taken_back(self, finding: Finding) -> bool:
+        """Return whether the head's line leaves out a checkpoint for a later one of `ckpt`."""
+        ns, own = finding.checkpoint_ns or "", finding.checkpoint_id or ""
+        later = {one for one in self._added[ns] if one > own}
+        head = self._reader.head(ns)
+        if not later or head is None:
+            return False
+        line = self._reader.ancestry(ns, head)
+        return own not in line and not later.isdisjoint(line)
 
     def _value_before(self, channel: str, parent: Moment) -> Value:
         stored = parent.body.values.get(channel)

@@ -24,6 +24,8 @@ from ckpt_cli.threads.heads import read_heads
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
+Finish = Callable[[Store, Terms, ThreadReport], None]
+"""Adds to the report on a thread what follows from all of its findings."""
 _AT_ONCE = 50
 """Threads whose heads are read together."""
 
@@ -88,22 +90,26 @@ def check_threads(
     threads: Iterable[ThreadToCheck],
     terms: Terms,
     lost: Callable[[Sequence[LostThread]], None],
+    finish: Finish,
 ) -> Iterator[ThreadReport]:
-    """Yield the report on each thread, in the order given; `lost` is told those left out."""
-    check = partial(_checking, terms)
+    """Yield the report on each thread, in the order given; `lost` is told those left out.
+
+    `finish` is a function of a module, which is called with each report where the thread was read.
+    """
+    check = partial(_checking, terms, finish)
     return executor.run(store, threads, check, at_once=_AT_ONCE, lost=lost)
 
 
-def check_thread(reader: ThreadReader, terms: Terms) -> ThreadReport:
-    """Return the report on one thread."""
+def check_thread(reader: ThreadReader, terms: Terms, finish: Finish) -> ThreadReport:
+    """Return the report on one thread, with which `finish` was called."""
     thread = ThreadToCheck(reader.thread_id, reader.thread, is_suspect=True)
-    (report,) = _checking(terms_for(reader.store, terms), reader.store)([thread])
+    (report,) = _checking(terms_for(reader.store, terms), finish, reader.store)([thread])
     report.findings[:0] = hidden_findings(reader.store)
     return report
 
 
 def _checking(
-    terms: Terms, store: Store
+    terms: Terms, finish: Finish, store: Store
 ) -> Callable[[Sequence[ThreadToCheck]], list[ThreadReport]]:
     inference = TriggerInference(store)
 
@@ -122,6 +128,7 @@ def _checking(
             if terms.types and one.thread is not None:
                 _collect(report, gather_types(store, one.thread_id, report), terms)
             report.findings = list(_with_refs(store, one.thread_id, report.findings))
+            finish(store, terms, report)
         return list(reports.values())
 
     return check

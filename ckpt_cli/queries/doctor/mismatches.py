@@ -45,12 +45,13 @@ class Mismatches:
 
     def _finding(self, transition: Transition, check: Check, reason: str) -> Finding:
         ns, child = transition.checkpoint_ns, transition.child
-        code, detail = "state-mismatch", reason
+        code, detail, version = "state-mismatch", reason, None
         if check.lost and not check.missing:
-            code, detail = "value-missing", f"version {self._version(ns, check)} is not stored"
+            version = str(self._version(ns, check))
+            code, detail = "value-missing", f"version {version} is not stored"
         elif check.shared is not None:
             code = "branches-share-value"
-            version = self._version(ns, check)
+            version = str(self._version(ns, check))
             detail = (
                 f"version {version} holds what checkpoint {check.shared} of another branch wrote"
             )
@@ -61,6 +62,7 @@ class Mismatches:
             checkpoint_ns=ns,
             checkpoint_id=child,
             channel=check.channel,
+            version=version,
         )
 
     def _version(self, ns: str, check: Check) -> Version:

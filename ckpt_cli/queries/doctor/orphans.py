@@ -88,6 +88,7 @@ class Orphans:
                     thread_id=self._reader.thread_id,
                     checkpoint_ns=key.checkpoint_ns,
                     channel=key.channel,
+                    version=key.version,
                 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -63,6 +64,11 @@ class SeenCheckpoint(NamedTuple):
             task_id=task_id,
             own_severity=own_severity,
         )
+
+    def value_finding(self, code: str, detail: str, channel: str) -> Finding:
+        """Return a finding about the value of a channel that is stored apart."""
+        found = self.finding(code, detail, channel)
+        return replace(found, version=str(self.version(channel)))
 
 
 def seen_checkpoint(

@@ -33,6 +33,15 @@ class Terms:
     """Whether to gather all classes that values name, which reads every value."""
 
     @property
+    def grace(self) -> str:
+        """The age up to which rows are left alone, as options take it."""
+        seconds = max(0, int((self.now - self.before).total_seconds()))
+        units = (("d", 86_400), ("h", 3_600), ("m", 60))
+        fitting = (one for one in units if seconds and seconds % one[1] == 0)
+        unit, length = next(fitting, ("s", 1))
+        return f"{seconds // length}{unit}"
+
+    @property
     def settled(self) -> datetime:
         """When a step must have been stored whose rows should all be there by now.
 

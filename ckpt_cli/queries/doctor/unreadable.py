@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import Memo
@@ -47,8 +46,6 @@ class UnreadableValues:
             if write.value is not None and not self._is_sound(write.value, decode(write.value)):
                 text = f"a write cannot be decoded: {_what(write.value, write.size)}"
                 finding = seen.finding("value-unreadable", text, write.channel, write.task_id)
-                # No plan restores a write.
-                finding = replace(finding, own_command="show TARGET")
                 value = decode(write.value)
                 if not (is_absent(value) and (seen.is_young or seen.is_head)):
                     yield from self._judged(write.value, value, finding)
@@ -111,7 +108,7 @@ class UnreadableValues:
                 continue
             what = _what(blob.value, blob.size)
             text = f"version {seen.version(channel)} cannot be decoded: {what}"
-            finding = seen.finding("value-unreadable", text, channel)
+            finding = seen.value_finding("value-unreadable", text, channel)
             yield from self._judged(blob.value, value, finding)
 
     def _inline(self, seen: SeenCheckpoint) -> Iterator[Finding]:
@@ -149,7 +146,7 @@ class UnreadableValues:
 def missing_value(seen: SeenCheckpoint, channel: str) -> Finding:
     """Return the finding for a value that a checkpoint names and that is not stored."""
     text = f"version {seen.version(channel)} is not stored"
-    return seen.finding("value-missing", text, channel)
+    return seen.value_finding("value-missing", text, channel)
 
 
 def _what(typed: TypedBytes, size: int) -> str:

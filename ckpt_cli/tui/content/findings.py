@@ -12,6 +12,7 @@ from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.plans.fixes import choose_fixes
 from ckpt_cli.queries.doctor.examine import check_thread
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
 from ckpt_cli.render.doctor import finding_lines, summary_text
@@ -52,7 +53,7 @@ def read_findings(
     """Check a thread. A thread that cannot be checked has a report with the reason."""
     terms = Terms(now, now - _GRACE, deep, rules.reducers, rules.ignored)
     try:
-        report = check_thread(ThreadReader(store, thread), terms)
+        report = check_thread(ThreadReader(store, thread), terms, choose_fixes)
     except CkptError as error:
         report = ThreadReport(thread.thread_id, unchecked=error.message)
     return CheckedThread(thread, report, deep)

@@ -345,7 +345,7 @@ class MainScreen(ValuesScreen):
         first = 0 if self.rows.has_focus else 1 if self.tree_rows.has_focus else 2
         first = min(first, len(found) - 1)
         finding = self.inspector.document.finding
-        fix = "" if finding is None else finding.fix(list(store))
+        fix = "" if finding is None else finding.fix(store) or finding.look(store)
         return [found[first], *found[:first], *found[first + 1 :], *([fix] if fix else [])]
 
     def action_again(self) -> None:

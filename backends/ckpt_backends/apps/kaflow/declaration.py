@@ -15,6 +15,8 @@ BACKEND = Backend(
         "namespace-orphaned": "has no namespaces",
     },
     engine_faults=("rows-hidden", "index-missing", "space-free", "document-near-limit"),
+    mended_faults=("index-missing",),
+    unmended_faults=("tool-call-unanswered", "tool-result-orphaned"),  # a pickle is not edited
     forms={
         "kaflow": (
             Form(

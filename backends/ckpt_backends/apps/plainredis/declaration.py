@@ -15,6 +15,7 @@ BACKEND = Backend(
     engine="redis",
     impossible_faults={"id-not-increasing": LAST_STORED},
     engine_faults=("index-stale", "ttl-partial"),
+    mended_faults=("index-stale", "ttl-partial"),
     forms={
         "redis-plain": (
             Form(

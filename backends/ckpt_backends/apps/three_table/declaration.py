@@ -17,5 +17,6 @@ BACKEND = Backend(
     edits="ckpt_backends.apps.three_table.editing:edited_row",
     # All but `rows-hidden` and `space-free` occur only in files of SQLite.
     engine_faults=("file-damaged", "rows-hidden", "journal-hot", "log-large", "space-free"),
+    mended_faults=("journal-hot", "log-large", "space-free"),
     recognise="ckpt_backends.apps.three_table.layout:recognise",
 )

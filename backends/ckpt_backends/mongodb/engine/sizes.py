@@ -45,7 +45,10 @@ def near_limit(
 
 
 def unused_space(connection: MongoConnection, collections: Iterable[str]) -> Iterator[Fault]:
-    """`space-free` for collections of which much is unused, as far as the user may read this."""
+    """`space-free` for collections of which much is unused, as far as the user may read this.
+
+    There is no fix: `compact` gives back what lies at the end of a file, which may be nothing.
+    """
     for name in collections:
         try:
             found = connection.command("collStats", name)
@@ -55,6 +58,6 @@ def unused_space(connection: MongoConnection, collections: Iterable[str]) -> Ite
         if free > max(_FREE, size // _FREE_PART):
             yield Fault(
                 "space-free",
-                f"{free >> 20} of {size >> 20} MiB of collection '{name}' are unused",
-                fix=f'db.runCommand({{compact: "{name}"}})',
+                f"{free >> 20} of {size >> 20} MiB of collection '{name}' are unused;"
+                f' db.runCommand({{compact: "{name}"}}) may give some back',
             )

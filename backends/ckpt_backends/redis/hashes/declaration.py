@@ -18,6 +18,7 @@ BACKEND = Backend(
     layouts={"redis-hash": _ANY, "redis-hash-colon": _ANY},
     engine="redis",
     engine_faults=("ttl-partial",),
+    mended_faults=("ttl-partial",),
     forms={"redis-hash": (_FORM,), "redis-hash-colon": (_FORM,)},
     parts="ckpt_backends.redis.hashes.parts:parts_of",
     edits="ckpt_backends.redis.hashes.editing:edited_row",

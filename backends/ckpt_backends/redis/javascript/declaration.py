@@ -22,6 +22,8 @@ BACKEND = Backend(
     },
     engine="redis",
     engine_faults=("ttl-partial",),
+    mended_faults=("ttl-partial",),
+    unmended_faults=("redis-js:value-missing",),  # messages of LangGraph.js are not written
     impossible_faults={
         "value-unreadable": "the engine parses all values",
         "type-blocked": "values are stored as JSON",

@@ -156,7 +156,7 @@ class JavaScriptRemoval(KeyRemoval):
 
         Two branches may use the same version of a channel, and a saver stores values before the
         checkpoint that names them. So the checkpoint id in each value is checked: a value of a
-        newer checkpoint is kept. Without any checkpoint, a value of the last 2 seconds is kept.
+        newer checkpoint is kept for 2 seconds, in which the checkpoint would have been stored.
         """
         known = self._keys.blobs
         newest = max((one.key.checkpoint_id for one in self._keys.checkpoints), default=None)
@@ -179,8 +179,12 @@ class JavaScriptRemoval(KeyRemoval):
 
 
 def _is_old(ids: Sequence[object], newest: str | None) -> bool:
-    if newest is not None:
-        return all(isinstance(one, str) and one <= newest for one in ids)
     limit = datetime.now(UTC) - _STORING
-    times = [time_of(one) if isinstance(one, str) else None for one in ids]
-    return all(one is not None and one < limit for one in times)
+    for one in ids:
+        if not isinstance(one, str):
+            return False
+        at = time_of(one)
+        is_late = newest is None or one > newest
+        if is_late and (at is None or at >= limit):
+            return False
+    return True

@@ -24,6 +24,8 @@ BACKEND = Backend(
     },
     engine="redis",
     engine_faults=("index-missing", "index-stale", "ttl-partial"),
+    mended_faults=("index-stale", "ttl-partial"),
+    unmended_faults=("redis:value-unreadable",),  # only a write can be unreadable alone
     impossible_faults={
         "type-blocked": "values are stored as JSON",
         "plaintext-among-encrypted": "its saver does not encrypt",
