@@ -61,7 +61,7 @@ CODES: Mapping[str, Code] = {
         is_deep=True,
     ),
     "state-mismatch": Code(
-        Severity.ERROR,
+        Severity.WARNING,
         "the stored state is not what the tasks wrote",
         "a row was changed by hand, or two runs of one thread were mixed up",
         "diff --writes TARGET",
