@@ -19,7 +19,7 @@ from ckpt_cli.core.doctor.named_types import NamedIn, Names, TypeName, check_len
 _OPCODES = 16 * DEFAULT_LIMITS.nodes
 _BAD = (ValueError, IndexError, KeyError, AttributeError, TypeError)
 """The exceptions that damaged pickles cause, including those of `pickletools`."""
-_PROTO, _FIRST_OF_PYTHON_3 = b"\x80", 3
+_PROTO, _FIRST_OF_PYTHON_3 = b"\x80", b"\x03"
 
 
 def pickle_names(data: bytes) -> Names:
@@ -79,7 +79,7 @@ class _Recorder(Machine):
 
 def _run(data: bytes) -> _Recorder:
     check_length(data)
-    is_old = data[:1] != _PROTO or data[1] < _FIRST_OF_PYTHON_3
+    is_old = data[:1] != _PROTO or data[1:2] < _FIRST_OF_PYTHON_3
     recorder = _Recorder(is_old=is_old)
     try:
         recorder.run(data)
