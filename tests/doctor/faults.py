@@ -9,12 +9,13 @@ from typing import Any
 
 from ckpt_backends.model import NULL_TASK_ID
 from tests.doctor.planting.base import OLD_ID, Place, Planter, id_after, id_before
-from tests.doctor.planting.messages import copied, emptying, kind_of, reworded
+from tests.doctor.planting.messages import again, copied, emptying, kind_of, reworded
 from tests.support import ckpt
 
 CHAT, ASKING, WAITING = "chat", "interrupt-alone", "breakpoint-before"
 CALLING, DELTA, FORKED = "subgraph", "delta-rarely", "fork-chat"
-THREADS = frozenset({CHAT, ASKING, WAITING, CALLING, DELTA})
+REMEMBERING = "subgraph-stateful"
+THREADS = frozenset({CHAT, ASKING, WAITING, CALLING, DELTA, REMEMBERING})
 """The scenarios of which copies are damaged."""
 NEW = ""
 """In place of a scenario: the fault makes its own thread."""
@@ -289,6 +290,17 @@ def _message_doubled(rows: Planter[Any], thread_id: str) -> Named:
     return _edit_messages(rows, thread_id, lambda found: [*found, copied(found[-1])])
 
 
+@fault("tool-call-repeated", "a call made again", deep=False, follows={"state-mismatch"})
+def _called_again(rows: Planter[Any], thread_id: str) -> Named:
+    def change(found: list[Any]) -> list[Any]:
+        result = max(n for n, one in enumerate(found) if kind_of(one) == "tool")
+        both = found[result - 1 : result + 1]
+        more = [again(one, number) for number in range(4) for one in both]
+        return [*found[: result + 1], *more, *found[result + 1 :]]
+
+    return _edit_messages(rows, thread_id, change)
+
+
 @fault(
     "messages-emptied",
     "an update without messages",
@@ -361,6 +373,27 @@ def _answer_left(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
     return Named(head)
+
+
+@fault("answer-unused", "an answer to a thread that asks nothing", deep=False)
+def _answer_to_no_one(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
+    return Named(head)
+
+
+@fault(
+    "memory-of-abandoned-branch",
+    "a new branch from the first checkpoint",
+    thread=REMEMBERING,
+    needs={"history", "bodies"},
+)
+def _branch_left(rows: Planter[Any], thread_id: str) -> Named:
+    (ns,) = (one for one in rows.namespaces(thread_id) if one)
+    memory = rows.places(thread_id, ns)[0]
+    head, *_, first = rows.places(thread_id)
+    rows.put(first, id_after(head.checkpoint_id), "update")
+    return Named(memory)
 
 
 @fault(

@@ -129,6 +129,12 @@ CODES: Mapping[str, Code] = {
         "invoke(None) after an answer that was already used (langgraph issue 8837)",
         "repair writes THREAD",
     ),
+    "answer-unused": Code(
+        Severity.WARNING,
+        "an answer is stored that no task will use",
+        "it was sent twice, to a thread that asks nothing, or after an answer with which the node"
+        " failed and which comes first",
+    ),
     "head-not-newest": Code(
         Severity.WARNING,
         "the saver loads a checkpoint that has a successor",
@@ -173,6 +179,13 @@ CODES: Mapping[str, Code] = {
         "gc --scope calls --grace 1m --dry-run",
         is_deep=True,
     ),
+    "memory-of-abandoned-branch": Code(
+        Severity.WARNING,
+        "a subgraph with `checkpointer=True` remembers what a branch did that the head left",
+        "time travel, a rollback or an update to an earlier checkpoint; the next call goes on from"
+        " the memory of the other branch",
+        is_deep=True,
+    ),
     "messages-emptied": Code(
         Severity.WARNING,
         "an update left no messages, although its parent had some and nothing removed them",
@@ -211,6 +224,11 @@ CODES: Mapping[str, Code] = {
         Severity.WARNING,
         "an index or pointer disagrees with the rows, so the saver does not find them",
         "a key was deleted by hand, or an index was built after the rows",
+    ),
+    "tool-call-repeated": Code(
+        Severity.INFO,
+        "one tool was called with the same arguments 5 times or more in a conversation",
+        "the agent goes round in circles, or waits for something by asking again",
     ),
     "journal-hot": Code(
         Severity.INFO,

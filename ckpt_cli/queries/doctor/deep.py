@@ -70,6 +70,7 @@ class _DeepCheck:
         }
         self.found += self._mismatches.findings(replayed, self._terms.reducers, exact)
         self.found += self._orphans.calls()
+        self.found += self._orphans.memories()
         if not self.unreadable.has_broken_body:
             self.found += self._orphans.values()
 
