@@ -54,9 +54,9 @@ class PlantedFault:
     follows: frozenset[str] = frozenset()
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
-    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values` or
-    `expiring rows`; or `spoilt values`, `spoilt writes`, `spoilt bodies` or `spoilt metadata`,
-    where one of these can be undecodable alone."""
+    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`,
+    `expiring rows` or `documents of javascript`; or `spoilt values`, `spoilt writes`,
+    `spoilt bodies` or `spoilt metadata`, where one of these can be undecodable alone."""
 
     @property
     def name(self) -> str:
@@ -391,6 +391,21 @@ def _answer_to_no_one(rows: Planter[Any], thread_id: str) -> Named:
 def _branch_left(rows: Planter[Any], thread_id: str) -> Named:
     (ns,) = (one for one in rows.namespaces(thread_id) if one)
     memory = rows.places(thread_id, ns)[0]
+    head, *_, first = rows.places(thread_id)
+    rows.put(first, id_after(head.checkpoint_id), "update")
+    return Named(memory)
+
+
+@fault(
+    "memory-of-abandoned-branch",
+    "a memory made by hand",
+    thread=CALLING,
+    follows={"value-orphaned", "parent-missing"},
+    needs={"history", "bodies", "documents of javascript"},
+)
+def _memory_left(rows: Planter[Any], thread_id: str) -> Named:
+    ns = max(one for one in rows.namespaces(thread_id) if one)
+    memory = rows.remember(rows.places(thread_id, ns)[0])
     head, *_, first = rows.places(thread_id)
     rows.put(first, id_after(head.checkpoint_id), "update")
     return Named(memory)
