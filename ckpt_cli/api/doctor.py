@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.errors import CkptError
@@ -15,12 +16,14 @@ from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.watch import Watcher
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.core.doctor.replayed import ReplayedTogether
 from ckpt_cli.core.doctor.strict_types import is_strict
 from ckpt_cli.core.doctor.type_use import TypeUses
 from ckpt_cli.queries.doctor.examine import (
     check_thread,
     check_threads,
     chosen_threads,
+    findings_together,
     hidden_findings,
     store_findings,
     terms_for,
@@ -91,7 +94,7 @@ def examination(
     """Check some threads, or all threads and the store itself if `threads` is None."""
     uses, told = TypeUses(), set[str]()
     own = hidden_findings if threads is not None else store_findings
-    terms = terms_for(store, terms)
+    terms = replace(terms_for(store, terms), together=True)
 
     def find(into: Examination) -> Iterator[Answer[Finding]]:
         into.types = uses if terms.types else None
@@ -101,6 +104,7 @@ def examination(
             into.unchecked |= {one.thread_id: one.reason for one in lost}
 
         chosen = _to_check(store, threads, into)
+        together = ReplayedTogether(terms.reducers)
         for report in watch(check_threads(store, executor, chosen, terms, lose)):
             into.checked.add(report.checked)
             if report.unchecked:
@@ -108,6 +112,9 @@ def examination(
             for use in report.types:
                 uses.add(use)
             yield from (_counted(one, into, around) for one in _once(report.findings, told))
+            together.add(report.replayed)
+        last = findings_together(store, together, terms)
+        yield from (_counted(one, into, around) for one in last)
         if terms.types and "type-blocked" not in terms.ignored:
             yield from (_counted(one, into, around) for one in blocked_findings(uses))
 

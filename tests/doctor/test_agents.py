@@ -120,7 +120,8 @@ def asking(saver: SqliteSaver) -> Any:
     def ask(_: Form) -> dict[str, int]:
         return {"age": int(interrupt("age?"))}
 
-    return StateGraph(Form).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
+    builder: Any = StateGraph(Form)
+    return builder.add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
 
 
 def of(thread_id: str) -> Any:

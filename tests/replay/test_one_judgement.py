@@ -28,6 +28,7 @@ from ckpt_cli.queries.step_writes import written
 from ckpt_cli.render.step_writes import written_record
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
+from tests.replay import planting
 from tests.replay.planting import Rows, make_store
 from tests.support import FIXTURES, ckpt, copy_store
 
@@ -306,7 +307,8 @@ def shortened(old: list[str], new: list[str]) -> list[str]:
 
 
 def latest(old: Any, new: Any) -> Any:
-    return add_messages(old, new)[-4:]
+    merged: Any = add_messages(old, new)
+    return merged[-4:]
 
 
 def spoken(n: int) -> list[Any]:
@@ -467,3 +469,34 @@ def test_a_thread_of_an_older_release_that_goes_on(era: str, tmp_path: Path) -> 
     assert (report.code, report.json["mismatch"]) == (0, 0)
     deep = ckpt("-s", path, "doctor", "subgraph", "--deep", "--grace", "0s", "-o", "json")
     assert deep.json["findings"] == []
+
+
+def test_threads_are_judged_together_as_by_replay_all(tmp_path: Path) -> None:
+    """One short thread does not tell its reducers; those beside it do."""
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        for name in ("one", "two"):
+            planting.talk(saver, name)
+        planting.talk(saver, "short", turns=1)
+    with sqlite3.connect(path) as db:
+        where = "WHERE checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)"
+        ((data,),) = db.execute(f"SELECT checkpoint FROM checkpoints {where}").fetchall()
+        body = planting.SERDE.loads_typed(("msgpack", data))
+        body["channel_values"]["mood"] = "other"
+        stored = planting.SERDE.dumps_typed(body)[1]
+        db.execute(f"UPDATE checkpoints SET checkpoint = ? {where}", [stored])
+    alone = ckpt("-s", path, "replay", "short", "--verify", "-o", "json").json
+    assert alone["mismatch"] == 0
+    everywhere = ckpt("-s", path, "replay", "--all", "--verify", "-o", "json")
+    assert everywhere.code == 1
+    assert {one["thread_id"]: one["mismatch"] for one in everywhere.json} == {
+        **dict.fromkeys(("one", "two"), 0),
+        "short": 1,
+    }
+    assert {place[0] for place in diagnosed(path)} == {"short"}
+    words = ("doctor", "--deep", "--grace", "0s", "-o", "json")
+    several = ckpt("-s", path, *words, "--jobs", "2").json["findings"]
+    assert several == ckpt("-s", path, *words).json["findings"]
+    assert [(one["code"], one["channel"]) for one in several] == [("state-mismatch", "mood")]
+    one = ckpt("-s", path, "doctor", "short", *words[1:]).json["findings"]
+    assert one == []

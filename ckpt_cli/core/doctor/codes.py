@@ -134,6 +134,7 @@ CODES: Mapping[str, Code] = {
         "an answer is stored that no task will use",
         "it was sent twice, to a thread that asks nothing, or after an answer with which the node"
         " failed and which comes first",
+        "show THREAD",
     ),
     "head-not-newest": Code(
         Severity.WARNING,
@@ -184,6 +185,7 @@ CODES: Mapping[str, Code] = {
         "a subgraph with `checkpointer=True` remembers what a branch did that the head left",
         "time travel, a rollback or an update to an earlier checkpoint; the next call goes on from"
         " the memory of the other branch",
+        "show THREAD --tree",
         is_deep=True,
     ),
     "messages-emptied": Code(
@@ -229,6 +231,7 @@ CODES: Mapping[str, Code] = {
         Severity.INFO,
         "one tool was called with the same arguments 5 times or more in a conversation",
         "the agent goes round in circles, or waits for something by asking again",
+        "messages THREAD",
     ),
     "journal-hot": Code(
         Severity.INFO,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,9 +17,8 @@ TEXT = json.dumps({"days": 2, "city": "Kyoto"})
 
 
 def ai(content: Any = "", **fields: Any) -> Tagged:
-    return Tagged(
-        "langchain_core.messages.ai.AIMessage", {"type": "ai", "content": content} | fields
-    )
+    payload: Any = {"type": "ai", "content": content, **fields}
+    return Tagged("langchain_core.messages.ai.AIMessage", payload)
 
 
 def in_kwargs(**extra: Any) -> Any:
@@ -29,7 +29,7 @@ def block(**fields: Any) -> Any:
     return ai([{"type": "text", "text": "Let me see."}, fields])
 
 
-FORMS = {
+FORMS: dict[str, Callable[[Any], Any]] = {
     "langchain": lambda n: ai(tool_calls=[{"name": "look", "args": ARGS, "id": f"c{n}"}]),
     "not parsed": lambda n: ai(invalid_tool_calls=[{"name": "look", "args": TEXT, "id": f"c{n}"}]),
     "openai": lambda n: {
@@ -104,9 +104,13 @@ def test_other_arguments_are_another_call() -> None:
 def test_results_and_texts_of_people_are_no_calls() -> None:
     result = {"type": "tool_result", "name": "look", "tool_use_id": "c", "content": ""}
     output = {"type": "function_call_output", "name": "look", "call_id": "c", "output": ""}
-    person = Tagged("langchain_core.messages.human.HumanMessage", {"type": "human"})
     said = [{"type": "tool_use", "name": "look", "input": ARGS, "id": "c"}]
-    made = [ai([result, output]), Tagged(person.type, {**person.payload, "content": said}), "look"]
+    person: Any = {"type": "human", "content": said}
+    made = [
+        ai([result, output]),
+        Tagged("langchain_core.messages.human.HumanMessage", person),
+        "look",
+    ]
     assert details(made * 6) == []
 
 
@@ -114,6 +118,9 @@ def test_arguments_of_any_form_are_compared() -> None:
     def call(args: Any) -> Tagged:
         return ai(tool_calls=[{"name": "look", "args": args, "id": None}])
 
-    for args in ({}, "[" * 50_000, "not json", {1: 2, "a": Tagged("app.Order", {"n": 1})}, [1, 2]):
+    order = {1: 2, "a": Tagged("app.Order", {"n": 1})}
+    forms: list[Any] = [{}, "[" * 50_000, "not json", order, [1, 2]]
+    for args in forms:
         assert len(details([call(args)] * 5)) == 1
-    assert len(details([call(args) for args in ({}, None, "", "{}", " {} ")])) == 1
+    empty: list[Any] = [{}, None, "", "{}", " {} "]
+    assert len(details([call(one) for one in empty])) == 1
