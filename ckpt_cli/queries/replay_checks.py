@@ -279,7 +279,6 @@ class ChannelChecker:
         is_proof = wrote and not is_lost and not made.lacking and lacking in ("", _GONE)
         step = _Values(base, list(_values(ways[:1])), stored)
         self._tell_earlier(name, here, parent, found, step, is_proof=bool(is_proof))
-        # A reducer that explains it may be refuted later, such as a Topic that empties a list.
         if not lacking and self.tally(name).leaders & ~found.mask:
             check.in_place = not check.is_made and _same_version(name, moment, parent.moment)
             self._note_deviation(check, here, found, step, carried)
@@ -362,7 +361,11 @@ class ChannelChecker:
         step: _Values,
         carried: Mapping[int, Held],
     ) -> None:
-        """Note what may have made a value that its writes do not explain."""
+        """Note what may have made a value that its writes do not explain.
+
+        One of the likeliest reducers may explain it and be refuted later, such as a Topic that
+        empties a list.
+        """
         name, values = check.channel, here.moment.body.values
         base, written, stored = step
         leaders = self.tally(name).leaders
