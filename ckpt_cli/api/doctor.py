@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.errors import FILE_DAMAGED, CkptError
@@ -15,6 +16,7 @@ from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.watch import Watcher
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.core.doctor.replayed import ReplayedTogether
 from ckpt_cli.core.doctor.strict_types import is_strict
 from ckpt_cli.core.doctor.type_use import TypeUses
 from ckpt_cli.queries.doctor.examine import (
@@ -22,6 +24,7 @@ from ckpt_cli.queries.doctor.examine import (
     check_threads,
     chosen_threads,
     damage_findings,
+    findings_together,
     hidden_findings,
     store_findings,
     terms_for,
@@ -105,13 +108,14 @@ def examination(
         into.types = uses if asked.types else None
         of_store = store_findings(store, asked) if is_whole else hidden_findings(store)
         own = list(_readable(of_store, into))
-        terms = terms_for(store, asked, own)
+        terms = replace(terms_for(store, asked, own), together=True)
         yield from (_counted(one, into) for one in own if one.code not in terms.ignored)
 
         def lose(lost: Sequence[LostThread]) -> None:
             into.unchecked |= {one.thread_id: one.reason for one in lost}
 
         chosen = _to_check(store, threads, into)
+        together = ReplayedTogether(terms.reducers)
         for report in watch(check_threads(store, executor, chosen, terms, lose, _with_fixes)):
             into.checked.add(report.checked)
             if report.unchecked:
@@ -119,6 +123,9 @@ def examination(
             for use in report.types:
                 uses.add(use)
             yield from (_counted(one, into) for one in _once(report.findings, told))
+            together.add(report.replayed)
+        last = findings_together(store, together, terms, _with_fixes)
+        yield from (_counted(one, into) for one in last)
         is_told = any(one.code == "file-damaged" for one in own)
         if is_whole and not is_told and any(map(_names_damage, into.unchecked.values())):
             # A large file is not checked as a whole until a part of it cannot be read.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,16 +15,19 @@ from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.deviations import (
     as_loaded,
     has_foreign_text,
+    is_beyond,
     is_changeable,
     is_cut,
     is_edited,
     is_shortened,
+    is_tidied,
     loaded_value,
     out_of_place,
     texts_of,
 )
 from ckpt_cli.core.replay.elimination import (
     ALL,
+    CANDIDATES,
     RULED_OUT,
     Check,
     Explained,
@@ -167,6 +170,7 @@ class ChannelChecker:
         self, moment: Moment, here: KeptCheckpoint, parent: KeptCheckpoint, made: PossibleOrders
     ) -> Iterator[Check]:
         """Yield a check of each state channel that changed or should have."""
+        parent = _as_read_by(moment, parent)
         here.odd = dict(parent.odd)
         names = {*here.values, *parent.values, *parent.carried}
         changed = written_channels(made)
@@ -275,7 +279,7 @@ class ChannelChecker:
         is_proof = wrote and not is_lost and not made.lacking and lacking in ("", _GONE)
         step = _Values(base, list(_values(ways[:1])), stored)
         self._tell_earlier(name, here, parent, found, step, is_proof=bool(is_proof))
-        if not lacking and not found.mask & self.tally(name).leaders:
+        if not lacking and self.tally(name).leaders & ~found.mask:
             check.in_place = not check.is_made and _same_version(name, moment, parent.moment)
             self._note_deviation(check, here, found, step, carried)
         is_unset = stored is ABSENT and name in moment.body.versions and not is_delta
@@ -357,7 +361,11 @@ class ChannelChecker:
         step: _Values,
         carried: Mapping[int, Held],
     ) -> None:
-        """Note what may have made a value that its writes do not explain."""
+        """Note what may have made a value that its writes do not explain.
+
+        One of the likeliest reducers may explain it and be refuted later, such as a Topic that
+        empties a list.
+        """
         name, values = check.channel, here.moment.body.values
         base, written, stored = step
         leaders = self.tally(name).leaders
@@ -365,6 +373,12 @@ class ChannelChecker:
         check.differing = self._differing(name, found, stored)
         check.cut = any(is_cut(one, stored) for one in expected)
         check.edited = any(is_edited(base, one, stored) for one in expected)
+        check.tidied = bool(written) and any(is_tidied(one, stored) for one in expected)
+        check.beyond = bits_at(
+            place
+            for place, value in found.rebuilt.items()
+            if leaders & 1 << place and is_beyond(CANDIDATES[place].name, base, value, stored)
+        )
         sources = (base, *carried.values(), *written, *found.rebuilt.values())
         check.foreign = _is_foreign(stored, sources)
         texts = out_of_place(stored, written, sources)
@@ -557,6 +571,19 @@ def _is_complete_step(moment: Moment, made: PossibleOrders) -> bool:
 def _is_apart(name: str, moment: Moment) -> bool:
     """Return whether a channel has a version and the layout stores values apart."""
     return moment.checkpoint.blobs is not None and name in moment.body.versions
+
+
+def _as_read_by(moment: Moment, parent: KeptCheckpoint) -> KeptCheckpoint:
+    """Return a parent with the values that the library has which wrote the child.
+
+    In formats 1 and 2, a stored None counts as no value (`state_values`). A later release that goes
+    on from such a checkpoint takes it for a value, and stores it again.
+    """
+    body = parent.moment.body
+    if body.v not in {1, 2} or body.is_javascript or moment.body.v in {1, 2}:
+        return parent
+    nothing = {name: None for name, value in body.values.items() if value is None}
+    return replace(parent, values={**nothing, **parent.values})
 
 
 def _takes_none_for_nothing(moment: Moment, ways: list[tuple[list[list[Value]], bool]]) -> bool:

@@ -9,12 +9,13 @@ from typing import Any
 
 from ckpt_backends.model import NULL_TASK_ID
 from tests.doctor.planting.base import OLD_ID, Place, Planter, id_after, id_before
-from tests.doctor.planting.messages import copied, emptying, kind_of, reworded
+from tests.doctor.planting.messages import again, copied, emptying, kind_of, reworded
 from tests.support import ckpt
 
 CHAT, ASKING, WAITING = "chat", "interrupt-alone", "breakpoint-before"
 CALLING, DELTA, FORKED = "subgraph", "delta-rarely", "fork-chat"
-THREADS = frozenset({CHAT, ASKING, WAITING, CALLING, DELTA})
+REMEMBERING = "subgraph-stateful"
+THREADS = frozenset({CHAT, ASKING, WAITING, CALLING, DELTA, REMEMBERING})
 """The scenarios of which copies are damaged."""
 NEW = ""
 """In place of a scenario: the fault makes its own thread."""
@@ -54,8 +55,8 @@ class PlantedFault:
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
     """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`,
-    `deltas` or `expiring rows`; or `spoilt values`, `spoilt writes`, `spoilt bodies` or
-    `spoilt metadata`, where one of these can be undecodable alone."""
+    `deltas`, `expiring rows` or `documents of javascript`; or `spoilt values`, `spoilt writes`,
+    `spoilt bodies` or `spoilt metadata`, where one of these can be undecodable alone."""
 
     @property
     def name(self) -> str:
@@ -321,6 +322,17 @@ def _message_doubled(rows: Planter[Any], thread_id: str) -> Named:
     return _edit_messages(rows, thread_id, lambda found: [*found, copied(found[-1])])
 
 
+@fault("tool-call-repeated", "a call made again", deep=False, follows={"state-mismatch"})
+def _called_again(rows: Planter[Any], thread_id: str) -> Named:
+    def change(found: list[Any]) -> list[Any]:
+        result = max(n for n, one in enumerate(found) if kind_of(one) == "tool")
+        both = found[result - 1 : result + 1]
+        more = [again(one, number) for number in range(4) for one in both]
+        return [*found[: result + 1], *more, *found[result + 1 :]]
+
+    return _edit_messages(rows, thread_id, change)
+
+
 @fault(
     "messages-emptied",
     "an update without messages",
@@ -393,6 +405,42 @@ def _answer_left(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
     return Named(head)
+
+
+@fault("answer-unused", "an answer to a thread that asks nothing", deep=False)
+def _answer_to_no_one(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
+    return Named(head)
+
+
+@fault(
+    "memory-of-abandoned-branch",
+    "a new branch from the first checkpoint",
+    thread=REMEMBERING,
+    needs={"history", "bodies"},
+)
+def _branch_left(rows: Planter[Any], thread_id: str) -> Named:
+    (ns,) = (one for one in rows.namespaces(thread_id) if one)
+    memory = rows.places(thread_id, ns)[0]
+    head, *_, first = rows.places(thread_id)
+    rows.put(first, id_after(head.checkpoint_id), "update")
+    return Named(memory)
+
+
+@fault(
+    "memory-of-abandoned-branch",
+    "a memory made by hand",
+    thread=CALLING,
+    follows={"value-orphaned", "parent-missing"},
+    needs={"history", "bodies", "documents of javascript"},
+)
+def _memory_left(rows: Planter[Any], thread_id: str) -> Named:
+    ns = max(one for one in rows.namespaces(thread_id) if one)
+    memory = rows.remember(rows.places(thread_id, ns)[0])
+    head, *_, first = rows.places(thread_id)
+    rows.put(first, id_after(head.checkpoint_id), "update")
+    return Named(memory)
 
 
 @fault(

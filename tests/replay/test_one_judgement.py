@@ -16,16 +16,19 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.channels.topic import Topic
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.graph.message import _messages_delta_reducer
+from langgraph.graph.message import _messages_delta_reducer, add_messages
 from typing_extensions import TypedDict
 
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_cli.queries.kept_replay import KeptReplay
 from ckpt_cli.queries.step_writes import written
 from ckpt_cli.render.step_writes import written_record
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
+from tests.replay import planting
 from tests.replay.planting import Rows, make_store
 from tests.support import FIXTURES, ckpt, copy_store
 
@@ -229,6 +232,25 @@ def changed_in_place(saver: Any) -> None:
         agent.invoke({"messages": [HumanMessage(text)]}, CONFIG, durability="sync")
 
 
+def cleared_in_place(saver: Any) -> None:
+    """A node empties a list that a Topic would have emptied, too."""
+
+    class Listed(TypedDict, total=False):
+        items: list[str]
+        n: int
+
+    def clear(state: Any) -> Any:
+        state["items"].clear()
+        return {"n": 1}
+
+    builder: Any = StateGraph(Listed)
+    builder.add_node("fill", lambda _: {"items": ["a"]}).add_node("clear", clear)
+    builder.add_node("last", lambda _: {"n": 2}).add_edge(START, "fill")
+    builder.add_edge("fill", "clear").add_edge("clear", "last").add_edge("last", END)
+    for turn in range(2):
+        builder.compile(checkpointer=saver).invoke({"n": turn}, CONFIG, durability="sync")
+
+
 def changed_and_written(saver: Any) -> None:
     """A node changes a message, and returns another one."""
 
@@ -245,13 +267,78 @@ def changed_and_written(saver: Any) -> None:
         agent.invoke({"messages": [HumanMessage(f"q{turn}")]}, CONFIG, durability="sync")
 
 
+def by(reducer: Any, first: Any, *writes: Any) -> Callable[[Any], None]:
+    """Return a run in which each step writes something, merged by a reducer of its own."""
+
+    def run(saver: Any) -> None:
+        schema: Any = TypedDict
+        builder: Any = StateGraph(schema("Own", {"x": Annotated[type(first), reducer]}))
+        for n, write in enumerate(writes):
+            builder.add_node(f"n{n}", lambda _, write=write: {"x": write})
+            builder.add_edge(f"n{n - 1}" if n else START, f"n{n}")
+        builder.compile(checkpointer=saver).invoke({"x": first}, CONFIG, durability="sync")
+
+    return run
+
+
+def overridden(old: list[str], new: Any) -> list[str]:
+    """As in open_deep_research."""
+    if isinstance(new, dict) and new.get("type") == "override":
+        return list(new.get("value", new))
+    return [*old, *new]
+
+
+def without_none(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """As the files of Deep Agents."""
+    return {key: value for key, value in {**old, **new}.items() if value is not None}
+
+
+def replaced(old: list[str], new: Any) -> list[str]:
+    return list(new["replace"]) if isinstance(new, dict) else [*old, *new]
+
+
+def nested(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    return {key: {**old.get(key, {}), **new.get(key, {})} for key in {**old, **new}}
+
+
+def shortened(old: list[str], new: list[str]) -> list[str]:
+    both = [*old, *new]
+    return both if len(both) < 5 else [f"{len(both) - 3} left out", *both[-3:]]
+
+
+def latest(old: Any, new: Any) -> Any:
+    merged: Any = add_messages(old, new)
+    return merged[-4:]
+
+
+def spoken(n: int) -> list[Any]:
+    return [HumanMessage(f"q{n}", id=f"q{n}"), AIMessage(f"a{n}", id=f"a{n}")]
+
+
+MAYBE = {"unverifiable"}
+HABITS: dict[str, Callable[[Any], None]] = {
+    "override": by(overridden, ["a"], ["b"], {"type": "override", "value": ["z"]}, ["d"], ["e"]),
+    "files": by(without_none, {"a": 1}, {"b": 2}, {"c": 3}, {"b": None}, {"d": 4}),
+    "replace": by(replaced, ["a"], ["b"], ["c"], {"replace": ["q"]}, ["d"], ["e"]),
+    "sorted": by(lambda old, new: sorted(old + new), ["a"], ["b"], ["c"], ["aa"], ["d"], ["e"]),
+    "nested": by(nested, {"a": {"x": 1}}, {"b": {"x": 1}}, {"a": {"y": 2}}, {"c": {}}, {"d": {}}),
+    "reset": by(lambda old, new: 0 if new < 0 else old + new, 1, 2, 3, -1, 5, 6),
+    "lower": by(lambda old, new: new.strip().lower(), "a", "b", "c", " Ding ", "d", "e"),
+    "summary": by(shortened, ["a"], ["b"], ["c"], ["d"], ["e"], ["f"], ["g"]),
+    "latest": by(latest, [], *map(spoken, range(5))),
+}
+"""Reducers that differ from a known one in some steps, after which later steps go on."""
+
+
 KINDS: dict[str, tuple[Callable[[Any], None], set[str]]] = {
-    "topic": (aliased_topic, {"unverifiable"}),
-    "dict": (shared_dict, {"unverifiable"}),
+    **{name: (run, MAYBE) for name, run in HABITS.items()},
+    "topic": (aliased_topic, MAYBE),
+    "dict": (shared_dict, MAYBE),
     "calls": (assigned_calls, set()),
     "raw": (raw_calls, set()),
-    "place": (changed_in_place, {"unverifiable"}),
-    "written": (changed_and_written, {"unverifiable"}),
+    "place": (changed_in_place, MAYBE),
+    "written": (changed_and_written, MAYBE),
+    "cleared": (cleared_in_place, MAYBE),
 }
 
 
@@ -366,3 +453,50 @@ def test_a_thread_without_any_change_says_so(tmp_path: Path) -> None:
     answer = ckpt("-s", path, "replay", "t")
     assert answer.code == 0
     assert "nothing to verify" in answer.err
+
+
+@pytest.mark.parametrize(
+    "era", ["lg-0.2.14-json", pytest.param("lg-0.2.14", marks=pytest.mark.slow)]
+)
+def test_a_thread_of_an_older_release_that_goes_on(era: str, tmp_path: Path) -> None:
+    """A later release takes a stored None for a value, which format 1 does not."""
+    path = copy_store(FIXTURES / era / "store.db", tmp_path)
+    scenario = SCENARIOS["subgraph"]
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        run = ScenarioRun(scenario.build(saver), scenario.thread_config(), {"durability": "sync"})
+        scenario.drive(run)
+    report = ckpt("-s", path, "replay", "subgraph", "--verify", "-o", "json")
+    assert (report.code, report.json["mismatch"]) == (0, 0)
+    deep = ckpt("-s", path, "doctor", "subgraph", "--deep", "--grace", "0s", "-o", "json")
+    assert deep.json["findings"] == []
+
+
+def test_threads_are_judged_together_as_by_replay_all(tmp_path: Path) -> None:
+    """One short thread does not tell its reducers; those beside it do."""
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        for name in ("one", "two"):
+            planting.talk(saver, name)
+        planting.talk(saver, "short", turns=1)
+    with sqlite3.connect(path) as db:
+        where = "WHERE checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)"
+        ((data,),) = db.execute(f"SELECT checkpoint FROM checkpoints {where}").fetchall()
+        body = planting.SERDE.loads_typed(("msgpack", data))
+        body["channel_values"]["mood"] = "other"
+        stored = planting.SERDE.dumps_typed(body)[1]
+        db.execute(f"UPDATE checkpoints SET checkpoint = ? {where}", [stored])
+    alone = ckpt("-s", path, "replay", "short", "--verify", "-o", "json").json
+    assert alone["mismatch"] == 0
+    everywhere = ckpt("-s", path, "replay", "--all", "--verify", "-o", "json")
+    assert everywhere.code == 1
+    assert {one["thread_id"]: one["mismatch"] for one in everywhere.json} == {
+        **dict.fromkeys(("one", "two"), 0),
+        "short": 1,
+    }
+    assert {place[0] for place in diagnosed(path)} == {"short"}
+    words = ("doctor", "--deep", "--grace", "0s", "-o", "json")
+    several = ckpt("-s", path, *words, "--jobs", "2").json["findings"]
+    assert several == ckpt("-s", path, *words).json["findings"]
+    assert [(one["code"], one["channel"]) for one in several] == [("state-mismatch", "mood")]
+    one = ckpt("-s", path, "doctor", "short", *words[1:]).json["findings"]
+    assert one == []

@@ -67,7 +67,7 @@ CODES: Mapping[str, Code] = {
         is_deep=True,
     ),
     "state-mismatch": Code(
-        Severity.ERROR,
+        Severity.WARNING,
         "the stored state is not what the tasks wrote",
         "a row was changed by hand, or two runs of one thread were mixed up",
         look="diff --writes TARGET",
@@ -143,6 +143,13 @@ CODES: Mapping[str, Code] = {
         "repair writes THREAD",
         look="interrupts THREAD",
     ),
+    "answer-unused": Code(
+        Severity.WARNING,
+        "an answer is stored that no task will use",
+        "it was sent twice, to a thread that asks nothing, or after an answer with which the node"
+        " failed and which comes first",
+        look="show THREAD",
+    ),
     "head-not-newest": Code(
         Severity.WARNING,
         "the saver loads a checkpoint that has a successor",
@@ -191,6 +198,14 @@ CODES: Mapping[str, Code] = {
         look="gc --scope calls --grace 1m --dry-run",
         is_deep=True,
     ),
+    "memory-of-abandoned-branch": Code(
+        Severity.WARNING,
+        "a subgraph with `checkpointer=True` remembers what a branch did that the head left",
+        "time travel, a rollback or an update to an earlier checkpoint; the next call goes on from"
+        " the memory of the other branch",
+        look="show THREAD --tree",
+        is_deep=True,
+    ),
     "messages-emptied": Code(
         Severity.WARNING,
         "an update left no messages, although its parent had some and nothing removed them",
@@ -230,6 +245,12 @@ CODES: Mapping[str, Code] = {
         Severity.WARNING,
         "an index or pointer disagrees with the rows, so the saver does not find them",
         "a key was deleted by hand, or an index was built after the rows",
+    ),
+    "tool-call-repeated": Code(
+        Severity.INFO,
+        "one tool was called with the same arguments 5 times or more in a conversation",
+        "the agent goes round in circles, or waits for something by asking again",
+        look="messages THREAD",
     ),
     "journal-hot": Code(
         Severity.INFO,

@@ -9,6 +9,7 @@ from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, Write
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.tasks.control_channels import RESUME
+from ckpt_cli.core.tasks.resume import StoredAnswer
 from ckpt_cli.core.tasks.status import conditions_of
 from ckpt_cli.core.tasks.tasks import Step, Task
 from ckpt_cli.core.values.equality import same
@@ -52,6 +53,28 @@ def stale_resumes(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> It
     if not any(run.questions for run in runs) and conditions_of(step) == (Status.PENDING,):
         what = "an answer is stored, but no task asked; the next question would get it"
         yield _finding("resume-stale", key, what)
+
+
+def unused_answer(
+    key: CheckpointKey, step: Step, writes: Sequence[Write], becomes: StoredAnswer | None
+) -> Iterator[Finding]:
+    """Yield the answer that the caller gave last, if no task will use it.
+
+    `becomes` is what `stored_answer` says of the questions that wait. Without a next node nothing
+    asks, and a new input drops what is stored with the head (`_first` in
+    `langgraph/pregel/_loop.py`).
+    """
+    if not any(True for write in writes for _ in _answers(write, NULL_TASK_ID)):
+        return
+    if becomes == "unused":
+        asking = sorted(
+            {f"'{run.node}'" for run in step.tasks if run.questions and not run.finished}
+        )
+        nodes = ", ".join(asking) or "a task"
+        what = f"{nodes} has an earlier answer, which is used first"
+        yield _finding("answer-unused", key, what)
+    elif step.next == () and not step.assumed:
+        yield _finding("answer-unused", key, "nothing is next, so no task asks for it")
 
 
 def _used(run: Task) -> Iterator[Value]:

@@ -47,6 +47,7 @@ OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
     "branches-share-value": (_NO_HISTORY, _INSIDE, _NO_VERSIONS),
     "step-uncommitted": (_NO_WRITES, _DONE_WRITES),
     "resume-stale": (_NO_WRITES, _DONE_WRITES),
+    "answer-unused": (_NO_WRITES, _DONE_WRITES),
     "head-not-newest": (_NO_HISTORY,),
     "id-not-increasing": (_NO_HISTORY, _BY_TIME),
     "parent-missing": (_NO_HISTORY,),
@@ -60,6 +61,7 @@ OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
         Obstacle("keeps one value of each channel", lacking=C.HISTORY),
     ),
     "namespace-orphaned": (_NO_HISTORY, _NO_BODY),
+    "memory-of-abandoned-branch": (_NO_HISTORY, _NO_BODY),
     "messages-emptied": (_NO_HISTORY, _NO_BODY, _NO_WRITES),
 }
 """Why codes cannot occur, as far as capabilities tell; the first that applies counts."""

@@ -12,8 +12,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.replay.add_messages import Pending
-from ckpt_cli.core.replay.reducers import ABSENT, Held, fits
+from ckpt_cli.core.replay.reducers import ABSENT, Held, fits, is_empty
 from ckpt_cli.core.values.equality import is_set, same
 
 _MADE_AT_MERGE = frozenset({"id", "type", "role", "status"})
@@ -62,6 +63,96 @@ def is_edited(base: Held, expected: Held, stored: Held) -> bool:
             key for key, value in expected.items() if key not in base or not same(base[key], value)
         ]
         return bool(base) and all(key in stored and same(expected[key], stored[key]) for key in new)
+    return False
+
+
+def is_beyond(reducer: str, base: Held, expected: Held, stored: Held) -> bool:
+    """Return whether no writes at all lead a reducer from the value before to the stored one.
+
+    Then it was another function that merged them. If some would, the row of a write may have been
+    changed. A `RemoveMessage` is left out, since what it removes is compared before.
+    """
+    if is_empty(stored) and not is_empty(base):
+        return reducer in _KEEPING
+    match reducer, base, stored:
+        case ("append", list(), list()):
+            return not same(base, stored[: len(base)])
+        case ("add_messages" | "add_messages_1.2.23", list(), list()):
+            old = [_identity(one) for one in base]
+            return old != [_identity(one) for one in stored[: len(old)]]
+        case ("dict_merge" | "dict_patch", dict(), dict()):
+            is_lost = reducer == "dict_merge" and not base.keys() <= stored.keys()
+            return is_lost or _has_merged(base, expected, stored)
+        case ("set_union", Tagged(_, list() as old), Tagged(_, list() as new)):
+            return not all(any(same(one, other) for other in new) for one in old)
+        case ("sum", int() | float(), int() | float()) if isinstance(expected, int | float):
+            return (stored - base) * (expected - base) < 0
+        case ("concat", str(), str()):
+            return not stored.startswith(base)
+    return False
+
+
+_KEEPING = frozenset(
+    {"append", "add_messages", "add_messages_1.2.23", "dict_merge", "set_union", "sum", "concat"}
+)
+"""Reducers that never leave an empty value after another one, but for an `Overwrite`."""
+
+
+def _identity(value: Value) -> Value:
+    """Return what a message keeps while it is changed in place, or any other value."""
+    message = as_message(value)
+    return value if message is None or message.id is None else message.id
+
+
+def _has_merged(base: Mapping[Value, Value], expected: Held, stored: Mapping[Value, Value]) -> bool:
+    """Return whether a key holds parts of its value before and of what was written, and no more."""
+    if not isinstance(expected, dict):
+        return False
+    for key, value in stored.items():
+        if key not in base or key not in expected or same(value, expected[key]):
+            continue
+        parts, old, new = (set(_parts(one)) for one in (value, base[key], expected[key]))
+        if parts <= old | new and old <= parts and new <= parts:
+            return True
+    return False
+
+
+def is_tidied(expected: Held, stored: Held) -> bool:
+    """Return whether a value is the expected one as code of an application often leaves it.
+
+    That is a list without its oldest items; a text that is cut, or in another case or spacing; an
+    object with more or fewer fields, since another release of its class has stored it.
+    """
+    if isinstance(expected, list) and isinstance(stored, list) and 0 < len(stored) < len(expected):
+        return fits(expected[-len(stored) :], stored)
+    if isinstance(expected, str) and isinstance(stored, str):
+        return bool(stored) and (stored in expected or _letters(expected) == _letters(stored))
+    return expected is not ABSENT and stored is not ABSENT and _is_alike(expected, stored)
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split()).casefold()
+
+
+def _is_alike(expected: Value, stored: Value, depth: int = 0) -> bool:
+    """Return whether two values differ only in which fields their objects have."""
+    if depth > _DEEPEST or same(expected, stored):
+        return depth <= _DEEPEST
+    match expected, stored:
+        case (list(), list()):
+            return len(expected) == len(stored) and all(
+                _is_alike(one, other, depth + 1)
+                for one, other in zip(expected, stored, strict=True)
+            )
+        case (dict(), dict()):
+            return expected.keys() == stored.keys() and all(
+                _is_alike(value, stored[key], depth + 1) for key, value in expected.items()
+            )
+        case (Tagged(kind, dict() as old), Tagged(other, dict() as new)) if kind == other:
+            both = old.keys() & new.keys()
+            return bool(both) and all(_is_alike(old[key], new[key], depth + 1) for key in both)
+        case (Tagged(kind, old), Tagged(other, new)) if kind == other:
+            return _is_alike(old, new, depth + 1)
     return False
 
 

@@ -124,6 +124,12 @@ class Check:
     """It is a list that lost its last items; code that edits a list seldom does so."""
     edited: bool = False
     """It differs from the expected value only in what was there before the step."""
+    beyond: int = 0
+    """Reducers with which no writes at all make it of the value before."""
+    tidied: bool = False
+    """It differs from the expected value only as code of an application often leaves one: without
+    its oldest items, a text cut or in another case, an object with other fields.
+    """
     followed: bool = False
     """Later steps go on from it, not from the expected value."""
     later: bool = False
@@ -379,6 +385,10 @@ _EDITED = (
     " node changed it in place"
 )
 _LATER = "it differs only by what later steps wrote: it was changed while it was being saved"
+_TIDIED = (
+    "it differs only by its oldest items, by the form of a text, or by fields of objects: the"
+    " application did that"
+)
 _FEW = 4
 """So many steps must follow a known reducer for each that does not."""
 _OF_LANGGRAPH = ("add_messages", "last_value")
@@ -400,10 +410,16 @@ def _explained_otherwise(check: Check, judgement: Judgement) -> tuple[Verdict, s
         return Verdict.UNVERIFIABLE, _LATER
     if check.edited and check.followed and not check.confirmed & judgement.mask:
         return Verdict.UNVERIFIABLE, _EDITED
+    if check.tidied and not check.confirmed & judgement.mask:
+        return Verdict.UNVERIFIABLE, _TIDIED
+    if check.beyond & judgement.mask and check.followed and not check.confirmed & judgement.mask:
+        return Verdict.UNVERIFIABLE, _other_steps(judgement)
     if judgement.chosen:
         return None
     if judgement.is_refuted or not judgement.survivors:
         return Verdict.UNVERIFIABLE, _UNKNOWN
+    if judgement.reducer is None and not check.confirmed & judgement.mask:
+        return Verdict.UNVERIFIABLE, _other_steps(judgement)
     if check.gone:
         return None
     makes = any(REDUCERS[name].makes for name in judgement.survivors)

@@ -61,6 +61,10 @@ class Replayed:
         """Whether a channel of the thread can only be judged with the results of other threads."""
         return any(is_contradictory(tally.masks) for tally in self.tallies.values())
 
+    def for_pool(self) -> Replayed:
+        """Return only what other threads are judged by."""
+        return Replayed(self.thread_id, [], {key: one.copy() for key, one in self.tallies.items()})
+
     def part(self, checkpoint_ns: str, ids: Collection[str] | None) -> Replayed:
         """Return only the transitions of a namespace, or of some of its checkpoints.
 

@@ -18,6 +18,7 @@ from ckpt_cli.core.conversation.pairing import (
 )
 from ckpt_cli.core.doctor.conversation import message_findings
 from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.doctor.repeated_calls import repeated_calls
 from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.core.values.unwrap import fields_of
 from ckpt_cli.queries.doctor.terms import Terms
@@ -41,6 +42,7 @@ def conversation_findings(reader: ThreadReader, head: Moment, terms: Terms) -> I
     for channel, items in conversations(found).items():
         others = counterparts(head, found, channel)
         yield from message_findings(head.key, channel, items, others, names=names)
+        yield from repeated_calls(head.key, channel, items, names=names)
 
 
 def library_findings(key: CheckpointKey, state: State) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError
 from ckpt_cli.core.channels import delta_channels
 from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.core.doctor.replayed import ReplayedThread
 from ckpt_cli.core.doctor.type_names import gather_names
 from ckpt_cli.queries.doctor.conversations import library_findings
 from ckpt_cli.queries.doctor.deltas import MissingParents
@@ -41,6 +42,7 @@ def deep_findings(reader: ThreadReader, terms: Terms, report: ThreadReport) -> I
     checked.writes = max(checked.writes, check.checked.writes)
     checked.values += check.unreadable.values
     report.unchecked = report.unchecked or check.unreadable.unchecked
+    report.replayed = check.replayed
     yield from check.found
 
 
@@ -51,6 +53,7 @@ class _DeepCheck:
         self.found: list[Finding] = []
         self.checked = Checked()
         self.unreadable = UnreadableValues(memo, has_bodies=not reader.is_values_only)
+        self.replayed: ReplayedThread | None = None
         self._reader = reader
         self._terms = terms
         self._plain = PlainRows()
@@ -68,8 +71,10 @@ class _DeepCheck:
         exact = {
             (one.checkpoint_ns or "", one.checkpoint_id or "", one.channel) for one in self.found
         }
-        self.found += self._mismatches.findings(replayed, self._terms.reducers, exact)
+        found, self.replayed = self._mismatches.end(replayed, self._terms, exact)
+        self.found += found
         self.found += self._orphans.calls()
+        self.found += self._orphans.memories()
         if not self.unreadable.has_broken_body:
             self.found += self._orphans.values()
 

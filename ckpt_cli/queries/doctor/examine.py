@@ -12,6 +12,7 @@ from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.codes import UNTOLD_IF_HIDDEN
 from ckpt_cli.core.doctor.finding import Finding, from_fault
+from ckpt_cli.core.doctor.replayed import ReplayedTogether
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
 from ckpt_cli.queries.doctor.heads import head_findings
@@ -106,6 +107,18 @@ def check_thread(reader: ThreadReader, terms: Terms, finish: Finish) -> ThreadRe
     (report,) = _checking(terms_for(reader.store, terms), finish, reader.store)([thread])
     report.findings[:0] = hidden_findings(reader.store)
     return report
+
+
+def findings_together(
+    store: Store, together: ReplayedTogether, terms: Terms, finish: Finish
+) -> Iterator[Finding]:
+    """Yield the mismatches that only all threads together show."""
+    for thread_id, found in together.findings():
+        report = ThreadReport(thread_id)
+        kept = [one for one in found if one.code not in terms.ignored]
+        report.findings = list(_with_refs(store, thread_id, kept))
+        finish(store, terms, report)
+        yield from report.findings
 
 
 def _checking(

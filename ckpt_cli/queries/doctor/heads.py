@@ -9,8 +9,10 @@ from ckpt_backends.codec.memo import Memo
 from ckpt_backends.errors import Unreadable
 from ckpt_cli.core.doctor.delta_anchor import unanchored, unstored_deltas, without_past
 from ckpt_cli.core.doctor.finding import Checked, Finding
-from ckpt_cli.core.doctor.head_step import step_findings
+from ckpt_cli.core.doctor.head_step import step_findings, unused_answer
 from ckpt_cli.core.state import read_body
+from ckpt_cli.core.tasks.resume import stored_answer
+from ckpt_cli.core.tasks.used_answers import callers_answer
 from ckpt_cli.queries.doctor.conversations import conversation_findings
 from ckpt_cli.queries.doctor.missing import lost_values
 from ckpt_cli.queries.doctor.seen import seen_checkpoint
@@ -18,8 +20,10 @@ from ckpt_cli.queries.doctor.terms import Terms
 from ckpt_cli.queries.doctor.types import type_findings
 from ckpt_cli.queries.doctor.unreadable import UnreadableValues, missing_value
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.nested_nodes import locate, writes_inside
 from ckpt_cli.threads.thread import ThreadReader
 
+_STALE = "resume-stale"
 _AT_ONCE = 50
 """Number of ancestors whose bodies one query reads."""
 
@@ -71,6 +75,10 @@ def _unfinished(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
     Not every store has one snapshot for its list of threads and for the writes that are read later.
     """
     found = list(step_findings(head.key, head.step, head.writes))
+    if callers_answer(head.writes) is not None and not any(one.code == _STALE for one in found):
+        moment = locate(reader, head)
+        becomes = stored_answer(moment.writes, moment.step, partial(writes_inside, reader, moment))
+        found += unused_answer(head.key, moment.step, head.writes, becomes)
     if found and reader.head("") == head.key.checkpoint_id:
         yield from found
 

@@ -1,4 +1,4 @@
-"""Find values that no checkpoint names, and subgraph calls without their root checkpoint."""
+"""Find values that no checkpoint names, and subgraphs that the head's branch did not call."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.codec.values import Value
 from ckpt_backends.model import BlobKey
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.numbered_versions import version_number
@@ -31,6 +32,10 @@ class Orphans:
         """Namespaces in which LangGraph 0.2 replaced a checkpoint, but not its values."""
         self._calls: Counter[tuple[str, str]] = Counter()
         """The number of checkpoints by namespace of a call and root checkpoint."""
+        self._memories: dict[str, tuple[str, str]] = {}
+        """By namespace of a stateful subgraph: its head, and the root checkpoint that called it."""
+        self._copied: dict[str, Value] = {}
+        """By root checkpoint that `ckpt` made: the one of which it is a copy."""
         self._own_ids: set[str | None] = set()
         """The ids that the bodies of root checkpoints say, which may differ from the stored."""
 
@@ -47,8 +52,12 @@ class Orphans:
             self._replaced.add(ns)
         if not ns:
             self._own_ids.add(body.own_id)
-        if ":" in ns and (root := root_of(checkpoint)) is not None:
+            self._copied[checkpoint.key.checkpoint_id] = seen.moment.metadata.get("forked_from")
+        root = root_of(checkpoint) if ns else None
+        if ":" in ns and root is not None:
             self._calls[ns, root] += 1
+        elif seen.is_head and root is not None:
+            self._memories[ns] = checkpoint.key.checkpoint_id, root
 
     def calls(self) -> Iterator[Finding]:
         """Yield subgraph calls whose root checkpoint was deleted, although older ones are stored.
@@ -72,10 +81,36 @@ class Orphans:
                 checkpoint_ns=ns,
             )
 
+    def memories(self) -> Iterator[Finding]:
+        """Yield stateful subgraphs that another branch than that of the head called last.
+
+        A subgraph with `checkpointer=True` has one namespace for all calls, which names no task,
+        and goes on from its newest checkpoint (`recast_checkpoint_ns` in `langgraph/_internal`).
+        """
+        head = self._reader.head("")
+        if not self._memories or head is None or not self._is_idle():
+            return
+        stored = {one.key.checkpoint_id for one in self._reader.index("")}
+        line = set(self._reader.ancestry("", head))
+        known = {*line, *(self._copied.get(one) for one in line)}
+        for ns, (own, root) in sorted(self._memories.items()):
+            if root in stored and root not in known:
+                yield Finding(
+                    code="memory-of-abandoned-branch",
+                    detail=f"root checkpoint {root} called it last, which is no ancestor of the"
+                    f" head {head}",
+                    thread_id=self._reader.thread_id,
+                    checkpoint_ns=ns,
+                    checkpoint_id=own,
+                )
+
+    def _is_idle(self) -> bool:
+        last_at = self._reader.thread.last_at
+        return last_at is None or last_at < self._before
+
     def values(self) -> Iterator[Finding]:
         """Yield the values that no checkpoint names. All bodies must have been read."""
-        thread = self._reader.thread
-        is_idle = thread.last_at is None or thread.last_at < self._before
+        is_idle = self._is_idle()
         for key, size in self._reader.store.blobs(self._reader.thread_id):
             number = version_number(key.version)
             is_old = 0 < number <= self._newest.get(key.checkpoint_ns, 0)

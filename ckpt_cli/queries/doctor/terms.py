@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from ckpt_backends.model import Thread
 from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.core.doctor.replayed import ReplayedThread
 from ckpt_cli.core.doctor.type_use import TypeUse
 
 _BACKGROUND = timedelta(seconds=2)
@@ -31,6 +32,8 @@ class Terms:
     """Whether to report classes that LANGGRAPH_STRICT_MSGPACK blocks."""
     types: bool = False
     """Whether to gather all classes that values name, which reads every value."""
+    together: bool = False
+    """Whether threads that contradict themselves are judged last, by all threads."""
 
     @property
     def grace(self) -> str:
@@ -70,5 +73,7 @@ class ThreadReport:
     checked: Checked = field(default_factory=Checked)
     unchecked: str = ""
     """Why it could not be checked completely; `''` if it was."""
+    replayed: ReplayedThread | None = None
+    """By what other threads are judged, and what is to be judged last; None if not replayed."""
     types: list[TypeUse] = field(default_factory=list)
     """The classes that its values name, if they were to be gathered."""

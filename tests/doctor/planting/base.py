@@ -188,6 +188,10 @@ class Planter(ABC, Generic[H]):
 
     # A checkpoint more
 
+    def remember(self, call: Place) -> Place:
+        """Store what a subgraph was called with as if it had `checkpointer=True`."""
+        raise NotImplementedError
+
     def put(self, parent: Place, checkpoint_id: str, source: str, **values: Any) -> Place:
         """Store a child of a checkpoint by the official saver, with some values replaced."""
         saver = self.harness.kept_saver

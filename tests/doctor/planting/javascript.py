@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -74,6 +75,14 @@ class JavaScriptDocumentPlanter(DocumentPlanter[JavaScriptMongoHarness]):
             }
         )
         return parent.at(checkpoint_id)
+
+    def remember(self, call: Place) -> Place:
+        one = self._one(call)
+        del one["_id"]
+        memory = replace(call, checkpoint_ns=call.checkpoint_ns.partition(":")[0])
+        one.pop("parent_checkpoint_id", None)
+        self._checkpoints.insert_one({**one, **self._key(memory)})
+        return memory
 
     def put_writes(self, place: Place, writes: list[tuple[str, Any]], task_id: str) -> None:
         for number, (channel, value) in enumerate(writes):
@@ -161,6 +170,16 @@ class JavaScriptRedisPlanter(JsonPlanter[JavaScriptRedisHarness]):
         }
         self.store(self.name(child), "$", document)
         return child
+
+    def remember(self, call: Place) -> Place:
+        memory = replace(call, checkpoint_ns=call.checkpoint_ns.partition(":")[0])
+        own, new = (f":{one.thread_id}:{one.checkpoint_ns}:".encode() for one in (call, memory))
+        for kind in ("checkpoint", "checkpoint_blob"):
+            for name in self.client.scan_iter(f"{kind}:{call.thread_id}:*", 10_000):
+                if own in name and (kind != "checkpoint" or name.decode() == self.name(call)):
+                    one = {**self.stored(name), "checkpoint_ns": memory.checkpoint_ns}
+                    self.store(name.replace(own, new, 1), "$", one)
+        return memory
 
     def put_writes(self, place: Place, writes: list[tuple[str, Any]], task_id: str) -> None:
         start = self.name(place).replace("checkpoint:", "checkpoint_write:", 1)

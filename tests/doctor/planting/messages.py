@@ -25,6 +25,23 @@ def reworded(message: Any) -> Any:
     return message.model_copy(update={"content": "changed by hand"})
 
 
+def again(message: Any, number: int) -> Any:
+    """Return a message once more: with another id, and with other ids of its calls or result."""
+
+    def other(value: str | None) -> str:
+        return f"{value}-{number}"
+
+    fields = message["kwargs"] if isinstance(message, dict) else message.model_dump()
+    new: dict[str, Any] = {"id": other(fields.get("id"))}
+    if calls := fields.get("tool_calls"):
+        new["tool_calls"] = [{**one, "id": other(one["id"])} for one in calls]
+    if "tool_call_id" in fields:
+        new["tool_call_id"] = other(fields["tool_call_id"])
+    if isinstance(message, dict):
+        return {**message, "kwargs": {**fields, **new}}
+    return message.model_copy(update=new)
+
+
 def emptying(message: Any) -> Any:
     """Return the `RemoveMessage` that empties a list, in the form of a message."""
     if isinstance(message, dict):

@@ -13,6 +13,7 @@ BACKEND = Backend(
         **dict.fromkeys(("type-blocked", "plaintext-among-encrypted"), "values are pickled"),
         "value-unreadable": "a pickle is decoded as a whole",
         "namespace-orphaned": "has no namespaces",
+        "memory-of-abandoned-branch": "has no namespaces",
     },
     engine_faults=("rows-hidden", "index-missing", "space-free", "document-near-limit"),
     mended_faults=("index-missing",),

@@ -14,6 +14,9 @@ FAULTY = {
     # The answer to the first of two questions is stored. LangGraph itself would use it for the
     # second in `invoke(None)` (langgraph issue 8837).
     ("resume-stale", "interrupt-second"),
+    # Before LangGraph 1.2, time travel to an answered question takes the old answer silently, and
+    # the new one stays.
+    ("answer-unused", "fork-asking"),
     # The application removes a message that calls a tool, and leaves the result.
     ("tool-result-orphaned", "chat-edited"),
     # The graph ends with a call of a tool, and no node of it runs tools: an info.

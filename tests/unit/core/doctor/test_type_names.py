@@ -245,3 +245,33 @@ def test_garbage_names_something_or_is_refused(tag: str, data: bytes) -> None:
     for read in (type_names, names_by_channel):
         with suppress(ValueError, PastLimit):
             read(TypedBytes(tag, data))
+
+
+NAMING = {
+    **{f"pickle {n}": ("pickle", pickle.dumps([Holder(1), Pair(1, {2})], n)) for n in range(6)},
+    "msgpack": ("msgpack", packb(BODY | {"pending_sends": [ext(2, "app", "Order", {"a": [1]})]})),
+    "json": ("json", b'{"lc": 2, "type": "constructor", "id": ["app", "\\u00e9"], "args": []}'),
+}
+"""Sound values of each serializer, with names."""
+
+
+@given(
+    st.sampled_from(list(NAMING)), st.integers(0, 300), st.integers(0, 300), st.binary(max_size=3)
+)
+def test_a_value_that_is_cut_or_changed_names_something_or_is_refused(
+    name: str, end: int, place: int, bytes_there: bytes
+) -> None:
+    tag, data = NAMING[name]
+    cut = data[:end]
+    for damaged in (cut, cut[:place] + bytes_there + cut[place + len(bytes_there) :]):
+        for read in (type_names, names_by_channel):
+            with suppress(ValueError, PastLimit):
+                read(TypedBytes(tag, damaged))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\x80\x02", b"\x80\x05\x95", b"c", b"(i", b"\x8c"])
+@pytest.mark.parametrize("tag", ["pickle", "msgpack", "json"])
+def test_the_first_bytes_alone_are_refused(tag: str, data: bytes) -> None:
+    for read in (type_names, names_by_channel):
+        with suppress(ValueError, PastLimit):
+            assert not read(TypedBytes(tag, data))
