@@ -12,7 +12,6 @@ from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor.damage import is_absent, is_damaged
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.readability import Readability, is_broken_inside, readability
-from ckpt_cli.queries.doctor.missing import lost_here
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint
 
 _MOST = 1000
@@ -50,8 +49,6 @@ class UnreadableValues:
                 value = decode(write.value)
                 if not (is_absent(value) and (seen.is_young or seen.is_head)):
                     yield from self._judged(write.value, value, finding)
-        for channel in lost_here(seen):
-            yield missing_value(seen, channel)
 
     def end(self) -> Iterator[Finding]:
         """Yield the values that do not open with a key that opens others."""

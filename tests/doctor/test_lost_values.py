@@ -1,0 +1,195 @@
+"""Values that a server lost are named; channels that are empty by their nature are not.
+
+The savers for PostgreSQL and MySQL put small values into the body, and store nothing for a channel
+that is empty.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import chain
+from typing import Annotated, Any
+
+import psycopg
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.channels import DeltaChannel, EphemeralValue, UntrackedValue
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, Send, interrupt
+from typing_extensions import TypedDict
+
+from tests.backends import test_mysql
+from tests.servers import Server, mysql_connection, mysql_database, postgres_database
+from tests.support import ckpt
+
+Run = Callable[..., list[Any]]
+
+
+class Chat(TypedDict, total=False):
+    """Channels of all kinds: stored apart, in the body, for one step, and never."""
+
+    messages: Annotated[list[Any], add_messages]
+    notes: Annotated[list[Any], operator.add]
+    plan: dict[str, str]
+    count: int
+    flag: bool
+    once: Annotated[dict[str, int], EphemeralValue]
+    client: Annotated[dict[str, int], UntrackedValue]
+    tries: Annotated[int, UntrackedValue]
+
+
+def _plan(_state: Chat) -> dict[str, Any]:
+    found = {"notes": ["planned"], "plan": {"k": "v"}, "count": 1, "flag": True}
+    return {**found, "once": {"e": 1}, "client": {"s": 1}, "tries": 3}
+
+
+def _ask(state: Chat) -> dict[str, Any]:
+    said = AIMessage(f"did {interrupt('go?')}", id=f"a{len(state['messages'])}")
+    return {"messages": [said], "once": {"f": 2}, "client": {"s": 2}}
+
+
+def chat(saver: Any) -> Any:
+    graph = StateGraph(Chat)
+    graph.add_node("plan", _plan)
+    graph.add_node("work", lambda state: {"notes": [f"worked {state['x']}"]})
+    graph.add_node("ask", _ask)
+    graph.add_node("end", lambda _: {"count": 2})
+    graph.add_edge(START, "plan")
+    graph.add_conditional_edges("plan", lambda _: [Send("work", {"x": 1})], ["work"])
+    graph.add_edge("work", "ask")
+    graph.add_edge("ask", "end")
+    graph.add_edge("end", END)
+    return graph.compile(checkpointer=saver)
+
+
+def talk(saver: Any, *threads: str) -> None:
+    """Two turns, an update, and a fork, in a thread for each durability."""
+    graph = chat(saver)
+    for thread in threads:
+        config: Any = {"configurable": {"thread_id": thread}}
+        for turn in range(2):
+            said = HumanMessage("hi", id=f"h{turn}")
+            graph.invoke({"messages": [said]}, config, durability=thread)
+            graph.invoke(Command(resume="y"), config, durability=thread)
+        graph.update_state(config, {"notes": ["updated"]}, as_node="end")
+        older = [*graph.get_state_history(config)][3]
+        graph.update_state(older.config, {"plan": {"other": "plan"}})
+
+
+@contextmanager
+def _postgres(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any, Run]]:
+    server: Server = request.getfixturevalue("postgres_server")
+    with (
+        postgres_database(server) as url,
+        psycopg.connect(url, autocommit=True) as admin,
+        PostgresSaver.from_conn_string(url) as saver,
+    ):
+        saver.setup()
+
+        def run(text: str, *values: object) -> list[Any]:
+            done = admin.execute(text.encode(), values)
+            return done.fetchall() if done.description else []
+
+        yield url, saver, run
+
+
+@contextmanager
+def _mysql(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any, Run]]:
+    server: Server = request.getfixturevalue("mysql_server")
+    with (
+        mysql_database(server) as url,
+        closing(mysql_connection(url)) as admin,
+        test_mysql.saver_of(url) as saver,
+    ):
+
+        def run(text: str, *values: object) -> list[Any]:
+            with admin.cursor() as cursor:
+                cursor.execute(text, values)
+                return list(cursor.fetchall())
+
+        yield url, saver, run
+
+
+ENGINES = {"postgres": _postgres, "mysql": _mysql}
+_IS = "channel = %s AND version = %s"
+
+
+def missing(url: str, *words: str) -> list[tuple[str, str]]:
+    """The channel and version of each value that is missing; nothing else may be found."""
+    findings = ckpt("-s", url, "doctor", "-o", "json", *words).json["findings"]
+    assert {one["code"] for one in findings} <= {"value-missing"}, findings
+    return [(one["channel"], one["detail"].split()[1]) for one in findings]
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_value_that_is_lost_is_named(engine: str, request: pytest.FixtureRequest) -> None:
+    with ENGINES[engine](request) as (url, saver, run):
+        talk(saver, "sync", "async", "exit")
+        assert missing(url) == missing(url, "--deep") == []
+        run("CREATE TABLE kept AS SELECT * FROM checkpoint_blobs")
+        empty = b"\x90"
+        rows = run(
+            "SELECT thread_id, channel, version, {} FROM kept WHERE thread_id <> 'async'".format(
+                "`blob`" if engine == "mysql" else "blob"
+            )
+        )
+        assert len(rows) > 50
+        for thread, channel, version, data in rows:
+            run(f"DELETE FROM checkpoint_blobs WHERE {_IS}", channel, version)
+            found = missing(url, thread, "--deep")
+            # A list of Sends that is empty is loaded as one that is not stored.
+            assert found == [(channel, version)] or (data == empty and not found), channel
+            run(f"INSERT INTO checkpoint_blobs SELECT * FROM kept WHERE {_IS}", channel, version)
+        assert missing(url, "--deep") == []
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_table_of_values_that_is_empty_is_noticed(
+    engine: str, request: pytest.FixtureRequest
+) -> None:
+    with ENGINES[engine](request) as (url, saver, run):
+        graph = chat(saver)
+        config: Any = {"configurable": {"thread_id": "trip"}}
+        graph.invoke({"messages": [HumanMessage("hi", id="h")]}, config)
+        shown = ckpt("-s", url, "show", "trip", "-o", "json").json
+        assert "unstored" not in shown
+        run("TRUNCATE TABLE checkpoint_blobs")
+        official = graph.get_state(config).values
+        assert ("plan" in official, official["count"]) == (False, 1)
+        lost = ["messages", "notes", "plan"]
+        assert sorted(channel for channel, _ in missing(url)) == lost
+        assert {channel for channel, _ in missing(url, "--deep")} >= {"__start__", *lost}
+        assert ckpt("-s", url, "show", "trip", "-o", "json").json["unstored"] == lost
+        text = ckpt("-s", url, "show", "trip").out
+        assert "messages, notes, plan: written, but the value is not stored" in text
+        refused = ckpt("-s", url, "show", "trip", "--channel", "messages")
+        assert (refused.code, "channel 'messages' is missing" in refused.err) == (4, True)
+
+
+class Journal(TypedDict):
+    log: Annotated[
+        list[str], DeltaChannel(lambda kept, new: [*kept, *chain(*new)], list, snapshot_frequency=3)
+    ]
+    done: bool
+
+
+@pytest.mark.engines
+def test_a_snapshot_that_postgres_lost_is_named(request: pytest.FixtureRequest) -> None:
+    with _postgres(request) as (url, saver, run):
+        graph = StateGraph(Journal)
+        graph.add_node("write", lambda _: {"log": ["written"], "done": True})
+        graph.add_edge(START, "write")
+        app: Any = graph.compile(checkpointer=saver)
+        config: Any = {"configurable": {"thread_id": "trip"}}
+        for _ in range(4):
+            app.invoke({"log": ["asked"]}, config)
+        assert missing(url) == missing(url, "--deep") == []
+        run("DELETE FROM checkpoint_blobs WHERE channel = 'log'")
+        assert {channel for channel, _ in missing(url)} == {"log"}
+        assert {channel for channel, _ in missing(url, "--deep")} == {"log"}
