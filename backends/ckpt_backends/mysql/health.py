@@ -97,7 +97,7 @@ _WRONG = f"""
 _UNMATCHED = f"""
     SELECT {exact("c.thread_id")} FROM (SELECT DISTINCT thread_id, {HASH} FROM {{table}}) c
     WHERE NOT EXISTS (
-        SELECT 1 FROM {{checkpoints}} p WHERE p.thread_id = c.thread_id AND p.{HASH} = c.{HASH}
+        SELECT 1 FROM {{checkpoints}} p WHERE p.thread_id = {{thread}} AND p.{HASH} = c.{HASH}
         AND {exact("p.thread_id")} = {exact("c.thread_id")})
 """
 """Reads the primary keys only, and of each namespace only its first key."""
@@ -142,11 +142,15 @@ def space_faults(database: MySQLDatabase, tables: Sequence[str]) -> Iterator[Fau
         yield from unused_space(f"table '{table}'", int(free or 0), int(size or 0), fix)
 
 
-def unmatched_queries(layout: MySQLLayout) -> Iterator[str]:
+def unmatched_queries(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[str]:
     """The queries for threads in which a hash of values or writes has no checkpoint."""
     if layout.hashed:
         for table in (layout.blobs, layout.writes):
-            yield _UNMATCHED.format(table=table.sql, checkpoints=layout.checkpoints.sql)
+            yield _UNMATCHED.format(
+                table=table.sql,
+                checkpoints=layout.checkpoints.sql,
+                thread=database.as_in(CHECKPOINTS, "thread_id", "c.thread_id"),
+            )
 
 
 def hash_faults(database: MySQLDatabase, layout: MySQLLayout, thread_id: str) -> Iterator[Fault]:

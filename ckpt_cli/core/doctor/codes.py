@@ -78,6 +78,11 @@ CODES: Mapping[str, Code] = {
         "rows may be hidden from this user, so what looks missing or orphaned may be there",
         "row-level security, or a view in the place of a table; nothing that removes may run",
     ),
+    "saver-limit": Code(
+        Severity.ERROR,
+        "a setting of the server, or its collations, keep the official saver from loading",
+        "the state outgrew the setting, or the tables were made with other defaults",
+    ),
     "tool-call-unanswered": Code(
         Severity.ERROR,
         "a message calls a tool, others follow, and none holds the result; model APIs refuse this",
