@@ -312,6 +312,14 @@ class Store(Closing, Protocol):
         """
         ...
 
+    def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:
+        """Those of these threads whose head in the root namespace the saver does not load.
+
+        With what it does instead, in words. Usually empty: only where a pointer names the head,
+        and is missing or old.
+        """
+        ...
+
     def refresh(self) -> None:
         """End the current snapshot. The next read starts a new one and sees later changes.
 

@@ -163,6 +163,9 @@ class WrappedStore(Closing):
     def suspect_threads(self) -> Iterator[str]:
         return self.inner.suspect_threads()
 
+    def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:
+        return self.inner.unloaded_heads(thread_ids)
+
     def refresh(self) -> None:
         self.inner.refresh()
 

@@ -17,7 +17,7 @@ from ckpt_cli.threads.lost_values import LostValues
 from ckpt_cli.threads.nested_nodes import resume_of
 from ckpt_cli.threads.states import State, read_state
 from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.thread import ThreadReader, unloaded_head
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.resume import Resume
@@ -50,6 +50,8 @@ class CheckpointView(NamedTuple):
     These are values that are lost, DeltaChannels of a shallow saver, and, in layouts that store
     writes with the checkpoint they produced, channels without a value there.
     """
+    unloaded: str = ""
+    """What the saver does instead of loading this head, in words; `''` if it loads it."""
     given: Value = None
     """The input that waits there for the next step; None if none does."""
 
@@ -89,6 +91,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
             if reader.is_values_only and channels is None
             else [*state.unstored, *lost]
         ),
+        unloaded=unloaded_head(reader) if is_head and not target.checkpoint_ns else "",
         given=given_input(moment.body, moment.metadata) if channels is None else None,
     )
     return _redacted(found) if redaction.is_redacted(reader.store) else found

@@ -165,6 +165,40 @@ def test_keys_that_contradict_documents_are_named_and_mended(redis_stack_url: st
             assert [one.value for one in state.interrupts] == ["sure?"], thread
 
 
+UNLOADED: dict[Callable[..., None], str] = {
+    lose_pointer: "the saver finds no checkpoint: there is no pointer to this one",
+    point_to_nothing: "the saver finds no checkpoint: the pointer names one that is not stored",
+    point_to_parent: "the saver loads {} instead, which the pointer to the head names",
+}
+
+
+@pytest.mark.engines
+def test_a_head_that_the_saver_does_not_load_is_shown_as_such(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "sound", *(plant.__name__ for plant in UNLOADED), asks=True)
+    url = redis_stack_url
+    for plant, words in UNLOADED.items():
+        thread = plant.__name__
+        history = ids(url, thread)
+        plant(client(url), thread, *history[:2])
+        told = words.format(history[1])
+        with RedisSaver.from_conn_string(url) as saver:
+            saver.setup()
+            loaded = saver.get_tuple(config_of(thread))
+        found = None if loaded is None else loaded.checkpoint["id"]
+        assert found == (history[1] if plant is point_to_parent else None)
+        for shown in (["show", thread], ["threads", "show", thread]):
+            assert ckpt("-s", url, *shown, "-o", "json").json["unloaded"] == told
+            assert f"warning  {told[:30]}" in ckpt("-s", url, *shown).out
+        assert "unloaded" not in ckpt("-s", url, "show", thread, "~1", "-o", "json").json
+        (asked,) = ckpt("-s", url, "interrupts", thread, "-o", "json").json
+        assert asked["unloaded"] == told
+    for shown in (["show", "sound"], ["threads", "show", "sound"]):
+        assert "unloaded" not in ckpt("-s", url, *shown, "-o", "json").json
+    answer = ckpt("-s", url, "interrupts")
+    assert answer.err.count("waits at its newest checkpoint") == len(UNLOADED)
+    assert "thread 'sound'" not in answer.err
+
+
 def test_what_a_saver_is_about_to_store_is_no_fault(
     redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ not seen, and keys that are removed meanwhile are left out.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -37,6 +38,8 @@ from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
 _STAYS, _GONE = -1, -2
+_POINTER_SECONDS = 0.2
+"""Longer than a saver needs between a checkpoint and the pointer to it."""
 """The answers of PTTL for a key without an expiry, and for a missing key."""
 _REMEMBERED, _AT_ONCE = 200, 50
 """Number of threads with cached keys, and number of threads to look up together. A command usually
@@ -279,6 +282,18 @@ class RedisStore(BaseStore):
             lambda: layout.find([thread_id])[thread_id],
             lambda found: layout.thread_faults(thread_id, found),
         )
+
+    def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:
+        layout = self._layout
+        told = {one: layout.unloaded_head(one, self._find(one)) for one in thread_ids}
+        odd = [one for one, words in told.items() if words]
+        if not odd:
+            return {}
+        # A saver stores a checkpoint before it points to it.
+        time.sleep(_POINTER_SECONDS)
+        again = layout.find(odd)
+        told = {one: layout.unloaded_head(one, again[one]) for one in odd}
+        return {one: words for one, words in told.items() if words}
 
     def suspect_threads(self) -> Iterator[str]:
         # In the order of the listing, in which keys of several threads are read together.
