@@ -288,6 +288,9 @@ class BaseStore(Store):
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:  # noqa: ARG002
         return iter(())
 
+    def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
+        return {one: list(self.thread_faults(one)) for one in thread_ids}
+
     def suspect_threads(self) -> Iterator[str]:
         return (one.thread_id for one in self.threads())
 

@@ -303,6 +303,10 @@ class Store(Closing, Protocol):
         """
         ...
 
+    def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
+        """The `thread_faults` of each of some threads; meant for a few hundred at once."""
+        ...
+
     def suspect_threads(self) -> Iterator[str]:
         """The ids of threads whose keys may contradict each other, each id once.
 

@@ -160,6 +160,9 @@ class WrappedStore(Closing):
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
         return self.inner.thread_faults(thread_id)
 
+    def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
+        return self.inner.faults_of(thread_ids)
+
     def suspect_threads(self) -> Iterator[str]:
         return self.inner.suspect_threads()
 

@@ -214,6 +214,22 @@ def test_what_a_saver_is_about_to_store_is_no_fault(
 
 
 @pytest.mark.engines
+@pytest.mark.parametrize("chosen", [(), ("t0", "t1", "t2", "t3")])
+def test_the_doctor_waits_once_for_all_threads(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, chosen: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 1.0)
+    waited: list[float] = []
+    monkeypatch.setattr(thread_faults, "sleep", waited.append)
+    fill(redis_stack_url, "t0", "t1", "t2", "t3", asks=True)
+    for thread in ("t0", "t1", "t2", "t3"):
+        client(redis_stack_url).delete(pointer(thread))
+    answer = ckpt("-s", redis_stack_url, "doctor", *chosen, "-o", "json").json
+    assert [one["code"] for one in answer["findings"]] == ["index-stale"] * 4
+    assert sum(waited) <= 1.0
+
+
+@pytest.mark.engines
 def test_a_search_index_that_is_gone_is_named(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip")
     client(redis_stack_url).execute_command("FT.DROPINDEX", "checkpoint_write")

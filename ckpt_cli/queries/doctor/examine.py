@@ -8,7 +8,7 @@ from functools import partial
 
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
-from ckpt_backends.model import Thread
+from ckpt_backends.model import Fault, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.codes import UNTOLD_IF_HIDDEN
 from ckpt_cli.core.doctor.finding import Finding, from_fault
@@ -100,10 +100,12 @@ def _checking(
 
     def check(threads: Sequence[ThreadToCheck]) -> list[ThreadReport]:
         reports = {one.thread_id: ThreadReport(one.thread_id) for one in threads}
+        faults = _faults_of(store, [one.thread_id for one in threads if _has_odd_keys(one, terms)])
         for one in threads:
             report = reports[one.thread_id]
             report.checked.threads = 1
-            _collect(report, _key_findings(store, one, inference, terms, report), terms)
+            found = _key_findings(store, one, inference, terms, report, faults)
+            _collect(report, found, terms)
         _check_heads(store, threads, reports, inference, terms)
         for one in threads:
             report = reports[one.thread_id]
@@ -124,14 +126,29 @@ def _key_findings(
     inference: TriggerInference,
     terms: Terms,
     report: ThreadReport,
+    faults: Mapping[str, Iterable[Fault]],
 ) -> Iterator[Finding]:
-    if one.is_suspect or terms.deep or _is_ahead(one.thread, terms):
-        yield from map(from_fault, store.thread_faults(one.thread_id))
+    if _has_odd_keys(one, terms):
+        known = faults.get(one.thread_id)
+        known = store.thread_faults(one.thread_id) if known is None else known
+        yield from map(from_fault, known)
         layout = inference.capabilities
         yield from key_findings(store, one.thread_id, layout, terms, report.checked)
     elif one.thread is not None:
         # The store compared its keys to find out that the thread is not suspect.
         report.checked.checkpoints += one.thread.checkpoints
+
+
+def _faults_of(store: Store, thread_ids: Sequence[str]) -> Mapping[str, Iterable[Fault]]:
+    """Return the faults in the keys of some threads; none if they cannot be read together."""
+    try:
+        return store.faults_of(thread_ids) if thread_ids else {}
+    except CkptError:
+        return {}
+
+
+def _has_odd_keys(one: ThreadToCheck, terms: Terms) -> bool:
+    return one.is_suspect or terms.deep or _is_ahead(one.thread, terms)
 
 
 def _is_ahead(thread: Thread | None, terms: Terms) -> bool:

@@ -31,7 +31,7 @@ from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, Write
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys, WriteEntry, raw
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.sizes import summed
-from ckpt_backends.redis.engine.thread_faults import lasting
+from ckpt_backends.redis.engine.thread_faults import FirstLook, lasting
 from ckpt_backends.redis.engine.thread_listing import ThreadEntry, namespaces_of, threads_of
 from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
@@ -65,6 +65,8 @@ class RedisStore(BaseStore):
         self._listed_last: Sequence[ThreadEntry] = ()
         self._order: dict[str, int] = {}
         self._found: dict[str, ThreadKeys] = {}
+        self._first_looks: dict[str, FirstLook] = {}
+        """Those in which `suspect_threads` saw faults."""
 
     def describe(self) -> StoreInfo:
         server = self._connection.ask("INFO", "server")
@@ -276,12 +278,15 @@ class RedisStore(BaseStore):
         return self._layout.faults()
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
-        layout = self._layout
-        return lasting(
-            self._find(thread_id),
-            lambda: layout.find([thread_id])[thread_id],
-            lambda found: layout.thread_faults(thread_id, found),
-        )
+        yield from self.faults_of([thread_id])[thread_id]
+
+    def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
+        first = {one: self._first_looks.pop(one, None) or self._look(one) for one in thread_ids}
+        return lasting(first, self._layout.find, self._layout.thread_faults)
+
+    def _look(self, thread_id: str) -> FirstLook:
+        found = self._find(thread_id)
+        return FirstLook(time.monotonic(), list(self._layout.thread_faults(thread_id, found)))
 
     def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:
         layout = self._layout
@@ -316,13 +321,17 @@ class RedisStore(BaseStore):
         ids = {own for _, own in found.places}
         if any(write.checkpoint_id not in ids for write in found.writes):
             return True
-        return any(True for _ in self._layout.thread_faults(thread_id, found))
+        look = self._look(thread_id)
+        if look.faults:
+            self._first_looks[thread_id] = look
+        return bool(look.faults)
 
     def refresh(self) -> None:
         self._listings.clear()
         self._listed_last = ()
         self._order.clear()
         self._found.clear()
+        self._first_looks.clear()
 
     def close(self) -> None:
         self._connection.close()
