@@ -94,6 +94,9 @@ class BaseStore(Store):
     def hidden_rows(self) -> Sequence[HiddenRows]:
         return ()
 
+    def evicted(self) -> str:
+        return ""
+
     def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:  # noqa: ARG002
         return {}
 

@@ -77,6 +77,13 @@ class Store(Closing, Protocol):
         """
         ...
 
+    def evicted(self) -> str:
+        """Why the engine itself may have removed rows of a thread, in words; usually `''`.
+
+        Threads may then be left with parts of themselves.
+        """
+        ...
+
     def observe_scans(self, observer: ScanObserver) -> None:
         """Tell `observer` about each scan from now on; a store that needs none ignores it."""
 

@@ -57,6 +57,9 @@ class WrappedStore(Closing):
     def hidden_rows(self) -> Sequence[HiddenRows]:
         return self.inner.hidden_rows()
 
+    def evicted(self) -> str:
+        return self.inner.evicted()
+
     def observe_scans(self, observer: ScanObserver) -> None:
         self.inner.observe_scans(observer)
 

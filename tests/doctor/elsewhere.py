@@ -23,6 +23,8 @@ _TENANTS = "test_hidden_rows.test_a_policy_on_the_tables_of_an_application"
 _DOCUMENTS = "test_hidden_rows.test_a_view_of_documents"
 _LARGE = "test_health_mongodb.test_a_document_near_the_limit_is_named"
 
+_EVICTED = "test_health_redis.test_a_server_that_evicts_is_named_if_it_may_evict_these_keys"
+
 ELSEWHERE: Mapping[str, Mapping[str, str]] = {
     "rows-hidden": {
         **dict.fromkeys(("postgres", "postgres-shallow"), _POLICY),
@@ -30,6 +32,13 @@ ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("three-table", "three-table-latest"), _TENANTS),
         **dict.fromkeys(("mongodb", "mongodb-js", "kaflow"), _DOCUMENTS),
     },
+    "keys-evicted": dict.fromkeys(
+        (
+            *("redis", "redis-shallow", "redis-hash", "redis-plain"),
+            *("redis-js", "redis-js-shallow", "valkey"),
+        ),
+        _EVICTED,
+    ),
     "branches-share-value": {
         "postgres": "test_clean.test_a_postgres_database_of_javascript",
         "redis-plain": "test_planted.test_branches_that_share_values_are_found",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from langgraph.checkpoint.redis import AsyncRedisSaver, RedisSaver
 
 from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import thread_faults
+from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
 from tests.backends import test_redis_plain as plain
 from tests.backends import test_valkey as valkey
@@ -343,6 +344,75 @@ def test_a_write_that_a_shallow_saver_does_not_list_is_named(redis_stack_url: st
     assert places(redis_stack_url) == {"trip": [("index-stale", "", head)]}
     run_fixes(redis_stack_url)
     assert found(redis_stack_url) == {}
+
+
+# Eviction
+
+
+@pytest.fixture(params=[*FILLS, "redis-js", "redis-shallow", "redis-js-shallow"])
+def evicting_url(redis_stack_url: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A store in each layout, in a server that removed keys of someone else."""
+    layout: str = request.param
+    if layout in FILLS:
+        FILLS[layout](redis_stack_url, None)
+    elif layout == "redis-shallow":
+        fill_shallow(redis_stack_url, *THREADS, asks=True)
+    else:
+        file = layout.replace("redis-js", "redis")
+        restore_javascript_keys(FIXTURES / "js-1.7.3" / f"{file}.jsonl.gz", redis_stack_url)
+    admin = client(redis_stack_url)
+    admin.config_set("maxmemory-policy", "volatile-random")
+    admin.config_set("maxmemory", int(admin.info("memory")["used_memory"]) + (1 << 17))
+    for n in range(1000):
+        admin.set(f"cache:{n}", "x" * 3000, ex=HOUR)
+        if admin.info("stats")["evicted_keys"]:
+            break
+    admin.config_set("maxmemory", 0)
+    admin.delete(*admin.scan_iter("cache:*"))
+    yield redis_stack_url
+    admin.config_set("maxmemory-policy", "noeviction")
+    admin.config_resetstat()
+
+
+@pytest.mark.engines
+def test_a_server_that_evicts_is_named_if_it_may_evict_these_keys(evicting_url: str) -> None:
+    admin = client(evicting_url)
+    assert found(evicting_url) == {}  # These keys do not expire, so they are not removed.
+    admin.config_set("maxmemory-policy", "allkeys-lru")
+    (one,) = found(evicting_url)[None]
+    assert one.code == "keys-evicted"
+    assert re.fullmatch(r"the server removed \d+ keys? because .* allkeys-lru\).*", one.detail)
+    admin.execute_command(*one.fix.split())
+    (one,) = found(evicting_url)[None]
+    assert ("noeviction" in one.detail, one.fix) == (True, "")
+    admin.config_resetstat()
+    assert found(evicting_url) == {}
+
+
+@pytest.mark.engines
+def test_what_eviction_explains_is_said_once_for_a_thread(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip", "sound", asks=True)
+    admin = client(redis_stack_url)
+    for name in [*admin.scan_iter("checkpoint_write:trip:*")]:
+        if admin.execute_command("JSON.GET", name, "channel") == b'"items"':
+            admin.delete(name)
+
+    words = ["doctor", "--deep", "--grace", "0s", "-o", "json"]
+
+    def codes() -> dict[str | None, set[str]]:
+        kinds: dict[str | None, set[str]] = {}
+        for one in ckpt("-s", redis_stack_url, *words).json["findings"]:
+            kinds.setdefault(one["thread_id"], set()).add(one["code"])
+        return kinds
+
+    assert codes() == {"trip": {"index-stale", "state-mismatch"}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RedisStore, "evicted", lambda _: "the server removed 5 keys")
+        assert codes() == {None: {"keys-evicted"}, "trip": {"index-stale", "keys-evicted"}}
+        answer = ckpt("-s", redis_stack_url, *words, "trip")
+    (one,) = [one for one in answer.json["findings"] if one["code"] == "keys-evicted"]
+    assert (answer.code, one["severity"], one["thread_id"]) == (1, "error", "trip")
+    assert one["detail"].endswith("x state-mismatch): the server removed 5 keys")
 
 
 # LangGraph.js

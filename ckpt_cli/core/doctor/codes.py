@@ -78,6 +78,11 @@ CODES: Mapping[str, Code] = {
         "rows may be hidden from this user, so what looks missing or orphaned may be there",
         "row-level security, or a view in the place of a table; nothing that removes may run",
     ),
+    "keys-evicted": Code(
+        Severity.WARNING,
+        "the server removed keys because its memory was full, so parts of threads may be gone",
+        "`maxmemory` is reached, and `maxmemory-policy` lets the server remove keys of checkpoints",
+    ),
     "saver-limit": Code(
         Severity.ERROR,
         "a setting of the server, or its collations, keep the official saver from loading",
@@ -253,3 +258,14 @@ UNTOLD_IF_HIDDEN = frozenset(
     }
 )
 """What cannot be told if rows may be hidden, and is not reported then: the rows may be there."""
+EXPLAINED_IF_EVICTED = frozenset(
+    {
+        "value-missing",
+        "state-mismatch",
+        "delta-unanchored",
+        "step-uncommitted",
+        "namespace-orphaned",
+        "messages-emptied",
+    }
+)
+"""What is reported as `keys-evicted`, once for each thread, if the server removes keys."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Fault, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.codes import UNTOLD_IF_HIDDEN
+from ckpt_cli.core.doctor.codes import EXPLAINED_IF_EVICTED, UNTOLD_IF_HIDDEN, Severity
 from ckpt_cli.core.doctor.finding import Finding, from_fault
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
@@ -41,7 +42,8 @@ def hidden_findings(store: Store) -> Iterator[Finding]:
 
 
 def terms_for(store: Store, terms: Terms) -> Terms:
-    """Return what can be told of a store: without what may be hidden."""
+    """Return what can be told of a store: without what may be hidden, or was evicted."""
+    terms = replace(terms, evicted=store.evicted())
     if not store.hidden_rows():
         return terms
     return replace(terms, ignored=terms.ignored | UNTOLD_IF_HIDDEN)
@@ -114,6 +116,8 @@ def _checking(
                 _collect(report, deep_findings(reader, terms, report), terms)
             if terms.types and one.thread is not None:
                 _collect(report, gather_types(store, one.thread_id, report), terms)
+            if terms.evicted:
+                report.findings = list(_as_evicted(report, terms.evicted))
             report.findings = list(_with_refs(store, one.thread_id, report.findings))
         return list(reports.values())
 
@@ -205,6 +209,20 @@ def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) ->
         pass
     except CkptError as error:
         report.unchecked = error.message
+
+
+def _as_evicted(report: ThreadReport, reason: str) -> Iterator[Finding]:
+    """Yield the findings with one in the place of those that missing rows explain."""
+    explained = Counter(one.code for one in report.findings if one.code in EXPLAINED_IF_EVICTED)
+    if explained:
+        found = ", ".join(f"{number} x {code}" for code, number in sorted(explained.items()))
+        yield Finding(
+            code="keys-evicted",
+            detail=f"what is left of the thread contradicts itself ({found}): {reason}",
+            thread_id=report.thread_id,
+            own_severity=Severity.ERROR,
+        )
+    yield from (one for one in report.findings if one.code not in EXPLAINED_IF_EVICTED)
 
 
 def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterator[Finding]:

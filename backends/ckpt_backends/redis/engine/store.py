@@ -274,8 +274,18 @@ class RedisStore(BaseStore):
     def sources(self, key: CheckpointKey) -> list[str]:
         return self._layout.sources(key)
 
+    def evicted(self) -> str:
+        from ckpt_backends.redis.engine.eviction import evicted
+
+        threads = (self._places_of(one.thread_id) for one in self.threads())
+        return evicted(self._connection, (one.name for found in threads for one in found.values()))
+
     def faults(self) -> Iterator[Fault]:
-        return self._layout.faults()
+        if reason := self.evicted():
+            from ckpt_backends.redis.engine.eviction import eviction_fault
+
+            yield eviction_fault(self._connection, reason)
+        yield from self._layout.faults()
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
         yield from self.faults_of([thread_id])[thread_id]

@@ -23,7 +23,7 @@ BACKEND = Backend(
         SHALLOW: Capability.WRITES | Capability.TASK_PATH | _ANY,
     },
     engine="redis",
-    engine_faults=("index-missing", "index-stale", "ttl-partial"),
+    engine_faults=("keys-evicted", "index-missing", "index-stale", "ttl-partial"),
     impossible_faults={
         "type-blocked": "values are stored as JSON",
         "plaintext-among-encrypted": "its saver does not encrypt",
