@@ -40,11 +40,11 @@ PLANTED_ON_MYSQL = {
     "ALTER TABLE checkpoints DROP PRIMARY KEY": (
         "index-missing",
         "table 'checkpoints' has no primary key"
-        " (thread_id, checkpoint_ns_hash, checkpoint_id), which saving needs",
+        " (thread_id, checkpoint_ns_hash, checkpoint_id), so rows may be stored twice",
     ),
     "ALTER TABLE checkpoint_writes DROP COLUMN task_path": (
         "schema-old",
-        "table 'checkpoint_writes' has no column 'task_path', so the saver cannot read",
+        "table 'checkpoint_writes' has no column 'task_path', so the saver cannot save",
     ),
     "DELETE FROM checkpoint_migrations WHERE v IN (0, 20)": (
         "schema-old",
@@ -61,6 +61,19 @@ def test_what_a_mysql_database_lost_is_named_and_mended(mended_url: str, planted
     assert (found.code, found.detail) == PLANTED_ON_MYSQL[planted]
     test_mysql.run(mended_url, found.fix)
     assert faults(mended_url) == []
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("planted", PLANTED_ON_MYSQL)
+def test_what_keeps_the_saver_from_saving_is_an_error(mysql_url: str, planted: str) -> None:
+    test_mysql.fill(mysql_url, "trip")
+    test_mysql.run(mysql_url, planted)
+    can_save = True
+    try:
+        test_mysql.fill(mysql_url, "trip")
+    except pymysql.Error:
+        can_save = False
+    assert only(mysql_url).is_error is not can_save
 
 
 @pytest.mark.engines

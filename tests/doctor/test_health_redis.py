@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.redis import AsyncRedisSaver, RedisSaver
+from redisvl.exceptions import RedisSearchError
 
 from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import thread_faults
@@ -187,6 +188,8 @@ def test_a_head_that_the_saver_does_not_load_is_shown_as_such(redis_stack_url: s
             loaded = saver.get_tuple(config_of(thread))
         found = None if loaded is None else loaded.checkpoint["id"]
         assert found == (history[1] if plant is point_to_parent else None)
+        findings = ckpt("-s", url, "doctor", thread, "-o", "json").json["findings"]
+        assert [one["severity"] for one in findings] == ["error" if loaded is None else "warning"]
         for shown in (["show", thread], ["threads", "show", thread]):
             assert ckpt("-s", url, *shown, "-o", "json").json["unloaded"] == told
             assert f"warning  {told[:30]}" in ckpt("-s", url, *shown).out
@@ -235,8 +238,13 @@ def test_a_search_index_that_is_gone_is_named(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip")
     client(redis_stack_url).execute_command("FT.DROPINDEX", "checkpoint_write")
     (one,) = found(redis_stack_url)[None]
-    assert one.code == "index-missing"
+    assert (one.code, one.is_error) == ("index-missing", True)
     assert "checkpoint_write:" in one.detail
+    with (
+        RedisSaver.from_conn_string(redis_stack_url) as saver,
+        pytest.raises(RedisSearchError, match="no such index"),
+    ):
+        list(saver.list(config_of("trip")))
     fill(redis_stack_url, "other")
     assert found(redis_stack_url) == {}
 

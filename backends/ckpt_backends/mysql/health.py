@@ -118,7 +118,8 @@ def schema_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Faul
         last = max(last, of_saver.task_path)
     elif last >= of_saver.task_path:
         column = "task_path VARCHAR(2000) NOT NULL DEFAULT ''"
-        yield missing_column(WRITES, "task_path", f"ALTER TABLE {WRITES} ADD COLUMN {column};")
+        fix = f"ALTER TABLE {WRITES} ADD COLUMN {column};"
+        yield missing_column(WRITES, "task_path", fix, "save")
     tables = {table.name: table for table in layout.tables}
     for number, name in of_saver.hashes.items():
         if last >= number and HASH not in tables[name].columns:
@@ -128,7 +129,7 @@ def schema_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Faul
         if last >= number and hashed is not None and hashed.generated:
             detail = f"column '{HASH}' of table '{name}' is computed, so the saver cannot write it"
             fix = f"ALTER TABLE {name} MODIFY COLUMN {_HASH_COLUMN};"
-            yield Fault("schema-old", detail, fix=fix)
+            yield Fault("schema-old", detail, fix=fix, is_error=True)
     if not is_lookalike(database.engine()):
         yield from _index_faults(database, layout, last)
 
@@ -209,4 +210,5 @@ def _index_faults(database: MySQLDatabase, layout: MySQLLayout, last: int) -> It
         fix = f"CREATE INDEX {one.name} ON {one.table} ({listed});"
         if one.is_unique:
             fix = f"ALTER TABLE {one.table} ADD PRIMARY KEY ({listed});"
-        yield Fault("index-missing", one.is_missing, fix=fix)
+        twice = ", so rows may be stored twice" if one.is_unique else ""
+        yield Fault("index-missing", one.is_missing + twice, fix=fix)

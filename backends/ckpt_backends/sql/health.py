@@ -37,7 +37,7 @@ class TableIndex:
         """What to say if a table lacks it."""
         columns = ", ".join(self.columns)
         if self.is_unique:
-            return f"table '{self.table}' has no primary key ({columns}), which saving needs"
+            return f"table '{self.table}' has no primary key ({columns})"
         return f"table '{self.table}' has no index '{self.name}' ({columns})"
 
 
@@ -75,11 +75,10 @@ def missing_migrations(versions: Collection[int]) -> Iterator[Fault]:
         )
 
 
-def missing_column(table: str, column: str, fix: str) -> Fault:
+def missing_column(table: str, column: str, fix: str, what: str = "read") -> Fault:
     """The fault for a column that the migrations say exists."""
-    return Fault(
-        "schema-old", f"table '{table}' has no column '{column}', so the saver cannot read", fix=fix
-    )
+    detail = f"table '{table}' has no column '{column}', so the saver cannot {what}"
+    return Fault("schema-old", detail, fix=fix, is_error=True)
 
 
 def is_much(part: int, whole: int) -> bool:

@@ -44,7 +44,8 @@ def key_faults(database: Database) -> Iterator[Fault]:
     for one in missing_indexes(found, _KEYS):
         listed = ", ".join(one.columns)
         fix = f"CREATE UNIQUE INDEX {one.table}_key ON {one.table} ({listed});"
-        yield Fault("index-missing", one.is_missing, fix=fix)
+        twice = ", so rows may be stored twice" if one.is_unique else ""
+        yield Fault("index-missing", one.is_missing + twice, fix=fix)
 
 
 def file_faults(path: Path, space: Space, *, was_rolled_back: bool) -> Iterator[Fault]:

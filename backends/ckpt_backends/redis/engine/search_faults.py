@@ -22,7 +22,8 @@ def search_faults(connection: RedisConnection, prefixes: Prefixes) -> Iterator[F
         fitting = [one for one in known if one.covers(raw(f"{prefix}:")) and one.tags >= _FIELDS]
         if not fitting:
             detail = f"no search index covers the keys {quoted(raw(prefix + ':*'))}, so the saver"
-            yield Fault("index-missing", f"{detail} lists none of them; its setup() creates one")
+            detail += " can neither list nor delete them; its setup() creates one"
+            yield Fault("index-missing", detail, is_error=True)
         elif all(one.failures for one in fitting):
             yield _failures(fitting[0])
 

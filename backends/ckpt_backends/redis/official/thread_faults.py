@@ -36,7 +36,7 @@ def pointer_fault(
         else:
             detail = "the pointer to the head names a checkpoint that is not stored, so the saver"
             detail += " finds no checkpoint here"
-        yield Fault("index-stale", detail, thread_id, ns, fix=fix)
+        yield Fault("index-stale", detail, thread_id, ns, fix=fix, is_error=True)
         return
     if newest.key.checkpoint_id in _ancestors(named, here):
         return  # the ids are wrong, not the pointer
