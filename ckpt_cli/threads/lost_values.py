@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
-from ckpt_backends.codec import decode
+from ckpt_backends.codec import UNDEFINED, decode
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, Capability, Checkpoint, Write
 from ckpt_cli.core.channels import delta_channels, is_state
@@ -109,6 +109,8 @@ class LostValues:
             is_known = before is not None or own.parent_checkpoint_id is None
             lost = {one for one in new if one in checkpoint.missing and is_known}
             if open_names := unproven.intersection(new):
+                # LangGraph.js on Redis has a value in the body of the checkpoint that changed it.
+                lost |= open_names & read_body(own).values.keys()
                 lost |= self._proven(self._read_step(own, before, open_names), open_names)
             for name in new:
                 del wanted[name]
@@ -162,7 +164,7 @@ class LostValues:
         A consumed edge or input is empty in all but the first moment, so those are left out.
         """
         can = self.reader.capabilities
-        if checkpoint.blobs is None or body.is_javascript or Capability.LATEST_VALUES in can:
+        if checkpoint.blobs is None or Capability.LATEST_VALUES in can:
             return frozenset()
         unset = body.versions.keys() - body.values.keys() - checkpoint.missing
         found = {one for one in unset if one == SENDS or is_state(one, body)}
@@ -202,14 +204,15 @@ class LostValues:
         if name == START:
             return step.source == "input"
         wrote = [one for one in step.writes if one.channel == name]
-        is_apart = any(one.value is not None and _is_apart(decode(one.value)) for one in wrote)
+        values = [decode(one.value) for one in wrote if one.value is not None]
+        is_apart = any(_is_apart(one, step.body) for one in values)
         is_updated = name in step.body.updated
         if step.body.updated:
             if is_updated and (is_apart or (wrote and name in self._known(step).stored)):
                 return True
         elif step.source == "loop" and step.siblings == 1 and is_apart:
             known = self._known(step)
-            return name in known.stored or not known.has_blobs
+            return name in known.stored or not (known.has_blobs or step.body.is_javascript)
         # If the writes of a step are stored, and none to this channel is, it is not tracked.
         if step.source == "input" or (step.source == "loop" and any(map(_is_of_task, step.writes))):
             return False
@@ -260,6 +263,8 @@ def _is_of_task(write: Write) -> bool:
     return write.task_id != NULL_TASK_ID and write.channel not in CONTROL
 
 
-def _is_apart(value: Value) -> bool:
+def _is_apart(value: Value, body: Body) -> bool:
     """Return whether a channel with this value has a row of its own."""
+    if body.is_javascript:
+        return value is not None and value != UNDEFINED
     return isinstance(value, list | dict | bytes | Tagged)

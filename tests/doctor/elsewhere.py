@@ -23,6 +23,7 @@ _TENANTS = "test_hidden_rows.test_a_policy_on_the_tables_of_an_application"
 _DOCUMENTS = "test_hidden_rows.test_a_view_of_documents"
 _LARGE = "test_health_mongodb.test_a_document_near_the_limit_is_named"
 
+_HIDDEN = "test_health_redis.test_writes_that_langgraph_js_does_not_read_are_named"
 _EVICTED = "test_health_redis.test_a_server_that_evicts_is_named_if_it_may_evict_these_keys"
 
 ELSEWHERE: Mapping[str, Mapping[str, str]] = {
@@ -55,6 +56,7 @@ ELSEWHERE: Mapping[str, Mapping[str, str]] = {
     },
     "index-stale": {
         **{"redis": _KEYS, "redis-shallow": _SHALLOW_REDIS},
+        **dict.fromkeys(("redis-js", "redis-js-shallow"), _HIDDEN),
         "valkey": "test_health_redis.test_lists_of_valkey_that_contradict_checkpoints",
         "redis-plain": "test_health_redis.test_a_timeline_that_names_lost_checkpoints",
     },

@@ -366,8 +366,7 @@ def evicting_url(redis_stack_url: str, request: pytest.FixtureRequest) -> Iterat
     elif layout == "redis-shallow":
         fill_shallow(redis_stack_url, *THREADS, asks=True)
     else:
-        file = layout.replace("redis-js", "redis")
-        restore_javascript_keys(FIXTURES / "js-1.7.3" / f"{file}.jsonl.gz", redis_stack_url)
+        restore_javascript(layout.replace("redis-js", "redis"), redis_stack_url)
     admin = client(redis_stack_url)
     admin.config_set("maxmemory-policy", "volatile-random")
     admin.config_set("maxmemory", int(admin.info("memory")["used_memory"]) + (1 << 17))
@@ -426,13 +425,24 @@ def test_what_eviction_explains_is_said_once_for_a_thread(redis_stack_url: str) 
 # LangGraph.js
 
 
+def restore_javascript(name: str, url: str) -> None:
+    """Restore a recording, without the thread in which LangGraph.js itself hides writes."""
+    restore_javascript_keys(FIXTURES / "js-1.7.3" / f"{name}.jsonl.gz", url)
+    hidden = {"functional-asking": [("index-stale", "", ids(url, "functional-asking")[0])]}
+    assert places(url) == (hidden if name == "redis" else {})
+    if name == "redis":
+        (one,) = found(url)["functional-asking"]
+        assert one.is_info
+        run_fixes(url)
+    assert found(url) == {}
+
+
 @pytest.mark.engines
 @pytest.mark.parametrize("name", ["redis", "redis-shallow"])
 def test_a_key_of_langgraph_js_that_does_not_expire_is_named(
     name: str, redis_stack_url: str
 ) -> None:
-    restore_javascript_keys(FIXTURES / "js-1.7.3" / f"{name}.jsonl.gz", redis_stack_url)
-    assert found(redis_stack_url) == {}
+    restore_javascript(name, redis_stack_url)
     admin = client(redis_stack_url)
     for one in admin.scan_iter("*:interrupt-alone:*"):
         admin.expire(one, HOUR)
@@ -442,6 +452,58 @@ def test_a_key_of_langgraph_js_that_does_not_expire_is_named(
     assert places(redis_stack_url) == {"interrupt-alone": [("ttl-partial", "", head)]}
     run_fixes(redis_stack_url)
     assert found(redis_stack_url) == {}
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", ["redis", "redis-shallow"])
+def test_writes_that_langgraph_js_does_not_read_are_named(name: str, redis_stack_url: str) -> None:
+    restore_javascript(name, redis_stack_url)
+    head = ids(redis_stack_url, "interrupt-alone")[0]
+    document = "checkpoint:interrupt-alone::" + (head if name == "redis" else "shallow")
+    client(redis_stack_url).execute_command("JSON.SET", document, "$.has_writes", '"false"')
+    assert places(redis_stack_url) == {"interrupt-alone": [("index-stale", "", head)]}
+    run_fixes(redis_stack_url)
+    told = client(redis_stack_url).execute_command("JSON.GET", document, "$.has_writes")
+    assert told == b'["true"]'
+    assert found(redis_stack_url) == {}
+
+
+@pytest.mark.engines
+def test_a_value_that_langgraph_js_lost_is_named(redis_stack_url: str) -> None:
+    restore_javascript("redis", redis_stack_url)
+    url, admin, lost = redis_stack_url, client(redis_stack_url), 0
+    findings = ckpt("-s", url, "doctor", "-o", "json").json["findings"]
+    assert "value-missing" not in {one["code"] for one in findings}
+    for thread in ("chat", "fanout-send", "interrupt-answered", "loop"):
+        shown = ckpt("-s", url, "show", thread, "-o", "json").json
+        head = shown["checkpoint_id"]
+        for channel in shown["values"]:
+            name = f"checkpoint_blob:{thread}::{channel}:{shown['versions'][channel]}"
+            inside = f'$.checkpoint.channel_values["{channel}"]'
+            if admin.execute_command("JSON.GET", document_of(thread, head), inside) != b"[]":
+                continue  # Its value is also in the checkpoint.
+            kept = admin.execute_command("JSON.GET", name)
+            admin.delete(name)
+            findings = ckpt("-s", url, "doctor", thread, "-o", "json").json["findings"]
+            told = {(one["code"], one["channel"]) for one in findings}
+            assert told == {("value-missing", channel)}, thread
+            assert ckpt("-s", url, "show", thread, "-o", "json").json["unstored"] == [channel]
+            admin.execute_command("JSON.SET", name, "$", kept)
+            lost += 1
+    assert lost
+    head = ids(url, "chat")[0]
+    version = ckpt("-s", url, "show", "chat", "-o", "json").json["versions"]["messages"]
+    # Neither the checkpoint that the step made nor a document has the value that tasks wrote.
+    inside = "$.checkpoint.channel_values.messages"
+    assert admin.execute_command("JSON.DEL", document_of("chat", head), inside)
+    assert admin.delete(f"checkpoint_blob:chat::messages:{version}")
+    findings = ckpt("-s", url, "doctor", "chat", "-o", "json").json["findings"]
+    assert [(one["code"], one["channel"]) for one in findings] == [("value-missing", "messages")]
+
+
+def document_of(thread: str, own: str) -> str:
+    """The key of a checkpoint of LangGraph.js in the root namespace."""
+    return f"checkpoint:{thread}::{own}"
 
 
 # Layouts without modules

@@ -21,7 +21,7 @@ BACKEND = Backend(
         "redis-js-shallow": Capability.INLINE_VALUES | _ANY,
     },
     engine="redis",
-    engine_faults=("keys-evicted", "ttl-partial"),
+    engine_faults=("keys-evicted", "index-stale", "ttl-partial"),
     impossible_faults={
         "value-unreadable": "the engine parses all values",
         "type-blocked": "values are stored as JSON",

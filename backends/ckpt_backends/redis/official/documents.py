@@ -36,13 +36,13 @@ from ckpt_backends.redis.engine.document_fields import (
     stored_id,
     stored_ns,
 )
+from ckpt_backends.redis.engine.hidden_writes import hidden_writes, writes_by_checkpoint
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import POINTERS, DocumentFinder
 from ckpt_backends.redis.engine.keyspace import ThreadKeys, WriteEntry, raw
 from ckpt_backends.redis.engine.search_faults import search_faults
 from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.official.declaration import BACKEND
-from ckpt_backends.redis.official.hidden_writes import hidden_writes, writes_by_checkpoint
 from ckpt_backends.redis.official.prefixes import known_prefixes
 from ckpt_backends.redis.official.stored_values import stored_value
 from ckpt_backends.redis.official.thread_faults import (
