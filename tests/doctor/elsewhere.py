@@ -33,6 +33,11 @@ ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("three-table", "three-table-latest"), _TENANTS),
         **dict.fromkeys(("mongodb", "mongodb-js", "kaflow"), _DOCUMENTS),
     },
+    "value-replaced": {
+        "postgres": "test_lost_values.test_a_conversation_that_langgraph_js_replaced_on_postgres",
+        "sqlite": "test_lost_values.test_a_checkpoint_that_langgraph_js_replaced_in_a_file",
+        "mongodb-js": "test_lost_values.test_a_checkpoint_that_langgraph_js_replaced_on_mongodb",
+    },
     "keys-evicted": dict.fromkeys(
         (
             *("redis", "redis-shallow", "redis-hash", "redis-plain"),

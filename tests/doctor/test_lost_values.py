@@ -6,13 +6,18 @@ that is empty.
 
 from __future__ import annotations
 
+import json
 import operator
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
+import bson
 import psycopg
+import pymongo
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel, EphemeralValue, UntrackedValue
@@ -23,8 +28,9 @@ from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
 from tests.backends import test_mysql
+from tests.restore import restore_javascript_documents, restore_rows
 from tests.servers import Server, mysql_connection, mysql_database, postgres_database
-from tests.support import ckpt
+from tests.support import FIXTURES, ckpt, copy_store
 
 Run = Callable[..., list[Any]]
 
@@ -193,3 +199,86 @@ def test_a_snapshot_that_postgres_lost_is_named(request: pytest.FixtureRequest) 
         run("DELETE FROM checkpoint_blobs WHERE channel = 'log'")
         assert {channel for channel, _ in missing(url)} == {"log"}
         assert {channel for channel, _ in missing(url, "--deep")} == {"log"}
+
+
+# LangGraph.js
+
+_TEXT = "[unable to serialize, circular reference is too complex to analyze]"
+"""What its serializer stores for a value with a BigInt."""
+_STORED = f'"{_TEXT}"'
+_JAVASCRIPT = FIXTURES / "js-1.7.3"
+
+
+def replaced(url: str | Path, *words: str) -> list[tuple[str, str | None, str | None]]:
+    """The checkpoint, channel and task of each such finding about the thread `chat`."""
+    answer = ckpt("-s", url, "doctor", "chat", "-o", "json", *words)
+    found = [one for one in answer.json["findings"] if one["code"] == "value-replaced"]
+    assert answer.code == bool(found)
+    return [(one["checkpoint_id"], one["channel"], one["task_id"]) for one in found]
+
+
+@pytest.mark.engines
+def test_a_conversation_that_langgraph_js_replaced_on_postgres(postgres_url: str) -> None:
+    restore_rows(_JAVASCRIPT / "postgres.jsonl.gz", postgres_url)
+    url = postgres_url
+    head, *older = ckpt("-s", url, "history", "chat", "-o", "json").json
+    own, of_head = head["checkpoint_id"], head["versions"]["messages"]
+    assert replaced(url) == replaced(url, "--deep") == []
+    version = next(one for step in older if (one := step["versions"]["messages"]) != of_head)
+    first = [one for one in older if one["versions"].get("messages") == version][-1]
+    change = "UPDATE checkpoint_blobs SET blob = convert_to(%s, 'UTF8') WHERE thread_id = 'chat'"
+    with psycopg.connect(url, autocommit=True) as admin:
+        at = " AND checkpoint_ns = '' AND channel = 'messages' AND version = %s"
+        admin.execute((change + at).encode(), (_STORED, str(version)))
+        assert replaced(url) == []
+        assert replaced(url, "--deep") == [(first["checkpoint_id"], "messages", None)]
+        # A reducer makes a message of the text, and the next step goes on from it.
+        kwargs = {"content": _TEXT, "id": "x"}
+        name = ["langchain_core", "messages", "HumanMessage"]
+        message = {"lc": 1, "type": "constructor", "id": name, "kwargs": kwargs}
+        admin.execute((change + at).encode(), (json.dumps([message]), str(of_head)))
+        assert replaced(url) == [(own, "messages", None)]
+        admin.execute((change + at).encode(), (_STORED, str(of_head)))
+        assert replaced(url) == [(own, "messages", None)]
+        admin.execute(
+            b"UPDATE checkpoint_writes SET blob = convert_to(%s, 'UTF8') WHERE checkpoint_id = %s"
+            b" AND thread_id = 'chat' AND channel = 'messages'",
+            (_STORED, older[0]["checkpoint_id"]),
+        )
+        assert {one[:2] for one in replaced(url, "--deep")} >= {
+            (older[0]["checkpoint_id"], "messages")
+        }
+
+
+def test_a_checkpoint_that_langgraph_js_replaced_in_a_file(tmp_path: Path) -> None:
+    store = copy_store(_JAVASCRIPT / "store.db", tmp_path)
+    assert replaced(store) == replaced(store, "--deep") == []
+    head, before = (
+        one["checkpoint_id"] for one in ckpt("-s", store, "history", "chat", "-o", "json").json[:2]
+    )
+    with closing(sqlite3.connect(store)) as file, file:
+        place = "WHERE thread_id = 'chat' AND checkpoint_id = ?"
+        file.execute(f"UPDATE checkpoints SET checkpoint = ? {place}", (_STORED, head))
+        wrote = file.execute(
+            f"UPDATE writes SET value = ? {place} AND channel = 'messages' RETURNING task_id",
+            (_STORED, before),
+        ).fetchall()
+    assert replaced(store) == [(head, None, None)]
+    assert {*replaced(store, "--deep")} == {
+        (head, None, None),
+        *((before, "messages", task) for (task,) in wrote),
+    }
+
+
+@pytest.mark.engines
+def test_a_checkpoint_that_langgraph_js_replaced_on_mongodb(mongodb_url: str) -> None:
+    restore_javascript_documents(_JAVASCRIPT / "mongodb.bson.gz", mongodb_url)
+    assert replaced(mongodb_url) == []
+    (head, *_) = ckpt("-s", mongodb_url, "history", "chat", "-o", "json").json
+    with pymongo.MongoClient[Any](mongodb_url) as admin:
+        done = admin.get_default_database()["checkpoints"].update_one(
+            {"thread_id": "chat", "checkpoint_id": head["checkpoint_id"]},
+            {"$set": {"checkpoint": bson.Binary(_STORED.encode())}},
+        )
+        assert done.modified_count == 1
+    assert replaced(mongodb_url) == [(head["checkpoint_id"], None, None)]

@@ -53,6 +53,12 @@ CODES: Mapping[str, Code] = {
         "repair values THREAD",
         is_deep=True,
     ),
+    "value-replaced": Code(
+        Severity.ERROR,
+        "LangGraph.js stored the error text of its serializer in the place of a value",
+        "the value held what JSON cannot, such as a BigInt; earlier checkpoints have the last one",
+        is_deep=True,
+    ),
     "body-unreadable": Code(
         Severity.ERROR,
         "a checkpoint or its metadata cannot be decoded",
