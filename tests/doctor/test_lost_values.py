@@ -59,7 +59,7 @@ def _ask(state: Chat) -> dict[str, Any]:
 
 
 def chat(saver: Any) -> Any:
-    graph = StateGraph(Chat)
+    graph: Any = StateGraph(Chat)
     graph.add_node("plan", _plan)
     graph.add_node("work", lambda state: {"notes": [f"worked {state['x']}"]})
     graph.add_node("ask", _ask)

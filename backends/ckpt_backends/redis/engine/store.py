@@ -291,7 +291,8 @@ class RedisStore(BaseStore):
         yield from self.faults_of([thread_id])[thread_id]
 
     def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
-        first = {one: self._first_looks.pop(one, None) or self._look(one) for one in thread_ids}
+        known = self._first_looks
+        first = {one: known.pop(one) if one in known else self._look(one) for one in thread_ids}
         return lasting(first, self._layout.find, self._layout.thread_faults)
 
     def _look(self, thread_id: str) -> FirstLook:
