@@ -275,14 +275,14 @@ class RedisStore(BaseStore):
         return self._layout.sources(key)
 
     def evicted(self) -> str:
-        from ckpt_backends.redis.engine.eviction import evicted
+        from ckpt_backends.redis.engine.server_faults import evicted
 
         threads = (self._places_of(one.thread_id) for one in self.threads())
         return evicted(self._connection, (one.name for found in threads for one in found.values()))
 
     def faults(self) -> Iterator[Fault]:
         if reason := self.evicted():
-            from ckpt_backends.redis.engine.eviction import eviction_fault
+            from ckpt_backends.redis.engine.server_faults import eviction_fault
 
             yield eviction_fault(self._connection, reason)
         yield from self._layout.faults()

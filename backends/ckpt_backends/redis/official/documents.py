@@ -40,7 +40,7 @@ from ckpt_backends.redis.engine.hidden_writes import hidden_writes, writes_by_ch
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import POINTERS, DocumentFinder
 from ckpt_backends.redis.engine.keyspace import ThreadKeys, WriteEntry, raw
-from ckpt_backends.redis.engine.search_faults import search_faults
+from ckpt_backends.redis.engine.server_faults import search_faults
 from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.official.declaration import BACKEND
 from ckpt_backends.redis.official.prefixes import known_prefixes
