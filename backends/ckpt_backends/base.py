@@ -94,6 +94,12 @@ class BaseStore(Store):
     def hidden_rows(self) -> Sequence[HiddenRows]:
         return ()
 
+    def evicted(self) -> str:
+        return ""
+
+    def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:  # noqa: ARG002
+        return {}
+
     def observe_scans(self, observer: ScanObserver) -> None:
         """Nothing to do: threads are listed from an index."""
 
@@ -287,6 +293,9 @@ class BaseStore(Store):
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:  # noqa: ARG002
         return iter(())
+
+    def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
+        return {one: list(self.thread_faults(one)) for one in thread_ids}
 
     def suspect_threads(self) -> Iterator[str]:
         return (one.thread_id for one in self.threads())

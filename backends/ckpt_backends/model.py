@@ -209,6 +209,8 @@ class Fault(NamedTuple):
     """A statement or command of the engine that mends it; `''` if none is known."""
     is_info: bool = False
     """Whether the saver itself may cause it, so that it is no warning."""
+    is_error: bool = False
+    """Whether the saver cannot load or save because of it, so that it is more than a warning."""
 
 
 class HiddenRows(NamedTuple):

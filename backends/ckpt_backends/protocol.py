@@ -77,6 +77,13 @@ class Store(Closing, Protocol):
         """
         ...
 
+    def evicted(self) -> str:
+        """Why the engine itself may have removed rows of a thread, in words; usually `''`.
+
+        Threads may then be left with parts of themselves.
+        """
+        ...
+
     def observe_scans(self, observer: ScanObserver) -> None:
         """Tell `observer` about each scan from now on; a store that needs none ignores it."""
 
@@ -311,12 +318,24 @@ class Store(Closing, Protocol):
         """
         ...
 
+    def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
+        """The `thread_faults` of each of some threads; meant for a few hundred at once."""
+        ...
+
     def suspect_threads(self) -> Iterator[str]:
         """The ids of threads whose keys may contradict each other, each id once.
 
         At least those in which a checkpoint names a parent that is not stored or has no smaller id,
         writes belong to no checkpoint, the head has a child, or `thread_faults` yields something.
         An engine that cannot tell yields the ids of all threads, also of those with writes only.
+        """
+        ...
+
+    def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:
+        """Those of these threads whose head in the root namespace the saver does not load.
+
+        With what it does instead, in words. Usually empty: only where a pointer names the head,
+        and is missing or old.
         """
         ...
 

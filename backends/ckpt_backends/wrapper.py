@@ -57,6 +57,9 @@ class WrappedStore(Closing):
     def hidden_rows(self) -> Sequence[HiddenRows]:
         return self.inner.hidden_rows()
 
+    def evicted(self) -> str:
+        return self.inner.evicted()
+
     def observe_scans(self, observer: ScanObserver) -> None:
         self.inner.observe_scans(observer)
 
@@ -163,8 +166,14 @@ class WrappedStore(Closing):
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
         return self.inner.thread_faults(thread_id)
 
+    def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
+        return self.inner.faults_of(thread_ids)
+
     def suspect_threads(self) -> Iterator[str]:
         return self.inner.suspect_threads()
+
+    def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:
+        return self.inner.unloaded_heads(thread_ids)
 
     def refresh(self) -> None:
         self.inner.refresh()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from ckpt_cli.api.watch import unwatched
 from ckpt_cli.diagnostics import progress
@@ -44,8 +45,19 @@ def interrupts(
         older_than=older_than,
         watch=unwatched if threads else partial(progress, total=None, label="reading heads"),
     )
-    records = (one.to_dict() for one in found)
-    counted = session.output.records(records, interrupt_columns(session.now))
+    unloaded: dict[str, str] = {}
+
+    def records() -> Iterator[dict[str, Any]]:
+        for one in found:
+            if one.found.unloaded:
+                unloaded[one.found.key.thread_id] = one.found.unloaded
+            yield one.to_dict()
+
+    counted = session.output.records(records(), interrupt_columns(session.now))
+    for thread_id, words in unloaded.items():
+        session.note(
+            f"the question of thread '{thread_id}' waits at its newest checkpoint: {words}"
+        )
     if not counted:
         whose = " of the chosen threads" if threads or match or where else ""
         session.note(f"no question{whose} waits for an answer")

@@ -35,6 +35,8 @@ class Waiting(NamedTuple):
     question: Question
     since: datetime | None
     """Time of the checkpoint with the step that asked it."""
+    unloaded: str = ""
+    """What the saver does instead of loading the head of the thread, in words; usually `''`."""
 
 
 def open_questions(
@@ -74,8 +76,11 @@ def _of_threads(
     for head in heads_with(store, threads, to_read, inference):
         reader = ThreadReader(store, listed[head.key.thread_id], inference)
         found[head.key.thread_id] = _leaves(reader, head)
+    told = store.unloaded_heads(list(found)) if found else {}
     for name in listed:
-        yield from found.get(name, ())
+        unloaded = told.get(name, "")
+        for one in found.get(name, ()):
+            yield one._replace(unloaded=unloaded) if unloaded else one
 
 
 def _by_writes(thread: Thread, key: CheckpointKey, writes: Sequence[Write]) -> list[Waiting] | None:

@@ -13,10 +13,11 @@ from ckpt_cli.core.tasks.step_nodes import new_input
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.lost_values import LostValues
 from ckpt_cli.threads.nested_nodes import resume_of
 from ckpt_cli.threads.states import State, read_state
 from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.thread import ThreadReader, unloaded_head
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.resume import Resume
@@ -46,9 +47,11 @@ class CheckpointView(NamedTuple):
     unstored: Sequence[str] = ()
     """Channels that were written but have no stored value.
 
-    These are DeltaChannels of a shallow saver, and, in layouts that store writes with the
-    checkpoint they produced, channels without a value there.
+    These are values that are lost, DeltaChannels of a shallow saver, and, in layouts that store
+    writes with the checkpoint they produced, channels without a value there.
     """
+    unloaded: str = ""
+    """What the saver does instead of loading this head, in words; `''` if it loads it."""
     given: Value = None
     """The input that waits there for the next step; None if none does."""
 
@@ -66,8 +69,10 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         state=True if channels is None else channels,
     )
     state = read_state(reader, moment, channels)
+    lost = sorted(LostValues(reader).at(moment)) if channels is None else ()
     if channels is not None:
         moment.check_readable()
+        _check_stored(reader, moment, channels)
         state = State(_chosen(moment, state, channels), state.rebuilt)
     is_head = target.checkpoint_id == reader.head(target.checkpoint_ns)
     found = CheckpointView(
@@ -84,8 +89,9 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         unstored=(
             _unstored(moment, state)
             if reader.is_values_only and channels is None
-            else state.unstored
+            else [*state.unstored, *lost]
         ),
+        unloaded=unloaded_head(reader) if is_head and not target.checkpoint_ns else "",
         given=given_input(moment.body, moment.metadata) if channels is None else None,
     )
     return _redacted(found) if redaction.is_redacted(reader.store) else found
@@ -148,6 +154,8 @@ def picked(target: Target, path: str) -> "list[Selected]":
         target.checkpoint_ns, target.checkpoint_id, state=True if channels is None else channels
     )
     moment.check_readable()
+    if isinstance(name, str):
+        _check_stored(reader, moment, [name])
     values = cast("dict[Value, Value]", dict(read_state(reader, moment, channels).values))
     if isinstance(name, str) and name not in values and name in moment.body.values:
         values[name] = moment.body.values[name]
@@ -187,6 +195,19 @@ def raw_bytes(target: Target) -> bytes:
         if found.body is not None:
             return found.body.data
     raise NotFound(f"no checkpoint '{target.checkpoint_id}'")
+
+
+def _check_stored(reader: ThreadReader, moment: Moment, channels: Collection[str]) -> None:
+    """Raise `Unreadable` if one of these channels had a value that is not stored any more."""
+    if channels and all(name in moment.body.values for name in channels):
+        return
+    for name in LostValues(reader).at(moment):
+        if name in channels:
+            version = moment.body.versions[name]
+            raise Unreadable(
+                f"the value of channel '{name}' is missing: version {version} is not stored",
+                hint="`ckpt doctor THREAD` lists what is missing in a thread",
+            )
 
 
 def _chosen(moment: Moment, state: State, channels: Collection[str]) -> dict[str, Value]:

@@ -275,6 +275,8 @@ class Summary(NamedTuple):
     """How long the head remains usable; None if nothing of it expires."""
     plaintext: bool = False
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
+    unloaded: str = ""
+    """What the saver does instead of loading the head, in words; `''` if it loads it."""
     rolls_back: bool = False
     """Whether `ckpt rollback` works on the layout."""
     joins: Sequence["Join"] = ()
@@ -303,6 +305,7 @@ def summarize(reader: "ThreadReader", operations: "ThreadOperations") -> Summary
     from ckpt_cli.queries.thread_operations import NEWEST
     from ckpt_cli.threads.expiry import lifetime
     from ckpt_cli.threads.nested_nodes import resume_of
+    from ckpt_cli.threads.thread import unloaded_head
 
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
@@ -316,6 +319,7 @@ def summarize(reader: "ThreadReader", operations: "ThreadOperations") -> Summary
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
         lifetime=None if head is None else lifetime(reader, head.key),
         plaintext=head is not None and reader.is_plaintext(head),
+        unloaded="" if head is None else unloaded_head(reader),
         rolls_back=limit("rollback", reader.capabilities) is None,
         joins=() if head is None else reader.joins(head),
         operations=operations.newest_first[:NEWEST],

@@ -160,6 +160,8 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
         record["resume"] = resume_record(found.moment, found.resume)
     if found.given is not None:
         record["input"] = to_json(found.given)
+    if found.unloaded:
+        record["unloaded"] = found.unloaded
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
 
 
@@ -214,6 +216,8 @@ def summary_record(found: Summary) -> dict[str, Any]:
     record["in_namespaces"] = [ns._asdict() for ns in found.in_namespaces]
     if found.operations:
         record["operations"] = list(map(_operation, found.operations))
+    if found.unloaded:
+        record["unloaded"] = found.unloaded
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
 
 
@@ -229,6 +233,7 @@ def interrupt_record(found: Waiting) -> dict[str, Any]:
         },
         "path": list(node_path(key.checkpoint_ns, asked_by(found.question))),
         "since": optional_iso(found.since),
+        **({"unloaded": found.unloaded} if found.unloaded else {}),
     }
 
 

@@ -48,6 +48,8 @@ def show_lines(
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", PLAINTEXT, width, "error")
+    if found.unloaded:
+        yield from field("warning", found.unloaded, width, "error")
     yield from given_lines(found, width)
     for name, value in found.state.values.items():
         yield line("")

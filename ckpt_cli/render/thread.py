@@ -80,6 +80,8 @@ def summary_lines(
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", f"the head is {PLAINTEXT}", width, "error")
+    if found.unloaded:
+        yield from field("warning", found.unloaded, width, "error")
     for name, moment in (("created", thread.first_at), ("active", thread.last_at)):
         if moment is not None:
             yield from field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)", width)

@@ -51,6 +51,11 @@ _AT_ONCE = 200
 """Number of checkpoints for which one query fetches the writes."""
 
 
+def unloaded_head(reader: ThreadReader) -> str:
+    """Return what the saver does instead of loading the root head, in words; usually `''`."""
+    return reader.store.unloaded_heads([reader.thread_id]).get(reader.thread_id, "")
+
+
 class ThreadReader:
     """Reads one thread, given by its id or by its entry in a list.
 

@@ -23,6 +23,9 @@ _TENANTS = "test_hidden_rows.test_a_policy_on_the_tables_of_an_application"
 _DOCUMENTS = "test_hidden_rows.test_a_view_of_documents"
 _LARGE = "test_health_mongodb.test_a_document_near_the_limit_is_named"
 
+_HIDDEN = "test_health_redis.test_writes_that_langgraph_js_does_not_read_are_named"
+_EVICTED = "test_health_redis.test_a_server_that_evicts_is_named_if_it_may_evict_these_keys"
+
 ELSEWHERE: Mapping[str, Mapping[str, str]] = {
     "rows-hidden": {
         **dict.fromkeys(("postgres", "postgres-shallow"), _POLICY),
@@ -30,6 +33,18 @@ ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("three-table", "three-table-latest"), _TENANTS),
         **dict.fromkeys(("mongodb", "mongodb-js", "kaflow"), _DOCUMENTS),
     },
+    "value-replaced": {
+        "postgres": "test_lost_values.test_a_conversation_that_langgraph_js_replaced_on_postgres",
+        "sqlite": "test_lost_values.test_a_checkpoint_that_langgraph_js_replaced_in_a_file",
+        "mongodb-js": "test_lost_values.test_a_checkpoint_that_langgraph_js_replaced_on_mongodb",
+    },
+    "keys-evicted": dict.fromkeys(
+        (
+            *("redis", "redis-shallow", "redis-hash", "redis-plain"),
+            *("redis-js", "redis-js-shallow", "valkey"),
+        ),
+        _EVICTED,
+    ),
     "branches-share-value": {
         "postgres": "test_clean.test_a_postgres_database_of_javascript",
         "redis-plain": "test_planted.test_branches_that_share_values_are_found",
@@ -46,6 +61,7 @@ ELSEWHERE: Mapping[str, Mapping[str, str]] = {
     },
     "index-stale": {
         **{"redis": _KEYS, "redis-shallow": _SHALLOW_REDIS},
+        **dict.fromkeys(("redis-js", "redis-js-shallow"), _HIDDEN),
         "valkey": "test_health_redis.test_a_list_of_valkey_is_mended",
         "redis-plain": "test_health_redis.test_a_timeline_that_names_lost_checkpoints",
     },

@@ -137,6 +137,9 @@ _OF_POSTGRES: Mapping[str, Plant] = {
 _OF_MYSQL: Mapping[str, Plant] = {
     "index-missing": by("DROP INDEX checkpoints_thread_id_idx ON checkpoints"),
     "schema-old": by("ALTER TABLE checkpoint_writes DROP COLUMN task_path"),
+    "saver-limit": by(
+        "ALTER TABLE checkpoint_blobs CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci"
+    ),
     "index-stale": by("UPDATE checkpoint_blobs SET checkpoint_ns_hash = UNHEX(MD5('x'))"),
     "space-free": by(
         "INSERT INTO checkpoint_writes (thread_id, checkpoint_ns_hash, checkpoint_id, task_id, idx,"

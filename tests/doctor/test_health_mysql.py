@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from time import sleep
+from typing import Any
 
+import pymysql
 import pytest
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.sql import health
 from tests.backends import test_mysql
 from tests.doctor.engine_health import faults, only
 from tests.servers import Server, mysql_connection, mysql_database
+from tests.support import ckpt
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +40,11 @@ PLANTED_ON_MYSQL = {
     "ALTER TABLE checkpoints DROP PRIMARY KEY": (
         "index-missing",
         "table 'checkpoints' has no primary key"
-        " (thread_id, checkpoint_ns_hash, checkpoint_id), which saving needs",
+        " (thread_id, checkpoint_ns_hash, checkpoint_id), so rows may be stored twice",
     ),
     "ALTER TABLE checkpoint_writes DROP COLUMN task_path": (
         "schema-old",
-        "table 'checkpoint_writes' has no column 'task_path', so the saver cannot read",
+        "table 'checkpoint_writes' has no column 'task_path', so the saver cannot save",
     ),
     "DELETE FROM checkpoint_migrations WHERE v IN (0, 20)": (
         "schema-old",
@@ -55,6 +61,19 @@ def test_what_a_mysql_database_lost_is_named_and_mended(mended_url: str, planted
     assert (found.code, found.detail) == PLANTED_ON_MYSQL[planted]
     test_mysql.run(mended_url, found.fix)
     assert faults(mended_url) == []
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("planted", PLANTED_ON_MYSQL)
+def test_what_keeps_the_saver_from_saving_is_an_error(mysql_url: str, planted: str) -> None:
+    test_mysql.fill(mysql_url, "trip")
+    test_mysql.run(mysql_url, planted)
+    can_save = True
+    try:
+        test_mysql.fill(mysql_url, "trip")
+    except pymysql.Error:
+        can_save = False
+    assert only(mysql_url).is_error is not can_save
 
 
 @pytest.mark.engines
@@ -156,3 +175,129 @@ def test_unused_space_of_a_table_is_named(mended_url: str, monkeypatch: pytest.M
     assert found[0].fix == "OPTIMIZE TABLE checkpoint_writes;"
     test_mysql.run(mended_url, found[0].fix)
     assert faults(mended_url) == []
+
+
+# Settings and collations with which the official saver cannot load
+
+
+SIZE = 60_000
+_WHOLE = SIZE // 3 * 4 + 2 * ((SIZE // 3 * 4 - 1) // 76) + len("document") + len("bytes") + 12
+_NOTES = len('["notes", "msgpack", "kad3cml0dGVu"]') + 1
+NEEDED = _WHOLE + _NOTES
+"""Bytes of the JSON text that the saver parses."""
+
+
+class Documents(TypedDict, total=False):
+    document: bytes
+    notes: list[str]
+
+
+def written(saver: Any, size: int) -> Any:
+    graph = StateGraph(Documents)
+    graph.add_node("write", lambda _: {"document": b"x" * size, "notes": ["written"]})
+    graph.add_edge(START, "write")
+    return graph.compile(checkpointer=saver)
+
+
+def fill_documents(url: str) -> None:
+    with test_mysql.saver_of(url) as saver:
+        written(saver, SIZE).invoke({"notes": []}, test_mysql.config_of("trip"))
+
+
+def loaded(url: str) -> dict[str, Any]:
+    """What the official saver loads. Raises its errors."""
+    with test_mysql.saver_of(url) as saver:
+        values = written(saver, 0).get_state(test_mysql.config_of("trip")).values
+        return {**values}
+
+
+@contextmanager
+def settings(url: str, **values: int) -> Iterator[None]:
+    """The server with other settings for new connections."""
+    asked = ", ".join(f"@@GLOBAL.{name}" for name in values)
+    (before,) = test_mysql.run(url, f"SELECT {asked}")
+    test_mysql.run(url, *(f"SET GLOBAL {name} = {value}" for name, value in values.items()))
+    try:
+        yield
+    finally:
+        kept = zip(values, before, strict=True)
+        test_mysql.run(url, *(f"SET GLOBAL {name} = {value}" for name, value in kept))
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("large", [{}, {"max_allowed_packet": 1 << 24}])
+def test_a_limit_that_cuts_what_the_saver_loads_is_named_and_mended(
+    mysql_url: str, large: dict[str, int]
+) -> None:
+    fill_documents(mysql_url)
+    whole = loaded(mysql_url)
+    assert [*whole] == ["document", "notes"]
+    with settings(mysql_url, group_concat_max_len=NEEDED, **large):
+        assert faults(mysql_url) == []
+        assert loaded(mysql_url) == whole
+        test_mysql.run(mysql_url, f"SET GLOBAL group_concat_max_len = {NEEDED - 1}")
+        with pytest.raises(ValueError, match="line 1 column"):
+            loaded(mysql_url)
+        found = only(mysql_url)
+        assert (found.code, found.thread_id) == ("saver-limit", None)
+        needs = f"is {NEEDED - 1}, and the saver needs {NEEDED} bytes to load thread 'trip'"
+        assert found.detail == f"group_concat_max_len {needs}"
+        test_mysql.run(mysql_url, found.fix)
+        assert faults(mysql_url) == []
+        assert loaded(mysql_url) == whole
+
+
+@pytest.mark.engines
+def test_a_packet_that_is_too_short_for_a_value_is_named_and_mended(mysql_url: str) -> None:
+    fill_documents(mysql_url)
+    whole = loaded(mysql_url)
+    with settings(mysql_url, max_allowed_packet=1 << 16):
+        # The saver does not notice that the value is missing.
+        assert loaded(mysql_url) == {"notes": whole["notes"]}
+        found = only(mysql_url)
+        assert found.code == "saver-limit"
+        assert found.detail.startswith(f"max_allowed_packet is {1 << 16}, and the saver needs")
+        test_mysql.run(mysql_url, found.fix)
+        assert faults(mysql_url) == []
+        assert loaded(mysql_url) == whole
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("table", test_mysql.TABLES)
+def test_a_table_in_another_collation_is_named_and_mended(mysql_url: str, table: str) -> None:
+    fill_documents(mysql_url)
+    for harmless in ("latin1_swedish_ci", "utf8mb4_general_ci"):
+        _convert(mysql_url, table, harmless)
+        assert loaded(mysql_url)
+        assert faults(mysql_url) == []
+    _convert(mysql_url, table, "utf8mb4_unicode_ci")
+    with pytest.raises(pymysql.Error, match="Illegal mix of collations"):
+        loaded(mysql_url)
+    found = only(mysql_url)
+    assert found.code == "saver-limit"
+    assert f"utf8mb4_unicode_ci in '{table}'" in found.detail
+    for words in (["interrupts"], ["errors"], ["doctor", "-o", "json"]):
+        assert "llegal mix" not in ckpt("-s", mysql_url, *words).err
+    test_mysql.run(mysql_url, found.fix)
+    assert faults(mysql_url) == []
+    assert loaded(mysql_url)
+
+
+@pytest.mark.engines
+def test_a_database_in_another_collation_is_named_and_mended(mysql_server: Server) -> None:
+    with mysql_database(mysql_server, "COLLATE utf8mb4_unicode_ci") as url:
+        with pytest.raises(pymysql.Error, match="Illegal mix of collations"):
+            fill_documents(url)
+        found = only(url)
+        assert found.code == "saver-limit"
+        test_mysql.run(url, *filter(None, found.fix.replace("; ", ";").split(";")))
+        assert faults(url) == []
+        fill_documents(url)
+        assert loaded(url)
+
+
+def _convert(url: str, table: str, collation: str) -> None:
+    charset = collation.partition("_")[0]
+    test_mysql.run(
+        url, f"ALTER TABLE {table} CONVERT TO CHARACTER SET {charset} COLLATE {collation}"
+    )

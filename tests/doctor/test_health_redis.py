@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from langgraph.checkpoint.redis import AsyncRedisSaver, RedisSaver
 
 from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import thread_faults
+from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
 from tests.backends import test_redis_plain as plain
 from tests.backends import test_valkey as valkey
@@ -156,6 +158,42 @@ def test_keys_that_contradict_documents_are_named_and_mended(redis_stack_url: st
             assert [one.value for one in state.interrupts] == ["sure?"], thread
 
 
+UNLOADED: dict[Callable[..., None], str] = {
+    lose_pointer: "the saver finds no checkpoint: there is no pointer to this one",
+    point_to_nothing: "the saver finds no checkpoint: the pointer names one that is not stored",
+    point_to_parent: "the saver loads {} instead, which the pointer to the head names",
+}
+
+
+@pytest.mark.engines
+def test_a_head_that_the_saver_does_not_load_is_shown_as_such(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "sound", *(plant.__name__ for plant in UNLOADED), asks=True)
+    url = redis_stack_url
+    for plant, words in UNLOADED.items():
+        thread = plant.__name__
+        history = ids(url, thread)
+        plant(client(url), thread, *history[:2])
+        told = words.format(history[1])
+        with RedisSaver.from_conn_string(url) as saver:
+            saver.setup()
+            loaded = saver.get_tuple(config_of(thread))
+        found = None if loaded is None else loaded.checkpoint["id"]
+        assert found == (history[1] if plant is point_to_parent else None)
+        findings = ckpt("-s", url, "doctor", thread, "-o", "json").json["findings"]
+        assert [one["severity"] for one in findings] == ["error" if loaded is None else "warning"]
+        for shown in (["show", thread], ["threads", "show", thread]):
+            assert ckpt("-s", url, *shown, "-o", "json").json["unloaded"] == told
+            assert f"warning  {told[:30]}" in ckpt("-s", url, *shown).out
+        assert "unloaded" not in ckpt("-s", url, "show", thread, "~1", "-o", "json").json
+        (asked,) = ckpt("-s", url, "interrupts", thread, "-o", "json").json
+        assert asked["unloaded"] == told
+    for shown in (["show", "sound"], ["threads", "show", "sound"]):
+        assert "unloaded" not in ckpt("-s", url, *shown, "-o", "json").json
+    answer = ckpt("-s", url, "interrupts")
+    assert answer.err.count("waits at its newest checkpoint") == len(UNLOADED)
+    assert "thread 'sound'" not in answer.err
+
+
 def test_what_a_saver_is_about_to_store_is_no_fault(
     redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,12 +209,33 @@ def test_what_a_saver_is_about_to_store_is_no_fault(
 
 
 @pytest.mark.engines
+@pytest.mark.parametrize("chosen", [(), ("t0", "t1", "t2", "t3")])
+def test_the_doctor_waits_once_for_all_threads(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, chosen: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 1.0)
+    waited: list[float] = []
+    monkeypatch.setattr(thread_faults, "sleep", waited.append)
+    fill(redis_stack_url, "t0", "t1", "t2", "t3", asks=True)
+    for thread in ("t0", "t1", "t2", "t3"):
+        client(redis_stack_url).delete(pointer(thread))
+    answer = ckpt("-s", redis_stack_url, "doctor", *chosen, "-o", "json").json
+    assert [one["code"] for one in answer["findings"]] == ["index-stale"] * 4
+    assert sum(waited) <= 1.0
+
+
+@pytest.mark.engines
 def test_a_search_index_that_is_gone_is_named(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip")
     client(redis_stack_url).execute_command("FT.DROPINDEX", "checkpoint_write")
     (one,) = found(redis_stack_url)[None]
-    assert one.code == "index-missing"
+    assert (one.code, one.is_error) == ("index-missing", True)
     assert "checkpoint_write:" in one.detail
+    with (
+        RedisSaver.from_conn_string(redis_stack_url) as saver,
+        pytest.raises(Exception, match="no such index"),
+    ):
+        list(saver.list(config_of("trip")))
     fill(redis_stack_url, "other")
     assert found(redis_stack_url) == {}
 
@@ -286,7 +345,89 @@ def test_a_write_that_a_shallow_saver_does_not_list_is_named(redis_stack_url: st
     assert found(redis_stack_url) == {}
 
 
+# Eviction
+
+
+@pytest.fixture(params=[*FILLS, "redis-js", "redis-shallow", "redis-js-shallow"])
+def evicting_url(redis_stack_url: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A store in each layout, in a server that removed keys of someone else."""
+    layout: str = request.param
+    if layout in FILLS:
+        FILLS[layout](redis_stack_url, None)
+    elif layout == "redis-shallow":
+        fill_shallow(redis_stack_url, *THREADS, asks=True)
+    else:
+        restore_javascript(layout.replace("redis-js", "redis"), redis_stack_url)
+    admin = client(redis_stack_url)
+    admin.config_set("maxmemory-policy", "volatile-random")
+    admin.config_set("maxmemory", int(admin.info("memory")["used_memory"]) + (1 << 17))
+    for n in range(1000):
+        admin.set(f"cache:{n}", "x" * 3000, ex=HOUR)
+        if admin.info("stats")["evicted_keys"]:
+            break
+    admin.config_set("maxmemory", 0)
+    admin.delete(*admin.scan_iter("cache:*"))
+    yield redis_stack_url
+    admin.config_set("maxmemory-policy", "noeviction")
+    admin.config_resetstat()
+
+
+@pytest.mark.engines
+def test_a_server_that_evicts_is_named_if_it_may_evict_these_keys(evicting_url: str) -> None:
+    admin = client(evicting_url)
+    assert found(evicting_url) == {}  # These keys do not expire, so they are not removed.
+    admin.config_set("maxmemory-policy", "allkeys-lru")
+    (one,) = found(evicting_url)[None]
+    assert one.code == "keys-evicted"
+    assert re.fullmatch(r"the server removed \d+ keys? because .* allkeys-lru\).*", one.detail)
+    assert "; CONFIG SET maxmemory-policy noeviction keeps the others" in one.detail
+    admin.config_set("maxmemory-policy", "noeviction")
+    (one,) = found(evicting_url)[None]
+    assert "maxmemory-policy noeviction)" in one.detail
+    assert "CONFIG SET" not in one.detail
+    admin.config_resetstat()
+    assert found(evicting_url) == {}
+
+
+@pytest.mark.engines
+def test_what_eviction_explains_is_said_once_for_a_thread(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip", "sound", asks=True)
+    admin = client(redis_stack_url)
+    for name in [*admin.scan_iter("checkpoint_write:trip:*")]:
+        if admin.execute_command("JSON.GET", name, "channel") == b'"items"':
+            admin.delete(name)
+
+    words = ["doctor", "--deep", "--grace", "0s", "-o", "json"]
+
+    def codes() -> dict[str | None, set[str]]:
+        kinds: dict[str | None, set[str]] = {}
+        for one in ckpt("-s", redis_stack_url, *words).json["findings"]:
+            kinds.setdefault(one["thread_id"], set()).add(one["code"])
+        return kinds
+
+    assert codes() == {"trip": {"index-stale", "state-mismatch"}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RedisStore, "evicted", lambda _: "the server removed 5 keys")
+        assert codes() == {None: {"keys-evicted"}, "trip": {"index-stale", "keys-evicted"}}
+        answer = ckpt("-s", redis_stack_url, *words, "trip")
+    (one,) = [one for one in answer.json["findings"] if one["code"] == "keys-evicted"]
+    assert (answer.code, one["severity"], one["thread_id"]) == (1, "error", "trip")
+    assert one["detail"].endswith("x state-mismatch): the server removed 5 keys")
+
+
 # LangGraph.js
+
+
+def restore_javascript(name: str, url: str) -> None:
+    """Restore a recording, without the thread in which LangGraph.js itself hides writes."""
+    restore_javascript_keys(FIXTURES / "js-1.7.3" / f"{name}.jsonl.gz", url)
+    hidden = {"functional-asking": [("index-stale", "", ids(url, "functional-asking")[0])]}
+    assert places(url) == (hidden if name == "redis" else {})
+    if name == "redis":
+        (one,) = found(url)["functional-asking"]
+        assert one.is_info
+        run_fixes(url)
+    assert found(url) == {}
 
 
 @pytest.mark.engines
@@ -294,8 +435,7 @@ def test_a_write_that_a_shallow_saver_does_not_list_is_named(redis_stack_url: st
 def test_a_key_of_langgraph_js_that_does_not_expire_is_named(
     name: str, redis_stack_url: str
 ) -> None:
-    restore_javascript_keys(FIXTURES / "js-1.7.3" / f"{name}.jsonl.gz", redis_stack_url)
-    assert found(redis_stack_url) == {}
+    restore_javascript(name, redis_stack_url)
     admin = client(redis_stack_url)
     for one in admin.scan_iter("*:interrupt-alone:*"):
         admin.expire(one, HOUR)
@@ -305,6 +445,58 @@ def test_a_key_of_langgraph_js_that_does_not_expire_is_named(
     assert places(redis_stack_url) == {"interrupt-alone": [("ttl-partial", "", head)]}
     run_fixes(redis_stack_url)
     assert found(redis_stack_url) == {}
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", ["redis", "redis-shallow"])
+def test_writes_that_langgraph_js_does_not_read_are_named(name: str, redis_stack_url: str) -> None:
+    restore_javascript(name, redis_stack_url)
+    head = ids(redis_stack_url, "interrupt-alone")[0]
+    document = "checkpoint:interrupt-alone::" + (head if name == "redis" else "shallow")
+    client(redis_stack_url).execute_command("JSON.SET", document, "$.has_writes", '"false"')
+    assert places(redis_stack_url) == {"interrupt-alone": [("index-stale", "", head)]}
+    run_fixes(redis_stack_url)
+    told = client(redis_stack_url).execute_command("JSON.GET", document, "$.has_writes")
+    assert told == b'["true"]'
+    assert found(redis_stack_url) == {}
+
+
+@pytest.mark.engines
+def test_a_value_that_langgraph_js_lost_is_named(redis_stack_url: str) -> None:
+    restore_javascript("redis", redis_stack_url)
+    url, admin, lost = redis_stack_url, client(redis_stack_url), 0
+    findings = ckpt("-s", url, "doctor", "-o", "json").json["findings"]
+    assert "value-missing" not in {one["code"] for one in findings}
+    for thread in ("chat", "fanout-send", "interrupt-answered", "loop"):
+        shown = ckpt("-s", url, "show", thread, "-o", "json").json
+        head = shown["checkpoint_id"]
+        for channel in shown["values"]:
+            name = f"checkpoint_blob:{thread}::{channel}:{shown['versions'][channel]}"
+            inside = f'$.checkpoint.channel_values["{channel}"]'
+            if admin.execute_command("JSON.GET", document_of(thread, head), inside) != b"[]":
+                continue  # Its value is also in the checkpoint.
+            kept = admin.execute_command("JSON.GET", name)
+            admin.delete(name)
+            findings = ckpt("-s", url, "doctor", thread, "-o", "json").json["findings"]
+            told = {(one["code"], one["channel"]) for one in findings}
+            assert told == {("value-missing", channel)}, thread
+            assert ckpt("-s", url, "show", thread, "-o", "json").json["unstored"] == [channel]
+            admin.execute_command("JSON.SET", name, "$", kept)
+            lost += 1
+    assert lost
+    head = ids(url, "chat")[0]
+    version = ckpt("-s", url, "show", "chat", "-o", "json").json["versions"]["messages"]
+    # Neither the checkpoint that the step made nor a document has the value that tasks wrote.
+    inside = "$.checkpoint.channel_values.messages"
+    assert admin.execute_command("JSON.DEL", document_of("chat", head), inside)
+    assert admin.delete(f"checkpoint_blob:chat::messages:{version}")
+    findings = ckpt("-s", url, "doctor", "chat", "-o", "json").json["findings"]
+    assert [(one["code"], one["channel"]) for one in findings] == [("value-missing", "messages")]
+
+
+def document_of(thread: str, own: str) -> str:
+    """The key of a checkpoint of LangGraph.js in the root namespace."""
+    return f"checkpoint:{thread}::{own}"
 
 
 # Layouts without modules

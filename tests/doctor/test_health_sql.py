@@ -147,7 +147,7 @@ PLANTED_ON_POSTGRES = {
     "ALTER TABLE checkpoint_writes DROP CONSTRAINT checkpoint_writes_pkey": (
         "index-missing",
         "table 'checkpoint_writes' has no primary key"
-        " (thread_id, checkpoint_ns, checkpoint_id, task_id, idx), which saving needs",
+        " (thread_id, checkpoint_ns, checkpoint_id, task_id, idx), so the saver cannot save",
     ),
     "ALTER TABLE checkpoint_writes DROP COLUMN task_path": (
         "schema-old",
@@ -162,6 +162,22 @@ PLANTED_ON_POSTGRES = {
         "'checkpoint_migrations' records migration 9, but not 2, 5",
     ),
 }
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("planted", PLANTED_ON_POSTGRES)
+def test_what_keeps_the_saver_from_saving_is_an_error(postgres_url: str, planted: str) -> None:
+    agent.fill(postgres_url, "trip")
+    execute(postgres_url, planted)
+    can_save = True
+    try:
+        agent.fill(postgres_url, "trip")
+    except psycopg.Error:
+        can_save = False
+    found = only(postgres_url)
+    assert found.is_error is not can_save
+    (told,) = ckpt("-s", postgres_url, "doctor", "-o", "json").json["findings"]
+    assert told["severity"] == ("warning" if can_save else "error")
 
 
 @pytest.mark.parametrize("planted", PLANTED_ON_POSTGRES)

@@ -23,6 +23,7 @@ BACKEND = Backend(
         **dict.fromkeys(("snapshot", "tls", "directConnection", "retryWrites"), WORD),
     },
     engine_faults=(
+        "mongodb-js:value-replaced",
         "rows-hidden",
         "index-missing",
         "ttl-partial",

@@ -12,7 +12,14 @@ from ckpt_backends.base import OnConnection
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, HiddenRows, Space
 from ckpt_backends.mysql.changing import lock, transaction, unsupported
-from ckpt_backends.mysql.connect import DUPLICATE, UNFIT, MySQLConnection, code_of, explained
+from ckpt_backends.mysql.connect import (
+    DUPLICATE,
+    UNFIT,
+    UNSUPPORTED,
+    MySQLConnection,
+    code_of,
+    explained,
+)
 from ckpt_backends.mysql.layout import (
     MySQLTable,
     bound,
@@ -131,6 +138,12 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         known = self._columns.get(column)
         return self.mark(name) if known is None else collated(self.mark(name), known)
 
+    def as_in(self, table: str, column: str, other: str) -> str:
+        found = [one.columns[column] for one in self._tables.values() if column in one.columns]
+        if len({one.collation for one in found}) < 2:
+            return other
+        return collated(other, self._tables[table].columns[column])
+
     def exact(self, column: str) -> str:
         return exact(column)
 
@@ -161,9 +174,14 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         # OceanBase answers 0 until it has written the table to disk.
         return Space(int(size or 0) or None)
 
-    def attempt(self, query: str, values: Values) -> list[Row] | None:
-        """All rows of a short result; None if the server does not support the query."""
-        return self._connection.attempt(query, values)
+    def attempt(
+        self, query: str, values: Values, *, expected: Collection[int] = UNSUPPORTED
+    ) -> list[Row] | None:
+        """All rows of a short result; None if the server does not support the query.
+
+        `expected` are the error codes that say so.
+        """
+        return self._connection.attempt(query, values, expected=expected)
 
     def faults(self, tables: Sequence[str]) -> Iterator[Fault]:
         from ckpt_backends.mysql.health import space_faults

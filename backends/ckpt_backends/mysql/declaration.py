@@ -22,8 +22,11 @@ BACKEND = Backend(
         "ssl_mode": "[a-zA-Z_]{0,16}",
         **dict.fromkeys(("connect_timeout", "read_timeout"), NUMBER),
     },
-    engine_faults=("rows-hidden", "index-missing", "schema-old", "index-stale", "space-free"),
-    mended_faults=("index-missing", "schema-old", "index-stale", "space-free"),
+    engine_faults=(
+        *("rows-hidden", "saver-limit"),
+        *("index-missing", "schema-old", "index-stale", "space-free"),
+    ),
+    mended_faults=("saver-limit", "index-missing", "schema-old", "index-stale", "space-free"),
     impossible_faults={"branches-share-value": "versions are unique"},
     forms={
         "mysql": (_FULL,),

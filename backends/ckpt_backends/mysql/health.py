@@ -24,6 +24,7 @@ from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.database import text
 from ckpt_backends.sql.health import (
     THREAD_INDEXES,
+    TWICE,
     TableIndex,
     key_missing,
     keys_of,
@@ -98,7 +99,7 @@ _WRONG = f"""
 _UNMATCHED = f"""
     SELECT {exact("c.thread_id")} FROM (SELECT DISTINCT thread_id, {HASH} FROM {{table}}) c
     WHERE NOT EXISTS (
-        SELECT 1 FROM {{checkpoints}} p WHERE p.thread_id = c.thread_id AND p.{HASH} = c.{HASH}
+        SELECT 1 FROM {{checkpoints}} p WHERE p.thread_id = {{thread}} AND p.{HASH} = c.{HASH}
         AND {exact("p.thread_id")} = {exact("c.thread_id")})
 """
 """Reads the primary keys only, and of each namespace only its first key."""
@@ -119,7 +120,8 @@ def schema_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Faul
         last = max(last, of_saver.task_path)
     elif last >= of_saver.task_path:
         column = "task_path VARCHAR(2000) NOT NULL DEFAULT ''"
-        yield missing_column(WRITES, "task_path", f"ALTER TABLE {WRITES} ADD COLUMN {column};")
+        fix = f"ALTER TABLE {WRITES} ADD COLUMN {column};"
+        yield missing_column(WRITES, "task_path", fix, "save")
     tables = {table.name: table for table in layout.tables}
     for number, name in of_saver.hashes.items():
         if last >= number and HASH not in tables[name].columns:
@@ -129,7 +131,7 @@ def schema_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Faul
         if last >= number and hashed is not None and hashed.generated:
             detail = f"column '{HASH}' of table '{name}' is computed, so the saver cannot write it"
             fix = f"ALTER TABLE {name} MODIFY COLUMN {_HASH_COLUMN};"
-            yield Fault("schema-old", detail, fix=fix)
+            yield Fault("schema-old", detail, fix=fix, is_error=True)
     if not is_lookalike(database.engine()):
         yield from _index_faults(database, layout, last)
 
@@ -143,11 +145,15 @@ def space_faults(database: MySQLDatabase, tables: Sequence[str]) -> Iterator[Fau
         yield from unused_space(f"table '{table}'", int(free or 0), int(size or 0), fix)
 
 
-def unmatched_queries(layout: MySQLLayout) -> Iterator[str]:
+def unmatched_queries(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[str]:
     """The queries for threads in which a hash of values or writes has no checkpoint."""
     if layout.hashed:
         for table in (layout.blobs, layout.writes):
-            yield _UNMATCHED.format(table=table.sql, checkpoints=layout.checkpoints.sql)
+            yield _UNMATCHED.format(
+                table=table.sql,
+                checkpoints=layout.checkpoints.sql,
+                thread=database.as_in(CHECKPOINTS, "thread_id", "c.thread_id"),
+            )
 
 
 def hash_faults(database: MySQLDatabase, layout: MySQLLayout, thread_id: str) -> Iterator[Fault]:
@@ -206,6 +212,6 @@ def _index_faults(database: MySQLDatabase, layout: MySQLLayout, last: int) -> It
         fix = f"CREATE INDEX {one.name} ON {one.table} ({listed});"
         if one.is_unique:
             fix = f"ALTER TABLE {one.table} ADD PRIMARY KEY ({listed});"
-            yield key_missing(database, one.table, one, fix)
+            yield key_missing(database, one.table, one, fix, TWICE)
         else:
             yield Fault("index-missing", one.is_missing, fix=fix)

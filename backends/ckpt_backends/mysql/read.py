@@ -264,8 +264,10 @@ class MySQLStore(SqlStore):
 
     def faults(self) -> Iterator[Fault]:
         from ckpt_backends.mysql.health import schema_faults
+        from ckpt_backends.mysql.limits import limit_faults
 
         yield from schema_faults(self._database, self._layout)
+        yield from limit_faults(self._database, self._layout)
         yield from self._database.faults(self._tables.names)
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
@@ -277,7 +279,7 @@ class MySQLStore(SqlStore):
         from ckpt_backends.mysql.health import unmatched_queries
 
         found = {*super().suspect_threads()}
-        for query in unmatched_queries(self._layout):
+        for query in unmatched_queries(self._database, self._layout):
             found.update(self._text(thread_id) for (thread_id,) in self._stream(query, {}))
         yield from found
 

@@ -23,7 +23,10 @@ BACKEND = Backend(
         **dict.fromkeys(("sslmode", "target_session_attrs"), WORD),
         **dict.fromkeys(("port", "connect_timeout", "read_timeout"), NUMBER),
     },
-    engine_faults=("rows-hidden", "index-missing", "schema-old", "space-free"),
+    engine_faults=(
+        *("postgres:value-replaced", "rows-hidden"),
+        *("index-missing", "schema-old", "space-free"),
+    ),
     mended_faults=("index-missing", "schema-old", "space-free"),
     forms={
         "postgres": (

@@ -155,13 +155,15 @@ def _index_faults(database: PostgresDatabase, layout: PostgresLayout, last: int)
         if invalid is not None:
             detail = f"index '{invalid.name}' of table '{one.table}' is invalid and not used"
             index = f"{quoted_name(table.schema)}.{quoted_name(invalid.name)}"
-            yield Fault("index-missing", detail, fix=f"REINDEX INDEX CONCURRENTLY {index};")
+            fix = f"REINDEX INDEX CONCURRENTLY {index};"
+            yield Fault("index-missing", detail, fix=fix, is_error=one.is_unique)
             continue
         columns = ", ".join(one.columns)
         fix = f"CREATE INDEX CONCURRENTLY {one.name} ON {table.sql} ({columns});"
         if one.is_unique:
             fix = f"ALTER TABLE {table.sql} ADD PRIMARY KEY ({columns});"
-            yield key_missing(database, table.sql, one, fix)
+            # `INSERT ... ON CONFLICT` fails without a unique index.
+            yield key_missing(database, table.sql, one, fix, "the saver cannot save", is_error=True)
         else:
             yield Fault("index-missing", one.is_missing, fix=fix)
 

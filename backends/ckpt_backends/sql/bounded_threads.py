@@ -86,10 +86,14 @@ def with_writes_query(
     root namespace.
     """
     among, names = database.among("c.channel", "channel", sorted(channels))
+    thread, head = (
+        database.as_in(tables.writes.name, column, other)
+        for column, other in (("thread_id", "h.thread"), ("checkpoint_id", "h.head"))
+    )
     # `CROSS JOIN` keeps SQLite from reading all writes before the heads.
     query = (
         f"SELECT c.thread_id FROM ({heads}) h CROSS JOIN {tables.writes.source} c"
-        f" WHERE {is_root[0]} AND {among} AND c.thread_id = h.thread AND c.checkpoint_id = h.head"
+        f" WHERE {is_root[0]} AND {among} AND c.thread_id = {thread} AND c.checkpoint_id = {head}"
     )
     return query, is_root[1] | names
 

@@ -70,6 +70,13 @@ class Database(Closing):
     @abstractmethod
     def exact(self, column: str) -> str: ...
 
+    def as_in(self, table: str, column: str, other: str) -> str:  # noqa: ARG002
+        """The `other` text, for comparing it with a column of a table.
+
+        Some servers refuse to compare columns with different collations.
+        """
+        return other
+
     def bytes_of(self, column: str) -> str:
         """The length of a stored value in bytes."""
         return f"OCTET_LENGTH({column})"

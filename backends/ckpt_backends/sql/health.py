@@ -38,7 +38,7 @@ class TableIndex:
         """What to say if a table lacks it."""
         columns = ", ".join(self.columns)
         if self.is_unique:
-            return f"table '{self.table}' has no primary key ({columns}), which saving needs"
+            return f"table '{self.table}' has no primary key ({columns})"
         return f"table '{self.table}' has no index '{self.name}' ({columns})"
 
 
@@ -63,17 +63,30 @@ def missing_indexes(
     return (one for one in wanted if not any(other.serves_as(one) for other in found))
 
 
-def key_missing(database: Database, table: str, one: TableIndex, fix: str) -> Fault:
+TWICE = "rows may be stored twice"
+"""What a saver does without a primary key, if it does not fail."""
+
+
+def key_missing(
+    database: Database,
+    table: str,
+    one: TableIndex,
+    fix: str,
+    effect: str,
+    *,
+    is_error: bool = False,
+) -> Fault:
     """The fault for a primary key that a table lacks, where `fix` creates it.
 
     Without the key, a saver may have stored rows twice; then the engine would refuse the statement.
     """
     columns = ", ".join(one.columns)
     query = f"SELECT 1 FROM {table} GROUP BY {columns} HAVING COUNT(*) > 1 LIMIT 1"
+    detail = f"{one.is_missing}, so {effect}"
     if not database.rows(query, {}):
-        return Fault("index-missing", one.is_missing, fix=fix)
-    detail = f"{one.is_missing}; rows are stored twice, and one of each must go first"
-    return Fault("index-missing", detail)
+        return Fault("index-missing", detail, fix=fix, is_error=is_error)
+    detail += "; some are stored twice, and one of each must go first"
+    return Fault("index-missing", detail, is_error=is_error)
 
 
 def missing_migrations(versions: Collection[int]) -> Iterator[Fault]:
@@ -89,11 +102,10 @@ def missing_migrations(versions: Collection[int]) -> Iterator[Fault]:
         )
 
 
-def missing_column(table: str, column: str, fix: str) -> Fault:
+def missing_column(table: str, column: str, fix: str, what: str = "read") -> Fault:
     """The fault for a column that the migrations say exists."""
-    return Fault(
-        "schema-old", f"table '{table}' has no column '{column}', so the saver cannot read", fix=fix
-    )
+    detail = f"table '{table}' has no column '{column}', so the saver cannot {what}"
+    return Fault("schema-old", detail, fix=fix, is_error=True)
 
 
 def is_much(part: int, whole: int) -> bool:

@@ -19,11 +19,14 @@ def suspect_queries(database: Database, tables: SqlTables) -> Iterator[str]:
     checkpoints, exact = tables.checkpoints.source, database.exact
     (ns,) = tables.namespace("")
     # The first comparisons use the primary key. A collation may take other ids for equal.
-    is_same = (
-        f"p.thread_id = c.thread_id AND p.{ns} = c.{ns} AND p.checkpoint_id = c.{{}}"
-        f" AND {exact('p.thread_id')} = {exact('c.thread_id')}"
+    in_thread = f"p.{ns} = c.{ns} AND {exact('p.thread_id')} = {exact('c.thread_id')}"
+    of_parent = (
+        f"p.thread_id = c.thread_id AND p.checkpoint_id = c.parent_checkpoint_id AND {in_thread}"
     )
-    of_parent = is_same.format("parent_checkpoint_id")
+    of_writes = " AND ".join(
+        f"p.{name} = {database.as_in(tables.checkpoints.name, name, f'c.{name}')}"
+        for name in ("thread_id", "checkpoint_id")
+    )
     own, parent = exact("c.checkpoint_id"), exact("p.checkpoint_id")
     # Also finds heads that have a child: no id is greater than theirs.
     yield (
@@ -34,6 +37,6 @@ def suspect_queries(database: Database, tables: SqlTables) -> Iterator[str]:
     yield (
         f"SELECT DISTINCT {exact('c.thread_id')} FROM"
         f" (SELECT DISTINCT thread_id, {ns}, checkpoint_id FROM {tables.writes.source}) c"
-        f" LEFT JOIN {checkpoints} p ON {is_same.format('checkpoint_id')}"
+        f" LEFT JOIN {checkpoints} p ON {of_writes} AND {in_thread}"
         " WHERE p.checkpoint_id IS NULL"
     )

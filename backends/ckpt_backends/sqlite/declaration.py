@@ -21,7 +21,10 @@ BACKEND = Backend(
     is_local=True,
     claims_path=_claims,
     opens_other_paths=True,
-    engine_faults=("file-damaged", "index-missing", "journal-hot", "log-large", "space-free"),
+    engine_faults=(
+        *("file-damaged", "value-replaced"),
+        *("index-missing", "journal-hot", "log-large", "space-free"),
+    ),
     mended_faults=("index-missing", "journal-hot", "log-large", "space-free"),
     file_names=tuple(f"*{suffix}" for suffix in _SUFFIXES),
     forms={

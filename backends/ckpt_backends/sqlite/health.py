@@ -9,6 +9,7 @@ from ckpt_backends import shell
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.health import (
+    TWICE,
     TableIndex,
     key_missing,
     keys_of,
@@ -45,7 +46,7 @@ def key_faults(database: Database) -> Iterator[Fault]:
     for one in missing_indexes(found, _KEYS):
         listed = ", ".join(one.columns)
         fix = f"CREATE UNIQUE INDEX {one.table}_key ON {one.table} ({listed});"
-        yield key_missing(database, one.table, one, fix)
+        yield key_missing(database, one.table, one, fix, TWICE)
 
 
 def file_faults(path: Path, space: Space, *, was_rolled_back: bool) -> Iterator[Fault]:

@@ -58,6 +58,12 @@ CODES: Mapping[str, Code] = {
         look="show TARGET",
         is_deep=True,
     ),
+    "value-replaced": Code(
+        Severity.ERROR,
+        "LangGraph.js stored the error text of its serializer in the place of a value",
+        "the value held what JSON cannot, such as a BigInt; earlier checkpoints have the last one",
+        is_deep=True,
+    ),
     "body-unreadable": Code(
         Severity.ERROR,
         "a checkpoint or its metadata cannot be decoded, or lacks a key that savers need",
@@ -88,6 +94,16 @@ CODES: Mapping[str, Code] = {
         Severity.ERROR,
         "the engine finds its own file damaged, so rows may be missing or wrong",
         "the disk failed, or the file was copied or overwritten while it was in use",
+    ),
+    "keys-evicted": Code(
+        Severity.WARNING,
+        "the server removed keys because its memory was full, so parts of threads may be gone",
+        "`maxmemory` is reached, and `maxmemory-policy` lets the server remove keys of checkpoints",
+    ),
+    "saver-limit": Code(
+        Severity.ERROR,
+        "a setting or collation of the server keeps the official saver from loading",
+        "the state outgrew the setting, or the tables were made with other defaults",
     ),
     "tool-call-unanswered": Code(
         Severity.ERROR,
@@ -289,3 +305,14 @@ UNTOLD_IF_HIDDEN = frozenset(
 )
 """What cannot be told if rows may be hidden or the file is damaged, and is not reported then: the
 rows may be there."""
+EXPLAINED_IF_EVICTED = frozenset(
+    {
+        "value-missing",
+        "state-mismatch",
+        "delta-unanchored",
+        "step-uncommitted",
+        "namespace-orphaned",
+        "messages-emptied",
+    }
+)
+"""What is reported as `keys-evicted`, once for each thread, if the server removes keys."""

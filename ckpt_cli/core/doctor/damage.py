@@ -5,6 +5,7 @@ from __future__ import annotations
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import DAMAGED
 from ckpt_cli.core.channels import NOT_STORED
+from ckpt_cli.core.conversation.messages import as_message
 
 _ENCRYPTED = "encrypted"
 """All reasons why a value stays encrypted begin with this word."""
@@ -19,6 +20,22 @@ _ELSEWHERE = "payload is in "
 """Start of the reason if a value is in another store, which this run does not open."""
 _NOT_READ = "not read"
 """End of the reason why a value was left in the store: it is too long."""
+
+
+_REPLACED = "[unable to serialize, circular reference is too complex to analyze]"
+"""What LangGraph.js stores in the place of a value that JSON cannot hold, such as one with a BigInt
+(`stringify` in `serde/utils/fast-safe-stringify` of @langchain/langgraph-checkpoint)."""
+
+
+def is_replaced(value: Value) -> bool:
+    """Return whether a value is the error text of LangGraph.js's serializer."""
+    return isinstance(value, str) and value == _REPLACED
+
+
+def holds_replaced(value: Value) -> bool:
+    """Return whether a list of messages goes on from that text: a reducer made it a message."""
+    messages = map(as_message, value if isinstance(value, list) else ())
+    return any(one is not None and is_replaced(one.content) for one in messages)
 
 
 def is_damaged(value: Value) -> bool:

@@ -68,6 +68,13 @@ class Finding:
         return shell.possible_command("ckpt", *store, *plain, *ns, ids=named)
 
 
+def _severity_of(fault: Fault) -> Severity | None:
+    """Return the severity of a fault; None if it is that of its code."""
+    if fault.is_error:
+        return Severity.ERROR
+    return Severity.INFO if fault.is_info else None
+
+
 def from_fault(fault: Fault) -> Finding:
     """Return the finding for a fault that a store reported."""
     return Finding(
@@ -78,7 +85,7 @@ def from_fault(fault: Fault) -> Finding:
         checkpoint_id=fault.checkpoint_id,
         channel=fault.channel,
         task_id=fault.task_id,
-        own_severity=Severity.INFO if fault.is_info else None,
+        own_severity=_severity_of(fault),
         own_fix=fault.fix,
     )
 

@@ -69,6 +69,9 @@ OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
 ENGINES: Mapping[str, str] = {
     "rows-hidden": "the engine refuses to read what a user may not see",
     "file-damaged": "the engine checks its files itself",
+    "value-replaced": "LangGraph.js has no such saver, or the engine refuses such values",
+    "keys-evicted": "the engine removes no rows by itself",
+    "saver-limit": "its saver depends on no setting that is known",
     "index-missing": "its saver creates no index",
     "schema-old": "its saver has no migrations",
     "ttl-partial": "its rows do not expire one by one",

@@ -19,9 +19,10 @@ from ckpt_cli.queries.doctor.plaintext import PlainRows
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint, seen_checkpoint
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
 from ckpt_cli.queries.doctor.types import TypeChecks
-from ckpt_cli.queries.doctor.unreadable import UnreadableValues
+from ckpt_cli.queries.doctor.unreadable import UnreadableValues, missing_value
 from ckpt_cli.queries.replay import watched_replay
 from ckpt_cli.queries.replay_checks import KeptCheckpoint
+from ckpt_cli.threads.lost_values import LostValues
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -57,6 +58,7 @@ class _DeepCheck:
         self._reader = reader
         self._terms = terms
         self._plain = PlainRows()
+        self._lost = LostValues(reader)
         self._emptied = EmptiedMessages(reader)
         self._parents = MissingParents(reader)
         self._orphans = Orphans(reader, terms.before)
@@ -95,6 +97,8 @@ class _DeepCheck:
 
     def _findings(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         yield from self.unreadable.at(seen)
+        for channel in self._lost.here(seen.moment, seen.parent, seen.introduced):
+            yield missing_value(seen, channel)
         yield from self._plain.at(seen)
         yield from self._parents.at(seen)
         yield from self._types.at(seen.stored_here, seen.moment.writes)

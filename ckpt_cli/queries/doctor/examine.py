@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
-from ckpt_backends.model import Thread
+from ckpt_backends.model import Fault, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.codes import UNTOLD_IF_HIDDEN
+from ckpt_cli.core.doctor.codes import EXPLAINED_IF_EVICTED, UNTOLD_IF_HIDDEN, Severity
 from ckpt_cli.core.doctor.finding import Finding, from_fault
 from ckpt_cli.core.doctor.replayed import ReplayedTogether
 from ckpt_cli.core.short_refs import short_refs
@@ -50,10 +51,12 @@ def hidden_findings(store: Store) -> Iterator[Finding]:
 
 
 def terms_for(store: Store, terms: Terms, found: Iterable[Finding] = ()) -> Terms:
-    """Return what can be told of a store: without what may be hidden, or lost in a damaged file.
+    """Return what can be told of a store: without what may be hidden, lost in a damaged file, or
+    evicted.
 
     `found` is what is wrong with the store as a whole.
     """
+    terms = replace(terms, evicted=store.evicted())
     if not store.hidden_rows() and all(one.code != "file-damaged" for one in found):
         return terms
     return replace(terms, ignored=terms.ignored | UNTOLD_IF_HIDDEN)
@@ -117,6 +120,8 @@ def findings_together(
         report = ThreadReport(thread_id)
         kept = [one for one in found if one.code not in terms.ignored]
         report.findings = list(_with_refs(store, thread_id, kept))
+        if terms.evicted:
+            report.findings = list(_as_evicted(report, terms.evicted))
         finish(store, terms, report)
         yield from report.findings
 
@@ -128,10 +133,12 @@ def _checking(
 
     def check(threads: Sequence[ThreadToCheck]) -> list[ThreadReport]:
         reports = {one.thread_id: ThreadReport(one.thread_id) for one in threads}
+        faults = _faults_of(store, [one.thread_id for one in threads if _has_odd_keys(one, terms)])
         for one in threads:
             report = reports[one.thread_id]
             report.checked.threads = 1
-            _collect(report, _key_findings(store, one, inference, terms, report), terms)
+            found = _key_findings(store, one, inference, terms, report, faults)
+            _collect(report, found, terms)
         _check_heads(store, threads, reports, inference, terms)
         for one in threads:
             report = reports[one.thread_id]
@@ -140,6 +147,8 @@ def _checking(
                 _collect(report, deep_findings(reader, terms, report), terms)
             if terms.types and one.thread is not None:
                 _collect(report, gather_types(store, one.thread_id, report), terms)
+            if terms.evicted:
+                report.findings = list(_as_evicted(report, terms.evicted))
             report.findings = list(_with_refs(store, one.thread_id, report.findings))
             finish(store, terms, report)
         return list(reports.values())
@@ -153,14 +162,29 @@ def _key_findings(
     inference: TriggerInference,
     terms: Terms,
     report: ThreadReport,
+    faults: Mapping[str, Iterable[Fault]],
 ) -> Iterator[Finding]:
-    if one.is_suspect or terms.deep or _is_ahead(one.thread, terms):
-        yield from map(from_fault, store.thread_faults(one.thread_id))
+    if _has_odd_keys(one, terms):
+        known = faults.get(one.thread_id)
+        known = store.thread_faults(one.thread_id) if known is None else known
+        yield from map(from_fault, known)
         layout = inference.capabilities
         yield from key_findings(store, one.thread_id, layout, terms, report.checked)
     elif one.thread is not None:
         # The store compared its keys to find out that the thread is not suspect.
         report.checked.checkpoints += one.thread.checkpoints
+
+
+def _faults_of(store: Store, thread_ids: Sequence[str]) -> Mapping[str, Iterable[Fault]]:
+    """Return the faults in the keys of some threads; none if they cannot be read together."""
+    try:
+        return store.faults_of(thread_ids) if thread_ids else {}
+    except CkptError:
+        return {}
+
+
+def _has_odd_keys(one: ThreadToCheck, terms: Terms) -> bool:
+    return one.is_suspect or terms.deep or _is_ahead(one.thread, terms)
 
 
 def _is_ahead(thread: Thread | None, terms: Terms) -> bool:
@@ -217,6 +241,20 @@ def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) ->
         pass
     except CkptError as error:
         report.unchecked = error.message
+
+
+def _as_evicted(report: ThreadReport, reason: str) -> Iterator[Finding]:
+    """Yield the findings with one in the place of those that missing rows explain."""
+    explained = Counter(one.code for one in report.findings if one.code in EXPLAINED_IF_EVICTED)
+    if explained:
+        found = ", ".join(f"{number} x {code}" for code, number in sorted(explained.items()))
+        yield Finding(
+            code="keys-evicted",
+            detail=f"what is left of the thread contradicts itself ({found}): {reason}",
+            thread_id=report.thread_id,
+            own_severity=Severity.ERROR,
+        )
+    yield from (one for one in report.findings if one.code not in EXPLAINED_IF_EVICTED)
 
 
 def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterator[Finding]:

@@ -14,12 +14,12 @@ from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.resume import stored_answer
 from ckpt_cli.core.tasks.used_answers import callers_answer
 from ckpt_cli.queries.doctor.conversations import conversation_findings
-from ckpt_cli.queries.doctor.missing import lost_values
 from ckpt_cli.queries.doctor.seen import seen_checkpoint
 from ckpt_cli.queries.doctor.terms import Terms
 from ckpt_cli.queries.doctor.types import type_findings
 from ckpt_cli.queries.doctor.unreadable import UnreadableValues, missing_value
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.lost_values import LostValues
 from ckpt_cli.threads.nested_nodes import locate, writes_inside
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -65,7 +65,7 @@ def _unreadable(
     seen = seen_checkpoint(head, None, terms.before, is_head=True)
     yield from unread.at(seen)
     yield from unread.end()
-    for channel in lost_values(reader, head.checkpoint):
+    for channel in LostValues(reader).at(head):
         yield missing_value(seen, channel)
 
 

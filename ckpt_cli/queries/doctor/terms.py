@@ -30,6 +30,8 @@ class Terms:
     """Codes that are not reported."""
     strict_types: bool = False
     """Whether to report classes that LANGGRAPH_STRICT_MSGPACK blocks."""
+    evicted: str = ""
+    """Why the engine itself may have removed rows of a thread, in words; `''` if it did not."""
     types: bool = False
     """Whether to gather all classes that values name, which reads every value."""
     together: bool = False

@@ -8,12 +8,13 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import Memo
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.doctor.damage import is_absent, is_damaged
+from ckpt_cli.core.doctor.damage import holds_replaced, is_absent, is_damaged, is_replaced
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.readability import Readability, is_broken_inside, readability
-from ckpt_cli.queries.doctor.missing import lost_here
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint
 
+_SHORT = 100
+"""Bytes within which that text is."""
 _MOST = 1000
 """Values that do not open with the key are listed up to this number."""
 
@@ -35,6 +36,7 @@ class UnreadableValues:
     def at(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         """Yield what is unreadable at a checkpoint."""
         moment = seen.moment
+        yield from _replaced(seen)
         yield from self._of_body(seen)
         yield from self._of_metadata(seen)
         if seen.is_apart:
@@ -49,8 +51,6 @@ class UnreadableValues:
                 value = decode(write.value)
                 if not (is_absent(value) and (seen.is_young or seen.is_head)):
                     yield from self._judged(write.value, value, finding)
-        for channel in lost_here(seen):
-            yield missing_value(seen, channel)
 
     def end(self) -> Iterator[Finding]:
         """Yield the values that do not open with a key that opens others."""
@@ -141,6 +141,29 @@ class UnreadableValues:
             self._refused.append(finding)
         elif found is Readability.UNREAD:
             self._unchecked = self._unchecked or f"cannot read a value: {typed.problem}"
+
+
+def _replaced(seen: SeenCheckpoint) -> Iterator[Finding]:
+    """Yield where LangGraph.js stored the error text of its serializer in the place of a value."""
+    moment = seen.moment
+    body = moment.checkpoint.body
+    if body is not None and len(body.data) < _SHORT and is_replaced(decode(body)):
+        text = "the checkpoint is the error text of LangGraph.js's serializer"
+        yield seen.finding("value-replaced", text)
+    if not moment.body.is_javascript:
+        return
+    for channel in sorted(seen.introduced & moment.body.values.keys()):
+        value = moment.body.values[channel]
+        if is_replaced(value):
+            text = "its value is the error text of LangGraph.js's serializer"
+            yield seen.finding("value-replaced", text, channel)
+        elif seen.is_head and holds_replaced(value):
+            text = "a message is the error text of LangGraph.js's serializer: those before are lost"
+            yield seen.finding("value-replaced", text, channel)
+    for write in moment.writes:
+        if write.value is not None and write.size < _SHORT and is_replaced(decode(write.value)):
+            text = "a write is the error text of LangGraph.js's serializer"
+            yield seen.finding("value-replaced", text, write.channel, write.task_id)
 
 
 def missing_value(seen: SeenCheckpoint, channel: str) -> Finding:

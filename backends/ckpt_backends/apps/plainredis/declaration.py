@@ -14,7 +14,7 @@ BACKEND = Backend(
     },
     engine="redis",
     impossible_faults={"id-not-increasing": LAST_STORED},
-    engine_faults=("index-stale", "ttl-partial"),
+    engine_faults=("keys-evicted", "index-stale", "ttl-partial"),
     mended_faults=("index-stale", "ttl-partial"),
     forms={
         "redis-plain": (

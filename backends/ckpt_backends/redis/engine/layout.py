@@ -194,6 +194,13 @@ class RedisLayout(ABC):
         """
         return keys_of_checkpoints(found)
 
+    def unloaded_head(self, thread_id: str, found: ThreadKeys) -> str:  # noqa: ARG002
+        """What the saver does instead of loading the head of a thread with these keys, in words.
+
+        `''` if it loads the head.
+        """
+        return ""
+
     def threads_with_writes(self) -> Iterator[str]:
         """The ids of all threads that have writes, without reading values. Ids may repeat."""
         for found in self.pages():

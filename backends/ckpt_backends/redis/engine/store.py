@@ -6,6 +6,7 @@ not seen, and keys that are removed meanwhile are left out.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -30,13 +31,15 @@ from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, Write
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys, WriteEntry, raw
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.sizes import summed
-from ckpt_backends.redis.engine.thread_faults import lasting
+from ckpt_backends.redis.engine.thread_faults import FirstLook, lasting
 from ckpt_backends.redis.engine.thread_listing import ThreadEntry, namespaces_of, threads_of
 from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
 _STAYS, _GONE = -1, -2
+_POINTER_SECONDS = 0.2
+"""Longer than a saver needs between a checkpoint and the pointer to it."""
 """The answers of PTTL for a key without an expiry, and for a missing key."""
 _REMEMBERED, _AT_ONCE = 200, 50
 """Number of threads with cached keys, and number of threads to look up together. A command usually
@@ -62,6 +65,8 @@ class RedisStore(BaseStore):
         self._listed_last: Sequence[ThreadEntry] = ()
         self._order: dict[str, int] = {}
         self._found: dict[str, ThreadKeys] = {}
+        self._first_looks: dict[str, FirstLook] = {}
+        """Those in which `suspect_threads` saw faults."""
 
     def describe(self) -> StoreInfo:
         server = self._connection.ask("INFO", "server")
@@ -269,16 +274,42 @@ class RedisStore(BaseStore):
     def sources(self, key: CheckpointKey) -> list[str]:
         return self._layout.sources(key)
 
+    def evicted(self) -> str:
+        from ckpt_backends.redis.engine.server_faults import evicted
+
+        threads = (self._places_of(one.thread_id) for one in self.threads())
+        return evicted(self._connection, (one.name for found in threads for one in found.values()))
+
     def faults(self) -> Iterator[Fault]:
-        return self._layout.faults()
+        if reason := self.evicted():
+            from ckpt_backends.redis.engine.server_faults import eviction_fault
+
+            yield eviction_fault(self._connection, reason)
+        yield from self._layout.faults()
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        yield from self.faults_of([thread_id])[thread_id]
+
+    def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
+        known = self._first_looks
+        first = {one: known.pop(one) if one in known else self._look(one) for one in thread_ids}
+        return lasting(first, self._layout.find, self._layout.thread_faults)
+
+    def _look(self, thread_id: str) -> FirstLook:
+        found = self._find(thread_id)
+        return FirstLook(time.monotonic(), list(self._layout.thread_faults(thread_id, found)))
+
+    def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:
         layout = self._layout
-        return lasting(
-            self._find(thread_id),
-            lambda: layout.find([thread_id])[thread_id],
-            lambda found: layout.thread_faults(thread_id, found),
-        )
+        told = {one: layout.unloaded_head(one, self._find(one)) for one in thread_ids}
+        odd = [one for one, words in told.items() if words]
+        if not odd:
+            return {}
+        # A saver stores a checkpoint before it points to it.
+        time.sleep(_POINTER_SECONDS)
+        again = layout.find(odd)
+        told = {one: layout.unloaded_head(one, again[one]) for one in odd}
+        return {one: words for one, words in told.items() if words}
 
     def suspect_threads(self) -> Iterator[str]:
         # In the order of the listing, in which keys of several threads are read together.
@@ -301,13 +332,17 @@ class RedisStore(BaseStore):
         ids = {own for _, own in found.places}
         if any(write.checkpoint_id not in ids for write in found.writes):
             return True
-        return any(True for _ in self._layout.thread_faults(thread_id, found))
+        look = self._look(thread_id)
+        if look.faults:
+            self._first_looks[thread_id] = look
+        return bool(look.faults)
 
     def refresh(self) -> None:
         self._listings.clear()
         self._listed_last = ()
         self._order.clear()
         self._found.clear()
+        self._first_looks.clear()
 
     def close(self) -> None:
         self._connection.close()

@@ -6,20 +6,23 @@ written is read a second time.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import monotonic, sleep
+from typing import NamedTuple
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import Fault
-from ckpt_backends.redis.engine.connection import RedisConnection
+from ckpt_backends.redis.engine.connection import RedisConnection, in_parts
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT, ThreadKeys, quoted
 
 _RECENT = timedelta(minutes=1)
 _PAUSE_SECONDS = 1.0
 """Longer than a saver needs for the commands of one checkpoint."""
+_FOUND_AT_ONCE = 50
+"""Number of threads whose keys are read together."""
 _STAYS = -1
 """The answer of PTTL for a key without an expiry."""
 
@@ -35,29 +38,57 @@ class ThreadKey:
     """None for a key that belongs to a whole namespace, or to several checkpoints."""
 
 
-def lasting(
-    known: ThreadKeys,
-    find: Callable[[], ThreadKeys],
-    faults: Callable[[ThreadKeys], Iterable[Fault]],
-) -> Iterator[Fault]:
-    """The faults in the keys of a thread, of which `known` may be old and `find` reads new ones.
+class FirstLook(NamedTuple):
+    """The faults in the keys of a thread, as they were once."""
 
-    If the newest checkpoint is recent, the faults must also be found after a pause.
+    at: float
+    """When the keys were read, by `time.monotonic`."""
+    faults: Sequence[Fault]
+
+
+def lasting(
+    first: Mapping[str, FirstLook],
+    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
+    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
+) -> dict[str, list[Fault]]:
+    """The faults in the keys of some threads that are still there when `find` reads them again.
+
+    If the newest checkpoint of a thread is recent, they must also be there some time after the
+    first look. Waits once for all threads.
     """
-    found = list(faults(known))
-    for pause in (0.0, _PAUSE_SECONDS):
-        if not found:
-            return
-        time.sleep(pause)
-        current = find()
-        # A fix may contain a time, which has changed meanwhile.
-        again = {one._replace(fix=""): one for one in faults(current)}
-        found = [again[key] for one in found if (key := one._replace(fix="")) in again]
-        newest = max((own for _, own in current.places), default="")
-        at = time_of(newest)
-        if at is None or datetime.now(UTC) - at > _RECENT:
-            break
-    yield from found
+    left = {one: list(look.faults) for one, look in first.items()}
+    recent = _still(left, find, faults)
+    if recent:
+        seen = max(first[one].at for one in recent)
+        sleep(max(0.0, _PAUSE_SECONDS - (monotonic() - seen)))
+        again = {one: left[one] for one in recent}
+        _still(again, find, faults)
+        left |= again
+    return left
+
+
+def _still(
+    left: dict[str, list[Fault]],
+    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
+    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
+) -> list[str]:
+    """Leave only the faults that are still there; return the threads with some that are recent."""
+    odd = [one for one, found in left.items() if found]
+    recent = []
+    for some in in_parts(odd, _FOUND_AT_ONCE):
+        for thread_id, current in find(some).items():
+            # A fix may contain a time, which has changed meanwhile.
+            again = {one._replace(fix=""): one for one in faults(thread_id, current)}
+            before = (one._replace(fix="") for one in left[thread_id])
+            left[thread_id] = [again[one] for one in before if one in again]
+            if left[thread_id] and _is_recent(current):
+                recent.append(thread_id)
+    return recent
+
+
+def _is_recent(keys: ThreadKeys) -> bool:
+    at = time_of(max((own for _, own in keys.places), default=""))
+    return at is None or datetime.now(UTC) - at <= _RECENT
 
 
 def keys_of_checkpoints(found: ThreadKeys) -> Iterator[ThreadKey]:

@@ -21,7 +21,7 @@ BACKEND = Backend(
         "redis-js-shallow": Capability.INLINE_VALUES | _ANY,
     },
     engine="redis",
-    engine_faults=("ttl-partial",),
+    engine_faults=("keys-evicted", "index-stale", "ttl-partial"),
     mended_faults=("ttl-partial",),
     unmended_faults=("redis-js:value-missing",),  # messages of LangGraph.js are not written
     impossible_faults={

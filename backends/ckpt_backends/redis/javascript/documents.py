@@ -37,6 +37,7 @@ from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
+    Fault,
     TypedBytes,
     Usage,
     Write,
@@ -44,6 +45,7 @@ from ckpt_backends.model import (
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, meant_ns
+from ckpt_backends.redis.engine.hidden_writes import hidden_writes, writes_by_checkpoint
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import DocumentFinder
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
@@ -184,6 +186,10 @@ class JavaScriptDocuments(JsonDocuments):
         for _, thread, key, size in self.blobs(found):
             where = (BLOBS, "value", thread, key.checkpoint_ns)
             yield "", Usage(*where, key.channel, _JSON, 1, size)
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        yield from super().thread_faults(thread_id, found)
+        yield from hidden_writes(self.connection, writes_by_checkpoint(self, found), "true")
 
     def sources(self, key: CheckpointKey) -> list[str]:
         if APART not in self._kinds:

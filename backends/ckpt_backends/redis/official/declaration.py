@@ -23,7 +23,7 @@ BACKEND = Backend(
         SHALLOW: Capability.WRITES | Capability.TASK_PATH | _ANY,
     },
     engine="redis",
-    engine_faults=("index-missing", "index-stale", "ttl-partial"),
+    engine_faults=("keys-evicted", "index-missing", "index-stale", "ttl-partial"),
     mended_faults=("index-stale", "ttl-partial"),
     unmended_faults=("redis:value-unreadable",),  # only a write can be unreadable alone
     impossible_faults={

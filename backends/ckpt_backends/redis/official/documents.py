@@ -36,16 +36,21 @@ from ckpt_backends.redis.engine.document_fields import (
     stored_id,
     stored_ns,
 )
+from ckpt_backends.redis.engine.hidden_writes import hidden_writes, writes_by_checkpoint
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import POINTERS, DocumentFinder
 from ckpt_backends.redis.engine.keyspace import ThreadKeys, WriteEntry, raw
-from ckpt_backends.redis.engine.search_faults import search_faults
+from ckpt_backends.redis.engine.server_faults import search_faults
 from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.official.declaration import BACKEND
-from ckpt_backends.redis.official.hidden_writes import hidden_writes, writes_by_checkpoint
 from ckpt_backends.redis.official.prefixes import known_prefixes
 from ckpt_backends.redis.official.stored_values import stored_value
-from ckpt_backends.redis.official.thread_faults import list_faults, members_of, pointer_fault
+from ckpt_backends.redis.official.thread_faults import (
+    list_faults,
+    members_of,
+    other_head,
+    pointer_fault,
+)
 from ckpt_backends.redis.official.write import DocumentPlan
 
 if TYPE_CHECKING:
@@ -143,6 +148,11 @@ class Documents(JsonDocuments):
             lists = {name: members[name] for name in self.lists(one.key)}
             yield from list_faults(self.connection, one, lists, stored)
         yield from hidden_writes(self.connection, writes)
+
+    def unloaded_head(self, thread_id: str, found: ThreadKeys) -> str:
+        here = {own: one for (ns, own), one in found.places.items() if not ns}
+        pointers = self.pointers(thread_id, "").get(POINTERS)
+        return other_head(self.connection, pointers[-1], here) if here and pointers else ""
 
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]

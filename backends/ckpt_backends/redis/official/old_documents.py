@@ -111,6 +111,9 @@ class OldDocuments(Documents):
         """Only those of times to live: this release had no pointers and no lists of writes."""
         return RedisLayout.thread_faults(self, thread_id, found)
 
+    def unloaded_head(self, thread_id: str, found: ThreadKeys) -> str:
+        return RedisLayout.unloaded_head(self, thread_id, found)
+
     def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
         return keys_of_checkpoints(found)
 

@@ -21,6 +21,7 @@ from ckpt_backends.redis.engine.document_fields import (
     stored_id,
     stored_ns,
 )
+from ckpt_backends.redis.engine.hidden_writes import writes_by_checkpoint
 from ckpt_backends.redis.engine.json_keys import REGISTRIES
 from ckpt_backends.redis.engine.keyspace import (
     CheckpointEntry,
@@ -34,7 +35,6 @@ from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.official.declaration import BACKEND, SHALLOW
 from ckpt_backends.redis.official.documents import Documents
-from ckpt_backends.redis.official.hidden_writes import writes_by_checkpoint
 from ckpt_backends.redis.official.thread_faults import list_faults, members_of
 
 if TYPE_CHECKING:

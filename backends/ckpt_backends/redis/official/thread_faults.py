@@ -36,7 +36,7 @@ def pointer_fault(
         else:
             detail = "the pointer to the head names a checkpoint that is not stored, so the saver"
             detail += " finds no checkpoint here"
-        yield Fault("index-stale", detail, thread_id, ns, fix=fix)
+        yield Fault("index-stale", detail, thread_id, ns, fix=fix, is_error=True)
         return
     if newest.key.checkpoint_id in _ancestors(named, here):
         return  # the ids are wrong, not the pointer
@@ -45,6 +45,23 @@ def pointer_fault(
     has_child = any(one.parent == own for one in here.values())
     code = "head-not-newest" if has_child else "index-stale"
     yield Fault(code, detail, thread_id, ns, own, fix=fix)
+
+
+def other_head(
+    connection: RedisConnection, pointer: bytes, here: Mapping[str, CheckpointEntry]
+) -> str:
+    """What the saver does instead of loading the newest of these checkpoints, in words."""
+    name = connection.ask("GET", pointer)
+    if name == here[max(here)].name:
+        return ""
+    if name is None:
+        return "the saver finds no checkpoint: there is no pointer to this one"
+    own = next((own for own, one in here.items() if one.name == name), None)
+    if own is not None:
+        return f"the saver loads {own} instead, which the pointer to the head names"
+    if connection.number_of([name]):
+        return ""  # a checkpoint that was stored after the others were listed
+    return "the saver finds no checkpoint: the pointer names one that is not stored"
 
 
 def _ancestors(one: CheckpointEntry, here: Mapping[str, CheckpointEntry]) -> set[str]:

@@ -22,7 +22,7 @@ BACKEND = Backend(
     extra="valkey",
     # Savers for Redis run on Valkey too, so its URLs open their layouts, with their parameters.
     params=PARAMS,
-    engine_faults=("index-stale", "ttl-partial"),
+    engine_faults=("keys-evicted", "index-stale", "ttl-partial"),
     mended_faults=("index-stale", "ttl-partial"),
     forms={"valkey": (Form(has_task_paths=False, keeps_write_order=True, expires=True),)},
     parts="ckpt_backends.redis.valkey.parts:parts_of",

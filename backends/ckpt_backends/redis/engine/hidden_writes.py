@@ -1,8 +1,12 @@
-"""Writes of a thread's head that RedisSaver does not read.
+"""Writes of a thread's head that RedisSaver, of Python or of LangGraph.js, does not read.
 
 It reads them only if the field `has_writes` is true. `put` overwrites the field that `put_writes`
 set, if a task is faster than the storing of its checkpoint. Then RedisSaver returns no writes
 (AsyncRedisSaver does): a question is not shown, and a finished task runs again.
+
+Source: `put_writes` and `_load_pending_writes_with_registry_check` in
+`langgraph/checkpoint/redis/__init__.py`; `putWrites` and `loadCheckpointWithWrites` in `index.js`,
+and `getTuple` in `shallow.js`, of @langchain/langgraph-checkpoint-redis 1.0.
 """
 
 from __future__ import annotations
@@ -34,8 +38,10 @@ def writes_by_checkpoint(layout: JsonDocuments, found: ThreadKeys) -> WritesByCh
     return by_checkpoint
 
 
-def hidden_writes(connection: RedisConnection, writes: WritesByCheckpoint) -> Iterator[Fault]:
-    """`index-stale`, if `has_writes` of a thread's head is not true, though it has writes.
+def hidden_writes(
+    connection: RedisConnection, writes: WritesByCheckpoint, is_set: bool | str = True
+) -> Iterator[Fault]:
+    """`index-stale`, if `has_writes` of a thread's head is not `is_set`, though it has writes.
 
     Errors do not count: a failed task runs again, whether its error is read or not. Heads of
     subgraphs do not count either: the task that called the subgraph runs again.
@@ -46,7 +52,7 @@ def hidden_writes(connection: RedisConnection, writes: WritesByCheckpoint) -> It
     head = max(root, key=lambda one: one.key)
     number = sum(not name.endswith(_ERROR) for name in writes[head])
     answer = connection.find("JSON.GET", head.name, "$.has_writes") if number else None
-    if answer is not None and json.loads(answer) != [True]:
+    if answer is not None and json.loads(answer) != [is_set]:
         key = head.key
         yield Fault(
             "index-stale",
@@ -54,6 +60,6 @@ def hidden_writes(connection: RedisConnection, writes: WritesByCheckpoint) -> It
             key.thread_id,
             key.checkpoint_ns,
             key.checkpoint_id,
-            fix=f"JSON.SET {quoted(head.name)} $.has_writes true",
+            fix=f"JSON.SET {quoted(head.name)} $.has_writes {quoted(raw(json.dumps(is_set)))}",
             is_info=True,
         )

@@ -1,0 +1,284 @@
+"""Values that a server lost are named; channels that are empty by their nature are not.
+
+The savers for PostgreSQL and MySQL put small values into the body, and store nothing for a channel
+that is empty.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+import bson
+import psycopg
+import pymongo
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.channels import DeltaChannel, EphemeralValue, UntrackedValue
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, Send, interrupt
+from typing_extensions import TypedDict
+
+from tests.backends import test_mysql
+from tests.restore import restore_javascript_documents, restore_rows
+from tests.servers import Server, mysql_connection, mysql_database, postgres_database
+from tests.support import FIXTURES, ckpt, copy_store
+
+Run = Callable[..., list[Any]]
+
+
+class Chat(TypedDict, total=False):
+    """Channels of all kinds: stored apart, in the body, for one step, and never."""
+
+    messages: Annotated[list[Any], add_messages]
+    notes: Annotated[list[Any], operator.add]
+    plan: dict[str, str]
+    count: int
+    flag: bool
+    once: Annotated[dict[str, int], EphemeralValue]
+    client: Annotated[dict[str, int], UntrackedValue]
+    tries: Annotated[int, UntrackedValue]
+
+
+def _plan(_state: Chat) -> dict[str, Any]:
+    found = {"notes": ["planned"], "plan": {"k": "v"}, "count": 1, "flag": True}
+    return {**found, "once": {"e": 1}, "client": {"s": 1}, "tries": 3}
+
+
+def _ask(state: Chat) -> dict[str, Any]:
+    said = AIMessage(f"did {interrupt('go?')}", id=f"a{len(state['messages'])}")
+    return {"messages": [said], "once": {"f": 2}, "client": {"s": 2}}
+
+
+def chat(saver: Any) -> Any:
+    graph: Any = StateGraph(Chat)
+    graph.add_node("plan", _plan)
+    graph.add_node("work", lambda state: {"notes": [f"worked {state['x']}"]})
+    graph.add_node("ask", _ask)
+    graph.add_node("end", lambda _: {"count": 2})
+    graph.add_edge(START, "plan")
+    graph.add_conditional_edges("plan", lambda _: [Send("work", {"x": 1})], ["work"])
+    graph.add_edge("work", "ask")
+    graph.add_edge("ask", "end")
+    graph.add_edge("end", END)
+    return graph.compile(checkpointer=saver)
+
+
+def talk(saver: Any, *threads: str) -> None:
+    """Two turns, an update, and a fork, in a thread for each durability."""
+    graph = chat(saver)
+    for thread in threads:
+        config: Any = {"configurable": {"thread_id": thread}}
+        for turn in range(2):
+            said = HumanMessage("hi", id=f"h{turn}")
+            graph.invoke({"messages": [said]}, config, durability=thread)
+            graph.invoke(Command(resume="y"), config, durability=thread)
+        graph.update_state(config, {"notes": ["updated"]}, as_node="end")
+        older = [*graph.get_state_history(config)][3]
+        graph.update_state(older.config, {"plan": {"other": "plan"}})
+
+
+@contextmanager
+def _postgres(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any, Run]]:
+    server: Server = request.getfixturevalue("postgres_server")
+    with (
+        postgres_database(server) as url,
+        psycopg.connect(url, autocommit=True) as admin,
+        PostgresSaver.from_conn_string(url) as saver,
+    ):
+        saver.setup()
+
+        def run(text: str, *values: object) -> list[Any]:
+            done = admin.execute(text.encode(), values)
+            return done.fetchall() if done.description else []
+
+        yield url, saver, run
+
+
+@contextmanager
+def _mysql(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any, Run]]:
+    server: Server = request.getfixturevalue("mysql_server")
+    with (
+        mysql_database(server) as url,
+        closing(mysql_connection(url)) as admin,
+        test_mysql.saver_of(url) as saver,
+    ):
+
+        def run(text: str, *values: object) -> list[Any]:
+            with admin.cursor() as cursor:
+                cursor.execute(text, values)
+                return list(cursor.fetchall())
+
+        yield url, saver, run
+
+
+ENGINES = {"postgres": _postgres, "mysql": _mysql}
+_IS = "channel = %s AND version = %s"
+
+
+def missing(url: str, *words: str) -> list[tuple[str, str]]:
+    """The channel and version of each value that is missing; nothing else may be found."""
+    findings = ckpt("-s", url, "doctor", "-o", "json", *words).json["findings"]
+    assert {one["code"] for one in findings} <= {"value-missing"}, findings
+    return [(one["channel"], one["detail"].split()[1]) for one in findings]
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_value_that_is_lost_is_named(engine: str, request: pytest.FixtureRequest) -> None:
+    with ENGINES[engine](request) as (url, saver, run):
+        talk(saver, "sync", "async", "exit")
+        assert missing(url) == missing(url, "--deep") == []
+        run("CREATE TABLE kept AS SELECT * FROM checkpoint_blobs")
+        empty = b"\x90"
+        rows = run(
+            "SELECT thread_id, channel, version, {} FROM kept WHERE thread_id <> 'async'".format(
+                "`blob`" if engine == "mysql" else "blob"
+            )
+        )
+        assert len(rows) > 50
+        for thread, channel, version, data in rows:
+            run(f"DELETE FROM checkpoint_blobs WHERE {_IS}", channel, version)
+            found = missing(url, thread, "--deep")
+            # A list of Sends that is empty is loaded as one that is not stored.
+            assert found == [(channel, version)] or (data == empty and not found), channel
+            run(f"INSERT INTO checkpoint_blobs SELECT * FROM kept WHERE {_IS}", channel, version)
+        assert missing(url, "--deep") == []
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_table_of_values_that_is_empty_is_noticed(
+    engine: str, request: pytest.FixtureRequest
+) -> None:
+    with ENGINES[engine](request) as (url, saver, run):
+        graph = chat(saver)
+        config: Any = {"configurable": {"thread_id": "trip"}}
+        graph.invoke({"messages": [HumanMessage("hi", id="h")]}, config)
+        shown = ckpt("-s", url, "show", "trip", "-o", "json").json
+        assert "unstored" not in shown
+        run("TRUNCATE TABLE checkpoint_blobs")
+        official = graph.get_state(config).values
+        assert ("plan" in official, official["count"]) == (False, 1)
+        lost = ["messages", "notes", "plan"]
+        assert sorted(channel for channel, _ in missing(url)) == lost
+        assert {channel for channel, _ in missing(url, "--deep")} >= {"__start__", *lost}
+        assert ckpt("-s", url, "show", "trip", "-o", "json").json["unstored"] == lost
+        text = ckpt("-s", url, "show", "trip").out
+        assert "messages, notes, plan: written, but the value is not stored" in text
+        refused = ckpt("-s", url, "show", "trip", "--channel", "messages")
+        assert (refused.code, "channel 'messages' is missing" in refused.err) == (4, True)
+
+
+class Journal(TypedDict):
+    log: Annotated[
+        list[str], DeltaChannel(lambda kept, new: [*kept, *chain(*new)], list, snapshot_frequency=3)
+    ]
+    done: bool
+
+
+@pytest.mark.engines
+def test_a_snapshot_that_postgres_lost_is_named(request: pytest.FixtureRequest) -> None:
+    with _postgres(request) as (url, saver, run):
+        graph = StateGraph(Journal)
+        graph.add_node("write", lambda _: {"log": ["written"], "done": True})
+        graph.add_edge(START, "write")
+        app: Any = graph.compile(checkpointer=saver)
+        config: Any = {"configurable": {"thread_id": "trip"}}
+        for _ in range(4):
+            app.invoke({"log": ["asked"]}, config)
+        assert missing(url) == missing(url, "--deep") == []
+        run("DELETE FROM checkpoint_blobs WHERE channel = 'log'")
+        assert {channel for channel, _ in missing(url)} == {"log"}
+        assert {channel for channel, _ in missing(url, "--deep")} == {"log"}
+
+
+# LangGraph.js
+
+_TEXT = "[unable to serialize, circular reference is too complex to analyze]"
+"""What its serializer stores for a value with a BigInt."""
+_STORED = f'"{_TEXT}"'
+_JAVASCRIPT = FIXTURES / "js-1.7.3"
+
+
+def replaced(url: str | Path, *words: str) -> list[tuple[str, str | None, str | None]]:
+    """The checkpoint, channel and task of each such finding about the thread `chat`."""
+    answer = ckpt("-s", url, "doctor", "chat", "-o", "json", *words)
+    found = [one for one in answer.json["findings"] if one["code"] == "value-replaced"]
+    assert answer.code == bool(found)
+    return [(one["checkpoint_id"], one["channel"], one["task_id"]) for one in found]
+
+
+@pytest.mark.engines
+def test_a_conversation_that_langgraph_js_replaced_on_postgres(postgres_url: str) -> None:
+    restore_rows(_JAVASCRIPT / "postgres.jsonl.gz", postgres_url)
+    url = postgres_url
+    head, *older = ckpt("-s", url, "history", "chat", "-o", "json").json
+    own, of_head = head["checkpoint_id"], head["versions"]["messages"]
+    assert replaced(url) == replaced(url, "--deep") == []
+    version = next(one for step in older if (one := step["versions"]["messages"]) != of_head)
+    first = [one for one in older if one["versions"].get("messages") == version][-1]
+    change = "UPDATE checkpoint_blobs SET blob = convert_to(%s, 'UTF8') WHERE thread_id = 'chat'"
+    with psycopg.connect(url, autocommit=True) as admin:
+        at = " AND checkpoint_ns = '' AND channel = 'messages' AND version = %s"
+        admin.execute((change + at).encode(), (_STORED, str(version)))
+        assert replaced(url) == []
+        assert replaced(url, "--deep") == [(first["checkpoint_id"], "messages", None)]
+        # A reducer makes a message of the text, and the next step goes on from it.
+        kwargs = {"content": _TEXT, "id": "x"}
+        name = ["langchain_core", "messages", "HumanMessage"]
+        message = {"lc": 1, "type": "constructor", "id": name, "kwargs": kwargs}
+        admin.execute((change + at).encode(), (json.dumps([message]), str(of_head)))
+        assert replaced(url) == [(own, "messages", None)]
+        admin.execute((change + at).encode(), (_STORED, str(of_head)))
+        assert replaced(url) == [(own, "messages", None)]
+        admin.execute(
+            b"UPDATE checkpoint_writes SET blob = convert_to(%s, 'UTF8') WHERE checkpoint_id = %s"
+            b" AND thread_id = 'chat' AND channel = 'messages'",
+            (_STORED, older[0]["checkpoint_id"]),
+        )
+        assert {one[:2] for one in replaced(url, "--deep")} >= {
+            (older[0]["checkpoint_id"], "messages")
+        }
+
+
+def test_a_checkpoint_that_langgraph_js_replaced_in_a_file(tmp_path: Path) -> None:
+    store = copy_store(_JAVASCRIPT / "store.db", tmp_path)
+    assert replaced(store) == replaced(store, "--deep") == []
+    head, before = (
+        one["checkpoint_id"] for one in ckpt("-s", store, "history", "chat", "-o", "json").json[:2]
+    )
+    with closing(sqlite3.connect(store)) as file, file:
+        place = "WHERE thread_id = 'chat' AND checkpoint_id = ?"
+        file.execute(f"UPDATE checkpoints SET checkpoint = ? {place}", (_STORED, head))
+        wrote = file.execute(
+            f"UPDATE writes SET value = ? {place} AND channel = 'messages' RETURNING task_id",
+            (_STORED, before),
+        ).fetchall()
+    assert replaced(store) == [(head, None, None)]
+    assert {*replaced(store, "--deep")} == {
+        (head, None, None),
+        *((before, "messages", task) for (task,) in wrote),
+    }
+
+
+@pytest.mark.engines
+def test_a_checkpoint_that_langgraph_js_replaced_on_mongodb(mongodb_url: str) -> None:
+    restore_javascript_documents(_JAVASCRIPT / "mongodb.bson.gz", mongodb_url)
+    assert replaced(mongodb_url) == []
+    (head, *_) = ckpt("-s", mongodb_url, "history", "chat", "-o", "json").json
+    with pymongo.MongoClient[Any](mongodb_url) as admin:
+        done = admin.get_default_database()["checkpoints"].update_one(
+            {"thread_id": "chat", "checkpoint_id": head["checkpoint_id"]},
+            {"$set": {"checkpoint": bson.Binary(_STORED.encode())}},
+        )
+        assert done.modified_count == 1
+    assert replaced(mongodb_url) == [(head["checkpoint_id"], None, None)]
