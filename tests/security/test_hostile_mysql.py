@@ -1,10 +1,9 @@
-"""Hostile MySQL servers: they want the password, a file, or all memory, or they never end."""
+"""Hostile MySQL servers: they want the password or a file, fall silent, or answer nonsense."""
 
 from __future__ import annotations
 
 import random
 import re
-import threading
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -25,7 +24,6 @@ from tests.security.mysql_standin import (
     INTEGER,
     NATIVE,
     OK,
-    OK_AND_MORE,
     TEXT,
     Script,
     Wire,
@@ -289,40 +287,6 @@ def first_select(said: bytes) -> bool:
     return b"SELECT" in said
 
 
-FLOODS: dict[str, Callable[[Wire], bytes]] = {
-    "rows": lambda wire: wire.packet(row(b"x")),
-    "columns": lambda wire: wire.packet(column()),
-    "results": lambda wire: wire.packet(OK_AND_MORE),
-}
-
-
-@pytest.mark.parametrize("name", ["rows", "columns", "results"])
-def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(guarded, "MOST_BYTES", 4 << 20)
-    begun = {"rows": [b"\x01", column(), END], "columns": [b"\xfd\xff\xff\xff"], "results": []}
-
-    def piece(wire: Wire) -> bytes:
-        if begun[name]:
-            return wire.packet(begun[name].pop(0))
-        return FLOODS[name](wire)
-
-    answer = ask(flood(piece, first_select), more="")
-    assert answer.code == 4
-    said = "malformed" if name == "results" else "longer than"
-    assert said in answer.err
-
-
-def test_a_packet_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded, "MOST_BYTES", 40 << 20)
-
-    def script(wire: Wire) -> None:
-        for number in range(1000):
-            wire.client.sendall(b"\xff\xff\xff" + bytes([number % 256]) + bytes((1 << 24) - 1))
-
-    answer = ask(script)
-    assert (answer.code, "longer than" in answer.err) == (4, True)
-
-
 def test_the_rest_of_an_endless_answer_is_not_read_at_the_end() -> None:
     kinds = [column(BLOB, charset=63), *[column()] * 3, *[column(INTEGER)] * 2]
     sent: list[bytes] = [b"\x06", *kinds, END]
@@ -338,39 +302,19 @@ def test_the_rest_of_an_endless_answer_is_not_read_at_the_end() -> None:
         assert next(store.threads()).thread_id == "t"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "stage",
-    [
-        "answer",
-        pytest.param("greeting", marks=pytest.mark.engines),
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("let in", "switch")),
-    ],
-)
-def test_a_slow_drip_does_not_prolong_the_time_out(stage: str) -> None:
-    gone = threading.Event()
-
+@pytest.mark.parametrize("stage", ["greeting", "let in", "answer"])
+def test_a_server_that_falls_silent(stage: str) -> None:
     def script(wire: Wire) -> None:
-        dripped = {"greeting": greeting(), "switch": b"\xfe" + b"a" * 99}.get(stage, OK * 99)
         if stage != "greeting":
             wire.greet()
         if stage == "answer":
             wire.send(OK)
             wire.receive()
-        try:
-            for byte in wire.packet(dripped):
-                wire.client.sendall(bytes([byte]))
-                if gone.wait(0.5):
-                    return
-        except OSError:
-            gone.set()
-            raise
+        wire.client.recv(1)
+        wire.client.recv(1)
 
     answer = ask(script)
-    assert answer.code == 4
-    assert "does not answer" in answer.err
-    # The client left before the last byte.
-    assert gone.wait(10)
+    assert (answer.code, "the server does not answer" in answer.err) == (4, True), answer.err
 
 
 @pytest.mark.parametrize("stage", range(6))
