@@ -31,7 +31,7 @@ def test_an_error_stays_until_a_key_and_the_last_message_is_shown_alone(sample: 
         assert note.strip() not in seat.text
         colours = {
             segment.style.color.name
-            for segment in seat.app.screen._compositor.render_strips()[-1]
+            for segment in seat.draw()[-1]
             if segment.style is not None and segment.style.color and segment.text.strip()
         }
         red = Color(*seat.app.ansi_theme.ansi_colors[1])
