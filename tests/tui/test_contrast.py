@@ -118,9 +118,7 @@ def test_a_screen_that_may_write_has_a_red_header(sample: Path) -> None:
         assert seat.lines[0].startswith(" ckpt WRITE")
         red = Color.parse(seat.app.theme_variables["error"])
         assert {
-            one.style.bgcolor.triplet
-            for one in seat.draw()[0]
-            if one.style and one.style.bgcolor
+            one.style.bgcolor.triplet for one in seat.draw()[0] if one.style and one.style.bgcolor
         } == {red.rgb}
 
     sit(sample, look, kind=WritingApp)
