@@ -71,13 +71,8 @@ def _read(path: str, text: str) -> Module:
     place = path.removeprefix("backends/").removesuffix(".py").replace("/", ".")
     defined = {one for found in _DEFINED.findall(text) for one in found if one}
     module = Module(path, place.removesuffix(".__init__"), {}, set(), [], defined)
-    texts = {
-        target.id: one.value.value
-        for one in tree.body
-        if type(one) is ast.Assign and type(one.value) is ast.Constant
-        for target in one.targets
-        if type(target) is ast.Name
-    }
+    assigned = dict(_assigned(tree))
+    texts = {name: one.value for name, one in assigned.items() if type(one) is ast.Constant}
     for one in ast.walk(tree):
         kind = type(one)
         if kind is ast.Attribute and _is_private(one.attr) and not _is_own_object(one.value):
@@ -97,7 +92,28 @@ def _read(path: str, text: str) -> Module:
             module.imports.update(
                 {it.asname or it.name: f"{one.module}.{it.name}" for it in one.names}
             )
+    for name, value in assigned.items():
+        if isinstance(value, ast.Name | ast.Attribute):
+            module.imports.setdefault(name, _resolved(module, value))
     return module
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """The variables of a module with their values."""
+    for one in tree.body:
+        if type(one) is ast.AnnAssign and one.value is not None:
+            yield ast.unparse(one.target), one.value
+        elif type(one) is ast.Assign:
+            for target in one.targets:
+                if type(target) is type(one.value) is ast.Tuple:
+                    yield from zip(map(ast.unparse, target.elts), one.value.elts, strict=False)
+                yield ast.unparse(target), one.value
+
+
+def _resolved(module: Module, value: ast.expr) -> str:
+    """The place of what is imported, or of what the module itself defines."""
+    first, dot, rest = ast.unparse(value).partition("[")[0].partition(".")
+    return module.imports.get(first, f"{module.place}.{first}") + dot + rest
 
 
 def _is_own_object(value: ast.expr) -> bool:
@@ -141,10 +157,7 @@ def _overridden(modules: list[Module], spared: tuple[str, ...]) -> Iterator[str]
             return
         module, one = known[place]
         for base in one.bases:
-            first, dot, rest = ast.unparse(base).partition("[")[0].partition(".")
-            inside = f"{module.place}.{first}"
-            found = inside if inside in known else module.imports.get(first, f"builtins.{first}")
-            yield from of_libraries(found + dot + rest)
+            yield from of_libraries(_resolved(module, base))
 
     for place, (module, one) in known.items():
         used = {name for name in _used_inside(one) if _is_private(name)} if one.bases else set()
@@ -209,6 +222,10 @@ def test_the_tests_use_none_of_a_driver() -> None:
         "    def _read_bytes(self): pass",
         "import pymysql\nclass A(pymysql.connections.Connection):\n"
         "    def close(self): self._sock = None",
+        "from pymongo import auth\n_PARSE, _X = '_parse_scram_response', 1\n"
+        "setattr(auth, _PARSE, None)",
+        "from pymysql import connections\n_Driver: object = connections.Connection\n"
+        "class A(_Driver):\n    def _read_bytes(self): pass",
         "from redis import Connection\nclass A(Connection): pass\nclass B(A):\n"
         "    def x(self): return self._sock",
         "from textual.driver import Driver\nclass A(Driver):\n    def x(self): self._app.exit()",
