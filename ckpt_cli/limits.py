@@ -30,14 +30,14 @@ def set_limits(environment: Mapping[str, str]) -> None:
 
     By default, the memory is limited to half of the machine's, at least 2 GiB, and the time is not.
     """
-    threading.excepthook = _thread_failed
     memory, time = environment.get(MEMORY), environment.get(TIME)
+    if time and time != NO_LIMIT and _SECONDS.fullmatch(time) is None:
+        raise UsageError(f"invalid {TIME} '{time}'", hint=f"write seconds, or '{NO_LIMIT}'")
     if memory != NO_LIMIT:
-        _limit_memory(_half_of_machine() if not memory else _bytes_of(memory))
+        _limit_memory(_bytes_of(memory) if memory else _half_of_machine())
     if time and time != NO_LIMIT:
-        if _SECONDS.fullmatch(time) is None:
-            raise UsageError(f"invalid {TIME} '{time}'", hint=f"write seconds, or '{NO_LIMIT}'")
         threading.Thread(target=_end_after, args=(int(time),), daemon=True).start()
+    threading.excepthook = _thread_failed
 
 
 def out_of_memory() -> StoreUnavailable:
@@ -84,7 +84,7 @@ def _end_after(seconds: int) -> None:
 
     sleep(seconds)
     diagnostics.report(
-        StoreUnavailable(f"not finished after {seconds} seconds", hint=f"{TIME} sets this limit"),
+        StoreUnavailable(f"not finished after {seconds} s", hint=f"{TIME} sets this limit"),
         as_json=False,
     )
     os.kill(os.getpid(), signal.SIGTERM)
