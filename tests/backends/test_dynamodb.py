@@ -82,7 +82,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def before_calls(patch: pytest.MonkeyPatch, act: Callable[[str], object]) -> None:
     """Before each call of ckpt's clients, do something with the name of the operation."""
 
-    class WatchedSession(Session):
+    class WatchedSession(Session):  # type: ignore[misc]
         def create_client(self, *given: Any, **named: Any) -> Any:
             client = super().create_client(*given, **named)
             client.meta.events.register("before-call", lambda model, **_: act(model.name))

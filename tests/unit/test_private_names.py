@@ -72,23 +72,29 @@ def _read(path: str, text: str) -> Module:
     defined = {one for found in _DEFINED.findall(text) for one in found if one}
     module = Module(path, place.removesuffix(".__init__"), {}, set(), [], defined)
     assigned = dict(_assigned(tree))
-    texts = {name: one.value for name, one in assigned.items() if type(one) is ast.Constant}
+    texts = {name: one.value for name, one in assigned.items() if isinstance(one, ast.Constant)}
     for one in ast.walk(tree):
-        kind = type(one)
-        if kind is ast.Attribute and _is_private(one.attr) and not _is_own_object(one.value):
+        if (
+            isinstance(one, ast.Attribute)
+            and _is_private(one.attr)
+            and not _is_own_object(one.value)
+        ):
             module.reached.add(one.attr)
-        elif kind is ast.Call and getattr(one.func, "attr", getattr(one.func, "id", 0)) in _BY_TEXT:
+        elif (
+            isinstance(one, ast.Call)
+            and getattr(one.func, "attr", getattr(one.func, "id", "")) in _BY_TEXT
+        ):
             for word in one.args[:2]:
                 found = getattr(word, "value", None) or texts.get(getattr(word, "id", ""))
                 parts = found.split(".") if isinstance(found, str) else [""]
                 if parts[0] not in _OWN:
                     module.reached.update(filter(_is_private, parts))
-        elif kind is ast.ClassDef:
+        elif isinstance(one, ast.ClassDef):
             module.classes.append(one)
-        elif kind is ast.Import:
+        elif isinstance(one, ast.Import):
             named = ((it.asname or it.name).partition(".")[0] for it in one.names)
             module.imports.update(zip(named, (it.name for it in one.names), strict=True))
-        elif kind is ast.ImportFrom and not one.level:
+        elif isinstance(one, ast.ImportFrom) and not one.level:
             module.imports.update(
                 {it.asname or it.name: f"{one.module}.{it.name}" for it in one.names}
             )
@@ -101,11 +107,11 @@ def _read(path: str, text: str) -> Module:
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """The variables of a module with their values."""
     for one in tree.body:
-        if type(one) is ast.AnnAssign and one.value is not None:
+        if isinstance(one, ast.AnnAssign) and one.value is not None:
             yield ast.unparse(one.target), one.value
-        elif type(one) is ast.Assign:
+        elif isinstance(one, ast.Assign):
             for target in one.targets:
-                if type(target) is type(one.value) is ast.Tuple:
+                if isinstance(target, ast.Tuple) and isinstance(one.value, ast.Tuple):
                     yield from zip(map(ast.unparse, target.elts), one.value.elts, strict=False)
                 yield ast.unparse(target), one.value
 
@@ -117,9 +123,9 @@ def _resolved(module: Module, value: ast.expr) -> str:
 
 
 def _is_own_object(value: ast.expr) -> bool:
-    if type(value) is ast.Call:
+    if isinstance(value, ast.Call):
         value = value.func
-    return type(value) is ast.Name and value.id in {"self", "cls", "super"}
+    return isinstance(value, ast.Name) and value.id in {"self", "cls", "super"}
 
 
 @cache
@@ -167,9 +173,9 @@ def _overridden(modules: list[Module], spared: tuple[str, ...]) -> Iterator[str]
 
 def _used_inside(scope: ast.ClassDef) -> Iterator[str]:
     for one in ast.walk(scope):
-        if type(one) is ast.Attribute and _is_own_object(one.value):
+        if isinstance(one, ast.Attribute) and _is_own_object(one.value):
             yield one.attr
-        elif type(one) in {ast.FunctionDef, ast.AsyncFunctionDef}:
+        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
             yield one.name
 
 

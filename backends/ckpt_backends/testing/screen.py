@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from textual.errors import NoWidget
 from textual.events import Key, Paste
@@ -190,9 +191,9 @@ def sit(
         context = ScreenContext(opened, words, UTC, pause, clock, memory)
         app = kind(context, start, look)
         # What is said stays until it was looked for, however busy the machine is.
-        app.NOTIFICATION_TIMEOUT = 2 * _PATIENCE
-        async with app.run_test(size=size, notifications=True) as pilot:
-            await play(app, pilot)
+        with patch.object(app, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE):
+            async with app.run_test(size=size, notifications=True) as pilot:
+                await play(app, pilot)
 
     async def play(app: CkptApp, pilot: Pilot[None]) -> None:
         seat = Seat(app, pilot)
