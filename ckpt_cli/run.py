@@ -20,6 +20,7 @@ from ckpt_backends.errors import (
 )
 from ckpt_cli import __version__, color
 from ckpt_cli.ending import Exit, ReaderGone
+from ckpt_cli.limits import out_of_memory, set_limits
 
 if TYPE_CHECKING:
     import click
@@ -46,7 +47,8 @@ def safe_streams() -> None:
 def run(argv: list[str], *, may_exit: bool = False) -> int:
     """Run one command line and return its exit code. Only KeyboardInterrupt is raised.
 
-    With `may_exit`, a completion may end the process.
+    With `may_exit`, the process is that of the program: a completion may end it, and its memory
+    and time are limited.
     """
     if argv[:1] == [COMPLETE]:
         from ckpt_cli.complete import complete
@@ -64,7 +66,8 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
     # Whatever PYTHONWARNINGS says.
     warnings.filterwarnings("always", category=InsecureConnection)
     try:
-        return _guarded(partial(_carry_out_whole, argv, session), argv, session)
+        act = partial(_carry_out_whole, argv, session, limited=may_exit)
+        return _guarded(act, argv, session)
     finally:
         session.close()
 
@@ -83,6 +86,8 @@ def _guarded(act: Callable[[], int], argv: list[str], session: Session | None) -
         # Python would fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MemoryError:
+        return _fail(out_of_memory(), argv, session)
     except Exception as error:
         return _bug(error, argv)
     return code
@@ -93,8 +98,10 @@ def _print_version() -> int:
     return 0
 
 
-def _carry_out_whole(argv: list[str], session: Session) -> int:
+def _carry_out_whole(argv: list[str], session: Session, *, limited: bool) -> int:
     """Call the command; raises `PartlyDone` after the answer if it leaves out threads."""
+    if limited:
+        set_limits(os.environ)
     code = _carry_out(argv, session)
     flush()
     session.check_complete()

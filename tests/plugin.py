@@ -169,26 +169,8 @@ def dynamodb_server() -> Iterator[servers.Server]:
         patch.setenv("AWS_ACCESS_KEY_ID", "testing")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        _remember_event_names(patch)
         with started("dynamodb", servers.start_dynamodb) as server:
             yield server
-
-
-def _remember_event_names(patch: pytest.MonkeyPatch) -> None:
-    """Let all clients of AWS share the names of events, which take a tenth of the time of a client
-    that is made for each command.
-    """
-    from botocore.hooks import EventAliaser
-
-    names: dict[str, str] = {}
-    alias = EventAliaser._alias_event_name
-
-    def remembered(aliaser: Any, name: str) -> str:
-        aliaser._alias_name_cache = names
-        found: str = alias(aliaser, name)
-        return found
-
-    patch.setattr(EventAliaser, "_alias_event_name", remembered)
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,7 +20,7 @@ _PATIENCE = 2.0
 """Seconds in which an editor that was told to end can restore the terminal."""
 
 
-def editor_of(environment: dict[str, str] | os._Environ[str]) -> list[str]:
+def editor_of(environment: Mapping[str, str]) -> list[str]:
     """The command line of the user's editor. Raises `UsageError` if it cannot be parsed."""
     for name in ("VISUAL", "EDITOR"):
         text = environment.get(name, "")

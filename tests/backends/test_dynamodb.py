@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
+from botocore.session import Session
 from langgraph.graph import StateGraph
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.limits import MOST_BYTES
+from ckpt_backends.dynamodb import clients
 from ckpt_backends.dynamodb.items import writes_partition
 from ckpt_backends.dynamodb.layers import decompressed
 from ckpt_backends.dynamodb.lease import PARTITION
@@ -72,16 +73,22 @@ def place(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """The operations that this process asks AWS for."""
+    """The operations that ckpt asks AWS for."""
     found: Counter[str] = Counter()
-    call = BaseClient._make_api_call
-
-    def counted(self: Any, name: str, given: Any) -> Any:
-        found[name] += 1
-        return call(self, name, given)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", counted)
+    before_calls(monkeypatch, lambda name: found.update([name]))
     return found
+
+
+def before_calls(patch: pytest.MonkeyPatch, act: Callable[[str], object]) -> None:
+    """Before each call of ckpt's clients, do something with the name of the operation."""
+
+    class WatchedSession(Session):  # type: ignore[misc]
+        def create_client(self, *given: Any, **named: Any) -> Any:
+            client = super().create_client(*given, **named)
+            client.meta.events.register("before-call", lambda model, **_: act(model.name))
+            return client
+
+    patch.setattr(clients, "Session", WatchedSession)
 
 
 def ids(place: DynamoDbHarness, thread_id: str = "trip") -> list[str]:
@@ -456,15 +463,12 @@ def test_without_credentials_nothing_is_opened(
 def test_an_error_of_aws_has_a_next_step_and_no_secret(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, code: str, status: int, said: str
 ) -> None:
-    call = BaseClient._make_api_call
-
-    def failing(self: Any, name: str, given: Any) -> Any:
+    def failing(name: str) -> None:
         if name == "Query":
             told = {"Code": code, "Message": "hunter2 is secret"}
             raise ClientError({"Error": told, "ResponseMetadata": {}}, name)
-        return call(self, name, given)
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", failing)
+    before_calls(monkeypatch, failing)
     with open_store(place.url) as store, pytest.raises(StoreUnavailable) as caught:
         store.thread("trip")
     assert said in caught.value.message
@@ -500,16 +504,9 @@ def test_a_thread_that_moved_is_not_changed(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent adds a checkpoint between the check and the transaction."""
-    call = BaseClient._make_api_call
     saver = place.kept_saver
-
-    def racing(self: Any, name: str, given: Any) -> Any:
-        if name == "TransactWriteItems":
-            monkeypatch.setattr(BaseClient, "_make_api_call", call)
-            graph(saver).invoke({"items": ["again"]}, CONFIG)
-        return call(self, name, given)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", racing)
+    again = partial(graph(saver).invoke, {"items": ["again"]}, CONFIG)
+    on_call(monkeypatch, "TransactWriteItems", 1, again)
     done = ckpt("-s", place.url, "rollback", "trip@~1", "--yes")
     assert (done.code, "nothing was written" in done.err) == (6, True), done.err
     sources = [one.metadata["source"] for one in saver.list(CONFIG)]
@@ -557,15 +554,13 @@ Act = Callable[[], object]
 
 def on_call(monkeypatch: pytest.MonkeyPatch, name: str, number: int, act: Act) -> None:
     """Before the call of this number of an operation, do something once."""
-    call, seen = BaseClient._make_api_call, count(1)
+    seen = count(1)
 
-    def changed(self: Any, operation: str, given: Any) -> Any:
+    def changed(operation: str) -> None:
         if operation == name and next(seen) == number:
-            monkeypatch.setattr(BaseClient, "_make_api_call", call)
             act()
-        return call(self, operation, given)
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", changed)
+    before_calls(monkeypatch, changed)
 
 
 def failing(code: str, name: str) -> Act:
@@ -691,17 +686,16 @@ def test_an_undo_of_a_long_copy_is_whole_or_says_so(
         graph(place.kept_saver).invoke({"items": [str(number)]}, CONFIG)
     assert ckpt("-s", place.url, "fork", "trip", "--to", "twin", "--yes").code == 0
     before = kept_items(place)
-    call, seen = BaseClient._make_api_call, count(1)
+    seen = count(1)
 
-    def changed(self: Any, operation: str, given: Any) -> Any:
+    def changed(operation: str) -> None:
         if operation == "TransactWriteItems":
             number = next(seen)
             if number == 2 or (number > 2 and not works):
                 failing("TransactionCanceledException", operation)()
-        return call(self, operation, given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(BaseClient, "_make_api_call", changed)
+        before_calls(patched, changed)
         done = ckpt("-s", place.url, "undo", "twin", "--yes")
     if works:
         assert (done.code, "nothing was written" in done.err) == (6, True), done.err

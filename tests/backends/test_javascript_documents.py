@@ -119,7 +119,7 @@ def test_a_value_that_was_stored_anew_is_not_taken_for_an_old_one(
     official = JavaScriptRemoval._run_last
 
     def meanwhile(self: Any, inside: Any, rows: Any) -> None:
-        anew.append(self._keys.blobs[inside.blobs[0]])
+        anew.append(self.keys.blobs[inside.blobs[0]])
         stored = json.dumps("1fffffff-0000-6000-8000-000000000000")
         connected.execute_command("JSON.SET", anew[0], "$.checkpoint_id", stored)
         official(self, inside, rows)

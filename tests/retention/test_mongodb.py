@@ -180,9 +180,8 @@ def test_a_commit_of_which_no_answer_came_is_not_called_undone(
 
     def lost(self: Any) -> None:
         commit(self)
-        error = pymongo.errors.AutoReconnect("connection closed")
-        error._add_error_label("UnknownTransactionCommitResult")
-        raise error
+        labels = ["UnknownTransactionCommitResult"]
+        raise pymongo.errors.AutoReconnect("connection closed", {"errorLabels": labels})
 
     monkeypatch.setattr(ClientSession, "commit_transaction", lost)
     answer = ckpt("-s", place.url, "threads", "delete", "a", "--yes")

@@ -13,7 +13,6 @@ CAPABILITIES = 0x8 | PROTOCOL_41 | SECURE | MULTI_RESULTS | PLUGINS
 SALT = b"12345678", b"901234567890"
 NATIVE = "mysql_native_password"
 OK = b"\0\0\0\2\0\0\0"
-OK_AND_MORE = b"\0\0\0\x0a\0\0\0"
 END = b"\xfe\0\0\2\0"
 INFILE = b"\xfb/etc/passwd"
 INTEGER, TEXT, DECIMAL, BLOB = 8, 253, 246, 252

@@ -211,7 +211,7 @@ def test_tints_follow_the_theme(sample: Path, theme: str, tints: dict[Style, Ric
     async def look(seat: Seat) -> None:
         seat.app.theme = theme
         await seat.press("enter", "d")
-        strips = seat.app.screen._compositor.render_strips()
+        strips = seat.draw()
         seen = {one.style.bgcolor for strip in strips for one in strip if one.style is not None}
         assert tints["added"].bgcolor in seen
 

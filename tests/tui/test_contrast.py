@@ -62,7 +62,7 @@ def test_red_and_green_can_be_told_apart_on_the_cursor(sample: Path) -> None:
             for has_focus in (True, False):
                 (rows if has_focus else seat.main.tree_rows).focus()
                 await seat.pilot.pause()
-                on_cursor = rows.render_line(rows.cursor)._segments[0].style
+                on_cursor = next(iter(rows.render_line(rows.cursor))).style
                 assert on_cursor is not None
                 assert on_cursor.bgcolor is not None
                 below = Color.from_rich_color(on_cursor.bgcolor)
@@ -118,16 +118,14 @@ def test_a_screen_that_may_write_has_a_red_header(sample: Path) -> None:
         assert seat.lines[0].startswith(" ckpt WRITE")
         red = Color.parse(seat.app.theme_variables["error"])
         assert {
-            one.style.bgcolor.triplet
-            for one in seat.app.screen._compositor.render_strips()[0]
-            if one.style and one.style.bgcolor
+            one.style.bgcolor.triplet for one in seat.draw()[0] if one.style and one.style.bgcolor
         } == {red.rgb}
 
     sit(sample, look, kind=WritingApp)
 
 
 def _texts(seat: Seat) -> Iterator[Segment]:
-    for strip in seat.app.screen._compositor.render_strips():
+    for strip in seat.draw():
         for segment in strip:
             if is_text(segment.text):
                 yield segment

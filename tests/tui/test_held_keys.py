@@ -35,10 +35,10 @@ def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
         read.clear()
         go.clear()
         began.clear()
-        await seat.pilot.press("k")
+        await seat.press_at_once("k")
         first = main.place
         await seat.until(began.is_set)
-        await seat.pilot.press("k", "k", "k")
+        await seat.press_at_once("k", "k", "k")
         shown = []
         step = main.inspector.document.show_step
 

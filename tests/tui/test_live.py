@@ -126,12 +126,12 @@ def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
 
     async def look(seat: Seat) -> None:
         monkeypatch.setattr(GrowingTree, "read", slow)
-        await seat.pilot.press("j")
+        await seat.press_at_once("j")
         await seat.until(lambda: seat.sees("Tree: loading"))
-        await seat.pilot.press("j", "j")
+        await seat.press_at_once("j", "j")
         assert seat.main.rows.cursor == 3
         assert seat.sees("Tree: loading")
-        await seat.pilot.press("m")
+        await seat.press_at_once("m")
         await seat.until(lambda: seat.sees("the tree is still loading"))
         answer.set()
         await seat.rest()

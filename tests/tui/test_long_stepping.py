@@ -169,9 +169,9 @@ def test_a_search_for_changes_is_stopped_by_escape(
         await seat.press(*_BUDGET)
         before, focused = main.place, main.focused
         for _ in range(3):
-            await seat.pilot.press("left_square_bracket")
+            await seat.press_at_once("left_square_bracket")
         await seat.until(lambda: seat.sees("Looking for changes of budget"))
-        await seat.pilot.press("escape")
+        await seat.press_at_once("escape")
         answer.set()
         await seat.rest()
         assert (main.place, main.focused) == (before, focused)

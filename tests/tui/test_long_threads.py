@@ -187,10 +187,10 @@ def test_a_running_read_is_not_restarted(store: Path, monkeypatch: pytest.Monkey
     async def look(seat: Seat) -> None:
         await seat.press("enter")
         monkeypatch.setattr(GrowingTree, "read", slow)
-        await seat.pilot.press("o")
+        await seat.press_at_once("o")
         await seat.until(lambda: begun)
         for _ in range(5):
-            await seat.pilot.press("r")
+            await seat.press_at_once("r")
             await seat.until(lambda: not seat.app.context.threads.waiting)
         assert len(begun) == 1
         assert seat.app.context.tree.waiting == 1

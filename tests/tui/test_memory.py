@@ -196,6 +196,6 @@ def test_memory_alone_says_why_no_thread_can_be_gone_to(tmp_path: Path) -> None:
             assert re.search(r"\b0\.95\b", shown) is None
         await seat.press("enter", "enter", "z", "escape", "tab", "r", "escape")
         assert isinstance(seat.app.screen, MemoryScreen)
-        await seat.pilot.press("q")
+        await seat.press_at_once("q")
 
     sit(base / "memory.json", look, opening=opening, start="memory alone", size=(80, 24))

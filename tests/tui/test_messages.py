@@ -6,7 +6,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from textual.app import App
 from textual.color import Color
 
 from ckpt_backends.errors import CkptError
@@ -31,7 +30,7 @@ def test_an_error_stays_until_a_key_and_the_last_message_is_shown_alone(sample: 
         assert note.strip() not in seat.text
         colours = {
             segment.style.color.name
-            for segment in seat.app.screen._compositor.render_strips()[-1]
+            for segment in seat.draw()[-1]
             if segment.style is not None and segment.style.color and segment.text.strip()
         }
         red = Color(*seat.app.ansi_theme.ansi_colors[1])
@@ -52,12 +51,12 @@ def test_an_error_stays_until_a_key_and_the_last_message_is_shown_alone(sample: 
 
 def test_a_note_goes_away_by_itself(sample: Path) -> None:
     async def look(seat: Seat) -> None:
-        with patch.object(App, "NOTIFICATION_TIMEOUT", 0.2):
+        with patch.object(seat.app, "NOTIFICATION_TIMEOUT", 0.2):
             seat.main.say("a note")
             seat.main.say("an error", is_error=True)
             seat.main.say("another note")
         await seat.until(lambda: not seat.said)
-        with patch.object(App, "NOTIFICATION_TIMEOUT", 0.01):
+        with patch.object(seat.app, "NOTIFICATION_TIMEOUT", 0.01):
             seat.main.say("a note")
             seat.main.say("an error", is_error=True)
         await seat.pilot.pause(0.1)

@@ -32,9 +32,9 @@ async def look(seat):
             if key == "q":
                 continue
             pane.focus()
-            await seat.pilot.press(key)
+            await seat.press_at_once(key)
             while seat.app.screen is not seat.main:
-                await seat.pilot.press("escape")
+                await seat.press_at_once("escape")
     await seat.press("escape", "escape", "escape")
 
 sit(Path(sys.argv[1]), look)

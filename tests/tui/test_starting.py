@@ -62,11 +62,11 @@ def test_keys_say_why_they_do_nothing_while_the_store_is_opened(sample: Path) ->
 
     async def look(seat: Seat) -> None:
         for key in "dmyOvUPDBF":
-            await seat.pilot.press(key)
+            await seat.press_at_once(key)
             await seat.pilot.pause()
             assert seat.said == "the store is not open yet", key
         assert seat.main.inspector.tab == "findings"
-        await seat.pilot.press("1", "escape", "escape")
+        await seat.press_at_once("1", "escape", "escape")
         may_open.set()
         await seat.until(lambda: seat.sees("Tree: 20 checkpoints", "step 12 · reply"))
 

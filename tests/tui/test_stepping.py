@@ -21,9 +21,9 @@ def test_ctrl_c_twice_leaves(sample: Path, before: tuple[str, ...]) -> None:
         await seat.press(*before, "ctrl+c")
         assert seat.said == "press Ctrl-C again to quit"
         assert seat.app.is_running
-        assert not seat.app._exit
+        assert seat.app.return_code is None
         await seat.press("ctrl+c")
-        assert seat.app._exit
+        assert seat.app.return_code == 0
 
     sit(sample, look)
 

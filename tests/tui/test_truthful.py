@@ -40,7 +40,7 @@ def test_the_header_is_red_with_write_alone(
         await seat.rest()
         wanted = Color.parse(seat.app.get_css_variables()[colour])
         assert seat.main.status.styles.background == wanted
-        header = seat.app.screen._compositor.render_strips()[0]
+        header = seat.draw()[0]
         drawn = {part.style.bgcolor.name for part in header if part.style and part.style.bgcolor}
         assert drawn == {wanted.rich_color.name}
 
@@ -84,14 +84,14 @@ def test_a_title_says_loading_only_while_something_loads(
         assert before.startswith("step ")
         slow.go.clear()
         # To another checkpoint, whose reading takes long, and back to what is still shown.
-        await seat.pilot.press("k")
+        await seat.press_at_once("k")
         await seat.until(lambda: "loading" in str(inspector.border_title))
-        await seat.pilot.press("j")
+        await seat.press_at_once("j")
         await seat.until(lambda: str(inspector.border_title) == before)
         # The same with another tab, whose reading ends while its first one is shown.
-        await seat.pilot.press("2")
+        await seat.press_at_once("2")
         await seat.until(lambda: "loading" in str(inspector.border_title))
-        await seat.pilot.press("1")
+        await seat.press_at_once("1")
         slow.go.set()
         await seat.rest()
         assert str(inspector.border_title) == before

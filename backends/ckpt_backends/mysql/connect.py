@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pymysql
+from pymysql.connections import MySQLResult
 from pymysql.cursors import SSCursor
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
@@ -21,9 +22,6 @@ from ckpt_backends.installing import install_command
 from ckpt_backends.mysql.guarded import (
     INSECURE,
     MALFORMED,
-    MOST_BYTES,
-    TOO_LONG,
-    TOO_SLOW,
     WANTS_FILE,
     GuardedPyMySQL,
     parsed,
@@ -61,8 +59,6 @@ number out of range, text that the character set lacks, too long text, and no JS
 codes, and the one of MariaDB's check)."""
 OF_DRIVER: Mapping[int, tuple[str, str]] = {
     MALFORMED: ("the server's answer is malformed", ""),
-    TOO_LONG: (f"the server's answer is longer than {MOST_BYTES >> 20} MiB", ""),
-    TOO_SLOW: ("the server does not answer", "add ?read_timeout=SECONDS to wait longer"),
     WANTS_FILE: (
         "the server asks for a file of this machine (LOCAL INFILE); none was sent",
         "do not trust this server",
@@ -132,7 +128,7 @@ class MySQLConnection:
             self._ready()
             cursor = self._driver.cursor(SSCursor)
             cursor.execute(sql, values or None)
-        answer = self._unfinished = _Answer(cursor, self._driver)
+        answer = self._unfinished = _Answer(cursor)
         # The rest of an unwanted result is read later, by `_ready`. The `finally` block may run in
         # the garbage collector, in the middle of another query.
         try:
@@ -181,15 +177,20 @@ class MySQLConnection:
     def alone(self, sql: str) -> list[Row]:
         """Run a statement outside of any transaction. Raises `pymysql.Error`."""
         self.restart()
-        # OPTIMIZE TABLE can take hours.
-        self._driver.wait(for_ever=True)
-        try:
-            with parsed(), self._driver.cursor() as cursor:
-                cursor.execute(sql)
-                return list(cursor.fetchall())
-        finally:
-            if self._driver.open:
-                self._driver.wait()
+        with parsed(), self._driver.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def optimize(self, table: str) -> list[Row]:
+        """Write a table anew, which can take hours. Raises `pymysql.Error`.
+
+        Uses a connection of its own, because that of PyMySQL has one time limit for good.
+        """
+        self.restart()
+        with parsed(), closing(_driver(self._url, read_timeout=None)) as driver:
+            cursor = driver.cursor()
+            cursor.execute(f"OPTIMIZE TABLE {table}")
+            return list(cursor.fetchall())
 
     def restart(self) -> None:
         """Roll the transaction back. The next query begins a new one."""
@@ -213,6 +214,8 @@ class MySQLConnection:
 
     def close(self) -> None:
         """Close the connection, which rolls the transaction back."""
+        if self._unfinished is not None:
+            self._unfinished.forget()
         with suppress(pymysql.Error, OSError):
             self._driver.close()
 
@@ -220,9 +223,8 @@ class MySQLConnection:
 class _Answer:
     """A result with rows that arrive one by one."""
 
-    def __init__(self, cursor: Any, driver: GuardedPyMySQL) -> None:
+    def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
-        self._driver = driver
         self._kept: deque[Row] = deque()
         self._arrives = True
         self.wanted = True
@@ -233,8 +235,11 @@ class _Answer:
             return self._kept.popleft()
         if not self._arrives:
             return None
-        self._driver.expect_more()
-        row: Row | None = self._cursor.fetchone()
+        try:
+            row: Row | None = self._cursor.fetchone()
+        except BaseException:
+            self.forget()
+            raise
         self._arrives = row is not None
         return row
 
@@ -243,11 +248,19 @@ class _Answer:
         if not self._arrives:
             return
         self._arrives = False
-        if self.wanted:
-            self._driver.expect_more()
-            self._kept.extend(self._cursor.fetchall_unbuffered())
-        self._driver.expect_rest()
-        self._cursor.close()
+        try:
+            if self.wanted:
+                self._kept.extend(self._cursor.fetchall_unbuffered())
+            self._cursor.close()
+        except BaseException:
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """Leave the rest in the connection, which is closed. PyMySQL would read it to its end."""
+        for one in vars(self._cursor).values():
+            if isinstance(one, MySQLResult):
+                one.unbuffered_active = False
 
 
 def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
@@ -257,17 +270,14 @@ def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
     see rows that others commit meanwhile (READ COMMITTED). Raises `StoreUnavailable`, `UsageError`
     or `MissingDependency`.
     """
-    settings, is_read_only = settings_of(url), False
+    is_read_only = False
     level = "READ COMMITTED" if writable else "REPEATABLE READ"
     try:
-        driver = GuardedPyMySQL(**settings)
-        driver.connect()
+        driver = _driver(url)
         with parsed(), driver.cursor() as cursor:
-            cursor.execute(_SESSION, {"seconds": _LOCK_SECONDS})
             cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
             if not writable:
                 is_read_only = _refuses_writes(cursor)
-        driver.wait()
     except RuntimeError as error:
         # PyMySQL names the package that a kind of password needs.
         package = "pynacl" if "pynacl" in str(error) else "cryptography"
@@ -278,6 +288,15 @@ def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
     except (pymysql.Error, OSError, UnicodeError, ValueError) as error:
         raise _refused(url, error) from None
     return MySQLConnection(driver, url, writable=writable, is_read_only=is_read_only)
+
+
+def _driver(url: StoreUrl, **settings: Any) -> GuardedPyMySQL:
+    """A new connection of the driver. Raises what `connect` explains."""
+    driver = GuardedPyMySQL(**{**settings_of(url), **settings})
+    driver.connect()
+    with parsed(), driver.cursor() as cursor:
+        cursor.execute(_SESSION, {"seconds": _LOCK_SECONDS})
+    return driver
 
 
 def _refuses_writes(cursor: Any) -> bool:
@@ -307,6 +326,9 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     match code_of(error):
         case code if code in OF_DRIVER:
             reason, hint = OF_DRIVER[code]
+        case 2006 | 2013 if "timed out" in str(error):
+            reason = "the server does not answer"
+            hint = "add ?read_timeout=SECONDS to wait longer"
         case 1969 | 3024:
             reason = "the server cancelled the query: it exceeded the time limit"
             hint = "read fewer threads, or raise max_statement_time or max_execution_time"
@@ -331,10 +353,7 @@ def code_of(error: Exception) -> int:
 
 
 _REFUSALS: Sequence[tuple[int, str, str, str]] = (
-    *(
-        (code, "", reason, hint.replace("read_timeout", "connect_timeout"))
-        for code, (reason, hint) in OF_DRIVER.items()
-    ),
+    *((code, "", reason, hint) for code, (reason, hint) in OF_DRIVER.items()),
     (2014, "", *OF_DRIVER[MALFORMED]),
     (1045, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),
     (1698, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),

@@ -255,7 +255,7 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
     def vacuum(self, tables: Sequence[str]) -> None:
         with explained(self._url):
             for table in tables:
-                for _, _, kind, text in self._connection.alone(f"OPTIMIZE TABLE {table}"):
+                for _, _, kind, text in self._connection.optimize(table):
                     if str(kind).lower() == "error":
                         raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
 

@@ -59,7 +59,7 @@ def erase_remains(
         statement = f"OPTIMIZE TABLE {table}"
         progress(statement)
         try:
-            answers = connection.alone(statement)
+            answers = connection.optimize(table)
             why = next((text for *_, kind, text in answers if kind.lower() == "error"), "")
             is_denied = False
         except pymysql.Error as error:

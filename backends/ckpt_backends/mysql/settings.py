@@ -42,6 +42,7 @@ def settings_of(url: StoreUrl) -> dict[str, Any]:
         )
     if not database:
         raise UsageError(f"'{url}' names no database", hint="write mysql://USER@HOST:PORT/DATABASE")
+    seconds = _seconds(url, "read_timeout") or _READ_SECONDS
     found: dict[str, Any] = {
         "host": unquote(host["six"] or host["host"] or "localhost"),
         "port": int(host["port"] or _PORT),
@@ -49,7 +50,8 @@ def settings_of(url: StoreUrl) -> dict[str, Any]:
         "charset": "utf8mb4",
         "program_name": "ckpt",
         "connect_timeout": _seconds(url, "connect_timeout") or _CONNECT_SECONDS,
-        "read_timeout": _seconds(url, "read_timeout") or _READ_SECONDS,
+        "read_timeout": seconds,
+        "write_timeout": seconds,
     }
     # The driver would take more from the file, such as a socket in place of the URL's host.
     own = _own_settings()

@@ -21,15 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import Diagnostic
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_backends.postgres.cells import check_types
-from ckpt_backends.postgres.guarded import (
-    MOST_BYTES,
-    GuardedPsycopg,
-    TooLong,
-    TooSlow,
-    open_driver,
-    parsed,
-)
+from ckpt_backends.postgres.guarded import GuardedPsycopg, TooSlow, open_driver, parsed
 from ckpt_backends.sql.database import Loaded
 from ckpt_backends.url import MASK, StoreUrl, masked, split_url
 
@@ -123,10 +115,7 @@ class PostgresConnection:
     def _execute(self, sql: str, values: Values | None = None) -> list[Row]:
         with self._driver.cursor(binary=True) as cursor:
             cursor.execute(sql, values)
-            if cursor.pgresult is None or not cursor.pgresult.nfields:
-                return []
-            check_types(cursor.pgresult)
-            return cursor.fetchall()
+            return cursor.fetchall() if cursor.description else []
 
     def restart(self) -> None:
         """Roll the transaction back. The next query begins a new one."""
@@ -264,8 +253,6 @@ def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
     """The error to print, without secrets and without row data."""
     reason, hint = first_line(error, url), None
     match error:
-        case TooLong():
-            reason = f"the server's answer needs more than {MOST_BYTES >> 30} GiB of memory"
         case TooSlow():
             reason = "the server does not answer"
             hint = "add ?read_timeout=SECONDS to wait longer"

@@ -1,31 +1,28 @@
-"""psycopg's connection, with limits on what a server may ask for and send.
+"""psycopg's connection, which does not give the password away, and does not wait for ever.
 
-A server chooses how a user authenticates and how long its answers are. So a hostile server, or
-somebody between it and this machine, could ask for the password in clear text, or send rows for
-ever.
+A server chooses how a user authenticates. So a hostile server, or somebody between it and this
+machine, could ask for the password in clear text.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
 
 import psycopg
 from psycopg import pq
+from psycopg.adapt import Loader
 from psycopg.conninfo import make_conninfo
 
-from ckpt_backends.postgres.cells import use_loaders
 from ckpt_backends.postgres.parameters import use_dumpers
 from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
 
-MOST_BYTES = 2 << 30
-"""How much this process may grow while it reads one answer. libpq holds a value up to three times,
-and PostgreSQL's longest one has 1 GiB."""
 _REQUIRE_AUTH = 160000
 """The version of libpq that can refuse to send the password in clear text."""
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _ADVICE = "add ?sslmode=verify-full to the URL"
 
 
@@ -33,12 +30,8 @@ class TooSlow(psycopg.OperationalError):
     """An answer did not arrive in time."""
 
 
-class TooLong(psycopg.OperationalError):
-    """An answer is longer than ckpt reads."""
-
-
 class GuardedPsycopg(psycopg.Connection):
-    """A connection to a server that is not trusted. All its errors are `psycopg.Error`."""
+    """A connection that gives up an answer after some time, which libpq has no setting for."""
 
     seconds: float | None = None
     """How long to wait for an answer, from its first byte to its last; None: for ever."""
@@ -47,23 +40,27 @@ class GuardedPsycopg(psycopg.Connection):
         return super().wait(self._limited(gen), *given, **named)
 
     def _limited(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        since, size = monotonic(), _peak()
+        since = monotonic()
         try:
             state = next(gen)
             while True:
                 ready = yield state
                 if self.seconds is not None and monotonic() - since > self.seconds:
-                    raise self._ended(TooSlow("the server does not answer"))
-                if _peak() - size > MOST_BYTES:
-                    raise self._ended(TooLong("the answer is too long"))
+                    # psycopg would read the rest of the answer first.
+                    self.pgconn.finish()
+                    raise TooSlow("the server does not answer")
                 state = gen.send(ready)
         except StopIteration as end:
             return end.value
 
-    def _ended(self, error: psycopg.Error) -> psycopg.Error:
-        """End the connection at once. psycopg would read the rest of the answer first."""
-        self.pgconn.finish()
-        return error
+
+class _TimeInUtc(Loader):
+    """Loads a time in UTC; psycopg loads it in the time zone of the session."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: Any) -> datetime:
+        return _EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
 
 
 def open_driver(settings: Mapping[str, Any]) -> GuardedPsycopg:
@@ -82,7 +79,7 @@ def open_driver(settings: Mapping[str, Any]) -> GuardedPsycopg:
     is_encrypted = driver.pgconn.ssl_in_use or known.get("gssencmode") == "require"
     if driver.pgconn.used_password and not is_encrypted and not is_local(driver.info.host):
         warn_unencrypted(driver.info.host, _ADVICE)
-    use_loaders(driver)
+    driver.adapters.register_loader("timestamptz", _TimeInUtc)
     use_dumpers(driver)
     return driver
 
@@ -111,17 +108,7 @@ def parsed() -> Iterator[None]:
     """Turn what psycopg raises for a malformed answer into `psycopg.Error`."""
     try:
         yield
-    except (psycopg.Error, UnicodeEncodeError):
+    except (psycopg.Error, UnicodeEncodeError, MemoryError):
         raise
     except Exception as error:
         raise psycopg.DataError("the server's answer is malformed") from error
-
-
-def _peak() -> int:
-    """The most bytes of memory that this process has used so far; 0 if unknown."""
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -34,11 +34,25 @@ def unexpected(
 
 @contextmanager
 def understood(url: StoreUrl) -> Iterator[None]:
-    """Raise `Unreadable` if an answer has another form than expected."""
+    """Raise `Unreadable` if an answer has another form than expected, or is too large."""
     try:
         yield
     except _AMISS as error:
-        raise unexpected(url) from error
+        raise misunderstood(url, error) from error
+
+
+def misunderstood(url: StoreUrl, error: Exception) -> Unreadable:
+    """The error for what Python raised when it met an answer of another form, or a large one."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return Unreadable(
+                f"cannot read '{url}': an answer needs more memory than this process may use",
+                hint="read fewer threads, or raise CKPT_MEMORY_LIMIT",
+            )
+        # A driver may fail again while it cleans up.
+        cause = cause.__context__
+    return unexpected(url)
 
 
 @contextmanager

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from textual._compositor import Compositor
-from textual._context import visible_screen_stack
-from textual.app import App
-from textual.events import Paste
+from textual.errors import NoWidget
+from textual.events import Key, Paste
+from textual.geometry import Region
+from textual.keys import key_to_character
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Input
 
 from ckpt_backends.url import parse_url
@@ -32,23 +35,7 @@ _QUIET = 3
 """Looks in a row without any question to a store after which the screen has come to rest."""
 _PATIENCE = 30.0
 _LOOK = 0.004
-"""Seconds that Textual sleeps before it looks whether the screen is idle; its own 0.02 twice a key
-and once a pause were half of the time of these tests. `Seat.rest` looks for itself, too."""
-
-
-_update = Compositor.render_update
-
-
-def _update_undrawn(compositor: Compositor, full: bool = False, **given: Any) -> Any:
-    """Take what has changed as drawn, unless a picture is made.
-
-    Textual draws each change, also where no terminal shows it, which was a third of the time of
-    these tests. `Seat` draws the whole screen after keys were pressed, and when its text is read.
-    """
-    if full:
-        return _update(compositor, full=True, **given)
-    compositor._dirty_regions.clear()
-    return None
+"""Seconds between two looks. Textual's pilot waits ten times as long after each key."""
 
 
 class Seat:
@@ -83,31 +70,43 @@ class Seat:
             if isinstance(self.app.screen, PlanScreen):
                 # A person has read the plan by now.
                 self.app.screen.since = -inf
-            await self.pilot.press(key)
+            await self.press_at_once(key)
             await self.rest()
         self.draw()
+
+    async def press_at_once(self, *keys: str) -> None:
+        """Press keys, and wait only until they have arrived."""
+        for key in keys:
+            self.app.post_message(Key(key, key_to_character(key)))
+            await self.pilot.pause(_LOOK)
 
     async def type(self, text: str) -> None:
         """Type a text, and wait for what it brings. A field gets all but the last key at once."""
         if text and isinstance(self.app.focused, Input):
             self.app.post_message(Paste(text[:-1]))
-            await self.pilot.pause()
+            await self.pilot.pause(_LOOK)
             text = text[-1]
-        await self.pilot.press(*(_key(one) for one in text))
+        await self.press_at_once(*(_key(one) for one in text))
         await self.rest()
         self.draw()
 
     def draw(self) -> list[Strip]:
-        """Draw the whole screen. What cannot be drawn raises here."""
-        visible_screen_stack.set(self.app._background_screens)
-        return self.app.screen._compositor.render_strips()
+        """Draw what can be seen of all screens. What cannot be drawn raises here."""
+        width, height = self.app.size
+        lines = [Strip.blank(width)] * height
+        screens = self.app.screen_stack
+        lowest = max(at for at, one in enumerate(screens) if at == 0 or _hides_others(one))
+        for screen in screens[lowest:]:
+            for widget, region, clip in _placed(screen):
+                _paint(lines, widget, region, region.intersection(clip))
+        return lines
 
     async def rest(self) -> None:
         """Wait until nothing is asked of the store any more."""
         quiet = 0
         for _ in range(int(_PATIENCE / 0.01)):
             # Until the messages of all widgets are processed.
-            await self.pilot.pause()
+            await self.pilot.pause(_LOOK)
             asking = [one for one in self.app.screen_stack if isinstance(one, StoreScreen)]
             is_busy = any(one.is_busy for one in asking)
             is_busy = is_busy or any(worker.waiting for worker in self.app.context.workers)
@@ -133,6 +132,36 @@ class Seat:
     def sees(self, *words: str) -> bool:
         """Whether all of these are on the screen."""
         return all(word in self.text for word in words)
+
+
+def _hides_others(screen: Screen[Any]) -> bool:
+    return screen.styles.background.a == 1
+
+
+def _placed(screen: Screen[Any]) -> list[tuple[Widget, Region, Region]]:
+    """The widgets of a screen with their regions and what of these can be seen, from below."""
+    found = []
+    for widget in screen.walk_children(Widget, with_self=_hides_others(screen)):
+        vertical, horizontal = widget.scrollbars_enabled
+        bars = [widget.vertical_scrollbar] if vertical else []
+        bars += [widget.horizontal_scrollbar] if horizontal else []
+        for one in (widget, *bars):
+            with suppress(NoWidget):
+                found.append((screen.find_widget(one), one))
+    found.sort(key=lambda placed: placed[0].order)
+    return [(widget, place.region, place.clip) for place, widget in found]
+
+
+def _paint(lines: list[Strip], widget: Widget, region: Region, seen: Region) -> None:
+    """Put what can be seen of a widget over what is there."""
+    seen = seen.intersection(Region(0, 0, lines[0].cell_length, len(lines)))
+    if not seen:
+        return
+    drawn = widget.render_lines(seen.translate((-region.x, -region.y)))
+    for y, strip in zip(seen.line_range, drawn, strict=True):
+        below = lines[y]
+        parts = [below.crop(0, seen.x), strip, below.crop(seen.right, below.cell_length)]
+        lines[y] = Strip.join(part for part in parts if part.cell_length)
 
 
 def _key(character: str) -> str:
@@ -162,12 +191,7 @@ def sit(
         context = ScreenContext(opened, words, UTC, pause, clock, memory)
         app = kind(context, start, look)
         # What is said stays until it was looked for, however busy the machine is.
-        with (
-            patch.object(App, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE),
-            patch.object(Compositor, "render_update", _update_undrawn),
-            patch("textual._wait.SLEEP_GRANULARITY", _LOOK),
-            patch("textual._wait.SLEEP_IDLE", _LOOK / 4),
-        ):
+        with patch.object(app, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE):
             async with app.run_test(size=size, notifications=True) as pilot:
                 await play(app, pilot)
 

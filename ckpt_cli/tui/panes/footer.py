@@ -2,41 +2,73 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
 from textual.binding import Binding
+from textual.events import MouseDown
 from textual.screen import Screen
-from textual.widgets import Footer
-from textual.widgets._footer import FooterKey
+from textual.widget import Widget
 
 
-class KeyLine(Footer):
-    """Textual's footer, built again only when other keys are shown.
+class KeyLine(Widget, can_focus=False):
+    """The keys that work now. A click on one presses it.
 
-    Textual builds it for each focus, and keeps all keys that it ever built: each is bound to the
-    footer by `data_bind`, which has no end (8.2).
+    Textual's footer is built again for each focus, and keeps each key that it ever built (8.2).
+    """
+
+    ALLOW_SELECT = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"key-line--key", "key-line--description"}
+    DEFAULT_CSS = """
+    KeyLine {
+        dock: bottom;
+        height: 1;
+        text-wrap: nowrap;
+        color: $footer-foreground;
+        background: $footer-background;
+        .key-line--key {
+            color: $footer-key-foreground;
+            background: $footer-key-background;
+            text-style: bold;
+        }
+        .key-line--description {
+            color: $footer-description-foreground;
+            background: $footer-description-background;
+        }
+    }
     """
 
     def __init__(self) -> None:
-        super().__init__(show_command_palette=False)
-        self._keys: tuple[Binding, ...] = ()
+        super().__init__()
+        self.shown: tuple[Binding, ...] = ()
 
-    def compose(self) -> ComposeResult:
-        for one in self._keys:
-            shown = self.app.get_key_display(one)
-            key = FooterKey(one.key, shown, one.description, one.action)
-            key.set_reactive(FooterKey.compact, self.compact)
-            yield key
+    def render(self) -> Text:
+        key_style = self.get_component_rich_style("key-line--key")
+        description_style = self.get_component_rich_style("key-line--description")
+        line = Text(no_wrap=True)
+        for one in self.shown:
+            pressed = Style(meta={"key": one.key})
+            line.append(f" {self.app.get_key_display(one)} ", key_style + pressed)
+            line.append(f"{one.description} ", description_style + pressed)
+        return line
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self.bindings_changed)
+
+    def on_mouse_down(self, event: MouseDown) -> None:
+        if key := event.style.meta.get("key"):
+            self.app.simulate_key(key)
 
     def bindings_changed(self, screen: Screen[object]) -> None:
         """Show the keys that work now."""
         if not self.is_attached or screen is not self.screen or not screen.app.app_focus:
             return
         # Several keys may do the same: the first one is shown.
-        shown: dict[str, Binding] = {}
+        found: dict[str, Binding] = {}
         for one in screen.active_bindings.values():
             if one.binding.show:
-                shown.setdefault(one.binding.action, one.binding)
-        found = tuple(shown.values())
-        if found != self._keys:
-            self._keys = found
-            self.call_after_refresh(self.recompose)
+                found.setdefault(one.binding.action, one.binding)
+        if self.shown != (shown := tuple(found.values())):
+            self.shown = shown
+            self.refresh()

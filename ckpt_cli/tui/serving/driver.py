@@ -11,4 +11,4 @@ class ServedDriver(WebDriver):
 
     def run_input_thread(self) -> None:
         super().run_input_thread()
-        self._app.post_message(ExitApp())
+        self.send_message(ExitApp())

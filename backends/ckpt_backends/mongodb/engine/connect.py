@@ -24,7 +24,6 @@ from pymongo.errors import ConfigurationError, InvalidURI
 from pymongo.read_concern import ReadConcern
 
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError
-from ckpt_backends.mongodb.engine import bounds  # noqa: F401  (sets limits in the driver)
 from ckpt_backends.mongodb.engine.driver_errors import driver_words, explained
 from ckpt_backends.servers.answer_errors import understood, unexpected
 from ckpt_backends.url import StoreUrl, split_url

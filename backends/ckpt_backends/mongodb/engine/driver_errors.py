@@ -18,7 +18,7 @@ from pymongo.errors import (
 )
 
 from ckpt_backends.errors import CkptError, StoreChanged, StoreUnavailable, UsageError
-from ckpt_backends.servers.answer_errors import unexpected
+from ckpt_backends.servers.answer_errors import misunderstood
 from ckpt_backends.url import StoreUrl, masked
 
 _CONFLICT = 112
@@ -38,7 +38,7 @@ def explained(url: StoreUrl) -> Iterator[None]:
         raise unavailable(url, error) from None
     except Exception as error:
         # The driver did not expect such an answer.
-        raise unexpected(url) from error
+        raise misunderstood(url, error) from error
 
 
 _CODES: Mapping[int, tuple[str, str]] = {

@@ -17,7 +17,6 @@ from redis import exceptions
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.redis.engine.answer_forms import has_form
-from ckpt_backends.redis.engine.answers import Answers
 from ckpt_backends.redis.engine.driver_errors import explained, unavailable
 from ckpt_backends.redis.engine.together import (
     PackingConnection,
@@ -234,7 +233,7 @@ def client(settings: Mapping[str, Any]) -> Any:
     if given["password"] and not is_encrypted and not is_local(given["host"]):
         warn_unencrypted(given["host"], "use rediss:// if the server has TLS")
     kind = PackingTlsConnection if is_encrypted else PackingConnection
-    pool = redis.ConnectionPool(connection_class=kind, parser_class=Answers, **given)
+    pool = redis.ConnectionPool(connection_class=kind, **given)
     return redis.Redis.from_pool(pool)
 
 

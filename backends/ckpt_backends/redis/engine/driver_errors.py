@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from redis import exceptions
 
 from ckpt_backends.errors import CkptError, StoreUnavailable
-from ckpt_backends.servers.answer_errors import unexpected
+from ckpt_backends.servers.answer_errors import misunderstood, unexpected
 from ckpt_backends.url import StoreUrl, masked
 
 
@@ -24,7 +24,7 @@ def explained(url: StoreUrl) -> Iterator[None]:
         raise unavailable(url, error) from None
     except Exception as error:
         # The driver did not expect such an answer.
-        raise unexpected(url) from error
+        raise misunderstood(url, error) from error
 
 
 _SHOWN = 200

@@ -49,7 +49,7 @@ class KeyRemoval(ThreadRemoval):
     @property
     def watched(self) -> list[bytes]:
         """The keys that an agent changes when it continues the thread."""
-        keys = self._keys
+        keys = self.keys
         return [
             name
             for kinds in (*keys.shared.values(), *(one.names for one in keys.heads.values()))
@@ -59,10 +59,10 @@ class KeyRemoval(ThreadRemoval):
 
     def are_unchanged(self, some: Sequence[KeyRemoval]) -> list[bool]:
         """Whether each thread is as its keys were found. Its keys are watched already."""
-        heads = [[head.key for head in one._keys.heads.values()] for one in some]
-        named = self._finder.named([one._keys for one in some])
+        heads = [[head.key for head in one.keys.heads.values()] for one in some]
+        named = self._finder.named([one.keys for one in some])
         for one, names in zip(some, named, strict=True):
-            names.difference_update(name for _, name in one._keys.in_order())
+            names.difference_update(name for _, name in one.keys.in_order())
         added = sorted(set().union(*named))
         exist = {name for name, there in zip(added, self._existing(added), strict=True) if there}
         stored = [self._layout.checkpoint_name(key) for keys in heads for key in keys]
@@ -80,7 +80,7 @@ class KeyRemoval(ThreadRemoval):
         layout = self._layout
         # What no list names, an agent may have added while others were found for the transaction.
         waits = layout.lists_additions or not layout.is_indexed()
-        if not (self.goes_together and waits and self._keys.checkpoints) or removal.inside:
+        if not (self.goes_together and waits and self.keys.checkpoints) or removal.inside:
             return None
         steps = self._steps(None) if self._is_as_planned(removal) else []
         if len(steps) != 1:
@@ -91,7 +91,7 @@ class KeyRemoval(ThreadRemoval):
         return [unlink(kind, some) for kind, some in names.items()]
 
     def _steps(self, inside: Inside | None) -> list[Step]:
-        keys = self._keys
+        keys = self.keys
         owners = list(keys.groups.values())
         if inside is None:
             step = [
@@ -119,10 +119,10 @@ class KeyRemoval(ThreadRemoval):
     def _lists_without(self, owners: Sequence[CheckpointKeys]) -> Iterator[tuple[str, Command]]:
         """Commands that remove these checkpoints and their writes from pointers and lists."""
         going = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in owners}
-        for ns, kinds in self._keys.shared.items():
-            here = [one for one in self._keys.checkpoints if one.key.checkpoint_ns == ns]
+        for ns, kinds in self.keys.shared.items():
+            here = [one for one in self.keys.checkpoints if one.key.checkpoint_ns == ns]
             left = [one for one in here if (ns, one.key.checkpoint_id) not in going]
-            head = self._keys.heads.get(ns)
+            head = self.keys.heads.get(ns)
             for kind, names in kinds.items():
                 if self._finder.types[kind] == ZSET:
                     writes = [

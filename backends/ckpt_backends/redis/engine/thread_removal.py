@@ -35,10 +35,10 @@ class ThreadRemoval(ABC):
     ) -> None:
         self._connection = connection
         self._lock = lock
-        self._keys = keys
+        self.keys = keys
 
     def carry_out(self, removal: Removal) -> Removed:
-        keys = self._keys
+        keys = self.keys
         if removal.checkpoints and not keys.checkpoints:
             return Removed(removal.thread_id, skipped=GONE)
         if not self._is_as_planned(removal):
@@ -75,7 +75,7 @@ class ThreadRemoval(ABC):
         """Remove the keys that must be checked again. `inside` is None for a whole thread."""
 
     def _is_as_planned(self, removal: Removal) -> bool:
-        keys = self._keys
+        keys = self.keys
         if (keys.last_at, keys.writes) != (removal.last_at, removal.writes):
             return False
         number = len(keys.checkpoints)

@@ -158,8 +158,8 @@ class JavaScriptRemoval(KeyRemoval):
         checkpoint that names them. So the checkpoint id in each value is checked: a value of a
         newer checkpoint is kept for 2 seconds, in which the checkpoint would have been stored.
         """
-        known = self._keys.blobs
-        newest = max((one.key.checkpoint_id for one in self._keys.checkpoints), default=None)
+        known = self.keys.blobs
+        newest = max((one.key.checkpoint_id for one in self.keys.checkpoints), default=None)
         planned = [known[key] for key in (inside.blobs if inside else ()) if key in known]
         for start in range(0, len(planned), KEYS_AT_ONCE):
             names = planned[start : start + KEYS_AT_ONCE]

@@ -88,7 +88,7 @@ class ValkeyRemoval(KeyRemoval):
     def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
         known = {
             name: one.writes.count(name)
-            for one in self._keys.heads.values()
+            for one in self.keys.heads.values()
             for name in one.names[WRITES]
         }
         if known:
@@ -105,9 +105,9 @@ class ValkeyRemoval(KeyRemoval):
             if one.is_there:
                 going.setdefault(one.key.checkpoint_ns, set()).add(raw(one.key.checkpoint_id))
         removed = {one.at for one in owners}
-        left = {one.key.checkpoint_ns for one in self._keys.checkpoints if one.at not in removed}
+        left = {one.key.checkpoint_ns for one in self.keys.checkpoints if one.at not in removed}
         for ns, gone in going.items():
-            names = self._keys.shared[ns][THREADS]
+            names = self.keys.shared[ns][THREADS]
             if ns not in left:
                 # The list may still contain the ids of expired checkpoints.
                 yield unlink(THREADS, names)
