@@ -19,8 +19,7 @@ is lost if the step proves that there was one:
   a value over some other step, so it never becomes empty.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise

@@ -198,9 +198,6 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/security/test_hostile_redis.py::test_a_server_that_closes_early": (
         *("threads list", "history", "threads delete"),
     ),
-    "tests/security/test_hostile_redis.py::test_an_answer_that_drips": (
-        *(r"$900\r\n", "$-CLIENT", r"*9\r\n-SCAN"),
-    ),
     "tests/security/test_oversize.py::test_memory_does_not_follow_the_number_of_values": (
         *("words0", "words1"),
     ),

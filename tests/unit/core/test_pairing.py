@@ -147,7 +147,8 @@ def test_a_call_by_name_only_is_found() -> None:
 def test_what_no_text_answers_is_not_mended() -> None:
     items = [human(), ai(content=[PATCH]), human()]
     (found,) = message_findings(KEY, "messages", items, Counterparts(len(items)))
-    assert found.fix(["-s", "x.db"]) == "ckpt -s x.db messages t"
+    assert not found.has_fix
+    assert found.look(["-s", "x.db"]) == "ckpt -s x.db messages t"
 
 
 @pytest.mark.parametrize(
