@@ -34,7 +34,7 @@ def set_keys(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
     """The map with some entries changed, added at its end, or removed.
 
     Keeps `encrypted` and `part`. A pickle keeps the bytes of entries that are removed. Raises
-    `Unsupported` if the value is not a map, or if its type is not `msgpack`, JSON, `bson` or `pickle`.
+    `Unsupported` if it is not a map, or if its type is not `msgpack`, JSON, `bson` or `pickle`.
     """
     if typed.type not in _SET_KEYS:
         raise Unsupported(f"cannot change a value of type '{typed.type}'")
