@@ -233,10 +233,10 @@ def test_metadata_of_a_request_becomes_plain_data(tmp_path: Path) -> None:
     copy = tmp_path / "agent.db"
     assert ckpt("-s", folder, "copy", "--all", "--to", copy, "--create", "--yes").code == 0
     with closing(sqlite3.connect(copy)) as db:
-        rows = [json.loads(one) for (one,) in db.execute("SELECT metadata FROM checkpoints")]
+        copied = [json.loads(one) for (one,) in db.execute("SELECT metadata FROM checkpoints")]
     user = {"$type": "langgraph_api.auth.noop.UnauthenticatedUser", "$args": []}
-    assert all(one.get("langgraph_auth_user", user) == user for one in rows)
-    assert sum("langgraph_auth_user" in one for one in rows) > 20
+    assert all(one.get("langgraph_auth_user", user) == user for one in copied)
+    assert sum("langgraph_auth_user" in one for one in copied) > 20
 
 
 class Evil:

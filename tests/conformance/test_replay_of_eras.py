@@ -57,7 +57,7 @@ def check(
 @pytest.mark.parametrize("folder", list(eras()), ids=lambda path: path.name)
 def test_every_transition_of_an_era_is_explained(folder: Path, tmp_path: Path) -> None:
     store = open_store(str(copy_store(folder / "store.db", tmp_path)))
-    with DecryptingStore(store, lambda: KEY, lambda _: None) as opened:
+    with DecryptingStore(store, lambda: [KEY], lambda _: None) as opened:
         check(replay_store(opened), folder.name)
 
 

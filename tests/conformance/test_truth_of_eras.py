@@ -238,7 +238,7 @@ def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
     failures: list[str] = []
     unknown: set[tuple[str, int]] = set()
     key = truth.get("aes_key", "").encode() or None
-    with DecryptingStore(open_store(url), lambda: key, failures.append) as store:
+    with DecryptingStore(open_store(url), lambda: [key] if key else (), failures.append) as store:
         inference = TriggerInference(store)
         for thread_id, thread in truth["threads"].items():
             try:

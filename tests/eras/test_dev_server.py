@@ -9,18 +9,15 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import FIXTURES, ckpt
+from tests.support import FIXTURES, ckpt, era_python
 
 pytestmark = pytest.mark.eras
 
-MAKE = FIXTURES / "make"
 NEW, OLD = "runtime-0.36.7", "runtime-0.2.1"
 """The old one, of 2025, stored the user of a request in the metadata, which made it a pickle."""
 
@@ -79,12 +76,16 @@ def test_the_server_goes_on_with_a_copied_thread(era: str, server: str, tmp_path
 
 def resumed(era: str, folder: Path, thread_id: str, *options: str) -> Any:
     """What the server says of a thread with which it went on."""
-    default = Path("~/.cache/ckpt-eras").expanduser()
-    venvs = Path(os.environ.get("CKPT_TEST_ERAS", default))
-    if str(MAKE) not in sys.path:
-        sys.path.insert(0, str(MAKE))
-    python = import_module("make").environment(era, venvs, engine="dev")
-    line = [python, MAKE / "dev_server.py", folder, "--resume", thread_id, "that", *options]
+    script = FIXTURES / "make" / "dev_server.py"
+    line: list[Any] = [
+        era_python(era, "dev"),
+        script,
+        folder,
+        "--resume",
+        thread_id,
+        "that",
+        *options,
+    ]
     done = subprocess.run(line, check=False, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return json.loads(done.stdout)

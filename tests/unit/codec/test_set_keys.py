@@ -139,9 +139,9 @@ class Caller:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_keys_of_a_pickle_are_removed_and_changed_inside(protocol: int) -> None:
-    kept = Caller()
+    kept: Any = Caller()
     kept.name, kept.itself = "anna", kept
-    shared = (1 << 40, b"bytes", "text", frozenset({1}), {"a": 1.5}, (), [], None, True)
+    shared: Any = (1 << 40, b"bytes", "text", frozenset({1}), {"a": 1.5}, (), [], None, True)
     value = {"user": kept, "run": "r1", "in": {"a": 1, "b": kept, "c": 2}, "shared": shared}
     edits = {"run": None, "none": None, "in": {"a": Put("new"), "c": None}, "new": {"x": Put(1)}}
     stored = TypedBytes("pickle", pickle.dumps(value, protocol))
