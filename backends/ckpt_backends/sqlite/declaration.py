@@ -10,7 +10,7 @@ _SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
 def _claims(path: str) -> bool:
-    return path.endswith(_SUFFIXES) and not os.path.isdir(path)
+    return path.removesuffix("-wal").endswith(_SUFFIXES) and not os.path.isdir(path)
 
 
 BACKEND = Backend(
@@ -22,7 +22,8 @@ BACKEND = Backend(
     claims_path=_claims,
     opens_other_paths=True,
     engine_faults=("index-missing", "journal-hot", "log-large", "space-free"),
-    file_names=tuple(f"*{suffix}" for suffix in _SUFFIXES),
+    # A log is a store of its own only if its database is missing.
+    file_names=tuple(f"*{suffix}{end}" for suffix in _SUFFIXES for end in ("", "-wal")),
     forms={
         "sqlite": (
             Form(),

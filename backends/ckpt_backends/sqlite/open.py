@@ -27,6 +27,7 @@ from ckpt_backends.sqlite.journals import (
     journal_of,
     log_of,
 )
+from ckpt_backends.sqlite.lone_log import lone_log, rebuild, what_is
 from ckpt_backends.url import StoreUrl
 
 _PARAMS = {"copy", "layout"}
@@ -58,7 +59,13 @@ def open_read_only(url: StoreUrl) -> Opened:
     Raises `StoreUnavailable` if the file is missing, not readable, not a database, or has an
     unfinished transaction of a killed process.
     """
-    path = _path(url)
+    _check_params(url)
+    path = Path(url.path)
+    if log := lone_log(path):
+        if not _is_copy(url):
+            raise what_is(log)
+        return _open_copy(log, is_lone=True)
+    _check_file(path)
     if _is_copy(url):
         return _open_copy(path)
     for attempt in range(_TRIES):
@@ -287,16 +294,24 @@ def _connect(path: Path, query: str) -> sqlite3.Connection:
     return connection
 
 
-def _open_copy(path: Path) -> Opened:
-    """Copy the file, with its log and its journal, to a temporary folder and open that."""
+def _open_copy(path: Path, *, is_lone: bool = False) -> Opened:
+    """Copy the file, with its log and its journal, to a temporary folder and open that.
+
+    Of a lone log, the copy is the database that it makes.
+    """
     # Most files are read where they are.
     from ckpt_backends.files.temporary_folder import TemporaryFolder
     from ckpt_backends.sqlite.private_copy import copy_unchanged
 
     folder = TemporaryFolder()
     copy = folder.path / "copy.db"
+    was_rolled_back, notes = False, ["read from a private copy"]
     try:
-        was_rolled_back = copy_unchanged(path, copy, _connect)
+        if is_lone:
+            pages = rebuild(path, copy)
+            notes = [f"read from the {pages:,} pages in '{path.name}', in a private copy"]
+        else:
+            was_rolled_back = copy_unchanged(path, copy, _connect)
         connection = _connect(copy, "mode=ro")
     except OSError as error:
         folder.remove()
@@ -309,7 +324,6 @@ def _open_copy(path: Path) -> Opened:
     except BaseException:
         folder.remove()
         raise
-    notes = ["read from a private copy"]
     if was_rolled_back:
         notes.append("an unfinished transaction of a killed process was rolled back in the copy")
     return Opened(
