@@ -1,16 +1,19 @@
-"""Logs without their database, and what else has the name of a database."""
+"""Logs without their database, what else has the name of one, and what a read leaves beside it."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from tests.support import SAMPLE, ckpt
@@ -121,3 +124,55 @@ def test_stores_names_logs_and_pointers(
     for name in ("pointer.sqlite", "agent.db-wal"):
         (folder / name).unlink()
     assert THREAD in ckpt("threads", "list").out
+
+
+def test_a_read_leaves_no_file_behind(whole: Path, tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    with closing(sqlite3.connect(whole / "agent.db")) as db, closing(sqlite3.connect(store)) as to:
+        db.backup(to)
+        to.execute("PRAGMA journal_mode = WAL")
+    before = store.read_bytes()
+    for words in (["show", THREAD], ["doctor"], ["memory", "list"], ["threads", "list"]):
+        ckpt("-s", store, *words)
+        assert {one.name for one in tmp_path.iterdir()} == {"agent.db"}, words
+    assert store.read_bytes() == before
+    agent = sqlite3.connect(store, isolation_level=None)
+    with closing(agent):
+        agent.execute("SELECT count(*) FROM checkpoints").fetchone()
+        ckpt("-s", store, "threads", "list")
+        beside = {"agent.db", "agent.db-wal", "agent.db-shm"}
+        assert {one.name for one in tmp_path.iterdir()} == beside  # they are the agent's
+        agent.execute("DELETE FROM writes")
+        ckpt("-s", store, "threads", "list")
+        assert (tmp_path / "agent.db-wal").stat().st_size > 0
+        assert store.read_bytes() == before
+
+
+def test_a_read_leaves_what_an_agent_opened_meanwhile(whole: Path, tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    with closing(sqlite3.connect(whole / "agent.db")) as db, closing(sqlite3.connect(store)) as to:
+        db.backup(to)
+        to.execute("PRAGMA journal_mode = WAL")
+    with open_store(str(store)) as opened:
+        assert opened.thread(THREAD) is not None
+        agent = subprocess.Popen(
+            [sys.executable, "-c", AGENT, store], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"open\n"
+    assert (tmp_path / "agent.db-shm").exists()
+    agent.communicate(b"\n")
+    with closing(sqlite3.connect(store)) as db:
+        found = db.execute("SELECT count(*) FROM checkpoints WHERE thread_id = 'new'")
+        assert found.fetchone() == (1,)
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+AGENT = """
+import sqlite3, sys
+agent = sqlite3.connect(sys.argv[1], isolation_level=None)
+agent.execute("SELECT count(*) FROM checkpoints").fetchone()
+print("open", flush=True)
+sys.stdin.readline()
+agent.execute("UPDATE checkpoints SET thread_id = 'new' WHERE rowid = 1")
+"""

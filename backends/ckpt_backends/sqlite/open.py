@@ -10,7 +10,8 @@ only if there is no log and no journal.
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
@@ -24,8 +25,10 @@ from ckpt_backends.sqlite.journals import (
     check_super_journal,
     has_journal,
     has_log,
+    has_shared_memory,
     journal_of,
     log_of,
+    log_size,
 )
 from ckpt_backends.sqlite.lone_log import lone_log, rebuild, what_is
 from ckpt_backends.url import StoreUrl
@@ -71,8 +74,11 @@ def open_read_only(url: StoreUrl) -> Opened:
     for attempt in range(_TRIES):
         try:
             opened_file = identity(path)
+            made_files = not has_shared_memory(path)
             connection = _connect(path, "mode=ro")
-            return Opened(connection, path, (), _nothing, identity=opened_file)
+            made_files &= has_shared_memory(path)
+            tidy = partial(_remove_empty_log, path) if made_files else _nothing
+            return Opened(connection, path, (), tidy, identity=opened_file)
         except sqlite3.DatabaseError as error:
             # The writer may also commit, and delete its journal, while SQLite examines it.
             if is_hot_journal(error) and attempt + 1 < _TRIES:
@@ -336,6 +342,25 @@ def _open_copy(path: Path, *, is_lone: bool = False) -> Opened:
     )
 
 
+def _remove_empty_log(path: Path) -> None:
+    """Remove the empty log and the shared memory that reading a file in WAL mode made.
+
+    SQLite removes both when the last connection that may write is closed, after it has made sure by
+    its locks that there is no other. What a writer has stored meanwhile is left to that writer.
+    """
+    if log_size(path) or not _may(path, os.W_OK):
+        return
+    with (
+        suppress(sqlite3.Error),
+        closing(
+            sqlite3.connect(_uri(path, "mode=rw"), uri=True, timeout=0, isolation_level=None)
+        ) as connection,
+    ):
+        connection.execute("PRAGMA query_only = ON")
+        _distrust(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+
 def _nothing() -> None:
     """The cleanup of a connection without a private copy: nothing to do."""
 
@@ -349,8 +374,8 @@ def check_current(opened: Opened, url: StoreUrl) -> None:
         )
     if opened.is_immutable:
         raise Unsupported(
-            f"cannot see changes of '{url}': its folder cannot be written, so it is read without"
-            " locks",
+            f"cannot see changes of '{url}', nor make any: permission denied for its folder"
+            f" '{opened.path.absolute().parent}', so it is read without locks",
             hint="run ckpt as a user who can write to that folder",
         )
     if opened.identity not in (None, identity(url.path)):
