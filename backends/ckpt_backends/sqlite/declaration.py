@@ -24,6 +24,11 @@ BACKEND = Backend(
     engine_faults=("index-missing", "journal-hot", "log-large", "space-free"),
     # A log is a store of its own only if its database is missing.
     file_names=tuple(f"*{suffix}{end}" for suffix in _SUFFIXES for end in ("", "-wal")),
+    usual_paths={
+        "~/.deepagents/.state/sessions.db": "where dcode of Deep Agents keeps its sessions",
+        "~/.deepagents/sessions.db": "where Deep Agents kept its sessions until 2026",
+        "~/.evoscientist/sessions.db": "where EvoScientist keeps its sessions",
+    },
     forms={
         "sqlite": (
             Form(),
