@@ -19,6 +19,7 @@ __all__ = [
     "ROOT",
     "SAMPLE",
     "CommandResult",
+    "agents",
     "ckpt",
     "copy_store",
     "era_python",
@@ -42,6 +43,11 @@ def copy_store(source: Path, folder: Path) -> Path:
 def eras() -> Iterator[Path]:
     """Yield the folders of the fixtures."""
     return (path.parent for path in sorted(FIXTURES.glob("*/truth.json")))
+
+
+def agents() -> list[Path]:
+    """Return the folders with stores of agents of Deep Agents."""
+    return sorted((FIXTURES / "agents").iterdir())
 
 
 def era_python(era: str, engine: str = "") -> Path:

@@ -56,6 +56,8 @@ KNOWN = {
     "lg-1.2.22-serde": Known(printed=True),
     "js-0.2.74": JAVASCRIPT,
     "js-1.7.3": JAVASCRIPT,
+    "agents/deepagents-0.6": Known(),
+    "agents/deepagents-0.7": Known(),
 }
 
 HALF_STORED: dict[str, list[str]] = {"zoo-floats": [], "zoo-text": []}
