@@ -166,7 +166,7 @@ class Session:
         """The same rows, decrypted: for plans that change bytes, which are encrypted again."""
         from ckpt_backends.encryption import DecryptingStore
 
-        return DecryptingStore(self.rows, self.opening.key(), lambda _: None)
+        return DecryptingStore(self.rows, self.opening.keys(), lambda _: None)
 
     @cached_property
     def recorder(self) -> Recorder:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,10 @@ __all__ = [
     "ROOT",
     "SAMPLE",
     "CommandResult",
+    "agents",
     "ckpt",
     "copy_store",
+    "era_python",
     "eras",
     "first_now",
     "later",
@@ -38,6 +43,21 @@ def copy_store(source: Path, folder: Path) -> Path:
 def eras() -> Iterator[Path]:
     """Yield the folders of the fixtures."""
     return (path.parent for path in sorted(FIXTURES.glob("*/truth.json")))
+
+
+def agents() -> list[Path]:
+    """Return the folders with stores of agents of Deep Agents."""
+    return sorted((FIXTURES / "agents").iterdir())
+
+
+def era_python(era: str, engine: str = "") -> Path:
+    """Return the Python of an era's environment, which pip makes in a cache folder."""
+    default = Path("~/.cache/ckpt-eras").expanduser()
+    venvs = Path(os.environ.get("CKPT_TEST_ERAS", default))
+    if str(FIXTURES / "make") not in sys.path:
+        sys.path.insert(0, str(FIXTURES / "make"))
+    found: Path = import_module("make").environment(era, venvs, engine=engine)
+    return found
 
 
 def first_now(values: Iterable[object]) -> list[Any]:

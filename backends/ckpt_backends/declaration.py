@@ -75,6 +75,10 @@ class Backend(NamedTuple):
     with `/` is of a folder."""
     inner_paths: tuple[str, ...] = ()
     """The files and folders that it opens inside a folder: `("memory.json",)`."""
+    usual_paths: Mapping[str, str] = {}
+    """Where applications that everybody has keep such a store, relative to the current folder or to
+    the home folder (`~/`), each with whose it is:
+    `{"~/.toy/sessions.db": "where toy keeps its sessions"}`."""
     engine_faults: tuple[str, ...] = ()
     """The codes that `Store.faults` and `Store.thread_faults` yield for what only its engine has:
     `("index-missing",)`; with the name of a layout, such as `"toy:index-missing"`, only there."""

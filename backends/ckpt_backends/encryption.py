@@ -1,22 +1,35 @@
-"""Stores with values that LangGraph's `EncryptedSerializer` encrypted.
+"""Stores with values that LangGraph's `EncryptedSerializer`, or Agent Server, encrypted.
 
 The serializer adds `+aes` to the type tag of a value. It stores the nonce (16 bytes), the
 authentication tag (16 bytes) and the ciphertext of AES in EAX mode. Source:
 `langgraph/checkpoint/serde/encrypted.py`. Ids and channel names are not encrypted, nor is the
 metadata of a SQLite store. Metadata in BSON is encrypted leaf by leaf.
+
+Agent Server 0.17 and later puts a header before the nonce: a magic text, a version, and the id of
+the key, so that keys can be rotated. The header is authenticated with the value. It also encrypts
+fields of metadata in JSON that `LANGGRAPH_AES_JSON_KEYS` names, as texts that begin with
+`encrypted.aes:`. Source: `langgraph_api/encryption/aes_json.py` of langgraph-api 0.18.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular, refuse_shared
-from ckpt_backends.model import Checkpoint, CheckpointKey, Outline, TypedBytes, Write
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    Encryption,
+    Outline,
+    TypedBytes,
+    Write,
+)
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapper import WrappedStore
 
@@ -25,38 +38,53 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"
 """The environment variable that LangGraph reads. Its text, as UTF-8, is the key."""
+OLDER_KEYS = ("LANGGRAPH_AES_LEGACY_KEY", "LANGGRAPH_AES_FALLBACK_KEYS")
+"""Where Agent Server reads the keys before a rotation, separated by commas."""
 _KEY_SIZES = (16, 24, 32)
 _LONGEST_KEY_FILE = 1024
 _NONCE = _TAG = 16
+_MAGIC, _VERSION, _ID = b"LGAES-ENVELOPE\x00\x00", 1, 16
+_HEADER = len(_MAGIC) + 1 + _ID
+_FIELD, _CONTEXT, _FIELDS = "encrypted.aes:", "__encryption_context__", "keys"
 
 NO_KEY = f"encrypted; set {KEY_VARIABLE} or add --aes-key-file FILE"
 WRONG_KEY = "encrypted, and the key does not fit"
 NO_LIBRARY = "encrypted; reading it requires pycryptodome: "
 DAMAGED = "encrypted and cut off"
-CLOSED = (NO_KEY, WRONG_KEY, NO_LIBRARY, DAMAGED)
+CHANGED = "encrypted, and was changed since: its key fits, its tag does not"
+UNKNOWN_ENVELOPE = "encrypted in an envelope of the unknown version"
+CLOSED = (NO_KEY, WRONG_KEY, NO_LIBRARY, DAMAGED, CHANGED, UNKNOWN_ENVELOPE)
 """How all reasons begin why a value may stay encrypted."""
 
-Key = Callable[[], bytes | None]
-"""Called at the first encrypted value. Returns the key or None; may raise `UsageError`."""
+Keys = Callable[[], Sequence[bytes]]
+"""Called at the first encrypted value. Returns the key that encrypts, then older ones, which only
+decrypt; nothing without a key. May raise `UsageError`."""
 
 
-def key_of_environment(environment: Mapping[str, str] = os.environ) -> bytes | None:
-    """The key from `LANGGRAPH_AES_KEY`, or None. Raises `UsageError` if its length is wrong."""
-    text = environment.get(KEY_VARIABLE)
-    if text is None:
-        return None
-    key = text.encode("utf-8", "surrogateescape")
-    if len(key) not in _KEY_SIZES:
-        raise UsageError(
-            f"{KEY_VARIABLE} has {len(key)} bytes", hint="an AES key has 16, 24 or 32 bytes"
-        )
-    return key
+def keys_of_environment(environment: Mapping[str, str] = os.environ) -> Sequence[bytes]:
+    """The key from `LANGGRAPH_AES_KEY`, then those of `OLDER_KEYS`; nothing without the first.
+
+    Raises `UsageError` if a length is wrong.
+    """
+    if environment.get(KEY_VARIABLE) is None:
+        return ()
+    found: dict[bytes, None] = {}
+    for name in (KEY_VARIABLE, *OLDER_KEYS):
+        text = environment.get(name, "")
+        for one in text.split(",") if name in OLDER_KEYS else [text]:
+            key = one.encode("utf-8", "surrogateescape")
+            if (one or name == KEY_VARIABLE) and len(key) not in _KEY_SIZES:
+                raise UsageError(
+                    f"{name} has {len(key)} bytes", hint="an AES key has 16, 24 or 32 bytes"
+                )
+            found.update({key: None} if one else {})
+    return tuple(found)
 
 
-def key_of_file(path: str) -> bytes:
-    """The key from a file. A newline at the end of the file is ignored.
+def keys_of_file(path: str) -> Sequence[bytes]:
+    """The keys from a file: one, or one in each line. A newline at the end is ignored.
 
-    Raises `UsageError` if the file cannot be read or the key has a wrong length, and `Refused` if
+    Raises `UsageError` if the file cannot be read or a key has a wrong length, and `Refused` if
     other users can read it.
     """
     file = Path(path)
@@ -69,7 +97,10 @@ def key_of_file(path: str) -> bytes:
         raise UsageError(f"cannot read '{path}': {reason}") from None
     for key in (data, data.removesuffix(b"\n").removesuffix(b"\r")):
         if len(key) in _KEY_SIZES:
-            return key
+            return (key,)
+    lines = data.splitlines()
+    if lines and all(len(key) in _KEY_SIZES for key in lines):
+        return tuple(lines)
     raise UsageError(
         f"the key in '{path}' has {len(data)} bytes", hint="an AES key has 16, 24 or 32 bytes"
     )
@@ -82,9 +113,9 @@ class DecryptingStore(WrappedStore):
     `note` is called once for each such reason.
     """
 
-    def __init__(self, inner: Store, key: Key, note: Callable[[str], None]) -> None:
+    def __init__(self, inner: Store, keys: Keys, note: Callable[[str], None]) -> None:
         super().__init__(inner)
-        self._key = key
+        self._keys = keys
         self._note = note
         self._noted: set[str] = set()
         self._met_encrypted = False
@@ -95,7 +126,7 @@ class DecryptingStore(WrappedStore):
         if self._met_encrypted:
             return True
         try:
-            return self._key() is not None
+            return bool(self._keys())
         except UsageError:
             return True
 
@@ -110,8 +141,9 @@ class DecryptingStore(WrappedStore):
         )
 
     def _checkpoint(self, found: Checkpoint) -> Checkpoint:
-        if found.metadata is not None and found.metadata.type == "bson":
-            found = found._replace(metadata=self._leaves(found.metadata))
+        if found.metadata is not None and found.metadata.type in {"bson", "json"}:
+            opened = opened_metadata(found.metadata, lambda leaf: self._read(leaf) or leaf)
+            found = found._replace(metadata=opened)
         blobs = found.blobs
         if not (
             is_encrypted(found.body)
@@ -128,17 +160,6 @@ class DecryptingStore(WrappedStore):
             metadata=self._read(found.metadata),
             blobs=blobs,
         )
-
-    def _leaves(self, metadata: TypedBytes) -> TypedBytes:
-        """Decrypt metadata that is a BSON document: each leaf is encrypted separately."""
-        if b"+aes\0" not in metadata.data:
-            return metadata
-        from ckpt_backends.codec.bson.documents import map_leaves
-
-        with suppress(ValueError):  # decoding reports a broken document later
-            data = map_leaves(metadata.data, lambda leaf: self._read(leaf) or leaf)
-            return TypedBytes("bson", data, encrypted=True)
-        return metadata
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
         found = self.inner.writes(thread_id, **options)
@@ -184,14 +205,17 @@ class DecryptingStore(WrappedStore):
             from ckpt_backends.codec.merged import merged, packed_parts
 
             return merged(self._read(part) or part for part in packed_parts(value.data))
-        key = self._key()
-        data, problem = (None, NO_KEY) if key is None else decrypted(value.data, key)
+        data, problem = None, NO_KEY
+        for key in self._keys():
+            data, problem = decrypted(value.data, key)
+            if data is not None:
+                break
         if data is None:
             if problem not in self._noted:
                 self._noted.add(problem)
                 self._note(f"values are {problem}")
             return value._replace(encrypted=True, problem=problem)
-        plain = TypedBytes(value.type.partition("+")[0], data, encrypted=True)
+        plain = TypedBytes(value.type.partition("+")[0], data, encrypted=form_of(value.data))
         if not value.part:
             return plain
         # Kept, since a copy of it is encrypted together with the other parts.
@@ -209,7 +233,7 @@ def part_of(whole: TypedBytes, name: str) -> TypedBytes:
         found, problem = None, str(error)
     if found is None:
         return whole._replace(problem=problem)
-    return found._replace(encrypted=True)
+    return found._replace(encrypted=whole.encrypted or True)
 
 
 def expects_encrypted(store: Store) -> bool:
@@ -239,18 +263,37 @@ def decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:
         from ckpt_backends.installing import install_command
 
         return None, NO_LIBRARY + install_command("langgraph-ckpt[aes]")
+    header = data[:_HEADER] if form_of(data) is Encryption.ENVELOPE else b""
+    data = data[len(header) :]
     if len(data) < _NONCE + _TAG:
         return None, DAMAGED
+    if header and header[len(_MAGIC)] != _VERSION:
+        return None, f"{UNKNOWN_ENVELOPE} {header[len(_MAGIC)]}"
+    if header and header != _header(key):
+        return None, WRONG_KEY
     cipher = AES.new(key, AES.MODE_EAX, nonce=data[:_NONCE])
+    cipher.update(header)
     tag, ciphertext = data[_NONCE : _NONCE + _TAG], data[_NONCE + _TAG :]
     try:
         return cipher.decrypt_and_verify(ciphertext, tag), ""
     except ValueError:
-        return None, WRONG_KEY
+        return None, CHANGED if header else WRONG_KEY
 
 
-def encrypted(data: bytes, key: bytes, place: str) -> bytes:
-    """The bytes that `EncryptedSerializer` stores for a value; it decrypts them again.
+def form_of(data: bytes) -> Encryption:
+    """In which form a value is encrypted."""
+    return Encryption.ENVELOPE if data.startswith(_MAGIC) else Encryption.SERIALIZER
+
+
+def _header(key: bytes) -> bytes:
+    from hashlib import sha256
+
+    name = sha256(b"langgraph-aes-key-id-v1\x00" + key).digest()[:_ID]
+    return _MAGIC + bytes([_VERSION]) + name
+
+
+def encrypted(data: bytes, key: bytes, place: str, form: bool | Encryption = True) -> bytes:
+    """The bytes that the saver stores for a value in this form; it decrypts them again.
 
     `place` names where the value is stored, as no other. The nonce is a keyed hash of place and
     value. So the same value at the same place gives the same bytes in each run, and a nonce is
@@ -270,5 +313,94 @@ def encrypted(data: bytes, key: bytes, place: str) -> bytes:
     hashed.update(len(name).to_bytes(8, "big") + name)
     hashed.update(data)
     nonce = hashed.digest()
-    ciphertext, tag = AES.new(key, AES.MODE_EAX, nonce=nonce).encrypt_and_digest(data)
-    return nonce + tag + ciphertext
+    header = _header(key) if form is Encryption.ENVELOPE else b""
+    cipher = AES.new(key, AES.MODE_EAX, nonce=nonce)
+    cipher.update(header)
+    ciphertext, tag = cipher.encrypt_and_digest(data)
+    return header + nonce + tag + ciphertext
+
+
+def has_encrypted_parts(metadata: TypedBytes) -> bool:
+    """Whether metadata may hold parts that are encrypted one by one."""
+    part = {"bson": b"+aes\0", "json": _FIELD.encode()}.get(metadata.type)
+    return part is not None and part in metadata.data
+
+
+def map_parts(metadata: TypedBytes, change: Callable[[TypedBytes], TypedBytes]) -> TypedBytes:
+    """Metadata whose parts are changed: the leaves of BSON, or the encrypted fields of JSON.
+
+    Raises ValueError for metadata that cannot be read.
+    """
+    if metadata.type == "bson":
+        from ckpt_backends.codec.bson.documents import map_leaves
+
+        return metadata._replace(data=map_leaves(metadata.data, change))
+    edits = {}
+    for name, value in _entries(metadata).items():
+        if isinstance(value, str) and value.startswith(_FIELD):
+            stored = b64decode(value[len(_FIELD) :], validate=True)
+            changed = change(TypedBytes("json+aes", stored))
+            edits[name] = (
+                _FIELD + b64encode(changed.data).decode()
+                if is_encrypted(changed)
+                else json.loads(changed.data)
+            )
+    return _edited(metadata, edits)
+
+
+def opened_metadata(metadata: TypedBytes, opened: Callable[[TypedBytes], TypedBytes]) -> TypedBytes:
+    """Metadata, decrypted by `opened` as a whole or in parts; as stored if it is damaged.
+
+    JSON then names its fields that were encrypted, so that `sealed_metadata` encrypts them again.
+    """
+    if not has_encrypted_parts(metadata):
+        return metadata if metadata.type == "bson" else opened(metadata)
+    found: list[TypedBytes] = []
+
+    def change(part: TypedBytes) -> TypedBytes:
+        found.append(opened(part))
+        return found[-1]
+
+    try:
+        made = map_parts(metadata, change)
+        if metadata.type == "json":
+            before, after = _entries(metadata), _entries(made)
+            names = [name for name, value in before.items() if after[name] != value]
+            context = before.get(_CONTEXT)
+            context = context if isinstance(context, dict) else {}
+            made = _edited(made, {_CONTEXT: {**context, _FIELDS: names}} if names else {})
+    except ValueError:
+        return metadata  # decoding says what is wrong
+    forms = [part.encrypted for part in found if not is_encrypted(part)]
+    return made._replace(encrypted=max(forms, default=False) or metadata.type == "bson")
+
+
+def sealed_metadata(metadata: TypedBytes, sealed: Callable[[TypedBytes], TypedBytes]) -> TypedBytes:
+    """Metadata, encrypted by `sealed` as a whole or in the parts that `opened_metadata` opened."""
+    if metadata.type == "bson":
+        return map_parts(metadata, sealed)._replace(encrypted=False)
+    context = _entries(metadata).get(_CONTEXT) if metadata.type == "json" else None
+    if not isinstance(context, dict) or _FIELDS not in context:
+        return sealed(metadata)
+    names = context.pop(_FIELDS)
+    edits: dict[str, Any] = {_CONTEXT: context}
+    for name, value in _entries(metadata).items():
+        if name in names:
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            part = sealed(TypedBytes("json", text.encode(), encrypted=metadata.encrypted))
+            if is_encrypted(part):
+                edits[name] = _FIELD + b64encode(part.data).decode()
+    return _edited(metadata._replace(encrypted=False), edits)
+
+
+def _entries(metadata: TypedBytes) -> dict[str, Any]:
+    found = json.loads(metadata.data)
+    return found if isinstance(found, dict) else {}
+
+
+def _edited(metadata: TypedBytes, entries: Mapping[str, Any]) -> TypedBytes:
+    # Late, because few stores have such metadata.
+    from ckpt_backends.codec.edits import Put
+    from ckpt_backends.codec.set_keys import set_keys
+
+    return set_keys(metadata, {name: Put(value) for name, value in entries.items()})

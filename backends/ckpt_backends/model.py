@@ -8,7 +8,7 @@ docstring says otherwise.
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import Flag, StrEnum, auto
+from enum import Flag, IntEnum, StrEnum, auto
 from typing import NamedTuple
 
 from ckpt_backends.checkpoint_ids import time_of
@@ -17,14 +17,24 @@ NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
 """Task id of writes that the caller made (`Command(update=..., goto=..., resume=...)`)."""
 
 
+class Encryption(IntEnum):
+    """How a value is stored; what is not encrypted is false."""
+
+    NONE = 0
+    SERIALIZER = 1
+    """As `EncryptedSerializer` of `langgraph` stores it."""
+    ENVELOPE = 2
+    """In the envelope of Agent Server, which names its key."""
+
+
 class TypedBytes(NamedTuple):
     """A value as a saver stored it."""
 
     type: str
     """The serializer's tag: `msgpack`, `json`, `bytes`, `null`, `empty`, `pickle`, `X+aes`, ..."""
     data: bytes
-    encrypted: bool = False
-    """Whether the value is stored as `TYPE+aes`; `data` then is decrypted."""
+    encrypted: bool | Encryption = False
+    """Whether the value is stored as `TYPE+aes`, and in which form; `data` then is decrypted."""
     problem: str = ""
     """Why the value cannot be read; `data` then is as stored. `''` if no problem is known."""
     whole: int | None = None

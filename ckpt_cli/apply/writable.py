@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ckpt_backends.changes.change import Change
-from ckpt_backends.encryption import Key
+from ckpt_backends.encryption import Keys
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.protocol import Store, WritableStore
@@ -49,14 +49,14 @@ def writable_store(url: StoreUrl, readers: Iterable[Store] = ()) -> Iterator[Wri
 
 
 def apply_change(
-    url: StoreUrl, change: Change, readers: Iterable[Store] = (), key: Key = lambda: None
+    url: StoreUrl, change: Change, readers: Iterable[Store] = (), keys: Keys = tuple
 ) -> str:
     """Apply a change in one transaction. Raises what `WritableStore.apply` raises.
 
-    `key` encrypts copies of encrypted values. Returns a note about removed data that could not be
+    `keys` encrypt copies of encrypted values. Returns a note about removed data that could not be
     erased, or `''`.
     """
-    change = sealed_change(change, key)
+    change = sealed_change(change, keys)
     with writable_store(url, readers) as writable:
         writable.apply(change)
         return writable.finish_removal() if change.removed else ""
@@ -64,7 +64,7 @@ def apply_change(
 
 @contextmanager
 def applying(
-    url: StoreUrl, readers: Sequence[Store] = (), key: Key = lambda: None
+    url: StoreUrl, readers: Sequence[Store] = (), keys: Keys = tuple
 ) -> Iterator[Callable[[Change], None]]:
     """Return a function that applies a change in one transaction, for many changes.
 
@@ -75,6 +75,6 @@ def applying(
         def apply(change: Change) -> None:
             for reader in readers:
                 reader.refresh()
-            writable.apply(sealed_change(change, key))
+            writable.apply(sealed_change(change, keys))
 
         yield apply

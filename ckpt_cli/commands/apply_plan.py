@@ -49,7 +49,7 @@ def show_and_apply(
     """
     if not dry_run:
         refuse_copy(session.names.store_url)
-    plan = replace(plan, change=sealed_change(plan.change, session.opening.key()))
+    plan = replace(plan, change=sealed_change(plan.change, session.opening.keys()))
     if session.review is not None:
         session.review.see_change(plan.change, session.rows)
     output = session.output
@@ -110,7 +110,7 @@ def write(
     """
     if not yes:
         confirm(question)
-    change = sealed_change(change, session.opening.key())
+    change = sealed_change(change, session.opening.keys())
     # An open read of a file that is not in WAL mode would block its agent.
     session.store.refresh()
     with session.recorder.operation(action, reason=reason, undoes=undoes) as recording:

@@ -124,7 +124,7 @@ def _plan_all(session: Session, ids: Sequence[TargetId], plan: PlanOne) -> _Plan
             planned.unneeded += 1
             continue
         if isinstance(found, ThreadChange) and session.review is not None:
-            change = sealed_change(found.change, session.opening.key())
+            change = sealed_change(found.change, session.opening.keys())
             session.review.see_change(change, session.rows)
         seen = _seen(found)
         if seen is not None:
@@ -174,10 +174,10 @@ def _apply(
         return done, "", None
     inference = TriggerInference(session.store)
     readers = (session.store, session.rows)
-    key = session.opening.key()
+    keys = session.opening.keys()
 
     def carry_out(change: Change) -> None:
-        change = sealed_change(change, key)
+        change = sealed_change(change, keys)
         recording.intend_change(change, session.rows)
         apply(change)
         recording.done()

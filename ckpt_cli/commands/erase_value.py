@@ -125,8 +125,8 @@ def _fact(seed: str, asked: ToErase, plan: EraseValuePlan) -> dict[str, Any]:
 
 
 def _side(session: Session) -> ErasingSide:
-    key = session.opening.key()()
-    keys = None if key is None else WithKeys(key)
+    found = session.opening.keys()()
+    keys = WithKeys(found) if found else None
     return ErasingSide(session.rows, session.rows.describe().layout, keys)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ckpt_backends.encryption import KEY_VARIABLE, key_of_file
+from ckpt_backends.encryption import KEY_VARIABLE, keys_of_file
 from ckpt_backends.errors import UsageError
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli.options import flag, option
@@ -31,18 +31,25 @@ def keys_of(
     if decrypt and (encrypt or new_key_file is not None):
         other = "--encrypt" if encrypt else "--new-key-file"
         raise UsageError(f"--decrypt cannot be combined with {other}", hint=f"leave out {other}")
-    key = session.opening.key()()
-    new_key = None if new_key_file is None else key_of_file(new_key_file)
-    if decrypt and key is None:
+    keys = session.opening.keys()()
+    new_key = None if new_key_file is None else _only(new_key_file)
+    if decrypt and not keys:
         raise UsageError("no key to decrypt with", hint=_GIVE)
-    if new_key is not None and key is None and not encrypt:
+    if new_key is not None and not keys and not encrypt:
         raise UsageError("no key to decrypt with", hint=f"{_GIVE}; or add --encrypt")
-    if encrypt and key is None and new_key is None:
+    if encrypt and not keys and new_key is None:
         raise UsageError("no key to encrypt with", hint="add --new-key-file FILE")
-    if new_key is not None and new_key == key and not encrypt:
+    if new_key is not None and [new_key] == [*keys] and not encrypt:
         raise UsageError("the new key is the same as the old one")
-    if key is None and new_key is None:
+    if not keys and new_key is None:
         return None
     if session.review is not None:
-        session.review.see_keys(key, new_key)
-    return WithKeys(key, new_key, encrypts=encrypt, decrypts=decrypt)
+        session.review.see_keys(*(keys or (None,)), new_key)
+    return WithKeys(keys, new_key, encrypts=encrypt, decrypts=decrypt)
+
+
+def _only(path: str) -> bytes:
+    keys = keys_of_file(path)
+    if len(keys) > 1:
+        raise UsageError(f"'{path}' has {len(keys)} keys", hint="a new key is a single one")
+    return keys[0]

@@ -106,7 +106,7 @@ def _store_again(
 ) -> None:
     """Store values again that a layout stores apart."""
     if session.review is not None:
-        change = sealed_change(found.change, session.opening.key())
+        change = sealed_change(found.change, session.opening.keys())
         session.review.see_change(change, session.rows)
     output = session.output
     if not dry_run:

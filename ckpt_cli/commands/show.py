@@ -47,6 +47,7 @@ class ShowOptions:
     path: Annotated[
         str | None, option("PATH", "Show one part of the state, such as 'messages[-1].content'.")
     ] = None
+    full: Annotated[bool, flag("Do not cut long values on a terminal.")] = False
     writes: Annotated[bool, flag("Also show what the tasks of its next step wrote.")] = False
     metadata: Annotated[bool, flag("Also show the metadata of the checkpoint.")] = False
     raw: Annotated[bool, flag("Print the stored bytes of the checkpoint, undecoded.")] = False
@@ -207,6 +208,7 @@ def _show_state(session: Session, answer: Answer[CheckpointView], options: ShowO
             session.output.width,
             writes=options.writes,
             metadata=options.metadata,
+            whole=bool(options.full or options.channel) or not session.output.terminal,
         )
 
     session.output.document(

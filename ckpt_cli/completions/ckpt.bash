@@ -165,7 +165,7 @@ _ckpt_answer() {
             "threads show") kind="words:--memory" ;;
             "threads copy") kind="words:--plan-out --dry-run --yes" ;;
             "threads delete") kind="words:--from --match --where --archive --sign-key --memory --plan-out --dry-run --yes" ;;
-            show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
+            show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --exit-code" ;;
             interrupts) kind="words:--match --where --older-than --exit-code" ;;

@@ -249,6 +249,7 @@ complete -c ckpt -n '__ckpt_in "show"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpo
 complete -c ckpt -n '__ckpt_in "show"' -l as-of -x -d 'The head at TIME, such as 2h, yesterday or 2026-04-07.'
 complete -c ckpt -n '__ckpt_in "show"' -l channel -x -a '(__ckpt_ask channel)' -d 'Only this channel; repeatable.'
 complete -c ckpt -n '__ckpt_in "show"' -l path -x -d 'Show one part of the state, such as \'messages[-1].content\'.'
+complete -c ckpt -n '__ckpt_in "show"' -l full -d 'Do not cut long values on a terminal.'
 complete -c ckpt -n '__ckpt_in "show"' -l writes -d 'Also show what the tasks of its next step wrote.'
 complete -c ckpt -n '__ckpt_in "show"' -l metadata -d 'Also show the metadata of the checkpoint.'
 complete -c ckpt -n '__ckpt_in "show"' -l raw -d 'Print the stored bytes of the checkpoint, undecoded.'

@@ -2,7 +2,8 @@
 
 Looked at are the files and folders with the names of stores, and the server that `langgraph.json`
 or `.env` names. What lies in the folder is opened for reading, as `ckpt stores` does. A server is
-contacted only if its file is trusted.
+contacted only if its file is trusted. If there is neither, the usual places are looked at: some
+folders below this one, and the home folder, where applications keep their stores.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from ckpt_backends.url import StoreUrl, parse_url
 from ckpt_cli.config.confined import needs_trust
 from ckpt_cli.config.server_in_environment import NamedServer, server_named_in
 
+_FOLDERS = ("data", "db", "checkpoints", "storage", "backend", "backend/data", ".deepagents")
+"""Below a project, where applications often keep their store."""
 _ENTRIES, _FILES, _LISTED = 10_000, 20, 6
 """Maximum number of entries of a folder that are seen, opened, and listed in an error."""
 
@@ -53,9 +56,11 @@ def only_store(folder: Path) -> StoreHere | None:
     Raises `UsageError` if there are several, or if it is a server that is not trusted.
     """
     here = [*_local(folder), *_server(folder)]
+    where = "here" if here else "in the usual places"
+    here = here or [*_below(folder)] or [*_usual(folder)]
     found = [one for one in here if one.has_threads] or here
     if len(found) > 1:
-        raise UsageError(f"no store given, and there are {len(found)} here", hint=_choice(found))
+        raise UsageError(f"no store given, and there are {len(found)} {where}", hint=_choice(found))
     for one in found:
         if one.server is not None and one.server.distrust is not None:
             source = os.path.relpath(one.server.source)
@@ -76,13 +81,34 @@ def _choice(found: Sequence[StoreHere]) -> str:
     return "name one: " + ", ".join([*ways, *more])
 
 
-def _local(folder: Path) -> Iterator[StoreHere]:
-    """Yield the stores that lie in a folder, by name. Links that lead out of it are passed over."""
+def _below(folder: Path) -> Iterator[StoreHere]:
+    """Yield the stores in folders below, in which applications often keep them."""
+    for name in _FOLDERS:
+        if (folder / name).is_dir() and needs_trust(str(folder / name), {}, folder) is None:
+            yield from _local(folder, name)
+
+
+def _usual(folder: Path) -> Iterator[StoreHere]:
+    """Yield the stores of applications that always keep them in one place."""
+    for backend in bundled():
+        for name, whose in backend.usual_paths.items():
+            path = Path(name).expanduser()
+            url = parse_url(str(path) if path.is_absolute() else f"./{name}")
+            if (folder / path).exists() and _has_threads(url, folder / path, backend):
+                yield StoreHere(url, f"'{url.path}', {whose}", ("-s", url.path))
+
+
+def _local(folder: Path, inside: str = "") -> Iterator[StoreHere]:
+    """Yield the stores that lie in a folder, or in one `inside` it, by name.
+
+    Links that lead out of it are passed over.
+    """
+    top, folder = folder, folder / inside
     names: dict[str, Backend] = {}
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in islice(entries, _ENTRIES):
             backend = _by_name(f"{entry.name}/" if entry.is_dir() else entry.name)
-            if backend is not None and needs_trust(str(folder / entry.name), {}, folder) is None:
+            if backend is not None and needs_trust(str(folder / entry.name), {}, top) is None:
                 names[entry.name] = backend
     if len(names) > _FILES:
         raise UsageError(
@@ -91,10 +117,11 @@ def _local(folder: Path) -> Iterator[StoreHere]:
         )
     for name, backend in sorted(names.items()):
         # With a slash, it is never the name of a profile.
-        url = parse_url(f"./{name}")
+        url = parse_url(f"./{inside}/{name}" if inside else f"./{name}")
         has_threads = _has_threads(url, folder / name, backend)
         if has_threads is not None:
-            what = f"'{url.path}', the only store in this folder"
+            where = f"in '{inside}', and none is in this folder" if inside else "in this folder"
+            what = f"'{url.path}', the only store {where}"
             yield StoreHere(url, what, ("-s", url.path), has_threads)
 
 

@@ -61,7 +61,10 @@ def broken(name: str, url: str, error: CkptError) -> FoundStore:
 
 
 def in_folder(folder: Path) -> Iterator[FoundStore]:
-    """Yield the stores in a folder; databases without checkpoints or memory are left out."""
+    """Yield the stores in a folder; databases without checkpoints or memory are left out.
+
+    Then those in the usual places of applications that everybody has.
+    """
     kinds: dict[str, str] = {}
     with suppress(OSError):
         for entry in os.scandir(folder):
@@ -73,3 +76,9 @@ def in_folder(folder: Path) -> Iterator[FoundStore]:
         for found in inspect(name, StoreUrl(kind, str(folder / name), raw=name)):
             if not isinstance(found.error, UnknownLayout):
                 yield found
+    for backend in known_backends():
+        for name in backend.usual_paths:
+            path = Path(name).expanduser()
+            if path.is_absolute() and path.exists():
+                url = StoreUrl(backend.schemes[0], str(path), raw=str(path))
+                yield from (one for one in inspect(name, url) if one.info is not None)

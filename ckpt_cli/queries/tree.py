@@ -44,9 +44,9 @@ from ckpt_cli.threads.thread import ThreadReader
 if TYPE_CHECKING:
     from ckpt_cli.queries.operations import ListedOperation
 
-_SMALL = 300
+_SMALL, _LARGE = 1_000, 5_000
 """A thread with at most this many checkpoints is read whole, so that folded steps name their
-nodes.
+nodes: on the screen, which reads the thread again whenever it changes, and where it is printed.
 """
 _SHORT_OP = 8
 """Digits of an operation's id; commands take the beginning of an id."""
@@ -208,7 +208,7 @@ class _Reading:
         skeletons = skeletons_of(reader, keys)
         self._forked = apart = forked(skeletons)
         details: dict[Key, StepDetails] = {}
-        if len(index) <= _SMALL:
+        if len(index) <= (_LARGE if seen is None else _SMALL):
             details = self._details(list(index))
             skeletons = [_completed(one, details[one.key]) for one in skeletons]
         placed = _keeping(keep, skeletons)

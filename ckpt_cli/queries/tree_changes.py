@@ -108,15 +108,23 @@ def read_changes(
                 makers[key] = [one for one in writes if one.channel in unclear]
     written = _read(reader, makers) | inputs
     is_redacted = redaction.is_redacted(reader.store)
+    taking = {parent: key for key, parent in parents.items() if parent not in forked}
     found = {}
     for key, names in changed.items():
         values, after = written.get(key, {}), facts[key].state
         before = facts[parents[key]].state if parents[key] in facts else _NOTHING
-        if key in inputs or (given(facts[key]) and not only):
+        is_input = key in inputs or (bool(given(facts[key])) and not only)
+        if is_input:
             # What is given becomes part of the next state.
-            before, after = after, _state_of(values)
+            before, after = after, _state_after(facts.get(taking.get(key, ("", ""))), values)
         changes = written_changes(names, before, after, values)
         texts = short_changes(_redacted(changes) if is_redacted else changes, say)
+        if is_input and not texts:
+            # It gave what the state has already, or nothing to add.
+            texts = tuple(
+                ShortChange(name, after=None if is_redacted else say(given_values[-1]))
+                for name, given_values in sorted(values.items())
+            )
         found[key] = ToldChanges(texts, _tokens(changes))
     return found
 
@@ -138,8 +146,13 @@ def _inputs(
     return found
 
 
-def _state_of(written: Mapping[str, Sequence[Value]]) -> BriefState:
-    """Return what values become if they replace those before; lists may be merged instead."""
+def _state_after(taking: StepFacts | None, written: Mapping[str, Sequence[Value]]) -> BriefState:
+    """Return what the state becomes by an input: as the step that took it in stored it.
+
+    If that is not known, values replace those before; lists may be merged instead.
+    """
+    if taking is not None and taking.state.lengths:
+        return taking.state
     return brief_state({name: one[-1] for name, one in written.items()}, ())._replace(lengths={})
 
 

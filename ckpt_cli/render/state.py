@@ -8,9 +8,11 @@ from typing import cast
 
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID
+from ckpt_backends.shell import word
 from ckpt_cli.core.channels import MEANINGS, NOT_STORED
 from ckpt_cli.core.conversation.messages import said
 from ckpt_cli.core.tasks.writes import TaskWrite
+from ckpt_cli.core.values.clip import clip_state
 from ckpt_cli.core.values.paths import Selected, format_path
 from ckpt_cli.queries.show import CheckpointView
 from ckpt_cli.render.terminal.cell_width import cell_len, pad
@@ -34,9 +36,19 @@ _WIDEST = 30
 
 
 def show_lines(
-    found: CheckpointView, now: datetime, zone: tzinfo, width: int, *, writes: bool, metadata: bool
+    found: CheckpointView,
+    now: datetime,
+    zone: tzinfo,
+    width: int,
+    *,
+    writes: bool,
+    metadata: bool,
+    whole: bool = True,
 ) -> Iterator[StyledLine]:
-    """Yield a checkpoint with its values in full, and optionally its writes and metadata."""
+    """Yield a checkpoint with its values, and optionally its writes and metadata.
+
+    If not `whole`, long values are cut, and say how to see all of them.
+    """
     yield from standing_lines(found, now, zone, width)
     if found.moment.body.problem is not None:
         reason = found.moment.body.problem.reason
@@ -54,13 +66,20 @@ def show_lines(
     for name, value in found.state.values.items():
         yield line("")
         remark = found.state.rebuilt.get(name) or MEANINGS.get(name)
-        yield from value_lines(name, value, width, remark)
+        shown, is_cut = (value, False) if whole else clip_state(value)
+        if is_cut:
+            how = f"cut; --channel {word(name)} or --full shows all"
+            remark = f"{remark}; {how}" if remark else how
+        yield from value_lines(name, shown, width, remark)
     if writes:
         yield line("")
         yield from placed_lines(found.writes, zone, width, dropped=found.dropped)
     if metadata:
         yield line("")
-        yield from value_lines("metadata", cast("Value", dict(found.moment.metadata)), width, None)
+        stored = cast("Value", dict(found.moment.metadata))
+        shown, is_cut = (stored, False) if whole else clip_state(stored)
+        remark = "cut; --full shows all" if is_cut else None
+        yield from value_lines("metadata", shown, width, remark)
 
 
 def picked_lines(found: Sequence[Selected], width: int) -> Iterator[StyledLine]:

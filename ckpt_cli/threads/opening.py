@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckpt_backends.encryption import DecryptingStore, Key, key_of_environment, key_of_file
+from ckpt_backends.encryption import DecryptingStore, Keys, keys_of_environment, keys_of_file
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl
@@ -19,7 +19,7 @@ class Opening(NamedTuple):
 
     url: StoreUrl
     aes_key_file: str | None = None
-    """File with the key for encrypted values; None to use the key from the environment."""
+    """File with the keys for encrypted values; None to use those of the environment."""
     redact: bool = False
     rules: "Rules | None" = None
     """How values that are not stored are rebuilt; None if nothing was told."""
@@ -33,7 +33,7 @@ class Opening(NamedTuple):
 
         Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
         """
-        store: Store = DecryptingStore(open_store(self.url), self.key(), note)
+        store: Store = DecryptingStore(open_store(self.url), self.keys(), note)
         if observer is not None and store.lists_by_scan:
             store.observe_scans(observer())
         if self.rules is not None:
@@ -46,9 +46,9 @@ class Opening(NamedTuple):
 
         return RedactedStore(store)
 
-    def key(self) -> Key:
-        """Return a function that returns the key for encrypted values."""
+    def keys(self) -> Keys:
+        """Return a function that returns the keys for encrypted values."""
         if self.aes_key_file is None:
-            return key_of_environment
-        key = key_of_file(self.aes_key_file)
-        return lambda: key
+            return keys_of_environment
+        keys = keys_of_file(self.aes_key_file)
+        return lambda: keys

@@ -101,7 +101,7 @@ class WritingApp(CkptApp):
     def open_rows(self) -> Store:
         """Open the store without redaction, with decrypted values; copies are encrypted again."""
         opening = self.context.opening
-        return DecryptingStore(open_store(opening.url), opening.key(), lambda _: None)
+        return DecryptingStore(open_store(opening.url), opening.keys(), lambda _: None)
 
     def apply(self, found: Proposal) -> Sequence[str]:
         """Record a change and carry it out; return what the user has to know.
@@ -120,7 +120,7 @@ class WritingApp(CkptApp):
                     carry_out(writable, found.planned)
                     notes.append(writable.finish_removal())
             else:
-                change = sealed_change(found.change, opening.key())
+                change = sealed_change(found.change, opening.keys())
                 recording.intend_change(change, rows)
                 notes.append(apply_change(opening.url, change, [rows]))
         return [one for one in notes if one]

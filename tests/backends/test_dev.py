@@ -7,10 +7,12 @@ import os
 import pickle
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -179,27 +181,62 @@ def test_a_removal_says_what_the_server_keeps(folder: Path) -> None:
 
 
 SERVED = FIXTURES / "dev" / "runtime-0.36.7"
+SERVED_2025 = FIXTURES / "dev" / "runtime-0.2.1"
+"""Its metadata are pickles, because they hold the user of a request."""
 
 
-def test_what_the_server_stored_reads_as_the_server_told_it() -> None:
-    threads = json.loads((SERVED / "truth.json").read_text("utf-8"))["threads"]
-    listed = ckpt("-s", SERVED, "threads", "list", "--all", "-o", "json").json
+@pytest.mark.parametrize("served", [SERVED, SERVED_2025], ids=lambda one: str(one.name))
+def test_what_the_server_stored_reads_as_the_server_told_it(served: Path) -> None:
+    threads = json.loads((served / "truth.json").read_text("utf-8"))["threads"]
+    listed = ckpt("-s", served, "threads", "list", "--all", "-o", "json").json
     assert {one["thread_id"] for one in listed} == set(threads)
     for thread_id, truth in threads.items():
-        told = ckpt("-s", SERVED, "history", thread_id, "-o", "json").json
+        told = ckpt("-s", served, "history", thread_id, "-o", "json").json
         assert [one["checkpoint_id"] for one in told] == [
             one["checkpoint_id"] for one in truth["history"]
         ]
         for expected in truth["history"]:
             ref = f"{thread_id}@{expected['checkpoint_id']}"
-            shown = ckpt("-s", SERVED, "show", ref, "--metadata", "-o", "json").json
+            shown = ckpt("-s", served, "show", ref, "--metadata", "-o", "json").json
             assert shown["values"] == {k: v for k, v in expected["values"].items() if v}
             assert shown["next"] == expected["next"]
             assert shown["parent_checkpoint_id"] == expected["parent_checkpoint_id"]
+            if served == SERVED_2025:
+                user = expected["metadata"].get("langgraph_auth_user", "")
+                shown["metadata"] = plain(shown["metadata"], user)
             assert shown["metadata"] == expected["metadata"]
             assert [one["value"] for one in shown["interrupts"]] == [
-                one["value"] for one in expected["interrupts"]
+                one["value"] for task in expected["tasks"] for one in task["interrupts"]
             ]
+
+
+def plain(metadata: Any, user: Any) -> Any:
+    """Return metadata of 2025 as the server told it: it shows the user of a request as `user`."""
+    text = json.dumps(metadata)
+    found = json.loads(text, object_hook=lambda one: [one.pop("$type", None), one][1])
+    if "langgraph_auth_user" in found:
+        found["langgraph_auth_user"] = user
+    return found
+
+
+def test_metadata_of_a_request_becomes_plain_data(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(SERVED_2025, tmp_path / ".langgraph_api"))
+    os.utime(folder / ".langgraph_ops.pckl", (0, 0))
+    threads = json.loads((folder / "truth.json").read_text("utf-8"))["threads"]
+    thread_id = next(one for one, thread in threads.items() if thread["name"] == "answered")
+    made = ckpt("-s", folder, "rollback", thread_id, "~2", "--yes", "-o", "json").json
+    rows = FileSaver(folder).storage[thread_id][""]
+    tags = [metadata[0] for _, metadata, _ in rows.values()]
+    assert rows[made["checkpoint_id"]][1][0] == "msgpack"
+    assert tags.count("pickle") == len(rows) - 1
+    assert ckpt("-s", folder, "fork", thread_id, "--to", "new", "--yes").code == 0
+    copy = tmp_path / "agent.db"
+    assert ckpt("-s", folder, "copy", "--all", "--to", copy, "--create", "--yes").code == 0
+    with closing(sqlite3.connect(copy)) as db:
+        copied = [json.loads(one) for (one,) in db.execute("SELECT metadata FROM checkpoints")]
+    user = {"$type": "langgraph_api.auth.noop.UnauthenticatedUser", "$args": []}
+    assert all(one.get("langgraph_auth_user", user) == user for one in copied)
+    assert sum("langgraph_auth_user" in one for one in copied) > 20
 
 
 class Evil:

@@ -308,7 +308,8 @@ def test_a_change_of_what_cannot_be_written_says_so(
         no_folder = ckpt("-s", store, *words)
     for answer in (no_file, no_folder):
         assert answer.code == 4
-        assert f"cannot write to '{store}': permission denied" in answer.err
+        assert "permission denied" in answer.err
+        assert str(store) in answer.err
         assert "--copy" not in answer.err
     assert f"for its folder '{locked_folder}'" in no_folder.err
     assert digest(store) == before

@@ -279,3 +279,62 @@ def test_lines_of_variables(folder: Path) -> None:
     assert parse_variables(read(path)) == {
         "A": "5", "B": "two # 2", "C": "three", "D": "four#4", "E": "",
     }  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "home"
+    path.mkdir()
+    monkeypatch.setenv("HOME", str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("place", "whose"),
+    [
+        (".deepagents/.state/sessions.db", "where dcode of Deep Agents keeps its sessions"),
+        (".deepagents/sessions.db", "where Deep Agents kept its sessions until 2026"),
+        (".evoscientist/sessions.db", "where EvoScientist keeps its sessions"),
+    ],
+)
+def test_where_applications_keep_their_store(
+    place: str, whose: str, folder: Path, home: Path
+) -> None:
+    (home / place).parent.mkdir(parents=True)
+    (home / place).write_bytes(SAMPLE.read_bytes())
+    answer = ckpt("threads", "list", "-o", "json")
+    assert (len(answer.json), answer.err) == (8, f"note: using '{home / place}', {whose}\n")
+    assert str(home / place) in {one["url"] for one in ckpt("stores", "-o", "json").json}
+    refused = ckpt("threads", "delete", "invoice-import", "--yes")
+    assert "what changes a store needs its name" in refused.err
+    # What is here comes first.
+    copy_store(SAMPLE, folder)
+    assert "'./store.db', the only store in this folder" in ckpt("threads", "list").err
+
+
+def test_several_applications_have_stores(folder: Path, home: Path) -> None:
+    for place in (".deepagents/.state", ".evoscientist"):
+        (home / place).mkdir(parents=True)
+        (home / place / "sessions.db").write_bytes(SAMPLE.read_bytes())
+    answer = ckpt("threads", "list")
+    assert answer.code == 2
+    assert "there are 2 in the usual places" in answer.err
+    assert str(home / ".evoscientist" / "sessions.db") in answer.err
+
+
+@pytest.mark.parametrize("inside", ["data", "checkpoints", "backend/data", ".deepagents"])
+def test_a_folder_below_in_which_stores_are_kept(inside: str, folder: Path, home: Path) -> None:
+    (folder / inside).mkdir(parents=True)
+    (folder / inside / "checkpoints.sqlite").write_bytes(SAMPLE.read_bytes())
+    answer = ckpt("threads", "list", "-o", "json")
+    assert len(answer.json) == 8
+    assert f"'./{inside}/checkpoints.sqlite', the only store in '{inside}'" in answer.err
+    shown = ckpt("threads", "show", "invoice-import").out
+    assert f"ckpt -s ./{inside}/checkpoints.sqlite rollback" in shown
+
+
+def test_a_link_to_another_folder_is_not_followed(folder: Path, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.db").write_bytes(SAMPLE.read_bytes())
+    (folder / "data").symlink_to(tmp_path / "other")
+    assert "no store given" in ckpt("threads", "list").err

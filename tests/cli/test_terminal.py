@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import StateGraph
 
 from tests.cli.terminal import ckpt_in_terminal, in_terminal
-from tests.support import later
+from tests.support import ckpt, later
 
 
 def paged(text: str) -> bool:
@@ -190,3 +193,24 @@ def test_nothing_is_wider_than_a_narrow_terminal(words: list[str], sample: Path)
     assert [one for one in shown if len(one) > 40] == []
     whole = re.findall(r"\S*[0-9a-f]{8}-\S*", printed)
     assert [one for one in whole if re.search(UUID, one) is None and "…" not in one] == []
+
+
+def test_long_values_are_cut_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
+    store = tmp_path / "long.db"
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        builder: Any = StateGraph(dict)
+        builder.add_node("node", lambda _: {"data": bytes(2048), "text": "a word\n" * 900})
+        builder.add_edge("__start__", "node")
+        builder.compile(checkpointer=saver).invoke({}, {"configurable": {"thread_id": "t"}})
+    words = ("-s", store, "--no-pager", "show", "t")
+    _, text = ckpt_in_terminal(*words)
+    assert len(text.splitlines()) < 200
+    assert "cut; --full shows all" in text or "cut; --channel __root__ or --full shows all" in text
+    assert "(cut, 2.0 KiB in all: only its beginning is shown)" in text
+    assert "(cut, 6,300 characters in all: only its beginning is shown)" in text
+    _, full = ckpt_in_terminal(*words, "--full")
+    _, channel = ckpt_in_terminal(*words, "--channel", "__root__")
+    assert full.count("a word") == channel.count("a word") == 900
+    piped = ckpt("-s", store, "show", "t", "-o", "table")
+    assert piped.out.count("a word") == 900
+    assert "(cut" not in piped.out

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from operator import add
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -25,6 +28,12 @@ from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.thread import ThreadReader
+from tests.support import ckpt
+
+
+class Plain(TypedDict):
+    log: Annotated[list[str], add]
+    name: str
 
 
 class Chat(TypedDict, total=False):
@@ -101,7 +110,7 @@ def test_the_parents_of_inputs_are_not_read(
             return read_tree(reader, None, repr, operations, nest=True, unfold=False), ids
 
         whole, _ = read()
-        monkeypatch.setattr(trees, "_SMALL", 0)
+        monkeypatch.setattr(trees, "_LARGE", 0)
         folded, ids = read()
     shown = set(folded.plan.shown)
     assert len(shown) == 4 < len(whole.details)
@@ -152,3 +161,32 @@ def test_writes_of_one_of_two_runs_are_told_of_neither() -> None:
     by_hand = Skeleton("", "d", "a", source="fork")
     assert forked(children) == {("", "a")}
     assert forked([children[0], by_hand]) == frozenset()
+
+
+def test_an_input_tells_what_was_given_also_if_it_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "plain.db"
+
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        builder: Any = StateGraph(Plain)
+        builder.add_sequence([("note", lambda _: {"log": ["noted"]})]).add_edge(START, "note")
+        graph = builder.compile(checkpointer=saver)
+        for given in ({"log": ["a", "b"], "name": "x"}, {"log": [], "name": "x"}, {"name": "y"}):
+            graph.invoke(given, config_of("chat"))
+    texts = [text for _, text, _ in told(path)]
+    assert texts[::3] == ["log +2, name → x", "log → [], name → x", "name x → y"]
+    redacted = [text for _, text, _ in told(path, redact=True)]
+    assert redacted[::3] == ["log +2, name", "log, name", "name"]
+
+
+def test_folded_steps_of_a_long_thread_name_their_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        nodes = [(name, lambda _: {"budget": 1}) for name in "abcde"]
+        builder: Any = StateGraph(Chat).add_sequence(nodes).add_edge(START, "a")
+        graph = builder.compile(checkpointer=saver)
+        for number in range(50):
+            graph.invoke({"budget": number}, config_of("chat"))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE writes DROP COLUMN task_path")  # as before 3.1.2
+    shown = ckpt("-s", path, "show", "chat", "--tree", "-o", "table").out
+    assert shown.count("a, b, c, d") == 50

@@ -14,7 +14,7 @@ from ckpt_backends.testing.conformance.replaying import check_reports, replay_st
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.report import ReplayReport
 from tests.restore import restore, restore_keys, restore_rows
-from tests.support import FIXTURES, copy_store, eras
+from tests.support import FIXTURES, agents, copy_store, eras
 
 KEY = b"0123456789abcdef"
 UNVERIFIABLE = {
@@ -54,10 +54,10 @@ def check(
     check_reports(reports, known, damaged, most=MOST.get(era))
 
 
-@pytest.mark.parametrize("folder", list(eras()), ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", [*eras(), *agents()], ids=lambda path: path.name)
 def test_every_transition_of_an_era_is_explained(folder: Path, tmp_path: Path) -> None:
     store = open_store(str(copy_store(folder / "store.db", tmp_path)))
-    with DecryptingStore(store, lambda: KEY, lambda _: None) as opened:
+    with DecryptingStore(store, lambda: [KEY], lambda _: None) as opened:
         check(replay_store(opened), folder.name)
 
 

@@ -56,6 +56,8 @@ KNOWN = {
     "lg-1.2.22-serde": Known(printed=True),
     "js-0.2.74": JAVASCRIPT,
     "js-1.7.3": JAVASCRIPT,
+    "agents/deepagents-0.6": Known(),
+    "agents/deepagents-0.7": Known(),
 }
 
 HALF_STORED: dict[str, list[str]] = {"zoo-floats": [], "zoo-text": []}
@@ -238,7 +240,7 @@ def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
     failures: list[str] = []
     unknown: set[tuple[str, int]] = set()
     key = truth.get("aes_key", "").encode() or None
-    with DecryptingStore(open_store(url), lambda: key, failures.append) as store:
+    with DecryptingStore(open_store(url), lambda: [key] if key else (), failures.append) as store:
         inference = TriggerInference(store)
         for thread_id, thread in truth["threads"].items():
             try:

@@ -36,7 +36,7 @@ def sweep(store: Store, grace: timedelta = timedelta()) -> tuple[list[Finding], 
 
 
 def sweep_url(url: str, key: bytes | None = KEY) -> tuple[list[Finding], dict[str, str]]:
-    with DecryptingStore(open_store(url), lambda: key, lambda _: None) as store:
+    with DecryptingStore(open_store(url), lambda: [key] if key else (), lambda _: None) as store:
         return sweep(store)
 
 

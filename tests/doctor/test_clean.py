@@ -40,7 +40,7 @@ from tests.restore import (
     restore_keys,
     restore_rows,
 )
-from tests.support import FIXTURES, ckpt, copy_store, eras, later
+from tests.support import FIXTURES, agents, ckpt, copy_store, eras, later
 
 KEY = "0123456789abcdef"
 """The key of the fixture with encrypted values."""
@@ -71,7 +71,7 @@ def found(
     ]
 
 
-FIRST = {"lg-0.2.14-json", "lg-1.2.22-serde"}
+FIRST = {"lg-0.2.14-json", "lg-1.2.22-serde", "deepagents-0.7"}
 """The other eras are checked with `-m engines`; `test_deep_clean.py` decodes all of them."""
 
 
@@ -79,7 +79,7 @@ FIRST = {"lg-0.2.14-json", "lg-1.2.22-serde"}
     "folder",
     [
         pytest.param(path, id=path.name, marks=() if path.name in FIRST else pytest.mark.engines)
-        for path in eras()
+        for path in (*eras(), *agents())
     ],
 )
 def test_a_sqlite_store_of_an_era(

@@ -9,24 +9,23 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import FIXTURES, ckpt
+from tests.support import FIXTURES, ckpt, era_python
 
 pytestmark = pytest.mark.eras
 
-MAKE = FIXTURES / "make"
-ERA = "runtime-0.36.7"
+NEW, OLD = "runtime-0.36.7", "runtime-0.2.1"
+"""The old one, of 2025, stored the user of a request in the metadata, which made it a pickle."""
 
 
-def test_the_server_resumes_a_fork_and_misses_what_was_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("era", [NEW, OLD])
+def test_the_server_resumes_a_fork_and_misses_what_was_removed(era: str, tmp_path: Path) -> None:
     folder = tmp_path / ".langgraph_api"
-    shutil.copytree(FIXTURES / "dev" / ERA, folder)
+    shutil.copytree(FIXTURES / "dev" / era, folder)
     os.utime(folder / ".langgraph_ops.pckl", (0, 0))
     truth = json.loads((folder / "truth.json").read_text("utf-8"))["threads"]
     asking, answered, forked = (
@@ -35,7 +34,7 @@ def test_the_server_resumes_a_fork_and_misses_what_was_removed(tmp_path: Path) -
     )
     back = ckpt("-s", folder, "rollback", answered, "~2", "--yes", "-o", "json").json
     assert ckpt("-s", folder, "threads", "delete", asking, "--yes").code == 0
-    said = resumed(folder, answered)
+    said = resumed(era, folder, answered)
     assert said["state"]["checkpoint_id"] == back["checkpoint_id"]
     assert said["state"]["next"] == back["next"] == ["inner"]
     assert said["state"]["values"] == truth[answered]["history"][2]["values"]
@@ -48,17 +47,26 @@ def test_the_server_resumes_a_fork_and_misses_what_was_removed(tmp_path: Path) -
     assert said["threads"][forked] == len(truth[forked]["history"])
 
 
-def test_the_server_goes_on_with_a_copied_thread(tmp_path: Path) -> None:
-    source = Path(shutil.copytree(FIXTURES / "dev" / ERA, tmp_path / "source" / ".langgraph_api"))
+@pytest.mark.parametrize(("era", "server"), [(NEW, NEW), (OLD, OLD), (OLD, NEW)])
+def test_the_server_goes_on_with_a_copied_thread(era: str, server: str, tmp_path: Path) -> None:
+    source = Path(shutil.copytree(FIXTURES / "dev" / era, tmp_path / "source" / ".langgraph_api"))
     truth = json.loads((source / "truth.json").read_text("utf-8"))["threads"]
     asking = next(thread for thread, one in truth.items() if one["name"] == "asking")
     through, folder = tmp_path / "agent.db", tmp_path / "target" / ".langgraph_api"
     for here, there in ((source, through), (through, folder)):
         assert ckpt("-s", here, "copy", "--all", "--to", there, "--create", "--yes").code == 0
-    said = resumed(folder, asking, "--adopt")
+    said = resumed(server, folder, asking, "--adopt")
     newest = truth[asking]["history"][0]
-    for name in ("values", "next", "tasks", "metadata", "interrupts", "checkpoint_id"):
+    if era == OLD:
+        found = said["state"]["metadata"]
+        user = {"$type": "langgraph_api.auth.noop.UnauthenticatedUser", "$args": []}
+        assert found.pop("langgraph_auth_user") == user
+        assert found["writes"].pop("$type") == "langgraph.pregel.io.AddableUpdatesDict"
+        del newest["metadata"]["langgraph_auth_user"]  # the server shows it as null
+    for name in ("values", "next", "metadata", "checkpoint_id"):
         assert said["state"][name] == newest[name]
+    if server == era:  # each release has its own form of questions
+        assert said["state"]["tasks"] == newest["tasks"]
     assert said["ended"]["items"][-1] == "that"
     there_now = {one["checkpoint_id"]: one["values"] for one in said["history"]}
     before = {one["checkpoint_id"]: one["values"] for one in truth[asking]["history"]}
@@ -66,14 +74,18 @@ def test_the_server_goes_on_with_a_copied_thread(tmp_path: Path) -> None:
     assert said["threads"].keys() == {asking}
 
 
-def resumed(folder: Path, thread_id: str, *options: str) -> Any:
+def resumed(era: str, folder: Path, thread_id: str, *options: str) -> Any:
     """What the server says of a thread with which it went on."""
-    default = Path("~/.cache/ckpt-eras").expanduser()
-    venvs = Path(os.environ.get("CKPT_TEST_ERAS", default))
-    if str(MAKE) not in sys.path:
-        sys.path.insert(0, str(MAKE))
-    python = import_module("make").environment(ERA, venvs, engine="dev")
-    line = [python, MAKE / "dev_server.py", folder, "--resume", thread_id, "that", *options]
+    script = FIXTURES / "make" / "dev_server.py"
+    line: list[Any] = [
+        era_python(era, "dev"),
+        script,
+        folder,
+        "--resume",
+        thread_id,
+        "that",
+        *options,
+    ]
     done = subprocess.run(line, check=False, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return json.loads(done.stdout)

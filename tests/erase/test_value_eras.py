@@ -179,7 +179,7 @@ def test_encrypted_values_are_encrypted_again(
             erase(harness.url, f"{THREAD}:card.password")
         erase(harness.url, f"{THREAD}:card.password", aes_key_file=str(key))
         with open_store(harness.url) as store:
-            opened = DecryptingStore(store, lambda: KEY, lambda _: None)
+            opened = DecryptingStore(store, lambda: [KEY], lambda _: None)
             written = list(opened.writes(THREAD, values=True))
         assert not any(SECRET.encode() in one.value.data for one in written if one.value)
         with key_of(harness, KEY):

@@ -65,7 +65,7 @@ STAYS: dict[str, tuple[str, ...]] = {
     ),
     "tests/conformance/test_plugin.py::test_a_harness_of_four_parts_passes": (),
     "tests/conformance/test_replay_of_eras.py::test_every_transition_of_an_era_is_explained": (
-        *("lg-0.2.14-json", "lg-1.2.22", "js-1"),
+        *("lg-0.2.14-json", "lg-1.2.22", "js-1", "deepagents-0.7"),
     ),
     "tests/conformance/test_truth_of_eras.py::"
     "test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it": ("lg-0.2.14-json",),
@@ -75,7 +75,7 @@ STAYS: dict[str, tuple[str, ...]] = {
     "test_a_redis_store_of_an_older_era_reads_as_its_library_read_it": ("lg-0.4.10",),
     "tests/conformance/test_truth_of_eras.py::"
     "test_a_store_of_an_older_era_reads_as_its_library_read_it": (
-        *("lg-0.2.14-json", "lg-0.6.11", "js-1"),
+        *("lg-0.2.14-json", "lg-0.6.11", "js-1", "deepagents-0.7"),
     ),
     "tests/copy/test_copied_eras.py::test_a_database_of_an_older_era_is_copied": ("lg-0.6.11",),
     "tests/copy/test_copied_eras.py::test_a_file_of_an_older_era_is_copied": (

@@ -54,7 +54,7 @@ def compared(path: Path, places: Verdicts) -> Verdicts:
     """Return the same as `diff --writes` tells it."""
     found: Verdicts = {}
     readers: dict[str, tuple[ThreadReader, KeptReplay]] = {}
-    with DecryptingStore(open_store(str(path)), KEY.encode, lambda _: None) as store:
+    with DecryptingStore(open_store(str(path)), lambda: [KEY.encode()], lambda _: None) as store:
         for thread, ns, child in {place[:3] for place in places}:
             reader, kept = readers.setdefault(thread, (ThreadReader(store, thread), KeptReplay()))
             step = written_record(written(Target(reader, ns, child, chosen=True), {}, kept=kept))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.encryption import DecryptingStore, key_of_environment, key_of_file
+from ckpt_backends.encryption import DecryptingStore, keys_of_environment, keys_of_file
 from ckpt_backends.errors import UsageError
 from ckpt_backends.registry import open_store
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
@@ -103,11 +103,11 @@ def test_keys_of_each_size(size: int, tmp_path: Path) -> None:
     key = ("schlüssel" + "x" * 32).encode()[: size - 1] + b"\n"
     (tmp_path / "key").write_bytes(key)
     (tmp_path / "key").chmod(0o600)
-    assert key_of_file(str(tmp_path / "key")) == key
+    assert keys_of_file(str(tmp_path / "key")) == (key,)
     text = "ü" + "x" * (size - 2)
-    assert key_of_environment({"LANGGRAPH_AES_KEY": text}) == text.encode()
+    assert keys_of_environment({"LANGGRAPH_AES_KEY": text}) == (text.encode(),)
     with pytest.raises(UsageError):
-        key_of_environment({"LANGGRAPH_AES_KEY": text + "x"})
+        keys_of_environment({"LANGGRAPH_AES_KEY": text + "x"})
 
 
 def test_without_the_library_the_extra_is_named(
@@ -205,7 +205,7 @@ def test_a_search_that_could_not_read_all_does_not_say_that_nothing_is_there(
 
 def test_the_key_is_no_part_of_any_text(store: Path) -> None:
     notes: list[str] = []
-    with DecryptingStore(open_store(str(store)), KEY.encode, notes.append) as opened:
+    with DecryptingStore(open_store(str(store)), lambda: [KEY.encode()], notes.append) as opened:
         values = [repr(one) for one in opened.checkpoints("aes-chat", body=True, metadata=True)]
         assert KEY not in json.dumps([*values, repr(opened), str(opened.describe())])
     assert notes == []

@@ -33,15 +33,15 @@ _SET_KEYS = {
 def set_keys(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
     """The map with some entries changed, added at its end, or removed.
 
-    Keeps `encrypted` and `part`. In a pickle, entries can only be set (`Put`). Raises `Unsupported`
-    if the value is not a map, or if its type is not `msgpack`, JSON, `bson` or `pickle`.
+    Keeps `encrypted` and `part`. A pickle keeps the bytes of entries that are removed. Raises
+    `Unsupported` if it is not a map, or if its type is not `msgpack`, JSON, `bson` or `pickle`.
     """
     if typed.type not in _SET_KEYS:
         raise Unsupported(f"cannot change a value of type '{typed.type}'")
     try:
         data = _SET_KEYS[typed.type](typed.data, edits)
         return TypedBytes(typed.type, data, encrypted=typed.encrypted, part=typed.part)
-    except (ValueError, IndexError, TypeError, OverflowError) as error:
+    except (ValueError, IndexError, TypeError, OverflowError, RecursionError) as error:
         raise Unsupported(f"cannot change a {typed.type} value: {error}") from error
 
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.values import CHANNELS
-from ckpt_backends.encryption import NO_KEY, is_encrypted
+from ckpt_backends.encryption import NO_KEY, has_encrypted_parts, is_encrypted, map_parts
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
 from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Steps
 from ckpt_backends.erasing.shapes import ANY, BODY, EDGES, METADATA, Shape
@@ -175,14 +175,11 @@ class ThreadEraser:
         """
         if stored.value.type == "empty" or stored.channel.startswith(EDGES):
             return stored.value
-        if stored.value.type == "bson" and b"+aes\0" in stored.value.data:
-            return self._encrypted_leaves(stored)
+        if stored.kind is ValueKind.METADATA and has_encrypted_parts(stored.value):
+            return self._encrypted_parts(stored)
         if is_encrypted(stored.value):
             return self._encrypted(stored, stored.value, self._spot(stored))
-        changed = ChangedPlaces()
-        where = _named(stored)
-        made = erased_value(stored.value, self._erasure, self._spot(stored), changed, where)
-        return self._noted(stored, made, changed)
+        return self._plain(stored)
 
     def _noted(self, stored: PlacedValue, made: TypedBytes, changed: ChangedPlaces) -> TypedBytes:
         if made is not stored.value:
@@ -200,11 +197,10 @@ class ThreadEraser:
         if made.data == opened.data:
             return value
         self._found.append((stored.kind, stored.channel, changed))
-        return self._keys.sealed(made, stored.place, was_encrypted=True)
+        return self._keys.sealed(made, stored.place, was_encrypted=opened.encrypted)
 
-    def _encrypted_leaves(self, stored: PlacedValue) -> TypedBytes:
-        """Metadata in BSON, whose leaves are encrypted one by one."""
-        from ckpt_backends.codec.bson.documents import map_leaves
+    def _encrypted_parts(self, stored: PlacedValue) -> TypedBytes:
+        """Metadata whose leaves or fields are encrypted one by one."""
 
         def change(leaf: TypedBytes) -> TypedBytes:
             spot = Spot()
@@ -216,8 +212,16 @@ class ThreadEraser:
                 self._found.append((stored.kind, stored.channel, changed))
             return made
 
-        data = map_leaves(stored.value.data, change)
-        return stored.value if data == stored.value.data else stored.value._replace(data=data)
+        made = map_parts(stored.value, change)
+        if stored.value.type == "json":
+            made = self._plain(replace(stored, value=made))  # the other fields
+        return stored.value if made.data == stored.value.data else made
+
+    def _plain(self, stored: PlacedValue) -> TypedBytes:
+        changed = ChangedPlaces()
+        where = _named(stored)
+        made = erased_value(stored.value, self._erasure, self._spot(stored), changed, where)
+        return self._noted(stored, made, changed)
 
     def _spot(self, stored: PlacedValue) -> Spot:
         """Where a value begins, with the numbers that are erased in it."""

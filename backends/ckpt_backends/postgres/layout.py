@@ -91,7 +91,7 @@ def detect(
         raise _no_tables(every, schemas, where)
     columns = {name: table.columns.keys() for name, table in found.items()}
     if "thread_ts" in columns[CHECKPOINTS]:
-        raise too_old(where, hint="ckpt cannot read this layout")
+        raise too_old(where)
     shallow = "checkpoint_id" not in columns[CHECKPOINTS]
     missing = missing_columns(columns, NEEDED[shallow])
     if not missing:

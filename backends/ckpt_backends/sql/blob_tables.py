@@ -68,10 +68,11 @@ def unknown_tables(where: str, missing: Iterable[str]) -> UnknownLayout:
     )
 
 
-def too_old(where: str, hint: str) -> UnknownLayout:
+def too_old(where: str) -> UnknownLayout:
     """The error for tables of LangGraph 0.1."""
     return UnknownLayout(
-        f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')", hint=hint
+        f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')",
+        hint="only langgraph 0.1 reads it; no later release converts it, and ckpt does not either",
     )
 
 

@@ -10,7 +10,7 @@ _SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
 def _claims(path: str) -> bool:
-    return path.endswith(_SUFFIXES) and not os.path.isdir(path)
+    return path.removesuffix("-wal").endswith(_SUFFIXES) and not os.path.isdir(path)
 
 
 BACKEND = Backend(
@@ -26,7 +26,13 @@ BACKEND = Backend(
         *("index-missing", "journal-hot", "log-large", "space-free"),
     ),
     mended_faults=("index-missing", "journal-hot", "log-large", "space-free"),
-    file_names=tuple(f"*{suffix}" for suffix in _SUFFIXES),
+    # A log is a store of its own only if its database is missing.
+    file_names=tuple(f"*{suffix}{end}" for suffix in _SUFFIXES for end in ("", "-wal")),
+    usual_paths={
+        "~/.deepagents/.state/sessions.db": "where dcode of Deep Agents keeps its sessions",
+        "~/.deepagents/sessions.db": "where Deep Agents kept its sessions until 2026",
+        "~/.evoscientist/sessions.db": "where EvoScientist keeps its sessions",
+    },
     forms={
         "sqlite": (
             Form(),

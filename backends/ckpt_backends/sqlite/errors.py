@@ -8,7 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ckpt_backends import shell
-from ckpt_backends.errors import FILE_DAMAGED, ForeignFile, StoreChanged, StoreUnavailable
+from ckpt_backends.errors import (
+    FILE_DAMAGED,
+    ForeignFile,
+    StoreChanged,
+    StoreUnavailable,
+    UnknownLayout,
+)
+from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.sqlite.journals import journal_of
 from ckpt_backends.url import StoreUrl
 
@@ -49,10 +56,7 @@ def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailabl
             f" `{_opened(path)} .tables` rolls back the file itself, if you may write there"
         )
     elif code == sqlite3.SQLITE_NOTADB:
-        return ForeignFile(
-            f"{doing} '{path}': not a SQLite database",
-            hint="a store of another kind has a URL, such as postgresql://HOST/DB",
-        )
+        return _foreign(doing, path)
     elif code in _BUSY:
         hint = "another process is writing to it; try again in a moment"
     elif code == sqlite3.SQLITE_CORRUPT:
@@ -77,6 +81,30 @@ def contradiction(url: StoreUrl) -> StoreUnavailable:
 
 def _opened(path: Path) -> str:
     return shell.command("sqlite3", str(path.absolute()))
+
+
+def _foreign(doing: str, path: Path) -> StoreUnavailable:
+    """The error for a file that is no database; it says what it is instead, if that is known."""
+    reason = "not a SQLite database"
+    hint = "a store of another kind has a URL, such as postgresql://HOST/DB"
+    name = path.name.removesuffix("-wal")
+    if name != path.name and path.with_name(name).exists():
+        return UnknownLayout(
+            f"{doing} '{path}': it is the write-ahead log of '{name}'",
+            hint=f"open the database: -s {shell.word(str(path.with_name(name)))}",
+        )
+    if _begins(path, b"version https://git-lfs.github.com/"):
+        reason = "it is a pointer of Git LFS, and the file itself is not here"
+        hint = f"`{shell.command('git', 'lfs', 'pull', '--include', path.name)}` fetches it"
+    return ForeignFile(f"{doing} '{path}': {reason}", hint=hint)
+
+
+def _begins(path: Path, start: bytes) -> bool:
+    try:
+        with open_regular(path) as file:
+            return file.read(len(start)) == start
+    except (OSError, StoreUnavailable):
+        return False
 
 
 @contextmanager

@@ -55,6 +55,11 @@ def check_beside(path: Path) -> None:
             )
 
 
+def has_shared_memory(path: Path) -> bool:
+    """Whether the file is there in which connections to a database in WAL mode share an index."""
+    return _beside(path, "-shm").exists()
+
+
 def log_size(path: Path) -> int:
     """Bytes of the write-ahead log; 0 if there is none."""
     try:

@@ -53,7 +53,7 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
         is_memory = tables.get(STORE, frozenset()) >= COLUMNS
         raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=HINT if is_memory else hint)
     if "thread_ts" in columns:
-        raise too_old(where, hint="open it once with langgraph 0.2, which converts it")
+        raise too_old(where)
     if missing := missing_columns(tables, _COLUMNS):
         raise UnknownLayout(
             f"unknown layout of the checkpoint tables in '{where}'",

@@ -10,7 +10,8 @@ only if there is no log and no journal.
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
@@ -24,9 +25,12 @@ from ckpt_backends.sqlite.journals import (
     check_super_journal,
     has_journal,
     has_log,
+    has_shared_memory,
     journal_of,
     log_of,
+    log_size,
 )
+from ckpt_backends.sqlite.lone_log import lone_log, rebuild, what_is
 from ckpt_backends.url import StoreUrl
 
 _PARAMS = {"copy", "layout"}
@@ -58,14 +62,23 @@ def open_read_only(url: StoreUrl) -> Opened:
     Raises `StoreUnavailable` if the file is missing, not readable, not a database, or has an
     unfinished transaction of a killed process.
     """
-    path = _path(url)
+    _check_params(url)
+    path = Path(url.path)
+    if log := lone_log(path):
+        if not _is_copy(url):
+            raise what_is(log)
+        return _open_copy(log, is_lone=True)
+    _check_file(path)
     if _is_copy(url):
         return _open_copy(path)
     for attempt in range(_TRIES):
         try:
             opened_file = identity(path)
+            made_files = not has_shared_memory(path)
             connection = _connect(path, "mode=ro")
-            return Opened(connection, path, (), _nothing, identity=opened_file)
+            made_files &= has_shared_memory(path)
+            tidy = partial(_remove_empty_log, path) if made_files else _nothing
+            return Opened(connection, path, (), tidy, identity=opened_file)
         except sqlite3.DatabaseError as error:
             # The writer may also commit, and delete its journal, while SQLite examines it.
             if is_hot_journal(error) and attempt + 1 < _TRIES:
@@ -287,16 +300,24 @@ def _connect(path: Path, query: str) -> sqlite3.Connection:
     return connection
 
 
-def _open_copy(path: Path) -> Opened:
-    """Copy the file, with its log and its journal, to a temporary folder and open that."""
+def _open_copy(path: Path, *, is_lone: bool = False) -> Opened:
+    """Copy the file, with its log and its journal, to a temporary folder and open that.
+
+    Of a lone log, the copy is the database that it makes.
+    """
     # Most files are read where they are.
     from ckpt_backends.files.temporary_folder import TemporaryFolder
     from ckpt_backends.sqlite.private_copy import copy_unchanged
 
     folder = TemporaryFolder()
     copy = folder.path / "copy.db"
+    was_rolled_back, notes = False, ["read from a private copy"]
     try:
-        was_rolled_back = copy_unchanged(path, copy, _connect)
+        if is_lone:
+            pages = rebuild(path, copy)
+            notes = [f"read from the {pages:,} pages in '{path.name}', in a private copy"]
+        else:
+            was_rolled_back = copy_unchanged(path, copy, _connect)
         connection = _connect(copy, "mode=ro")
     except OSError as error:
         folder.remove()
@@ -309,7 +330,6 @@ def _open_copy(path: Path) -> Opened:
     except BaseException:
         folder.remove()
         raise
-    notes = ["read from a private copy"]
     if was_rolled_back:
         notes.append("an unfinished transaction of a killed process was rolled back in the copy")
     return Opened(
@@ -320,6 +340,25 @@ def _open_copy(path: Path) -> Opened:
         is_copy=True,
         was_rolled_back=was_rolled_back,
     )
+
+
+def _remove_empty_log(path: Path) -> None:
+    """Remove the empty log and the shared memory that reading a file in WAL mode made.
+
+    SQLite removes both when the last connection that may write is closed, after it has made sure by
+    its locks that there is no other. What a writer has stored meanwhile is left to that writer.
+    """
+    if log_size(path) or not _may(path, os.W_OK):
+        return
+    with (
+        suppress(sqlite3.Error),
+        closing(
+            sqlite3.connect(_uri(path, "mode=rw"), uri=True, timeout=0, isolation_level=None)
+        ) as connection,
+    ):
+        connection.execute("PRAGMA query_only = ON")
+        _distrust(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 
 def _nothing() -> None:
@@ -335,8 +374,8 @@ def check_current(opened: Opened, url: StoreUrl) -> None:
         )
     if opened.is_immutable:
         raise Unsupported(
-            f"cannot see changes of '{url}': its folder cannot be written, so it is read without"
-            " locks",
+            f"cannot see changes of '{url}', nor make any: permission denied for its folder"
+            f" '{opened.path.absolute().parent}', so it is read without locks",
             hint="run ckpt as a user who can write to that folder",
         )
     if opened.identity not in (None, identity(url.path)):

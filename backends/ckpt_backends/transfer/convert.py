@@ -6,8 +6,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from ckpt_backends.encryption import is_encrypted
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.encryption import (
+    has_encrypted_parts,
+    is_encrypted,
+    map_parts,
+    opened_metadata,
+    sealed_metadata,
+)
+from ckpt_backends.model import Encryption, TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody, close_body, open_body
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Form, Language, Place, Serializer
@@ -18,9 +24,7 @@ from ckpt_backends.transfer.pending_sends import TASKS
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import (
     Sealing,
-    opened_metadata,
     place_of,
-    sealed_metadata,
     sealed_together,
 )
 from ckpt_backends.transfer.seen_thread import EMPTY, LastValues, SeenThread, checkpoint_words
@@ -105,7 +109,7 @@ class Conversion:
         return self._sealed(moved, part, where, was_encrypted=opened.encrypted)
 
     def _sealed(
-        self, value: TypedBytes, part: Part, where: str, *, was_encrypted: bool
+        self, value: TypedBytes, part: Part, where: str, *, was_encrypted: bool | Encryption
     ) -> TypedBytes:
         """A value of a part, encrypted if it is to be."""
         is_plain = not (was_encrypted or value.encrypted or self._sealing.changes())
@@ -154,7 +158,8 @@ class Conversion:
             thread.order.check(part, found)
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
-            was_encrypted |= self._gather(part, found, thread)
+            gathered = self._gather(part, found, thread)
+            was_encrypted = was_encrypted or gathered
         is_parted = self._source.values is Place.BODY and self._target.values is not Place.BODY
         convert_versions(found, self._target, where, by_value=is_parted)
         self._move_sends(part, found, thread, where)
@@ -193,7 +198,7 @@ class Conversion:
         return self._sealed_body(made, where, was_encrypted=body.encrypted)
 
     def _sealed_body(
-        self, part: CheckpointPart, where: str, *, was_encrypted: bool
+        self, part: CheckpointPart, where: str, *, was_encrypted: bool | Encryption
     ) -> CheckpointPart:
         """A checkpoint with its body encrypted if it is to be."""
         if not self._target.encrypts_body:
@@ -218,6 +223,8 @@ class Conversion:
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         source, target = self._source, self._target
         if self._keeps_json and part.metadata.type == "json":
+            if has_encrypted_parts(part.metadata) and self._sealing.changes():
+                return map_parts(part.metadata, lambda one: self._field(one, part, where))
             return self._spelled(part.metadata)
         fits = source.metadata_type == target.metadata_type and target.encrypts_metadata
         fits &= source.encrypts_together is target.encrypts_together
@@ -235,24 +242,31 @@ class Conversion:
             converted, lambda one: self._sealed(one, part, named, was_encrypted=was)
         )
 
+    def _field(self, field: TypedBytes, part: CheckpointPart, where: str) -> TypedBytes:
+        """An encrypted field of metadata in JSON."""
+        opened = self._sealing.opened(field, f"the metadata of {where}")
+        return self._sealing.sealed(opened, place_of(part), was_encrypted=opened.encrypted)
+
     def _spelled(self, metadata: TypedBytes) -> TypedBytes:
         """Metadata in JSON as the target spells it."""
         return TypedBytes("json", respelled(metadata.data)) if self._respells_json else metadata
 
-    def _gather(self, part: CheckpointPart, found: OpenBody, thread: SeenThread) -> bool:
+    def _gather(
+        self, part: CheckpointPart, found: OpenBody, thread: SeenThread
+    ) -> bool | Encryption:
         """Add the values that are stored apart to an open body, if the target has them in bodies.
 
-        Returns whether one of them was encrypted.
+        Returns whether one of them was encrypted, and in which form.
         """
         if self._target.values is not Place.BODY:
             return False
-        was_encrypted = False
+        was_encrypted: bool | Encryption = False
         values: dict[str, TypedBytes] = {}
         for channel, version in found.versions.items():
             value = thread.kept.get((part.key.checkpoint_ns, channel, version))
             if value is not None and value.type != EMPTY:
                 value = self._sealing.opened(value, f"version '{version}' of channel '{channel}'")
-                was_encrypted |= value.encrypted
+                was_encrypted = was_encrypted or value.encrypted
                 values[channel] = value
             elif channel in found.values:
                 values[channel] = found.values[channel]

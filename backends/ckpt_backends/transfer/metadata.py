@@ -6,7 +6,11 @@
 | `redis-json` | a JSON text in which RedisSaver revives envelopes and markers |
 | `msgpack` | msgpack of a dict |
 | `bson` | a document whose leaves are pairs of a type and bytes; in old releases, JSON in bytes |
-| `bson-plain`, `pickle` | plain values; only read |
+| `bson-plain` | plain values; only read |
+| `pickle` | by `langgraph dev`; only read |
+
+Objects of a pickle, such as the user of a request, become plain data that names their class:
+`{"$type": "module.Class"}`.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.bson import documents
+from ckpt_backends.codec.json.json_form import to_json
 from ckpt_backends.codec.limits import Limits, PastLimit
 from ckpt_backends.codec.msgpack.lossless import Ext, pack_lossless, unpack_lossless
 from ckpt_backends.codec.values import REDIS_JSON, Tagged, Value
@@ -48,6 +54,17 @@ def converted_metadata(metadata: TypedBytes, target: Form, where: str) -> TypedB
         raise CannotHold(f"the metadata of {where} {reason}") from None
 
 
+def without_objects(metadata: TypedBytes) -> TypedBytes:
+    """Pickled metadata as msgpack of plain data, so that a saver needs no class to load it.
+
+    Raises `CannotHold` if its keys are not texts, or if it is no pickle of a dict.
+    """
+    try:
+        return TypedBytes("msgpack", _msgpack(_load(metadata)))
+    except (ValueError, TypeError, RecursionError, PastLimit) as error:
+        raise CannotHold(f"the metadata cannot be read: {error}") from None
+
+
 def _load(metadata: TypedBytes) -> dict[str, Any]:
     """The entries; msgpack's objects are `Ext`."""
     match metadata.type:
@@ -63,13 +80,27 @@ def _load(metadata: TypedBytes) -> dict[str, Any]:
         case "bson-plain":
             found = _plain(documents.decode_bson(metadata.data, _ALL, None))
         case "pickle":
-            from ckpt_backends.transfer.pickles import msgpack_of_pickle  # loads pickletools
-
-            found = unpack_lossless(msgpack_of_pickle(metadata.data))
+            found = _unpickled(metadata.data)
         case _:
             raise NoEqualForm(f"has the type '{metadata.type}', which cannot be converted")
     if not isinstance(found, dict):
         raise NoEqualForm("is not a dict")
+    return found
+
+
+def _unpickled(data: bytes) -> Any:
+    # Late, because they load pickletools.
+    from ckpt_backends.codec.pickle.append_opcodes import split_pickle
+    from ckpt_backends.transfer.pickles import msgpack_of_pickle
+
+    found: dict[str | int, Any] = {}
+    for name, entry in split_pickle(data).items():
+        try:
+            value = unpack_lossless(msgpack_of_pickle(entry))
+            _check_keys(value)
+            found[name] = value
+        except NoEqualForm:
+            found[name] = to_json(decode(TypedBytes("pickle", entry), _ALL))
     return found
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ckpt_backends.encryption import is_encrypted, part_of
+from ckpt_backends.encryption import (
+    has_encrypted_parts,
+    is_encrypted,
+    map_parts,
+    part_of,
+    sealed_metadata,
+)
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Form
@@ -12,7 +18,6 @@ from ckpt_backends.transfer.parts import CheckpointPart, Part
 from ckpt_backends.transfer.sealing import (
     WithKeys,
     place_of,
-    sealed_metadata,
     sealed_together,
 )
 
@@ -59,7 +64,7 @@ class Rekeying:
             return self._together(part, place, named, counts)
         if self._form.encrypts_body or is_encrypted(body):
             body = self._changed(body, place, f"the body of {named}", counts)
-        if self._form.encrypts_metadata:
+        if self._form.encrypts_metadata or has_encrypted_parts(metadata):
             metadata = self._changed_metadata(part, f"the metadata of {named}", counts)
         if body is part.body and metadata is part.metadata:
             return part
@@ -132,7 +137,8 @@ class Rekeying:
         def change(leaf: TypedBytes) -> TypedBytes:
             return self._changed(leaf, place, where, leaves)
 
-        found = sealed_metadata(part.metadata, change)
+        is_json = part.metadata.type == "json"
+        found = (map_parts if is_json else sealed_metadata)(part.metadata, change)
         counts.values += 1
         counts.rekeyed += bool(leaves.rekeyed)
         counts.done_before += bool(leaves.done_before and not leaves.rekeyed)

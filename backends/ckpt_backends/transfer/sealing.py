@@ -5,12 +5,20 @@ See `ckpt_backends.encryption` for what is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ckpt_backends.encryption import NO_KEY, WRONG_KEY, decrypted, encrypted, is_encrypted, part_of
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.encryption import (
+    NO_KEY,
+    WRONG_KEY,
+    decrypted,
+    encrypted,
+    form_of,
+    is_encrypted,
+    part_of,
+)
+from ckpt_backends.model import Encryption, TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import Part, ValuePart, part_key
 
@@ -32,10 +40,13 @@ class Sealing(Protocol):
         """
         ...
 
-    def sealed(self, value: TypedBytes, place: str, *, was_encrypted: bool) -> TypedBytes:
+    def sealed(
+        self, value: TypedBytes, place: str, *, was_encrypted: bool | Encryption
+    ) -> TypedBytes:
         """A value as it is to be stored. `place` is where, as `place_of` names it.
 
-        The same value at the same place gives the same bytes each time.
+        The same value at the same place gives the same bytes each time. `was_encrypted` also says
+        in which form.
         """
         ...
 
@@ -51,7 +62,13 @@ class AsStored:
             raise CannotHold(f"{where} has another form in the target, and is {NO_KEY}")
         return value
 
-    def sealed(self, value: TypedBytes, place: str, *, was_encrypted: bool) -> TypedBytes:  # noqa: ARG002
+    def sealed(
+        self,
+        value: TypedBytes,
+        place: str,  # noqa: ARG002
+        *,
+        was_encrypted: bool | Encryption,  # noqa: ARG002
+    ) -> TypedBytes:
         return value
 
 
@@ -59,8 +76,9 @@ class AsStored:
 class WithKeys:
     """Decrypts and encrypts with these keys. At least one is given."""
 
-    key: bytes | None = field(default=None, repr=False)
-    """The key of encrypted values. They stay encrypted with it, unless there is a new key."""
+    keys: Sequence[bytes] = field(default=(), repr=False)
+    """The keys of encrypted values. Those with the first one stay as they are, unless there is a
+    new key; it also replaces the others."""
     new_key: bytes | None = field(default=None, repr=False)
     """The key that encrypted values get. Values that have it already are read with it, too."""
     encrypts: bool = False
@@ -77,54 +95,41 @@ class WithKeys:
     def opened_with(self, value: TypedBytes, where: str) -> tuple[TypedBytes, bytes]:
         """An encrypted value, decrypted, with the key that opened it. Raises `CannotHold`."""
         problem = NO_KEY
-        for key in (self.key, self.new_key):
-            if key is None:
-                continue
+        keys = [*self.keys, *([self.new_key] if self.new_key else [])]
+        for key in keys:
             data, problem = decrypted(value.data, key)
             if data is not None:
-                found = TypedBytes(value.type.partition("+")[0], data, encrypted=True)
+                form = form_of(value.data)
+                found = TypedBytes(value.type.partition("+")[0], data, encrypted=form)
                 if value.part and (found := part_of(found, value.part)).problem:
                     raise CannotHold(f"{where} cannot be read: {found.problem}")
                 return found, key
-        if problem == WRONG_KEY and None not in (self.key, self.new_key):
-            problem = "encrypted, and neither key fits"
+        if problem == WRONG_KEY and len(keys) > 1:
+            problem = f"encrypted, and {'neither key' if len(keys) == 2 else 'no key'} fits"
         raise CannotHold(f"{where} is {problem}")
 
     def keeps(self, key: bytes) -> bool:
         """Whether a value that is encrypted with this key stays as it is."""
-        return not self.decrypts and key == (self.new_key or self.key)
+        return not self.decrypts and key == self._sealing_key
 
-    def sealed(self, value: TypedBytes, place: str, *, was_encrypted: bool) -> TypedBytes:
-        key = self.new_key or self.key
+    @property
+    def _sealing_key(self) -> bytes | None:
+        return self.new_key or next(iter(self.keys), None)
+
+    def sealed(
+        self, value: TypedBytes, place: str, *, was_encrypted: bool | Encryption
+    ) -> TypedBytes:
+        key = self._sealing_key
         if self.decrypts or key is None or not (was_encrypted or self.encrypts):
             return value._replace(encrypted=False)
-        return TypedBytes(f"{value.type}+aes", encrypted(value.data, key, place))
+        form = value.encrypted or was_encrypted
+        return TypedBytes(f"{value.type}+aes", encrypted(value.data, key, place, form))
 
 
 def place_of(part: Part) -> str:
     """The place of a part, which no other part has."""
     thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
     return "\0".join((thread_id, *part_key(part)))
-
-
-def opened_metadata(metadata: TypedBytes, opened: Callable[[TypedBytes], TypedBytes]) -> TypedBytes:
-    """Metadata decrypted by `opened`; of a BSON document, each leaf is encrypted by itself."""
-    if metadata.type != "bson":
-        return opened(metadata)
-    if b"+aes\0" not in metadata.data:
-        return metadata
-    from ckpt_backends.codec.bson.documents import map_leaves
-
-    return TypedBytes("bson", map_leaves(metadata.data, opened), encrypted=True)
-
-
-def sealed_metadata(metadata: TypedBytes, sealed: Callable[[TypedBytes], TypedBytes]) -> TypedBytes:
-    """Metadata encrypted by `sealed`; of a BSON document, each leaf by itself."""
-    if metadata.type != "bson":
-        return sealed(metadata)
-    from ckpt_backends.codec.bson.documents import map_leaves
-
-    return TypedBytes("bson", map_leaves(metadata.data, sealed))
 
 
 def sealed_together(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_backends.encryption import WRONG_KEY
+from ckpt_backends.encryption import CHANGED, WRONG_KEY
 from ckpt_cli.core.doctor.damage import is_damaged, is_encrypted, is_unread
 
 _EXT_CODES = 8
@@ -35,7 +35,7 @@ def readability(value: Value) -> Readability:
     if is_damaged(value):
         return Readability.DAMAGED
     if is_encrypted(value):
-        return Readability.REFUSED if value.reason == WRONG_KEY else Readability.CLOSED
+        return Readability.REFUSED if value.reason in {WRONG_KEY, CHANGED} else Readability.CLOSED
     return Readability.UNREAD if is_unread(value) else Readability.FOREIGN
 
 

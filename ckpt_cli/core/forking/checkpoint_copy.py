@@ -16,6 +16,7 @@ from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.encryption import KEY_VARIABLE, is_encrypted_type
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+from ckpt_backends.transfer.errors import CannotHold
 from ckpt_cli.core.forking.marks import BY, CHECKPOINTS, FROM, NAME, REASON, THREAD, WITH, WRITES
 from ckpt_cli.core.forking.plan import CopyForm
 from ckpt_cli.core.state import Body
@@ -119,7 +120,13 @@ def copy_checkpoint(
 
 
 def copy_metadata(metadata: TypedBytes, marks: Mapping[str, str | int]) -> TypedBytes:
-    """Return the metadata with `marks` added and without keys that belong to one run."""
+    """Return the metadata with `marks` added and without keys that belong to one run.
+
+    A pickle becomes msgpack of plain data: `langgraph dev` stores one where the metadata holds an
+    object, and reads nothing from it once the class has moved.
+    """
+    if metadata.type == "pickle":
+        metadata = _unpickled(metadata)
     fields = decode(metadata)
     if not isinstance(fields, dict):
         metadata, fields = TypedBytes("json", b"{}"), {}
@@ -129,6 +136,15 @@ def copy_metadata(metadata: TypedBytes, marks: Mapping[str, str | int]) -> Typed
     gone: dict[str, Edit] = dict.fromkeys(names)
     edits = {**gone, BY: Put(NAME), **{name: Put(value) for name, value in marks.items()}}
     return set_keys(metadata, edits)
+
+
+def _unpickled(metadata: TypedBytes) -> TypedBytes:
+    from ckpt_backends.transfer.metadata import without_objects  # late: it is rare
+
+    try:
+        return without_objects(metadata)
+    except CannotHold:
+        return metadata
 
 
 def mark_clone(

@@ -5,22 +5,21 @@ Plans read decrypted values, whose copies have `TypedBytes.encrypted` set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint
-from ckpt_backends.encryption import NO_KEY, encrypted, is_encrypted
+from ckpt_backends.encryption import NO_KEY, Keys, encrypted, is_encrypted, sealed_metadata
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
-from ckpt_backends.transfer.sealing import sealed_metadata, sealed_together
+from ckpt_backends.transfer.sealing import sealed_together
 
 
-def sealed_change(change: Change, key: Callable[[], bytes | None]) -> Change:
+def sealed_change(change: Change, keys: Keys) -> Change:
     """Return a change with encrypted values; the same one if none of them is to be encrypted.
 
     The result is the same each time. Raises `Unsupported` without a key.
     """
-    seal = _Seal(key)
+    seal = _Seal(keys)
     return replace(
         change,
         checkpoints=tuple(map(seal.checkpoint, change.checkpoints)),
@@ -43,8 +42,8 @@ def sealed_change(change: Change, key: Callable[[], bytes | None]) -> Change:
 
 
 class _Seal:
-    def __init__(self, key: Callable[[], bytes | None]) -> None:
-        self._key = key
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
 
     def checkpoint(self, one: Checkpoint) -> Checkpoint:
         if one.body is not None and one.body.part and not is_encrypted(one.body):
@@ -70,7 +69,9 @@ class _Seal:
         if value is None or not value.encrypted:
             return value
         place = _place(key, "metadata")
-        return sealed_metadata(value, lambda one: self.given(one._replace(encrypted=True), place))
+        return sealed_metadata(
+            value, lambda one: self.given(one._replace(encrypted=one.encrypted or True), place)
+        )
 
     def value(self, value: TypedBytes | None, place: str) -> TypedBytes | None:
         return None if value is None else self.given(value, place)
@@ -79,10 +80,12 @@ class _Seal:
         """Return a value encrypted, if its original is and it is not yet."""
         if not value.encrypted or is_encrypted(value) or value.type == "empty":
             return value
-        key = self._key()
-        if key is None:
+        keys = self._keys()
+        if not keys:
             raise Unsupported(f"cannot change values that are {NO_KEY}")
-        return TypedBytes(f"{value.type}+aes", encrypted(value.data, key, place))
+        return TypedBytes(
+            f"{value.type}+aes", encrypted(value.data, keys[0], place, value.encrypted)
+        )
 
 
 def _place(key: CheckpointKey, *more: str) -> str:

@@ -78,4 +78,4 @@ def _is_first(seen: SeenCheckpoint) -> bool:
 
 
 def _is_closed(value: TypedBytes | None) -> bool:
-    return value is not None and (value.encrypted or is_encrypted(value))
+    return value is not None and (bool(value.encrypted) or is_encrypted(value))

@@ -124,13 +124,13 @@ class UnreadableValues:
         """Return whether there is nothing to judge, as with almost all values."""
         if self._memo.unreadable or readability(value) is not Readability.READABLE:
             return False
-        self._opened |= typed.encrypted
+        self._opened |= bool(typed.encrypted)
         return True
 
     def _judged(self, typed: TypedBytes, value: Value, finding: Finding) -> Iterator[Finding]:
         found = readability(value)
         if found is Readability.READABLE:
-            self._opened |= typed.encrypted
+            self._opened |= bool(typed.encrypted)
             if self._memo.unreadable and is_broken_inside(value):
                 yield finding
         elif found is Readability.DAMAGED:

@@ -56,7 +56,7 @@ def _record(reading: TableReading, placed: TaskWrite) -> SqlRow:
         "idx": write.idx,
         "channel": write.channel,
         "type": None if write.value is None else write.value.type,
-        "encrypted": write.value is not None and write.value.encrypted,
+        "encrypted": write.value is not None and bool(write.value.encrypted),
         "bytes": write.size,
     }
 

@@ -126,8 +126,31 @@ def test_a_pickle_takes_items_at_its_end(protocol: int) -> None:
     assert once.data.startswith(stored[:-1])
     assert pickle.loads(once.data) == {**value, **put}
     assert pickle.loads(twice.data) == {**value, **put, "id": "c"}
-    with pytest.raises(Unsupported):
-        set_keys(once, {"channel_values": {"n": Put(1)}})
+
+
+class Caller:
+    """An object of the application, whose class only a pickle can name."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Caller) and vars(other) == vars(self)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_keys_of_a_pickle_are_removed_and_changed_inside(protocol: int) -> None:
+    kept: Any = Caller()
+    kept.name, kept.itself = "anna", kept
+    shared: Any = (1 << 40, b"bytes", "text", frozenset({1}), {"a": 1.5}, (), [], None, True)
+    value = {"user": kept, "run": "r1", "in": {"a": 1, "b": kept, "c": 2}, "shared": shared}
+    edits = {"run": None, "none": None, "in": {"a": Put("new"), "c": None}, "new": {"x": Put(1)}}
+    stored = TypedBytes("pickle", pickle.dumps(value, protocol))
+    found = pickle.loads(set_keys(stored, edits).data)
+    assert found.pop("user") is found["in"].pop("b")
+    assert found == {"in": {"a": "new"}, "shared": shared, "new": {"x": 1}}
+    assert set_keys(stored, {"none": None, "empty": {}}) == stored
+    with pytest.raises(Unsupported, match="as a whole"):
+        set_keys(stored, {"run": lambda data: data})
 
 
 BSON_LEAVES = st.dictionaries(

@@ -1,43 +1,35 @@
-"""Sets keys of pickles and splits pickles by appending opcodes: no stored byte changes except STOP.
+"""Edits and splits pickles by appending opcodes: no stored byte changes but STOP.
 
-A pickle ends with its value on the stack and the opcode STOP. To set keys, STOP is replaced by
-MARK, the new items, SETITEMS and STOP; items that are set later override earlier ones. To get one
-entry, it is replaced by POP, the entry and STOP. MARK and POP have the same length as STOP, so the
-length of the last frame stays correct. Stored objects and their classes stay as they are.
+A pickle ends with its value on the stack and the opcode STOP. STOP is replaced by POP, the opcodes
+of the new value, and STOP: of a dict with other keys, or of one entry. What it keeps of the old
+value is fetched from the memo by GET. POP has the same length as STOP, so the length of the last
+frame stays correct. Stored objects and their classes stay as they are, and none is built here. The
+bytes of a removed entry stay in the pickle.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ckpt_backends.codec.edits import Edit, Put
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
 from ckpt_backends.codec.pickle.machine import Dict, Machine, Node
 
-_MARK, _SETITEMS, _POP, _GET, _STOP = b"(", b"u", b"0", b"j", b"."
+_POP, _GET, _STOP = b"0", b"j", b"."
 _OPCODES = 16 * DEFAULT_LIMITS.nodes
 
 
 def set_pickle_keys(data: bytes, edits: Mapping[str, Edit]) -> bytes:
-    """The pickle with these keys set. Raises ValueError if it is not a dict with text keys.
+    """The pickle with these keys set or removed. Raises ValueError if it is no dict of text keys.
 
-    Each edit has to be a `Put`.
+    An edit may be a `Put`, None, or edits inside a dict, but no function of the stored bytes.
     """
-    items: dict[str, object] = {}
-    for name, edit in edits.items():
-        if not isinstance(edit, Put):
-            raise ValueError("only whole entries of a pickle can be replaced")
-        items[name] = edit.value
-    before = _root(data)
-    if not items:
+    machine = _run(data)
+    before = _items(machine.root)
+    if not any(key in before or edit for key, edit in edits.items()):
         return data
-    added = b"".join(plain(key) + plain(value) for key, value in items.items())
-    made = data[: -len(_STOP)] + _MARK + added + _SETITEMS + _STOP
-    after = _root(made)
-    if len(after.pairs) != len(before.pairs) + len(items):
-        raise ValueError("it does not end like a dict")
-    return made
+    return _ending(data, _edited(_fetcher(machine), before, edits))
 
 
 def split_pickle(data: bytes) -> dict[str | int, bytes]:
@@ -45,39 +37,77 @@ def split_pickle(data: bytes) -> dict[str | int, bytes]:
 
     Each entry is a copy of the whole pickle with a new end.
     """
-    machine = Machine(_OPCODES)
-    try:
-        machine.run(data)
-    except AttributeError as error:
-        raise ValueError(f"not a pickle: {error}") from error
-    root = machine.root
+    machine = _run(data)
+    root, fetch = machine.root, _fetcher(machine)
     if not isinstance(root, Dict | list | tuple):
         raise ValueError("neither a map nor a list")
-    found: dict[str | int, bytes] = {}
-    for name, node in root.pairs if isinstance(root, Dict) else enumerate(root):
-        if isinstance(name, str | int):
-            place = machine.place_of(node)
-            fetch = _plain_node(node) if place is None else _GET + place.to_bytes(4, "little")
-            found[name] = data[: -len(_STOP)] + _POP + fetch + _STOP
-    return found
+    return {
+        name: _ending(data, fetch(node))
+        for name, node in (root.pairs if isinstance(root, Dict) else enumerate(root))
+        if isinstance(name, str | int)
+    }
 
 
-def _plain_node(node: Node) -> bytes:
-    if isinstance(node, bytes):
-        return b"B" + len(node).to_bytes(4, "little") + node
-    return plain(node)
-
-
-def _root(data: bytes) -> Dict:
+def _run(data: bytes) -> Machine:
     machine = Machine(_OPCODES)
     try:
         machine.run(data)
     except (PastLimit, IndexError, KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"not a pickle: {error}") from error
-    root = machine.root
-    if not isinstance(root, Dict) or not all(isinstance(key, str) for key, _ in root.pairs):
+    return machine
+
+
+def _items(node: Node) -> dict[str, Node]:
+    if not isinstance(node, Dict) or not all(isinstance(key, str) for key, _ in node.pairs):
         raise ValueError("a checkpoint has to be a map")
-    return root
+    return dict(node.pairs)
+
+
+def _ending(data: bytes, opcodes: bytes) -> bytes:
+    """The pickle with another value, which these opcodes push."""
+    return data[: -len(_STOP)] + _POP + opcodes + _STOP
+
+
+def _edited(
+    fetch: Callable[[Node], bytes], items: Mapping[str, Node], edits: Mapping[str, Edit]
+) -> bytes:
+    """The opcodes that push a dict with these items, of which some are edited."""
+    entries = []
+    for key in {**items, **edits}:
+        match edits[key] if key in edits else fetch(items[key]):
+            case bytes(opcodes):
+                entries.append(plain(key) + opcodes)
+            case Put(value=value):
+                entries.append(plain(key) + plain(value))
+            case Mapping() as inside if key in items or any(inside.values()):
+                stored = _items(items.get(key, Dict()))
+                entries.append(plain(key) + _edited(fetch, stored, inside))
+            case Mapping() | None:
+                pass
+            case _:
+                raise ValueError("an entry of a pickle can only be replaced as a whole")
+    return b"}(" + b"".join(entries) + b"u"
+
+
+def _fetcher(machine: Machine) -> Callable[[Node], bytes]:
+    """A function that returns the opcodes which push a node of a pickle that was run."""
+    places = machine.places()
+
+    def fetch(node: Node) -> bytes:
+        place = places.get(id(node))
+        if place is not None:
+            return _GET + place.to_bytes(4, "little")
+        match node:
+            case bytes():
+                return b"B" + len(node).to_bytes(4, "little") + node
+            case Dict(pairs=pairs):
+                return b"}(" + b"".join(fetch(key) + fetch(one) for key, one in pairs) + b"u"
+            case list():
+                return b"](" + b"".join(map(fetch, node)) + b"e"
+            case _:
+                return plain(node)
+
+    return fetch
 
 
 def plain(value: object) -> bytes:
@@ -92,11 +122,15 @@ def plain(value: object) -> bytes:
             return b"I01\n" if value else b"I00\n"
         case int() if -(1 << 31) <= value < 1 << 31:
             return b"J" + struct.pack("<i", value)
+        case int() if -(1 << 63) <= value < 1 << 63:
+            return b"L%dL\n" % value
         case float():
             return b"G" + struct.pack(">d", value)
         case str():
             text = value.encode("utf-8", "surrogatepass")
             return b"X" + struct.pack("<I", len(text)) + text
+        case ():
+            return b")"
         case list():
             return b"](" + b"".join(map(plain, value)) + b"e"
         case dict():

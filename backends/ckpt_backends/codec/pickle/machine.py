@@ -100,9 +100,9 @@ class Machine:
         """The value at the bottom of the stack. Raises IndexError if there is none."""
         return (self._outer[0] if self._outer else self._stack)[0]
 
-    def place_of(self, node: Node) -> int | None:
-        """The memo number with which GET returns a node; None if it is not in the memo."""
-        return next((place for place, one in self._memo.items() if one is node), None)
+    def places(self) -> dict[int, int]:
+        """By the `id` of each node in the memo, the number with which GET returns it."""
+        return {id(node): place for place, node in self._memo.items()}
 
     def push(self, node: Node) -> None:
         self._stack.append(node)
