@@ -97,6 +97,18 @@ class Unsupported(StoreUnavailable):
     code = "unsupported"
 
 
+ONLY_READ = "ckpt only reads this layout: its server overwrites the file with what is in its memory"
+"""Why nothing is changed in a layout with `Capability.READ_ONLY`."""
+
+
+def only_read(url: str) -> Unsupported:
+    """The error for a change of a store with `Capability.READ_ONLY`."""
+    return Unsupported(
+        f"cannot change '{url}': {ONLY_READ}",
+        hint="copy its threads to a SQLite file: `ckpt copy --all --to FILE.db --create`",
+    )
+
+
 class Unreadable(StoreUnavailable):
     code = "unreadable"
 

@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from typing import cast
 
 from ckpt_backends.changes.rows import Cell, Row
-from ckpt_backends.langgraph_dev.declaration import FORM, OLD_FORM
+from ckpt_backends.langgraph_dev.declaration import FORM, JAVASCRIPT_LAYOUT, OLD_FORM
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS
 from ckpt_backends.transfer.bodies import version_text
@@ -16,12 +16,16 @@ from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WriteP
 from ckpt_backends.transfer.sealing import AsStored
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001 - one layout
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
     """The parts that the rows of some threads hold, one thread after the other.
 
-    Rows of langgraph-checkpoint before 2.1 have their values in the bodies. Their parts have the
-    form that later releases store. Raises `CannotHold` if there is no such form.
+    LangGraph.js stores values in bodies, as its SQLite saver does. Rows of langgraph-checkpoint
+    before 2.1 have them there, too; their parts have the form that later releases store. Raises
+    `CannotHold` if there is no such form.
     """
+    if layout == JAVASCRIPT_LAYOUT:
+        yield from map(_part, rows)
+        return
     for _, of_thread in groupby(rows, lambda row: row.cells["thread_id"]):
         yield from _of_thread(of_thread)
 
