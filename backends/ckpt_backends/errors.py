@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from ckpt_backends import shell
+
 
 class CkptError(Exception):
     """Base of all errors shown to users: a message of one line, an optional hint, an exit code.
@@ -105,7 +107,8 @@ def only_read(url: str) -> Unsupported:
     """The error for a change of a store with `Capability.READ_ONLY`."""
     return Unsupported(
         f"cannot change '{url}': {ONLY_READ}",
-        hint="copy its threads to a SQLite file: `ckpt copy --all --to FILE.db --create`",
+        hint="copy its threads to a file that LangGraph.js opens: "
+        f"`{shell.command('ckpt', '-s', url, 'copy', '--all', '--to', 'NEW.db', '--create')}`",
     )
 
 

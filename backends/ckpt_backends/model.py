@@ -262,8 +262,7 @@ class Capability(Flag):
     SESSIONS = auto()
     """An application may store its sessions in the same database."""
     READ_ONLY = auto()
-    """`ckpt` changes nothing here: the server that made it keeps all of it in memory, and overwrites
-    it without a look."""
+    """`ckpt` changes nothing here: the server keeps all of it in memory and overwrites the file."""
     ENFORCED_READ_ONLY = auto()
     """The engine itself refuses writes through a store opened for reading."""
 

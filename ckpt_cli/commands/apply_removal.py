@@ -15,7 +15,7 @@ from ckpt_backends.errors import PartlyDone
 from ckpt_cli import __version__
 from ckpt_cli.api.memories import memories_from
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
-from ckpt_cli.apply.writable import refuse_copy, check_removable
+from ckpt_cli.apply.writable import check_removable, refuse_copy
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.plan_out import note_saved
 from ckpt_cli.core.retention.purge_plan import PurgeReport

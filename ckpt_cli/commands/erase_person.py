@@ -15,7 +15,7 @@ from ckpt_cli.apply.erase import ErasureRun
 from ckpt_cli.apply.erase_receipt import check_receipt_path, write_receipt
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.unfinished_erasures import UnfinishedErasure, unfinished_erasure
-from ckpt_cli.apply.writable import refuse_copy, check_removable
+from ckpt_cli.apply.writable import check_removable, refuse_copy
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.erase_options import EraseOptions
 from ckpt_cli.config.erase_rules import EraseRules

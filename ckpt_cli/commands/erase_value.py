@@ -25,7 +25,7 @@ from ckpt_backends.errors import (
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli.apply.erase_value import erase_values_of, kept_places
-from ckpt_cli.apply.writable import refuse_copy, check_removable, writable_store
+from ckpt_cli.apply.writable import check_removable, refuse_copy, writable_store
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.core.values.paths import Selected, format_path
 from ckpt_cli.diagnostics import progress

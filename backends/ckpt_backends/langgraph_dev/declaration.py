@@ -57,6 +57,8 @@ BACKEND = Backend(
                 language=Language.JAVASCRIPT,
                 serializer=Serializer.JAVASCRIPT,
                 body_types=("json",),
+                has_task_paths=False,
+                keeps_write_order=True,
                 receives=False,
             ),
         ),

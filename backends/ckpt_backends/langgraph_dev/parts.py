@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import cast
 
@@ -24,7 +25,7 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
     `CannotHold` if there is no such form.
     """
     if layout == JAVASCRIPT_LAYOUT:
-        yield from map(_part, rows)
+        yield from _in_order(map(_part, rows))
         return
     for _, of_thread in groupby(rows, lambda row: row.cells["thread_id"]):
         yield from _of_thread(of_thread)
@@ -38,6 +39,21 @@ def _of_thread(rows: Iterator[Row]) -> Iterator[Part]:
         yield from parts
     else:
         yield from Conversion(OLD_FORM, FORM, AsStored()).of_thread(parts)
+
+
+def _in_order(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts with the writes of each checkpoint in the order of their task paths, without paths.
+
+    No other saver of LangGraph.js stores paths: the library knows those of a step's tasks. Only the
+    order matters, for a DeltaChannel; see `Form.keeps_write_order`.
+    """
+    for key, some in groupby(parts, lambda one: one.key if isinstance(one, WritePart) else None):
+        if key is None:
+            yield from some
+        else:
+            writes = cast("Iterable[WritePart]", some)
+            for one in sorted(writes, key=lambda one: (one.task_path, one.task_id, one.idx)):
+                yield replace(one, task_path="")
 
 
 def _part(row: Row) -> Part:
