@@ -63,10 +63,8 @@ class JavaScriptTables(Tables):
         self.blobs = {}
 
     def _open(self, folder: Path) -> Files:
-        root, ignored, files = _read(folder)
+        self.checkpoints, self.writes, ignored, files = _read(folder)
         self.ignored += ignored
-        self.checkpoints = _checkpoints(root, self.ignored)
-        self.writes = _writes(root, self.ignored)
         return files
 
     def _file(self, name: str) -> BinaryIO:  # noqa: ARG002 - no value is left in the file
@@ -105,28 +103,22 @@ class JavaScriptDevStore(DevStore):
         ]
 
 
-def _read(folder: Path) -> tuple[_Fields, Ignored, Files]:
+def _read(folder: Path) -> tuple[Checkpoints, Writes, Ignored, Files]:
     """Read and parse the file, again if the server writes it meanwhile.
 
     Raises `StoreUnavailable`, and `UnknownLayout` if no server wrote it.
     """
     path = folder / JAVASCRIPT
-    problem = ValueError("")
     try:
         for _ in range(TRIES):
             before = stamps(folder, (JAVASCRIPT,))
             data = read_regular(path, MOST_BYTES)
             if stamps(folder, (JAVASCRIPT,)) == before:
                 try:
-                    return *_root(data), Files(folder, before, {})
+                    return *_tables(data), Files(folder, before, {})
                 except ValueError as error:
-                    problem = error
-                if abs(time.time() - path.stat().st_mtime) > WRITING_SECONDS:
-                    raise UnknownLayout(
-                        f"'{path}' is not as the server of LangGraph.js writes it: {problem}",
-                        hint="the server writes it in place: it is cut off if the server was killed"
-                        " meanwhile, or if the copy is incomplete",
-                    )
+                    if abs(time.time() - path.stat().st_mtime) > WRITING_SECONDS:
+                        raise _not_as_written(path, error) from error
             time.sleep(PAUSE_SECONDS)
     except FileNotFoundError:
         raise StoreUnavailable(f"'{path}' was removed meanwhile") from None
@@ -138,9 +130,23 @@ def _read(folder: Path) -> tuple[_Fields, Ignored, Files]:
     )
 
 
-def _root(data: bytes) -> tuple[_Fields, Ignored]:
-    """The stored object of a file. Raises ValueError if it is not one."""
+def _not_as_written(path: Path, reason: ValueError) -> UnknownLayout:
+    return UnknownLayout(
+        f"'{path}' is not as the server of LangGraph.js writes it: {reason}",
+        hint="the server writes it in place: it is cut off if the server was killed meanwhile, or"
+        " if the copy is incomplete",
+    )
+
+
+def _tables(data: bytes) -> tuple[Checkpoints, Writes, Ignored]:
+    """What a file holds. Raises ValueError if no server wrote it."""
     ignored: Ignored = []
+    root = _object(_object(_parsed(data, ignored)).get("json"))
+    return _checkpoints(root, ignored), _writes(root, ignored), ignored
+
+
+def _parsed(data: bytes, ignored: Ignored) -> Any:
+    """The JSON value of a file. Raises ValueError if it is none, or is past a limit."""
 
     def fields(pairs: list[tuple[str, Any]]) -> _Fields:
         found = dict(pairs)
@@ -160,12 +166,11 @@ def _root(data: bytes) -> tuple[_Fields, Ignored]:
         decoder = json.JSONDecoder(
             object_pairs_hook=fields, parse_int=integer, parse_constant=_no_number
         )
-        whole = decoder.decode(text)
+        return decoder.decode(text)
     except (PastLimit, RecursionError) as error:
         raise ValueError(f"it is {error}") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg} at character {error.pos + 1}") from error
-    return _object(_object(whole).get("json")), ignored
 
 
 def _no_number(name: str) -> object:
