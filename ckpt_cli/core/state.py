@@ -57,14 +57,15 @@ class Body(NamedTuple):
     def names_edges(self) -> bool:
         """Whether only edges have channels besides the state; in older bodies nodes have too.
 
-        LangGraph.js 0.2.49 names the edge from the start `__start__:NODE`, 0.2.74 `branch:to:NODE`.
+        LangGraph.js 0.2.49 names edges `__start__:NODE` and `branch:SOURCE:CONDITION:NODE`, and
+        0.2.74 `branch:to:NODE`.
         """
         if self.v not in {1, 2, 3}:
             return True
-        return self.is_javascript and not any(map(_START_EDGE.match, self.versions))
+        return self.is_javascript and not any(map(_OLD_EDGE.match, self.versions))
 
 
-_START_EDGE = re.compile("__start__:.")
+_OLD_EDGE = re.compile("__start__:.|branch:(?!to:)")
 
 
 def read_body(

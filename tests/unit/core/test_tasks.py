@@ -961,3 +961,15 @@ def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
     assert plan(ended._replace(versions=new)).next == ()
     beside = {**new, "__end__": NEW.replace(".0.5", ".0.7")}  # the rest of a version is random
     assert plan(ended._replace(versions=beside)).next == ()
+
+
+@pytest.mark.parametrize(
+    ("edge", "unread"),
+    [("__start__:a", ["a"]), ("branch:__start__:pick:a", ["a"]), ("branch:to:a", [])],
+)
+def test_nodes_of_langgraph_js_had_channels_before_0_2_74(edge: str, unread: list[str]) -> None:
+    at = body({"a": "a"}, {"__start__": 1, edge: 2, "a": 3}, v=1, ts=JAVASCRIPT)
+    assert find_ready(at, {}, dict, ()).unread == unread
+    assert plan(body({edge: "__start__"}, {"__start__": 1, edge: 2}, v=1, ts=JAVASCRIPT)).next == (
+        "a",
+    )
