@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 from base64 import b64decode
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -226,15 +227,34 @@ class JavaScriptDevHarness(JavaScriptHarness):
             whole["json"][name] = {one: value for one, value in entries if key(one) in kept}
         self._file.write_text(json.dumps(whole))
 
-    def add(self, thread_id: str) -> None:
+    @contextmanager
+    def edited(self) -> Iterator[Any]:
+        """Yield what the file stores, `storage` and `writes`, and write it again."""
         whole = json.loads(self._file.read_text())
-        whole["json"]["storage"][thread_id] = whole["json"]["storage"]["linear"]
+        yield whole["json"]
         self._file.write_text(json.dumps(whole))
 
+    def add(self, thread_id: str) -> None:
+        self.copy("linear", thread_id)
+
     def forget(self, thread_id: str) -> None:
-        whole = json.loads(self._file.read_text())
-        del whole["json"]["storage"][thread_id]
-        self._file.write_text(json.dumps(whole))
+        with self.edited() as stored:
+            del stored["storage"][thread_id]
+            for key in [one for one in stored["writes"] if json.loads(one)[0] == thread_id]:
+                del stored["writes"][key]
+
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
+        assert until == "~"
+        with self.edited() as stored:
+            stored["storage"][new_id] = stored["storage"][thread_id]
+            for key, rows in list(stored["writes"].items()):
+                if (place := json.loads(key))[0] == thread_id:
+                    stored["writes"][writes_key(new_id, *place[1:])] = rows
+
+
+def writes_key(*place: str) -> str:
+    """Return the key of a checkpoint's writes, as `JSON.stringify` makes it."""
+    return json.dumps(place, separators=(",", ":"), ensure_ascii=False)
 
 
 def recorded_file() -> Any:
