@@ -21,6 +21,7 @@ import json
 import re
 import time
 from base64 import b64decode
+from collections import Counter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -152,8 +153,7 @@ def _parsed(data: bytes, ignored: Ignored) -> Any:
         found = dict(pairs)
         if len(found) < len(pairs):
             # As for JavaScript, the last one counts.
-            seen: set[str] = set()
-            again = next(name for name, _ in pairs if name in seen or seen.add(name))
+            ((again, _),) = Counter(name for name, _ in pairs).most_common(1)
             ignored.append(f"an earlier value of {_shown(again)}, which occurs twice")
         return found
 

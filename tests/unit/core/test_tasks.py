@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
+from ckpt_cli.core.channels import state_values
 from ckpt_cli.core.replay.transition import SortedWrites, possible_orders
 from ckpt_cli.core.state import Body, Version
 from ckpt_cli.core.tasks import task_ids
@@ -973,3 +974,10 @@ def test_nodes_of_langgraph_js_had_channels_before_0_2_74(edge: str, unread: lis
     assert plan(body({edge: "__start__"}, {"__start__": 1, edge: 2}, v=1, ts=JAVASCRIPT)).next == (
         "a",
     )
+
+
+def test_nodes_and_nulls_of_old_langgraph_js_are_no_state() -> None:
+    stored, versions = {"a": "a", "empty": None, "count": 0}, {"__start__:a": 2, "a": 3}
+    assert state_values(body(stored, versions, v=1, ts=JAVASCRIPT)) == {"count": 0}
+    newer = body({"empty": None}, {"branch:to:a": 2}, v=1, ts=JAVASCRIPT)
+    assert state_values(newer) == {"empty": None}
