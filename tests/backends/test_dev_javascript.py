@@ -194,6 +194,20 @@ def test_the_way_out_that_is_printed_works(folder: Path, tmp_path: Path) -> None
     assert ckpt("-s", new, "rollback", thread_id, "~1", "--yes").code == 0
 
 
+def test_the_doctor_advises_to_mend_a_copy(folder: Path) -> None:
+    def drop(stored: Any) -> None:
+        rows, first = _first(stored)
+        del rows[first]
+
+    change(folder, drop)
+    said = ckpt("-s", folder, "doctor", "--grace", "0s", "-o", "json")
+    fixes = {one["code"]: one["fix"] for one in json.loads(said.out)["findings"]}
+    assert fixes["write-orphaned"] == (
+        f"ckpt -s {folder} copy --to NEW.db --create {thread_of('asking')}"
+    )
+    assert not any(word in fix for fix in fixes.values() for word in (" gc ", " repair "))
+
+
 def test_threads_cannot_be_copied_into_it(folder: Path) -> None:
     source = FIXTURES / "js-1.7.3" / "store.db"
     said = ckpt("-s", source, "copy", "linear", "--to", folder, "--yes")

@@ -8,9 +8,9 @@ from functools import partial
 
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
-from ckpt_backends.model import Thread
+from ckpt_backends.model import Capability, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.codes import UNTOLD_IF_HIDDEN
+from ckpt_cli.core.doctor.codes import CODES, UNTOLD_IF_HIDDEN
 from ckpt_cli.core.doctor.finding import Finding, from_fault
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
@@ -113,9 +113,19 @@ def _checking(
             if terms.types and one.thread is not None:
                 _collect(report, gather_types(store, one.thread_id, report), terms)
             report.findings = list(_with_refs(store, one.thread_id, report.findings))
+            if Capability.READ_ONLY in inference.capabilities:
+                report.findings = list(map(_copied_first, report.findings))
         return list(reports.values())
 
     return check
+
+
+def _copied_first(finding: Finding) -> Finding:
+    """Return a finding of a store that nothing changes: its thread can be mended in a copy."""
+    command = finding.own_command or CODES[finding.code].fix
+    if not command.startswith(("repair ", "gc ", "rollback ")):
+        return finding
+    return replace(finding, own_command="copy THREAD --to NEW.db --create")
 
 
 def _key_findings(
