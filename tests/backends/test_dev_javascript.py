@@ -130,6 +130,17 @@ def test_it_is_found_and_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     )
 
 
+def test_a_link_that_leads_out_of_the_folder_is_passed_over(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked = tmp_path / "other" / ".langgraph_api"
+    linked.mkdir(parents=True)
+    (linked / JAVASCRIPT).symlink_to(folder / JAVASCRIPT)
+    monkeypatch.chdir(linked.parent)
+    assert "no store given" in ckpt("show").err
+    assert ckpt("-s", ".langgraph_api", "show").code == 0
+
+
 def test_a_file_of_python_beside_it_must_be_chosen(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
