@@ -204,8 +204,12 @@ def langgraph_js(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("npm") is None:
         pytest.fail("npm is not installed: it brings LangGraph.js; or set CKPT_TEST_JS")
     wanted = json.loads((FIXTURES / "make/js/js-1.7.3/package.json").read_text())
-    # Left out are packages with a part in C, which may have to be compiled.
-    kept = {name: v for name, v in wanted["dependencies"].items() if "sqlite" not in name}
+    # Left out are packages with a part in C, which may have to be compiled, and the dev server.
+    kept = {
+        name: version
+        for name, version in wanted["dependencies"].items()
+        if "sqlite" not in name and not name.endswith("langgraph-api")
+    }
     (folder / "package.json").write_text(json.dumps({**wanted, "dependencies": kept}))
     subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, check=True)
     return folder

@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from ckpt_backends import shell
+
 
 class CkptError(Exception):
     """Base of all errors shown to users: a message of one line, an optional hint, an exit code.
@@ -99,6 +101,19 @@ class SeveralLayouts(UnknownLayout):
 
 class Unsupported(StoreUnavailable):
     code = "unsupported"
+
+
+ONLY_READ = "ckpt only reads this layout: its server overwrites the file with what is in its memory"
+"""Why nothing is changed in a layout with `Capability.READ_ONLY`."""
+
+
+def only_read(url: str) -> Unsupported:
+    """The error for a change of a store with `Capability.READ_ONLY`."""
+    return Unsupported(
+        f"cannot change '{url}': {ONLY_READ}",
+        hint="copy its threads to a file that LangGraph.js opens: "
+        f"`{shell.command('ckpt', '-s', url, 'copy', '--all', '--to', 'NEW.db', '--create')}`",
+    )
 
 
 class Unreadable(StoreUnavailable):

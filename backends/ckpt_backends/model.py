@@ -273,6 +273,8 @@ class Capability(Flag):
     """Stores the values of the newest checkpoint only; of the others, the addresses and writes."""
     SESSIONS = auto()
     """An application may store its sessions in the same database."""
+    READ_ONLY = auto()
+    """`ckpt` changes nothing here: the server keeps all of it in memory and overwrites the file."""
     ENFORCED_READ_ONLY = auto()
     """The engine itself refuses writes through a store opened for reading."""
 

@@ -88,10 +88,15 @@ class StoreUrl:
         return f"StoreUrl({str(self)!r})"
 
     def with_params(self, params: Mapping[str, str], *, without: Collection[str] = ()) -> Self:
-        """The same URL with `params` added or replaced, and the parameters `without` removed."""
+        """The same URL with `params` added or replaced, and the parameters `without` removed.
+
+        A path becomes a URL if it gets parameters.
+        """
+        is_path = bool(params and self.raw) and not _has_scheme(self.raw)
+        raw = f"{self.scheme}:///{quote(self.raw)}" if is_path else self.raw
         return self.replaced(
             {k: v for k, v in self.params.items() if k not in without} | dict(params),
-            raw=_with_query(self.raw, params, without),
+            raw=_with_query(raw, params, without),
             written=self.written and _with_query(self.written, params, without),
         )
 

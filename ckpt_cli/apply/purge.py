@@ -17,7 +17,7 @@ from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.stopping import collected_signals
-from ckpt_cli.apply.writable import refuse_hidden, writable_store
+from ckpt_cli.apply.writable import check_removable, writable_store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
 from ckpt_cli.operations.steps import OperationStep, RowsRemoved, RowsRestored
 
@@ -95,7 +95,7 @@ def run_purge(
     """
     readers = list(readers)
     for reader in readers:
-        refuse_hidden(reader)
+        check_removable(reader)
     archived = [archive.rows] if archive else []
     with writable_store(url, [*readers, *archived]) as writable:
         catching: AbstractContextManager[list[int]] = nullcontext([])

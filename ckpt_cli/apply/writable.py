@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.encryption import Keys
-from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.errors import Refused, UsageError, only_read
+from ckpt_backends.model import Capability
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
@@ -23,11 +24,14 @@ def refuse_copy(url: StoreUrl) -> None:
         )
 
 
-def refuse_hidden(store: Store) -> None:
-    """Raise `Refused` if rows of the store may be hidden from this user.
+def check_removable(store: Store) -> None:
+    """Raise `Unsupported` if nothing is changed in this layout, and `Refused` if rows of the store
+    may be hidden from this user.
 
     What is removed might belong to a checkpoint that is there, and more might be left than is said.
     """
+    if Capability.READ_ONLY in store.capabilities:
+        raise only_read(store.describe().url)
     for one in store.hidden_rows():
         raise Refused(
             f"nothing may be removed where rows may be hidden: {one.reason}", hint=one.remedy

@@ -15,7 +15,7 @@ from ckpt_backends.errors import PartlyDone
 from ckpt_cli import __version__
 from ckpt_cli.api.memories import memories_from
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
-from ckpt_cli.apply.writable import refuse_copy, refuse_hidden
+from ckpt_cli.apply.writable import check_removable, refuse_copy
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.plan_out import note_saved
 from ckpt_cli.core.retention.purge_plan import PurgeReport
@@ -67,7 +67,7 @@ def check_terms(session: Session, terms: RemovalTerms) -> None:
     """Raise `UsageError`, `Refused` or `StoreUnavailable` early for what fails after planning."""
     if not terms.dry_run:
         refuse_copy(session.names.store_url)
-    refuse_hidden(session.store)
+    check_removable(session.store)
     if terms.archive is not None and not terms.dry_run:
         from ckpt_backends.changes.bundle import make_folder
 

@@ -15,7 +15,7 @@ from ckpt_cli.apply.erase import ErasureRun
 from ckpt_cli.apply.erase_receipt import check_receipt_path, write_receipt
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.unfinished_erasures import UnfinishedErasure, unfinished_erasure
-from ckpt_cli.apply.writable import refuse_copy, refuse_hidden
+from ckpt_cli.apply.writable import check_removable, refuse_copy
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.erase_options import EraseOptions
 from ckpt_cli.config.erase_rules import EraseRules
@@ -66,7 +66,7 @@ def erase_person(session: Session, options: EraseOptions) -> None:
         if options.receipt is not None:
             check_receipt_path(options.receipt)
         session.settle()
-    refuse_hidden(session.store)
+    check_removable(session.store)
     place = place_of(session.names.store_url)
     before = unfinished_erasure(place, options.asked)
     request = replace(_request(session, options), earlier=None if before is None else before.ids)

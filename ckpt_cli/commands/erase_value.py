@@ -25,7 +25,7 @@ from ckpt_backends.errors import (
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli.apply.erase_value import erase_values_of, kept_places
-from ckpt_cli.apply.writable import refuse_copy, refuse_hidden, writable_store
+from ckpt_cli.apply.writable import check_removable, refuse_copy, writable_store
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.core.values.paths import Selected, format_path
 from ckpt_cli.diagnostics import progress
@@ -76,7 +76,7 @@ def erase_values(
         raise UsageError("no value to erase", hint="give --value 'THREAD:PATH', or --values-from -")
     if not dry_run:
         refuse_copy(session.names.store_url)
-    refuse_hidden(session.store)
+    check_removable(session.store)
     side = _side(session)
     recorded = RecordedPlaces()
     asked = _asked(session, targets, values_from, ns, recorded)

@@ -64,7 +64,8 @@ def stores(
     """List stores with their layout, size and saver.
 
     With -s or CKPT_STORE, only that store. Otherwise all profiles and the stores in this folder:
-    SQLite files, the files of `langgraph dev`, DeerFlow's memory, and files of installed backends.
+    SQLite files, the files of `langgraph dev` (also of LangGraph.js), DeerFlow's memory, and files
+    of installed backends.
 
     \b
       ckpt stores

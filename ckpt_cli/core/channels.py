@@ -57,14 +57,14 @@ def is_state(channel: str, body: Body) -> bool:
 def state_values(body: Body) -> dict[str, Value]:
     """Return the stored state, sorted by channel name, with delta snapshots unwrapped.
 
-    The Python libraries that wrote formats 1 and 2 read a stored None as a channel without a value
-    (`from_checkpoint` in `langgraph/channels`, until 0.3).
+    The libraries that wrote formats 1 and 2 read a stored None as a channel without a value
+    (`from_checkpoint` in `langgraph/channels`, until 0.3; LangGraph.js 0.2.49, but not 0.2.74).
     """
     return {
         channel: without_snapshot(body.values[channel])
         for channel in sorted(body.values)
         if is_state(channel, body)
-        and (body.v not in {1, 2} or body.is_javascript or body.values[channel] is not None)
+        and (body.v not in {1, 2} or body.names_edges or body.values[channel] is not None)
     }
 
 

@@ -1,6 +1,7 @@
 """Read a checkpoint's body and metadata as plain values; tolerates any stored content."""
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
+import re
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
 from itertools import chain
@@ -50,14 +51,24 @@ class Body(NamedTuple):
     def is_javascript(self) -> bool:
         """Whether LangGraph.js wrote it: `Date.toISOString` ends in Z, Python's time in an offset.
 
-        Its bodies with `v` 1 differ from those with `v` 4 only in where Sends are stored.
+        Its bodies with `v` 1 differ from those with `v` 4 in where Sends are stored, and before
+        0.2.74 in the names of edges.
         """
         return self.ts is not None and self.ts.endswith("Z")
 
     @property
     def names_edges(self) -> bool:
-        """Whether only edges have channels besides the state; in older bodies nodes have too."""
-        return self.v not in {1, 2, 3} or self.is_javascript
+        """Whether only edges have channels besides the state; in older bodies nodes have too.
+
+        LangGraph.js 0.2.49 names edges `__start__:NODE` and `branch:SOURCE:CONDITION:NODE`, and
+        0.2.74 `branch:to:NODE`.
+        """
+        if self.v not in {1, 2, 3}:
+            return True
+        return self.is_javascript and not any(map(_OLD_EDGE.match, self.versions))
+
+
+_OLD_EDGE = re.compile("__start__:.|branch:(?!to:)")
 
 
 def read_body(

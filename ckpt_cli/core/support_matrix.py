@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ckpt_backends.app_sessions import NO_SESSIONS
+from ckpt_backends.errors import ONLY_READ
 from ckpt_backends.model import Capability as C
 
 NO_HISTORY = "keeps no history to go back to"
@@ -120,14 +121,18 @@ CHANGING = frozenset(
 )
 """The commands that change a store."""
 _CHANGES_NOTHING = Limit(_NOTHING, "no", "this adapter cannot change stores")
+_ONLY_READ = Limit(_NOTHING, "no", ONLY_READ, having=C.READ_ONLY)
 
 
 def limit(command: str, can: C, *, read_only: bool = False) -> Limit | None:
     """Return the limit of a command on a layout with these capabilities; None if there is no
     limit. `read_only` says that its backend opens no store for changing.
     """
-    found = next((one for one in LIMITS[command] if one.applies(can)), None)
-    return _CHANGES_NOTHING if read_only and command in CHANGING else found
+    if command in CHANGING and _ONLY_READ.applies(can):
+        return _ONLY_READ
+    if command in CHANGING and read_only:
+        return _CHANGES_NOTHING
+    return next((one for one in LIMITS[command] if one.applies(can)), None)
 
 
 def matrix(layouts: Mapping[str, C]) -> tuple[list[list[str]], list[str]]:

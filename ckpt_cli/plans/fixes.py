@@ -16,6 +16,7 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.declaration import is_read_only
 from ckpt_backends.discovery import known_backends
 from ckpt_backends.errors import CkptError
+from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.codes import CODES, Severity
 from ckpt_cli.core.doctor.finding import Checked, Finding
@@ -38,7 +39,10 @@ def choose_fixes(store: Store, terms: Terms, report: ThreadReport) -> None:
     if not any(CODES[one.code].fix for one in report.findings):
         return
     with suppress(CkptError):
-        if _is_changed(store.describe().layout):
+        info = store.describe()
+        if Capability.READ_ONLY in info.capabilities:
+            report.findings = [replace(one, has_fix=False) for one in report.findings]
+        elif _is_changed(info.layout):
             plans = _Plans(store, terms, report.thread_id)
             report.findings = list(map(plans.with_fix, report.findings))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.errors import StoreChanged, Unsupported, only_read
 from ckpt_backends.model import NULL_TASK_ID, Capability, CheckpointKey, Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking.edit_state import ChannelEdit
@@ -51,6 +51,8 @@ class RollbackOptions:
 def check_store(rows: Store) -> None:
     """Raise `Unsupported` if checkpoints cannot be added in this layout."""
     info = rows.describe()
+    if Capability.READ_ONLY in info.capabilities:
+        raise only_read(info.url)
     if Capability.HISTORY not in info.capabilities:
         raise Unsupported(
             f"a store of layout '{info.layout}' {NO_HISTORY}",

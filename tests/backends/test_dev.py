@@ -423,7 +423,7 @@ def test_a_copy_that_is_killed_between_files_is_not_there(folder: Path, replaced
 def test_files_of_two_moments_are_not_read_together(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_TRIES", 2)
+    monkeypatch.setattr(files, "TRIES", 2)
     half = folder / f"{FILES[1]}.tmp"
     half.write_bytes(b"half")
     with pytest.raises(StoreUnavailable, match="is writing to it"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ckpt_backends.testing.harness import Harness
 from tests.harness.dynamodb import DynamoDbHarness
 from tests.harness.javascript import (
+    JavaScriptDevHarness,
     JavaScriptMongoHarness,
     JavaScriptRedisHarness,
     ShallowJavaScriptRedisHarness,
@@ -44,6 +45,7 @@ HARNESSES: list[type[Harness]] = [
     JavaScriptRedisHarness,
     ShallowJavaScriptRedisHarness,
     JavaScriptMongoHarness,
+    JavaScriptDevHarness,
     PlainRedisSaverHarness,
     ThreeTableHarness,
     LatestThreeTableHarness,

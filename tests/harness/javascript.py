@@ -7,6 +7,9 @@ import json
 import re
 import shutil
 import subprocess
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +17,8 @@ import pymongo
 import pytest
 import redis
 
-from ckpt_backends.testing.harness import Harness
+from ckpt_backends.langgraph_dev.declaration import JAVASCRIPT
+from ckpt_backends.testing.harness import Harness, TestServer
 from ckpt_backends.testing.library import Library
 from tests.harness.mongodb import MongoHarness
 from tests.harness.redis import RedisHarness
@@ -176,3 +180,83 @@ class JavaScriptMongoHarness(JavaScriptHarness, MongoHarness):
     def forget(self, thread_id: str) -> None:
         with pymongo.MongoClient[Any](self.url) as client:
             client.get_default_database().checkpoints.delete_many({"thread_id": thread_id})
+
+
+class JavaScriptDevHarness(JavaScriptHarness):
+    """The saver of LangGraph.js's dev server, which keeps all threads in one file."""
+
+    name: ClassVar[str] = "langgraph-dev-js"
+    recording: ClassVar[str | None] = "dev"
+    read_only: ClassVar[bool] = True
+    skipped_scenarios: ClassVar[frozenset[str]] = _LACKING | {"zoo-bytes"}
+    """In addition: the saver does not store that a write was bytes, and cannot load its thread."""
+
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        (folder / ".langgraph_api").mkdir()
+        return str(folder / ".langgraph_api")
+
+    def saver(self) -> AbstractContextManager[Any]:
+        raise TypeError("its saver runs in node")
+
+    @property
+    def _file(self) -> Path:
+        return Path(self.url) / JAVASCRIPT
+
+    def fingerprint(self) -> object:
+        return self._file.read_bytes()
+
+    def recorded_truth(self) -> dict[str, Any]:
+        """The saver stores the `thread_id` of a run's metadata, which the truth leaves out."""
+        stored = recorded_file()["json"]["storage"]
+        threads = super().recorded_truth()
+        for name in self.skipped_scenarios & threads.keys():
+            del threads[name]
+        for name, truth in threads.items():
+            for ns, moments in truth["history"].items():
+                for one in moments:
+                    metadata = json.loads(b64decode(stored[name][ns][one["checkpoint_id"]][1]))
+                    one["metadata"] |= {k: v for k, v in metadata.items() if k == "thread_id"}
+        return threads
+
+    def restore_recording(self, only: frozenset[str] | None = None) -> None:
+        whole = recorded_file()
+        kept = whole["json"]["storage"].keys() - self.skipped_scenarios
+        kept = kept if only is None else kept & only
+        for name, key in (("storage", str), ("writes", lambda place: json.loads(place)[0])):
+            entries = whole["json"][name].items()
+            whole["json"][name] = {one: value for one, value in entries if key(one) in kept}
+        self._file.write_text(json.dumps(whole))
+
+    @contextmanager
+    def edited(self) -> Iterator[Any]:
+        """Yield what the file stores, `storage` and `writes`, and write it again."""
+        whole = json.loads(self._file.read_text())
+        yield whole["json"]
+        self._file.write_text(json.dumps(whole))
+
+    def add(self, thread_id: str) -> None:
+        self.copy("linear", thread_id)
+
+    def forget(self, thread_id: str) -> None:
+        with self.edited() as stored:
+            del stored["storage"][thread_id]
+            for key in [one for one in stored["writes"] if json.loads(one)[0] == thread_id]:
+                del stored["writes"][key]
+
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
+        assert until == "~"
+        with self.edited() as stored:
+            stored["storage"][new_id] = stored["storage"][thread_id]
+            for key, rows in list(stored["writes"].items()):
+                if (place := json.loads(key))[0] == thread_id:
+                    stored["writes"][writes_key(new_id, *place[1:])] = rows
+
+
+def writes_key(*place: str) -> str:
+    """Return the key of a checkpoint's writes, as `JSON.stringify` makes it."""
+    return json.dumps(place, separators=(",", ":"), ensure_ascii=False)
+
+
+def recorded_file() -> Any:
+    """Return what the dev server's saver stored in its file."""
+    return json.loads(gzip.decompress((FOLDER / "dev.json.gz").read_bytes()))

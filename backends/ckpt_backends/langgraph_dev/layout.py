@@ -92,13 +92,13 @@ def read_checkpoints(root: Node, file: BinaryIO, ignored: Ignored) -> Checkpoint
     """Read file 1. Raises ValueError if it is not a dict."""
     threads: Checkpoints = {}
     for thread_id, in_thread in _items(root):
-        with _tolerant(ignored, "a thread"):
+        with tolerant(ignored, "a thread"):
             namespaces: dict[str, dict[str, StoredCheckpoint]] = {}
             for ns, in_ns in _items(in_thread):
-                with _tolerant(ignored, "a namespace"):
+                with tolerant(ignored, "a namespace"):
                     rows = namespaces.setdefault(_text(ns, file), {})
                     for checkpoint_id, row in _items(in_ns):
-                        with _tolerant(ignored, "a checkpoint"):
+                        with tolerant(ignored, "a checkpoint"):
                             rows[_text(checkpoint_id, file)] = _checkpoint(row, file)
             threads[_text(thread_id, file)] = namespaces
     return threads
@@ -108,11 +108,11 @@ def read_writes(root: Node, file: BinaryIO, ignored: Ignored) -> Writes:
     """Read file 2. Raises ValueError if it is not a dict."""
     writes: Writes = {}
     for key, rows in _items(root):
-        with _tolerant(ignored, "a checkpoint's writes"):
+        with tolerant(ignored, "a checkpoint's writes"):
             thread_id, ns, checkpoint_id = _texts(key, 3, file)
             of_one = writes.setdefault((thread_id, ns, checkpoint_id), {})
             for task, row in _items(rows):
-                with _tolerant(ignored, "a write"):
+                with tolerant(ignored, "a write"):
                     place, write = _write(task, row, file)
                     of_one[place] = write
     return writes
@@ -122,7 +122,7 @@ def read_blobs(root: Node, file: BinaryIO, ignored: Ignored) -> Blobs:
     """Read file 3. Raises ValueError if it is not a dict."""
     blobs: Blobs = {}
     for key, value in _items(root):
-        with _tolerant(ignored, "a value"):
+        with tolerant(ignored, "a value"):
             if not isinstance(key, tuple) or len(key) != 4:
                 raise ValueError("no key of a value")
             thread_id, ns, channel = _texts(key[:3], 3, file)
@@ -131,7 +131,7 @@ def read_blobs(root: Node, file: BinaryIO, ignored: Ignored) -> Blobs:
 
 
 @contextmanager
-def _tolerant(ignored: Ignored, what: str) -> Iterator[None]:
+def tolerant(ignored: Ignored, what: str) -> Iterator[None]:
     """Turn a ValueError into a description of an ignored entry."""
     try:
         yield

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import cast
 
 from ckpt_backends.changes.rows import Cell, Row
-from ckpt_backends.langgraph_dev.declaration import FORM, OLD_FORM
+from ckpt_backends.langgraph_dev.declaration import FORM, JAVASCRIPT_LAYOUT, OLD_FORM
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS
 from ckpt_backends.transfer.bodies import version_text
@@ -16,12 +17,16 @@ from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WriteP
 from ckpt_backends.transfer.sealing import AsStored
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001 - one layout
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
     """The parts that the rows of some threads hold, one thread after the other.
 
-    Rows of langgraph-checkpoint before 2.1 have their values in the bodies. Their parts have the
-    form that later releases store. Raises `CannotHold` if there is no such form.
+    LangGraph.js stores values in bodies, as its SQLite saver does. Rows of langgraph-checkpoint
+    before 2.1 have them there, too; their parts have the form that later releases store. Raises
+    `CannotHold` if there is no such form.
     """
+    if layout == JAVASCRIPT_LAYOUT:
+        yield from _in_order(map(_part, rows))
+        return
     for _, of_thread in groupby(rows, lambda row: row.cells["thread_id"]):
         yield from _of_thread(of_thread)
 
@@ -34,6 +39,21 @@ def _of_thread(rows: Iterator[Row]) -> Iterator[Part]:
         yield from parts
     else:
         yield from Conversion(OLD_FORM, FORM, AsStored()).of_thread(parts)
+
+
+def _in_order(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts with the writes of each checkpoint in the order of their task paths, without paths.
+
+    No other saver of LangGraph.js stores paths: the library knows those of a step's tasks. Only the
+    order matters, for a DeltaChannel; see `Form.keeps_write_order`.
+    """
+    for key, some in groupby(parts, lambda one: one.key if isinstance(one, WritePart) else None):
+        if key is None:
+            yield from some
+        else:
+            writes = cast("Iterable[WritePart]", some)
+            for one in sorted(writes, key=lambda one: (one.task_path, one.task_id, one.idx)):
+                yield replace(one, task_path="")
 
 
 def _part(row: Row) -> Part:

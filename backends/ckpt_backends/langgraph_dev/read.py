@@ -1,4 +1,4 @@
-"""Reads the files of `langgraph dev`.
+"""Reads the files of `langgraph dev` for Python; `javascript` reads the other one in the same way.
 
 No file is unpickled. `codec.picklestack` parses each file once without running its code, and long
 values stay in the file until they are needed. Listings use only the keys.
@@ -7,6 +7,7 @@ values stay in the file until they are needed. Listings use only the keys.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Unpack
 
 from ckpt_backends.base import BaseStore
@@ -14,9 +15,9 @@ from ckpt_backends.changes.rows import Row, own_rows
 from ckpt_backends.channel_names import is_wanted
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import rows, server
-from ckpt_backends.langgraph_dev.declaration import BACKEND, CHECKPOINTS
+from ckpt_backends.langgraph_dev.declaration import BACKEND, CHECKPOINTS, LAYOUT
 from ckpt_backends.langgraph_dev.faults import entry_faults, suspects
-from ckpt_backends.langgraph_dev.files import BLOBS, LAYOUT, NAMES, WRITES, folder_of, stamps
+from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES, stamps
 from ckpt_backends.langgraph_dev.layout import StoredCheckpoint, StoredWrite, WriteKey
 from ckpt_backends.langgraph_dev.rows import COLUMNS
 from ckpt_backends.langgraph_dev.tables import Tables, named
@@ -46,35 +47,51 @@ class DevStore(BaseStore):
     """A folder of `langgraph dev`, opened for reading."""
 
     sums_sizes = True
+    layout = LAYOUT
+    engine = "pickle files"
+    names: Collection[str] = NAMES
 
-    def __init__(self, url: StoreUrl) -> None:
+    def __init__(self, url: StoreUrl, folder: Path) -> None:
         self._url = url
-        self._folder = folder_of(url)
-        self._open: Tables | None = Tables(self._folder)
+        self._folder = folder
+        self._open: Tables | None = self._opened()
+
+    def _opened(self) -> Tables:
+        """The tables as they are now, with the checkpoints parsed."""
+        found = self._read()
         try:
-            _ = self._open.checkpoints
+            _ = found.checkpoints
         except BaseException:
-            self.close()
+            found.close()
             raise
+        return found
+
+    def _read(self) -> Tables:
+        return Tables(self._folder)
+
+    def _saver(self) -> str:
+        apart = BLOBS in self._tables.files.opened
+        return (
+            f"langgraph-checkpoint {'2.1 or later' if apart else 'before 2.1'},"
+            " InMemorySaver of langgraph dev"
+        )
 
     def describe(self) -> StoreInfo:
         files = self._tables.files
-        apart = BLOBS in files.opened
         return StoreInfo(
-            layout=LAYOUT,
+            layout=self.layout,
             url=str(self._url),
-            engine="pickle files",
-            saver=f"langgraph-checkpoint {'2.1 or later' if apart else 'before 2.1'},"
-            " InMemorySaver of langgraph dev",
-            capabilities=BACKEND.layouts[LAYOUT],
-            tables=tuple(name for name in NAMES if name in files.opened),
+            engine=self.engine,
+            saver=self._saver(),
+            capabilities=BACKEND.layouts[self.layout],
+            tables=tuple(name for name in self.names if name in files.stamps),
             size=sum(size for _, _, size, _ in files.stamps.values()),
             notes=tuple(self.notes()),
         )
 
     def notes(self) -> Sequence[str]:
         found = []
-        if reason := server.running(self._folder):
+        if reason := self._running():
             found.append(
                 f"langgraph dev may be running ({reason}): checkpoints that it has not saved yet"
                 " are missing here"
@@ -84,6 +101,10 @@ class DevStore(BaseStore):
         if more := len(ignored[_SHOWN:]):
             found.append(f"ignored {more} more entries")
         return found
+
+    def _running(self) -> str:
+        """Why the server probably runs; `''` if it does not."""
+        return server.running(self._folder)
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         found = [
@@ -270,14 +291,9 @@ class DevStore(BaseStore):
         return suspects(self._tables)
 
     def refresh(self) -> None:
-        if stamps(self._folder) == self._tables.files.stamps:
+        if stamps(self._folder, self.names) == self._tables.files.stamps:
             return
-        fresh = Tables(self._folder)
-        try:
-            _ = fresh.checkpoints
-        except BaseException:
-            fresh.close()
-            raise
+        fresh = self._opened()
         self.close()
         self._open = fresh
 

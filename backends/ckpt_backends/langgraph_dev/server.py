@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 QUIET_SECONDS = 20
@@ -20,15 +20,18 @@ SERVERS_OWN = ".langgraph_ops.pckl"
 SERVERS_MEMORY = ("store.pckl", "store.vectors.pckl")
 SERVERS_FILES = (SERVERS_OWN, ".langgraph_retry_counter.pckl", *SERVERS_MEMORY)
 """Files that the server writes and `ckpt` never writes."""
+JAVASCRIPT_FILES = (".langgraphjs_ops.json", ".langgraphjs_api.store.json")
+"""Files that the server of LangGraph.js writes three seconds after a change."""
 _MODULES = ("langgraph_api", "langgraph_cli")
+_PACKAGES = ("@langchain/langgraph-api/", "@langchain/langgraph-cli/")
 
 
-def running(folder: Path) -> str:
-    """Why a server probably runs on the folder; `''` if none does."""
+def running(folder: Path, files: Iterable[str] = SERVERS_FILES) -> str:
+    """Why a server probably runs on the folder; `''` if none does. `files` are those of its own."""
     for pid, words in _processes():
         if _is_server(words) and _is_in(pid, folder):
             return f"process {pid} is its server"
-    for name in SERVERS_FILES:
+    for name in files:
         try:
             age = time.time() - (folder / name).stat().st_mtime
         except OSError:
@@ -54,7 +57,7 @@ def _processes() -> Iterator[tuple[str, list[str]]]:
 
 def _is_server(words: list[str]) -> bool:
     """Whether a command line is that of `langgraph dev` or of a process that it starts."""
-    if any(word.startswith(_MODULES) for word in words):
+    if any(word.startswith(_MODULES) or any(one in word for one in _PACKAGES) for word in words):
         return True
     names = [os.path.basename(word) for word in words]
     return "langgraph" in names and "dev" in names[names.index("langgraph") :]

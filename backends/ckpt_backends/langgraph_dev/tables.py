@@ -78,8 +78,11 @@ class Tables(Closing):
     """
 
     def __init__(self, folder: Path) -> None:
-        self.files: Files = open_files(folder)
         self.ignored: Ignored = []
+        self.files = self._open(folder)
+
+    def _open(self, folder: Path) -> Files:
+        return open_files(folder)
 
     def close(self) -> None:
         self.files.close()

@@ -32,7 +32,7 @@ from ckpt_backends.files.folder_lock import locked
 from ckpt_backends.files.overwriting import OldFiles
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
 from ckpt_backends.langgraph_dev.erasing import remains_of
-from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES, folder_of, stamps
+from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES, stamps
 from ckpt_backends.langgraph_dev.layout import (
     BlobKey,
     StoredCheckpoint,
@@ -60,9 +60,9 @@ _ORDER = (BLOBS, WRITES, CHECKPOINTS)
 class WritableDevStore(BaseWritableStore):
     """A folder of `langgraph dev`, opened for changing."""
 
-    def __init__(self, url: StoreUrl) -> None:
+    def __init__(self, url: StoreUrl, folder: Path) -> None:
         self._url = url
-        self._folder = folder_of(url)
+        self._folder = folder
         self._refuse_server()
         self._old: OldFiles | None = None
         """The replaced files, if they are to be overwritten."""

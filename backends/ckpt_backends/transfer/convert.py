@@ -47,7 +47,7 @@ class Conversion:
             and target.has_task_paths
             and not sealing.changes()
         )
-        self._loses_order = source.keeps_write_order and target.has_task_paths
+        self._loses_order = source.keeps_write_order and not target.keeps_write_order
         self._keeps_json = target.metadata_type == "json" and not (
             target.encrypts_metadata or target.encrypts_together
         )

@@ -51,7 +51,10 @@ class Finding:
 
     def look(self, store: Sequence[str]) -> str:
         """Return a command that shows more about it; `''` if none does."""
-        return self._line(store, CODES[self.code].look, self.ref)
+        command = CODES[self.code].look
+        # `gc --dry-run` is refused where nothing can be changed.
+        is_refused = not self.has_fix and command.startswith("gc ")
+        return "" if is_refused else self._line(store, command, self.ref)
 
     def _line(self, store: Sequence[str], command: str, ref: str | None) -> str:
         """Return a command as a line to paste into a shell; `''` for none."""

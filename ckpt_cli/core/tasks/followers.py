@@ -15,6 +15,8 @@ from typing import NamedTuple
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.tasks.triggers import NOT_NODES, START, is_output
 
+_ENTRIES = ("start:", f"{START}:")
+"""How Python and, before 0.2.74, LangGraph.js begin the names of edges from the start."""
 _Seen = Mapping[str, Mapping[str, object]]
 
 
@@ -93,7 +95,7 @@ def learn_followers(
             children.setdefault(parent_id, []).append(_Child(source, held, body.seen))
     edges = {name for name in channels if ":" in name}
     return found._replace(
-        entries={name for name in edges if name.startswith("start:")} if START in nodes else None,
+        entries={one for one in edges if one.startswith(_ENTRIES)} if START in nodes else None,
         joins={name for name in edges if name.startswith("join:")},
         state=channels - edges - nodes - {START},
     )

@@ -140,7 +140,7 @@ def is_output(body: Body, channel: str) -> bool:
 def named_node(channel: str) -> str | None:
     """Return the node that a channel triggers according to its name; None if it names none."""
     kind, _, rest = channel.partition(":")
-    if kind == "start":
+    if kind in ("start", "__start__"):  # the latter before LangGraph.js 0.2.74
         return rest or None
     if kind == "branch" and rest.startswith("to:"):
         return rest.removeprefix("to:") or None

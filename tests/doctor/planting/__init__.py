@@ -9,6 +9,7 @@ from tests.doctor.planting.dev import DevPlanter
 from tests.doctor.planting.documents import KaflowPlanter, MongoPlanter
 from tests.doctor.planting.dynamodb import DynamoDbPlanter
 from tests.doctor.planting.javascript import (
+    JavaScriptDevPlanter,
     JavaScriptDocumentPlanter,
     JavaScriptRedisPlanter,
     ShallowJavaScriptRedisPlanter,
@@ -47,6 +48,7 @@ PLANTERS: dict[str, type[Planter[Any]]] = {
     "valkey": ValkeyPlanter,
     "dynamodb": DynamoDbPlanter,
     "langgraph-dev": DevPlanter,
+    "langgraph-dev-js": JavaScriptDevPlanter,
     "three-table": ThreeTablePlanter,
     "three-table-latest": ThreeTablePlanter,
 }

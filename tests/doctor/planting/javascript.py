@@ -1,21 +1,27 @@
-"""Changes what LangGraph.js stored, in MongoDB and Redis. Its savers do not run in Python."""
+"""Changes what LangGraph.js stored: in MongoDB, in Redis, and in the file of its dev server.
+
+Its savers do not run in Python.
+"""
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 
-from tests.doctor.planting.base import SPOILT, Place, time_of
+from tests.doctor.planting.base import SPOILT, Place, Planter, time_of
 from tests.doctor.planting.documents import DocumentPlanter
 from tests.doctor.planting.redis import BY_CALL, JsonPlanter
 from tests.harness.javascript import (
+    JavaScriptDevHarness,
     JavaScriptMongoHarness,
     JavaScriptRedisHarness,
     ShallowJavaScriptRedisHarness,
+    writes_key,
 )
 
 
@@ -222,3 +228,91 @@ class ShallowJavaScriptRedisPlanter(JavaScriptRedisPlanter):
             if one["channel"] == channel and one["checkpoint_id"] == place.checkpoint_id:
                 return name, one
         raise LookupError(channel)
+
+
+class JavaScriptDevPlanter(Planter[JavaScriptDevHarness]):
+    """The file of the dev server."""
+
+    spoils_values: ClassVar[bool] = False
+    dangerous: ClassVar[Any] = BY_CALL
+
+    def _rows(self, place: Place) -> Any:
+        with self.harness.edited() as stored:
+            return stored["storage"][place.thread_id][place.checkpoint_ns]
+
+    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
+        return sorted(self._rows(Place(thread_id, checkpoint_ns, "")), reverse=True)
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        with self.harness.edited() as stored:
+            return list(stored["storage"][thread_id])
+
+    def parent(self, place: Place) -> str | None:
+        found: str | None = self._rows(place)[place.checkpoint_id][2]
+        return found
+
+    def remove(self, place: Place) -> None:
+        with self.harness.edited() as stored:
+            del stored["storage"][place.thread_id][place.checkpoint_ns][place.checkpoint_id]
+
+    def _part(self, place: Place, at: int) -> Any:
+        return _decoded(self._rows(place)[place.checkpoint_id][at])
+
+    def _set(self, place: Place, at: int, data: bytes) -> None:
+        with self.harness.edited() as stored:
+            rows = stored["storage"][place.thread_id][place.checkpoint_ns]
+            rows[place.checkpoint_id][at] = b64encode(data).decode()
+
+    def body(self, place: Place) -> Any:
+        return self._part(place, 0)
+
+    def set_body(self, place: Place, body: Any) -> None:
+        self._set(place, 0, json.dumps(body).encode())
+
+    def spoil_body(self, place: Place) -> None:
+        self._set(place, 0, SPOILT)
+
+    def spoil_metadata(self, place: Place) -> None:
+        self._set(place, 1, SPOILT)
+
+    def caller(self, place: Place) -> str:
+        found: str = self._part(place, 1)["parents"][""]
+        return found
+
+    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
+        return self._edit_write(
+            place, channel, lambda data: json.dumps(change(_decoded(data))).encode()
+        )
+
+    def spoil_write(self, place: Place, channel: str) -> str:
+        return self._edit_write(place, channel, lambda _: SPOILT)
+
+    def _edit_write(self, place: Place, channel: str, change: Callable[[str], bytes]) -> str:
+        key = writes_key(place.thread_id, place.checkpoint_ns, place.checkpoint_id)
+        with self.harness.edited() as stored:
+            row = next(row for row in stored["writes"][key].values() if row[1] == channel)
+            row[2] = b64encode(change(row[2])).decode()
+            return str(row[0])
+
+    def put(self, parent: Place, checkpoint_id: str, source: str, **values: Any) -> Place:
+        body = child_of(self.body(parent), checkpoint_id, values)
+        metadata = self._part(parent, 1)
+        metadata.update(source=source, step=metadata["step"] + 1)
+        parts = [b64encode(json.dumps(one).encode()).decode() for one in (body, metadata)]
+        with self.harness.edited() as stored:
+            rows = stored["storage"][parent.thread_id][parent.checkpoint_ns]
+            rows[checkpoint_id] = [*parts, parent.checkpoint_id]
+        return parent.at(checkpoint_id)
+
+    def put_writes(self, place: Place, writes: list[tuple[str, Any]], task_id: str) -> None:
+        key = writes_key(place.thread_id, place.checkpoint_ns, place.checkpoint_id)
+        with self.harness.edited() as stored:
+            rows = stored["writes"].setdefault(key, {})
+            for number, (channel, value) in enumerate(writes):
+                data = b64encode(json.dumps(value).encode()).decode()
+                idx = WRITES_IDX_MAP.get(channel, number)
+                rows[f"{task_id},{idx}"] = [task_id, channel, data, ""]
+
+
+def _decoded(data: str) -> Any:
+    return json.loads(b64decode(data))

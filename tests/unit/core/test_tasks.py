@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
+from ckpt_cli.core.channels import state_values
 from ckpt_cli.core.replay.transition import SortedWrites, possible_orders
 from ckpt_cli.core.state import Body, Version
 from ckpt_cli.core.tasks import task_ids
@@ -961,3 +962,22 @@ def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
     assert plan(ended._replace(versions=new)).next == ()
     beside = {**new, "__end__": NEW.replace(".0.5", ".0.7")}  # the rest of a version is random
     assert plan(ended._replace(versions=beside)).next == ()
+
+
+@pytest.mark.parametrize(
+    ("edge", "unread"),
+    [("__start__:a", ["a"]), ("branch:__start__:pick:a", ["a"]), ("branch:to:a", [])],
+)
+def test_nodes_of_langgraph_js_had_channels_before_0_2_74(edge: str, unread: list[str]) -> None:
+    at = body({"a": "a"}, {"__start__": 1, edge: 2, "a": 3}, v=1, ts=JAVASCRIPT)
+    assert find_ready(at, {}, dict, ()).unread == unread
+    assert plan(body({edge: "__start__"}, {"__start__": 1, edge: 2}, v=1, ts=JAVASCRIPT)).next == (
+        "a",
+    )
+
+
+def test_nodes_and_nulls_of_old_langgraph_js_are_no_state() -> None:
+    stored, versions = {"a": "a", "empty": None, "count": 0}, {"__start__:a": 2, "a": 3}
+    assert state_values(body(stored, versions, v=1, ts=JAVASCRIPT)) == {"count": 0}
+    newer = body({"empty": None}, {"branch:to:a": 2}, v=1, ts=JAVASCRIPT)
+    assert state_values(newer) == {"empty": None}
