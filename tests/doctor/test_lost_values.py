@@ -144,7 +144,7 @@ def test_each_value_that_is_lost_is_named(engine: str, request: pytest.FixtureRe
                 "`blob`" if engine == "mysql" else "blob"
             )
         )
-        assert len(rows) > 50
+        assert len(rows) > 30
         for thread, channel, version, data in rows:
             run(f"DELETE FROM checkpoint_blobs WHERE {_IS}", channel, version)
             found = missing(url, thread, "--deep")

@@ -77,7 +77,7 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
     rows = PLANTERS[layout]
     stored = {
         "expiring rows": rows.expires,
-        "documents of javascript": layout in {"mongodb-js", "redis-js"},
+        "documents of javascript": layout in {"mongodb-js", "redis-js", "langgraph-dev-js"},
         "spoilt metadata": rows.spoils_metadata and not kind.values_only,
         "spoilt bodies": rows.spoils_bodies,
         "spoilt values": rows.spoils_values,

@@ -233,6 +233,7 @@ class ShallowJavaScriptRedisPlanter(JavaScriptRedisPlanter):
 class JavaScriptDevPlanter(Planter[JavaScriptDevHarness]):
     """The file of the dev server."""
 
+    is_python = False
     spoils_values: ClassVar[bool] = False
     dangerous: ClassVar[Any] = BY_CALL
 
@@ -303,6 +304,14 @@ class JavaScriptDevPlanter(Planter[JavaScriptDevHarness]):
             rows = stored["storage"][parent.thread_id][parent.checkpoint_ns]
             rows[checkpoint_id] = [*parts, parent.checkpoint_id]
         return parent.at(checkpoint_id)
+
+    def remember(self, call: Place) -> Place:
+        memory = replace(call, checkpoint_ns=call.checkpoint_ns.partition(":")[0])
+        with self.harness.edited() as stored:
+            spaces = stored["storage"][call.thread_id]
+            body, metadata, _ = spaces[call.checkpoint_ns][call.checkpoint_id]
+            spaces[memory.checkpoint_ns] = {call.checkpoint_id: [body, metadata, None]}
+        return memory
 
     def put_writes(self, place: Place, writes: list[tuple[str, Any]], task_id: str) -> None:
         key = writes_key(place.thread_id, place.checkpoint_ns, place.checkpoint_id)
