@@ -66,7 +66,7 @@ def history_entry(
     depths = branch_depths(reader.index(checkpoint_ns), reader.head(checkpoint_ns))
     return Entry(
         redaction.moment(moment) if redaction.is_redacted(reader.store) else moment,
-        depths[checkpoint_id],
+        depths.get(checkpoint_id, 0),
         reader.children(moment.key),
         made_by(reader, moment),
         reader.is_plaintext(moment),
@@ -96,7 +96,8 @@ def namespace_entries(
         checkpoint_id = moment.key.checkpoint_id
         yield Entry(
             redaction.moment(moment) if is_redacted else moment,
-            depths[checkpoint_id],
+            # One that was stored since the index was read is on the head's line.
+            depths.get(checkpoint_id, 0),
             children.get(checkpoint_id, []),
             made_by(reader, moment, older),
             reader.is_plaintext(moment),
