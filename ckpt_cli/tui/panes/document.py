@@ -27,6 +27,8 @@ class DocumentRows(SearchableLines):
         self._missed: tuple[int, str, int] | None = None
         """Where the cursor was put because a value is not there: its line, and the path and the
         line in the value to which it goes back in a checkpoint that has it."""
+        self._row = (-1, 0)
+        """A line that was shown above its row of the screen, for want of lines before it."""
 
     @property
     def path(self) -> str | None:
@@ -126,7 +128,7 @@ class DocumentRows(SearchableLines):
         Without that value, the cursor is on the nearest one above, until it is moved.
         """
         at = self.cursor if self.cursor in self.seen else round(self.scroll_y)
-        below = at - round(self.scroll_y)
+        below = self._row[1] if self._row[0] == at else at - round(self.scroll_y)
         shown = self.document
         document = self.prepared(document)
         before = [(line, path) for line, path in shown.marks.items() if line <= at]
@@ -147,4 +149,5 @@ class DocumentRows(SearchableLines):
         self.document, self.signed = document, None
         self.show_lines(document.lines, goal)
         self.scroll_to(y=max(goal - below, 0), animate=False)
+        self._row = (goal if goal < below else -1, below)
         self._missed = (self.cursor, wanted, inside) if wanted and wanted not in lines else None
