@@ -6,10 +6,11 @@ version of each channel's value; the value itself is in the blobs table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
+from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.model import Blob, TypedBytes
+from ckpt_backends.model import ONLY_READ, Blob, TypedBytes
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 NAMES = (CHECKPOINTS, BLOBS, WRITES)
@@ -58,6 +59,39 @@ def unknown_columns(
         for name, known in needed.items()
         for column in sorted(columns[name] - known - also.get(name, frozenset()))
     )
+
+
+def only_read(unknown: Sequence[str], required: Sequence[str]) -> str:
+    """Why `ckpt` adds nothing to tables; `''` if it does.
+
+    `unknown` is what no release of the saver creates, `required` the columns among it, each as
+    `table.column`, that have no default and must have a value.
+    """
+    tables: dict[str, list[str]] = {}
+    for one in required:
+        table, _, column = one.partition(".")
+        tables.setdefault(column, []).append(f"'{table}'")
+    if tables:
+        columns = [f"{shell.name(name)} of {', '.join(found)}" for name, found in tables.items()]
+        return (
+            f"column{'s' if len(columns) > 1 else ''} {' and '.join(columns)}"
+            " must have a value, and ckpt does not know it"
+        )
+    if not unknown:
+        return ""
+    return f"it has what no known saver creates: {', '.join(map(shell.word, unknown))}"
+
+
+def with_extra_columns(saver: str, unknown: Sequence[str]) -> str:
+    """The saver in words, with what an application, or a fork of the saver, added."""
+    names = sorted({shell.name(one.rpartition(".")[2]) for one in unknown if "." in one})
+    extra = f"extra column{'s' if len(names) > 1 else ''} {', '.join(names)}"
+    return f"{saver}, with {extra}" if names else saver
+
+
+def not_changed(where: str, reason: str) -> UnknownLayout:
+    """The error for tables that `ckpt` only reads."""
+    return UnknownLayout(f"cannot write to '{where}': {reason}", hint=ONLY_READ)
 
 
 def unknown_tables(where: str, missing: Iterable[str]) -> UnknownLayout:
