@@ -256,18 +256,17 @@ def test_rows_with_uuids_are_found_with_an_index(
 ) -> None:
     fill(postgres_url, TRIP, OTHER)
     asked: list[tuple[str, Any]] = []
+    read = PostgresConnection.rows
+
+    def recorded(self: PostgresConnection, query: str, values: Any = None) -> Any:
+        asked.append((query, values))
+        return read(self, query, values)
+
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(UUIDS.encode())
     with open_store(postgres_url) as store:
         keys = [one.key for one in store.checkpoints(TRIP)]
-        read = PostgresConnection.rows
-        monkeypatch.setattr(
-            PostgresConnection,
-            "rows",
-            lambda self, query, values=None: (
-                asked.append((query, values)) or read(self, query, values)
-            ),
-        )
+        monkeypatch.setattr(PostgresConnection, "rows", recorded)
         assert len(list(store.checkpoints_at(keys, body=True))) == len(keys)
         assert list(store.writes_at(keys))
         assert sum(len(one.alike) for one in store.outlines_at(keys)) == len(keys)
