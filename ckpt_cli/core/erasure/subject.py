@@ -14,7 +14,6 @@ from ckpt_cli.core.filters.expressions import (
     Field,
     Filter,
     Operand,
-    format_field,
     parts_of,
 )
 from ckpt_cli.core.filters.fields import Operator
@@ -86,9 +85,8 @@ def words_of(expression: Filter, field: str | None) -> set[str]:
         for one in _conditions(expression)
         if one.operator in {Operator.EQUAL, Operator.IN} and one.field.name in _NAMING
     ]
-    of_people = [
-        one for one in conditions if format_field(one.field) == field or _names_person(one.field)
-    ]
+    own = None if field is None else _condition(field, "x").field
+    of_people = [one for one in conditions if one.field == own or _names_person(one.field)]
     return {operand.text for one in of_people or conditions for operand in one.operands}
 
 
@@ -125,14 +123,15 @@ def _condition(field: str, word: str) -> Condition:
 def _names_person(field: Field) -> bool:
     """Return whether a field, by its name, holds the user of a thread."""
     last = field.path[-1] if field.path else field.name
-    return field.name in {"user", "metadata"} and last in _PEOPLE
+    # A key may have dots of its own, such as "app.user_id".
+    return field.name in {"user", "metadata"} and str(last).rpartition(".")[2] in _PEOPLE
 
 
 def _word_of(expression: Filter, field: str | None) -> str | None:
     """Return the word of a filter that only compares the field of the profile with it."""
     if not isinstance(expression, Condition) or expression.operator is not Operator.EQUAL:
         return None
-    if field is not None and format_field(expression.field) != field:
+    if field is not None and expression.field != _condition(field, "x").field:
         return None
     if field is None and not _names_person(expression.field):
         return None
