@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import StateGraph
+from langgraph.graph import MessagesState, StateGraph
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
 from ckpt_backends.registry import open_store
@@ -72,7 +72,7 @@ def test_a_filter_finds_threads(sample: Path, words: list[str], found: set[str])
 
 def test_a_key_with_dots_is_found_in_quotes(tmp_path: Path) -> None:
     """LangGraph stores what the caller names in the metadata, under any key."""
-    builder = StateGraph(dict)
+    builder = StateGraph(MessagesState)
     builder.add_node("a", lambda _: {})
     builder.add_edge("__start__", "a")
     path = str(tmp_path / "dots.db")

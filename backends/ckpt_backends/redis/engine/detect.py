@@ -121,9 +121,9 @@ def _in_others(database: KeyDatabase, url: StoreUrl) -> str:
     """Which other databases of the server hold checkpoints, or else keys; `''` if none does."""
     keys: dict[int, int] = {}
     for name, about in (database.connection.find("INFO", "keyspace") or {}).items():
-        number = str(name).removeprefix("db")
-        if number.isdecimal() and isinstance(about, dict) and str(about.get("keys")).isdecimal():
-            keys[int(number)] = int(about["keys"])
+        named = str(name).removeprefix("db")
+        if named.isdecimal() and isinstance(about, dict) and str(about.get("keys")).isdecimal():
+            keys[int(named)] = int(about["keys"])
     keys.pop(database.connection.database, None)
     holding = []
     for number in [one for one, some in sorted(keys.items()) if some <= _FEW_KEYS][:_FEW]:
