@@ -79,7 +79,7 @@ def test_a_key_with_dots_is_found_in_quotes(tmp_path: Path) -> None:
     with SqliteSaver.from_conn_string(path) as saver:
         for thread, key in (("dots", "app.user"), ("last", "user"), ("odd", 'a."b"')):
             config: RunnableConfig = {"configurable": {"thread_id": thread}, "metadata": {key: "x"}}
-            builder.compile(checkpointer=saver).invoke({}, config)
+            builder.compile(checkpointer=saver).invoke({"messages": []}, config)
     for text in ('metadata."app.user" = x', "metadata.'app.user'=x", 'not metadata."app.user" = y'):
         listed = ckpt("-s", path, "threads", "list", "--where", text, "-o", "json").json
         assert listed[-1]["thread_id"] == "dots"
