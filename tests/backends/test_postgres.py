@@ -295,9 +295,12 @@ def test_tables_with_an_own_column_are_read_and_not_changed(
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(f"ALTER TABLE checkpoints ADD {column}".encode())
         admin.execute(b"ALTER TABLE checkpoints ALTER org_id DROP DEFAULT")
+        admin.execute(b"CREATE TABLE checkpoint_tags (thread_id text)")
     assert ckpt("-s", postgres_url, "show", "trip").code == 0
     (found,) = ckpt("-s", postgres_url, "stores", "-o", "json").json
-    assert found["saver"].endswith(" or later, with extra column 'org_id'")
+    assert found["saver"].endswith(
+        " or later, with extra column 'org_id' and extra table 'checkpoint_tags'"
+    )
     for change in (["fork", "trip", "head"], ["threads", "delete", "trip"]):
         refused = ckpt("-s", postgres_url, *change, "--yes")
         assert refused.code == 4

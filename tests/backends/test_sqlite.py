@@ -266,7 +266,11 @@ def test_a_file_with_an_own_column_is_read_and_not_changed(rule: str, sample: Pa
         listed = ", ".join(columns)
         db.execute(f"INSERT INTO writes ({listed}, org) SELECT {listed}, 'a' FROM old")
         db.execute("DROP TABLE old")
+        db.execute("CREATE TABLE checkpoint_tags (tag)")
         db.commit()
+    with open_store(str(sample)) as store:
+        extras = ", with extra column 'org' and extra table 'checkpoint_tags'"
+        assert store.describe().saver.endswith(extras)
     assert ckpt("-s", sample, "show", "trip-to-kyoto").code == 0
     for change in (["fork", "trip-to-kyoto", "head"], ["threads", "delete", "trip-to-kyoto"]):
         refused = ckpt("-s", sample, *change, "--yes")

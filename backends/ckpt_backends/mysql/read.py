@@ -23,7 +23,7 @@ from ckpt_backends.mysql.layout import MySQLLayout, literal
 from ckpt_backends.mysql.values import SMALL, name_blobs, read_blobs
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import json_bytes, with_extra_columns
+from ckpt_backends.sql.blob_tables import json_bytes, with_extras
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (
@@ -68,8 +68,8 @@ class MySQLStore(SqlStore):
             if True in found:
                 before = "before 2.0.17, and " if False in found else ""
                 saver = f"langgraph-checkpoint-mysql {before}2.0.17 or later"
-                return with_extra_columns(saver, self._layout.unknown)
-        return with_extra_columns(self._layout.saver, self._layout.unknown)
+                return with_extras(saver, self._layout.unknown)
+        return with_extras(self._layout.saver, self._layout.unknown)
 
     @property
     def _only_read(self) -> str:

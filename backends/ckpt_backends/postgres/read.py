@@ -26,7 +26,7 @@ from ckpt_backends.postgres.layout import (
 )
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import STORED, json_bytes, with_extra_columns
+from ckpt_backends.sql.blob_tables import STORED, json_bytes, with_extras
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (
@@ -73,7 +73,10 @@ class PostgresStore(SqlStore):
         if self._layout.of_server:
             return "LangGraph's Agent Server"
         query = sql.MARKS.format(checkpoints=self._layout.checkpoints.sql.replace("%", "%%"))
-        return _saver(self._layout, {mark for (mark,) in self._database.rows(query, {})})
+        saver = _saver(self._layout, {mark for (mark,) in self._database.rows(query, {})})
+        schema = {"schema": self._layout.checkpoints.schema}
+        tables = self._database.attempt(sql.ALIKE, schema) or ()
+        return with_extras(saver, self._layout.unknown, (name for (name,) in tables))
 
     @property
     def _only_read(self) -> str:
@@ -329,4 +332,4 @@ def _saver(layout: PostgresLayout, marks: Collection[str]) -> str:
     elif "apart" in marks or not found:
         later, before = f"{package} 2.0.12 or later", f"{package} before 2.0.12, or LangGraph.js"
         found.append(later if layout.task_path else before)
-    return with_extra_columns(" and ".join(found), layout.unknown)
+    return " and ".join(found)

@@ -45,6 +45,13 @@ TABLES = """
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname = ANY(%(schemas)s::text[])
 """
 
+ALIKE = """
+    SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+          AND n.nspname = %(schema)s AND left(c.relname, 10) = 'checkpoint'
+"""
+"""The tables that are named like those of the saver."""
+
 ROWS_PER_THREAD = """
     SELECT c.reltuples / nullif(CASE WHEN s.n_distinct > 0 THEN s.n_distinct
                                      ELSE -s.n_distinct * c.reltuples END, 0)

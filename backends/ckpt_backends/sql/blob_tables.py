@@ -14,6 +14,7 @@ from ckpt_backends.model import ONLY_READ, Blob, TypedBytes
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 NAMES = (CHECKPOINTS, BLOBS, WRITES)
+_KNOWN = {*NAMES, "checkpoint_migrations"}
 
 _SHALLOW: Mapping[str, frozenset[str]] = {
     CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
@@ -82,11 +83,20 @@ def only_read(unknown: Sequence[str], required: Sequence[str]) -> str:
     return f"it has what no known saver creates: {', '.join(map(shell.word, unknown))}"
 
 
-def with_extra_columns(saver: str, unknown: Sequence[str]) -> str:
-    """The saver in words, with what an application, or a fork of the saver, added."""
-    names = sorted({shell.name(one.rpartition(".")[2]) for one in unknown if "." in one})
-    extra = f"extra column{'s' if len(names) > 1 else ''} {', '.join(names)}"
-    return f"{saver}, with {extra}" if names else saver
+def with_extras(saver: str, unknown: Sequence[str], tables: Iterable[str] = ()) -> str:
+    """The saver in words, with what an application, or a fork of the saver, added.
+
+    `unknown` has columns as `table.column`; of `tables`, those count that are named like the
+    saver's.
+    """
+    columns = {one.rpartition(".")[2] for one in unknown if "." in one}
+    others = {one for one in tables if one.startswith("checkpoint") and one not in _KNOWN}
+    extras = [
+        f"extra {noun}{'s' if len(names) > 1 else ''} {', '.join(map(shell.name, sorted(names)))}"
+        for noun, names in (("column", columns), ("table", others))
+        if names
+    ]
+    return f"{saver}, with {' and '.join(extras)}" if extras else saver
 
 
 def not_changed(where: str, reason: str) -> UnknownLayout:

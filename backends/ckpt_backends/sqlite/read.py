@@ -17,7 +17,7 @@ from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault
 from ckpt_backends.read_options import CheckpointQuery
-from ckpt_backends.sql.blob_tables import only_read, with_extra_columns
+from ckpt_backends.sql.blob_tables import only_read, with_extras
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
@@ -107,6 +107,7 @@ class SqliteStore(SqlStore):
 
     def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
         self._layout = detect(tables, str(url), url.params.get("layout"))
+        self._stored = list(tables)
         database = OpenedDatabase(opened, url)
         super().__init__(database, url, tables_of(self._layout, tables))
 
@@ -117,7 +118,7 @@ class SqliteStore(SqlStore):
             with suppress(StoreUnavailable):
                 for tag, beginning in self._stream(_SOME.format(order=order), {}):
                     found.append(_kind(tag, beginning))
-        return with_extra_columns(_saver(self._layout, set(found)), self._layout.unknown)
+        return with_extras(_saver(self._layout, set(found)), self._layout.unknown, self._stored)
 
     @property
     def _only_read(self) -> str:
