@@ -15,6 +15,7 @@ from ckpt_backends.errors import UnknownLayout, Unreadable
 from ckpt_backends.memory.protocol import Item, Source
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
+from ckpt_cli.api.opening import open_memory as open_memory_of
 from ckpt_cli.render.memory.items import tree_lines
 from ckpt_cli.render.terminal.cell_width import cell_len
 from tests.deerflow.project import fact, memory, save, write_fact
@@ -293,3 +294,5 @@ def test_secrets_of_a_place_that_is_no_store_are_an_error(tmp_path: Path) -> Non
         store.put(("users",), "a", {"key": "sk-ant-api03-" + "A" * 93 + "-" + "A" * 8})
     found = ckpt("-s", tmp_path / "store.db", "secrets", "-o", "json")
     assert [one["namespace"] for one in found.json] == [["users"]]
+    with open_memory_of(tmp_path / "store.db") as kept:
+        assert [one.found.key for one in kept.secrets()] == ["a"]
