@@ -289,6 +289,9 @@ class Space(NamedTuple):
     """Bytes of `size` in a log of changes that are not yet in the store's main file."""
 
 
+COPY_INSTEAD = "ckpt only reads it; `ckpt copy THREAD --to STORE` takes threads to another store"
+
+
 class StoreInfo(NamedTuple):
     """A description of a store that is cheap to read."""
 
@@ -309,3 +312,6 @@ class StoreInfo(NamedTuple):
     """Bytes of `size` in a log of changes; None if there is no log or its size is unknown."""
     notes: tuple[str, ...] = ()
     """Notes for the reader, such as `read from a private copy`."""
+    only_read: str = ""
+    """Why `ckpt` adds nothing to it, such as a column that must have a value; `''` if it does, or
+    if its layout never admits it."""

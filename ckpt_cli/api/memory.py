@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.closing import Closing
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
 
 if TYPE_CHECKING:
     from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore
+    from ckpt_cli.api.secrets import SecretSearch
     from ckpt_cli.core.memory.item_filter import ItemFilter
     from ckpt_cli.core.search.patterns import Finder
     from ckpt_cli.queries.memory import MemoryHit, Read
@@ -131,6 +133,12 @@ class MemoryHandle(Closing):
         found = read_item(self.memory, address, redacted=self._redacted)
         came_from = origin(self._around, stored_item(self.memory, address), threads)
         return Answer(ItemView(found, came_from), self._view_record)
+
+    def secrets(self, *, ignore: str | Sequence[str] = ()) -> SecretSearch:
+        """Find credentials in namespaces, keys and values, as `StoreHandle.secrets` does."""
+        from ckpt_cli.api.secrets import memory_search
+
+        return memory_search(self.memory, self._around, texts(ignore), redacted=self._redacted)
 
     def raw(self, key: str, namespace: str = "") -> bytes:
         """Return the stored bytes of a value, undecoded. Raises `NotFound` or `Ambiguous`."""
@@ -267,9 +275,9 @@ class MemoryItems:
                 yield Answer(one, self._record)
 
     def _record(self, item: Item) -> dict[str, Any]:
-        from ckpt_cli.render.memory.items import item_record
+        from ckpt_cli.render.memory.items import listed_record
 
-        return {**item_record(item, self._around.now), **self.marks.get(item.key, {})}
+        return {**listed_record(item, self._around.now), **self.marks.get(item.key, {})}
 
 
 class MemoryHits(Iterator[Answer["MemoryHit"]]):

@@ -104,6 +104,16 @@ def secret_search(
     return SecretSearch(reports())
 
 
+def memory_search(
+    memory: MemoryStore, around: Surroundings, ignore: Sequence[str], *, redacted: bool
+) -> SecretSearch:
+    """Search long-term memory alone."""
+    ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
+    _ = Scanner()  # raises an error if its library is not installed
+    one = (search_memory(memory, ignored, redacted=redacted) for _ in range(1))
+    return SecretSearch(one)
+
+
 def without_secrets(error: NotFound) -> NotFound:
     """Return an error without the credentials in names of the store that it lists."""
     scanner = Scanner()

@@ -24,6 +24,7 @@ from ckpt_cli.render.memory.items import (
     hit_row,
     item_columns,
     item_lines,
+    listed_row,
     row_record,
     tree_lines,
 )
@@ -81,8 +82,9 @@ class MemoryListOptions:
 def list_(session: Session, options: MemoryListOptions) -> None:
     """List items by namespace, without values.
 
-    Prints a tree on a terminal, else one row per item. Marks expired items, which stay until the
-    application sweeps them. Only --source, --duplicates and --orphans read values.
+    Prints a tree on a terminal, else one row per item, with the text of DeerFlow's facts. Marks
+    expired items, which stay until the application sweeps them. Only --source, --duplicates and
+    --orphans read values.
 
     \b
       ckpt -s memory.db memory list
@@ -117,15 +119,16 @@ def list_(session: Session, options: MemoryListOptions) -> None:
                 yield one
 
         if output.table and not options.flat:
-            output.document(dict, lambda: tree_lines((one.found for one in shown()), now, marks))
+            items = (one.found for one in shown())
+            output.document(dict, lambda: tree_lines(items, now, marks, output.width))
         else:
             rows = (
                 one.to_dict()
                 if output.machine
-                else {**row_record(one.found, now), **marks.get(one.found.key, {})}
+                else {**listed_row(one.found, now), **marks.get(one.found.key, {})}
                 for one in shown()
             )
-            output.records(rows, item_columns(now, marked=bool(found.faults)))
+            output.records(rows, item_columns(now, marked=bool(found.faults), texts=True))
     if not counted:
         is_some = options.namespace or found.faults or found.wanted != ItemFilter()
         session.note("no item matches" if is_some else "no items")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from ckpt_backends.errors import NotFound, PartlyDone
+from ckpt_backends.errors import CkptError, NotFound, PartlyDone, UnknownLayout, Unsupported
 from ckpt_cli.api.secrets import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
@@ -32,6 +33,9 @@ from ckpt_cli.render.secrets import (
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
+if TYPE_CHECKING:
+    from ckpt_cli.api.memory import MemoryHandle
+
 
 @command_options
 class SecretsOptions:
@@ -48,15 +52,21 @@ class SecretsOptions:
     jobs: Jobs = 1
     cluster: Cluster = None
 
+    @property
+    def names_threads(self) -> bool:
+        """Whether threads, or another memory, were asked for."""
+        return bool(self.threads or self.match or self.where or self.memory)
+
 
 @takes(SecretsOptions)
 def secrets(session: Session, options: SecretsOptions) -> None:
     """Find credentials: keys, tokens and passwords in threads.
 
-    Searches values, writes and metadata of all checkpoints, and long-term memory. Prints where a
-    secret is and of which kind, never the secret. CHECKPOINTS tells how many hold it; REF is the
-    newest of them. docs/secrets.md says what is found; a profile leaves some out with `ignore` in
-    its table [stores.NAME.secrets].
+    Searches values, writes and metadata of all checkpoints, and long-term memory; in a store
+    without threads, such as DeerFlow's memory.json, the memory alone. Prints where a secret is and
+    of which kind, never the secret. CHECKPOINTS tells how many hold it; REF is the newest of them.
+    docs/secrets.md says what is found; a profile leaves some out with `ignore` in its table
+    [stores.NAME.secrets].
 
     Exits with 1 if anything was found, and with 7 if something could not be read.
 
@@ -70,22 +80,49 @@ def secrets(session: Session, options: SecretsOptions) -> None:
 
         session.output.records(kind_records(known_kinds()), kind_columns())
         return
+    with ExitStack() as opened:
+        memory = None if options.names_threads else _memory_alone(session)
+        if memory is not None:
+            _show(session, opened.enter_context(memory).secrets(), in_memory=True)
+            return
+        try:
+            found: SecretSearch = session.handle.secrets(
+                options.threads,
+                match=options.match,
+                where=options.where or (),
+                memory=options.memory,
+                jobs=options.jobs,
+                cluster=options.cluster,
+                watch=partial(
+                    progress, total=None, label=lambda: secrets_progress_text(found.kinds)
+                ),
+            )
+        except NotFound as error:
+            raise without_secrets(error) from None  # it lists ids that are similar
+        _show(session, found)
+
+
+def _memory_alone(session: Session) -> MemoryHandle | None:
+    """Open the long-term memory of a store that holds no threads; None if it holds threads.
+
+    Raises what opening the threads raises if there is no memory, either.
+    """
     try:
-        found: SecretSearch = session.handle.secrets(
-            options.threads,
-            match=options.match,
-            where=options.where or (),
-            memory=options.memory,
-            jobs=options.jobs,
-            cluster=options.cluster,
-            watch=partial(progress, total=None, label=lambda: secrets_progress_text(found.kinds)),
-        )
-    except NotFound as error:
-        raise without_secrets(error) from None  # it lists ids that are similar
+        _ = session.store
+    except (UnknownLayout, Unsupported):
+        from ckpt_cli.api.memory import opened_memory
+
+        with suppress(CkptError):
+            return opened_memory(session)
+        raise
+    return None
+
+
+def _show(session: Session, found: SecretSearch, *, in_memory: bool = False) -> None:
     output = session.output
 
     def summary() -> str:
-        return found_text(found.kinds, found.threads, found.ignored)
+        return found_text(found.kinds, None if in_memory else found.threads, found.ignored)
 
     if output.table:
         output.records((secret_row(one.found) for one in found), secret_columns(), rest=summary)

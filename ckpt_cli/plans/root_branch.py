@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ckpt_backends.errors import StoreChanged, Unsupported, only_read
-from ckpt_backends.model import NULL_TASK_ID, Capability, CheckpointKey, Status
+from ckpt_backends.model import COPY_INSTEAD, NULL_TASK_ID, Capability, CheckpointKey, Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking.edit_state import ChannelEdit
 from ckpt_cli.core.forking.plan import ShownCheckpoint
@@ -64,6 +64,8 @@ def check_store(rows: Store) -> None:
             hint="a copy would overwrite them; `ckpt diff THREAD --writes` shows what tasks wrote",
         )
     if Capability.ADDING not in info.capabilities:
+        if info.only_read:
+            raise Unsupported(f"cannot write to '{info.url}': {info.only_read}", hint=COPY_INSTEAD)
         raise Unsupported(
             f"cannot write to '{info.url}': ckpt cannot add checkpoints to stores of {info.saver}",
             hint="; ".join(info.notes) or None,

@@ -19,6 +19,7 @@ from ckpt_cli.render.values.one_line import call_text, counted, message_label
 _MESSAGE_LINES = 24
 _RESULT_LINES = 4
 """Number of lines that are shown on a terminal without `--full`."""
+_CALL_IDS = ("id", "call_id")
 _STYLES: dict[str, Style] = {
     "ai": "node",
     "assistant": "node",
@@ -58,8 +59,10 @@ def transcript_lines(
 def turn_lines(turn: Turn, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterator[StyledLine]:
     """Yield one message, with the results of its tool calls below it."""
     yield _header(turn)
-    yield from _text(turn.message.content, 2, width, _MESSAGE_LINES if cut else None)
-    for call in turn.calls:
+    calls = _calls(turn)
+    content = _without_calls(turn.message.content, calls)
+    yield from _text(content, 2, width, _MESSAGE_LINES if cut else None)
+    for call in calls:
         yield from _call(call, turns, width, cut=cut)
 
 
@@ -73,7 +76,7 @@ def message_records(turns: Sequence[Turn], first: int) -> Iterator[dict[str, Any
             "role": message.role,
             "name": message.name,
             "content": to_json(message.content),
-            "tool_calls": [_call_record(call, turns) for call in turn.calls],
+            "tool_calls": [_call_record(call, turns) for call in _calls(turn)],
             "usage": None if usage is None else usage._asdict(),
             "model": turn.model,
         }
@@ -141,6 +144,33 @@ def statistics_lines(record: dict[str, Any], width: int) -> Iterator[StyledLine]
 
 def _count(header: str, key: str) -> Column:
     return Column(header, key, right=True)
+
+
+def _calls(turn: Turn) -> list[Call]:
+    """Return the calls of a message, each once.
+
+    A call with arguments that cannot be parsed is stored in `invalid_tool_calls`, and as the model
+    made it in `additional_kwargs`.
+    """
+    invalid = {one.call.id for one in turn.calls if one.call.invalid} - {None}
+    return [one for one in turn.calls if one.call.invalid or one.call.id not in invalid]
+
+
+def _without_calls(content: Value, calls: Sequence[Call]) -> Value:
+    """Return a content without the blocks of these calls, which are shown by themselves.
+
+    Anthropic's `tool_use` has the id of the call in `id`, OpenAI's `function_call` in `call_id`.
+    """
+    ids = {one.call.id for one in calls} - {None}
+    if not ids or not isinstance(content, list):
+        return content
+    return [
+        block
+        for block in content
+        if not isinstance(block, dict)
+        or isinstance(block.get("text"), str)
+        or ids.isdisjoint(one for one in map(block.get, _CALL_IDS) if isinstance(one, str))
+    ]
 
 
 def _style(turn: Turn) -> Style:

@@ -100,9 +100,10 @@ def kind_columns() -> list[Column]:
     ]
 
 
-def found_text(kinds: Counter[str], threads: int, ignored: int) -> str:
-    """Return one line about all that was found."""
-    searched = f"searched {counted(threads, 'thread')}"
+def found_text(kinds: Counter[str], threads: int | None, ignored: int) -> str:
+    """Return one line about all that was found in threads, or in memory if `threads` is None."""
+    place = "long-term memory" if threads is None else counted(threads, "thread")
+    searched = f"searched {place}"
     left_out = f"; {ignored} left out by the profile" if ignored else ""
     if not kinds:
         return f"{searched}: no secrets{left_out}"

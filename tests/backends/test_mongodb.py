@@ -310,6 +310,18 @@ def test_both_generations_of_metadata_read_where_the_saver_fails(place: Place) -
     assert place.saver().get_tuple(config("new")) is not None
 
 
+def test_savers_of_both_languages_in_one_collection_are_named(place: Place) -> None:
+    place.fill("trip")
+    stored = place.database["checkpoints"].find_one()
+    del stored["_id"]
+    place.database["checkpoints"].insert_one(
+        {**stored, "thread_id": "js", "checkpoint": b"{}", "metadata": b"{}", "type": "json"}
+    )
+    (found,) = ckpt("-s", place.url, "stores", "-o", "json").json
+    assert found["saver"].startswith("LangGraph.js, @langchain/langgraph-checkpoint-mongodb and ")
+    assert found["saver"].endswith(" langgraph-checkpoint-mongodb, in one collection")
+
+
 @pytest.mark.engines
 def test_a_copy_is_written_as_its_source_is(place: Place) -> None:
     place.fill("trip", "new")

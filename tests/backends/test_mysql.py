@@ -447,6 +447,21 @@ def test_an_archive_goes_into_tables_whose_saver_computes_the_hash(
         assert sorted(map(repr, store.rows("trip"))) == sorted(map(repr, rows))
 
 
+def test_tables_with_an_own_column_are_read_and_not_changed(mysql_url: str) -> None:
+    fill(mysql_url, "trip")
+    for table in ("checkpoint_writes", "checkpoints"):
+        run(mysql_url, f"ALTER TABLE {table} ADD org_id CHAR(36) NOT NULL DEFAULT 'x'")
+        run(mysql_url, f"ALTER TABLE {table} ALTER org_id DROP DEFAULT")
+    assert ckpt("-s", mysql_url, "show", "trip").code == 0
+    (found,) = ckpt("-s", mysql_url, "stores", "-o", "json").json
+    assert found["saver"].endswith(", with extra column 'org_id'")
+    for change in (["fork", "trip", "head"], ["threads", "delete", "trip"]):
+        refused = ckpt("-s", mysql_url, *change, "--yes")
+        assert refused.code == 4
+        reason = "column 'org_id' of 'checkpoints', 'checkpoint_writes' must have a value"
+        assert reason in refused.err
+
+
 def test_a_store_of_a_later_saver_is_only_read(mysql_url: str) -> None:
     fill(mysql_url, "trip")
     run(mysql_url, "INSERT INTO checkpoint_migrations VALUES (22)")
@@ -455,6 +470,7 @@ def test_a_store_of_a_later_saver_is_only_read(mysql_url: str) -> None:
     assert "written by an unknown saver: migration 22" in shown.err
     refused = ckpt("-s", mysql_url, "rollback", "trip", "step:0", "--force", "--yes")
     assert refused.code == 4
+    assert "it has what no known saver creates: 'migration 22'" in refused.err
 
 
 @pytest.mark.parametrize(

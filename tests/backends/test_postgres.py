@@ -13,6 +13,7 @@ import pytest
 from ckpt_backends.codec import decode
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Capability
+from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.registry import open_store
 from tests.backends.agent import SAID, fill, graph_of, role, saver_of
 from tests.servers import Server, postgres_database
@@ -214,6 +215,143 @@ def test_a_database_of_another_layout(postgres_url: str, ddl: str, says: str) ->
     with pytest.raises(UnknownLayout) as caught:
         open_store(postgres_url)
     assert says in f"{caught.value.message} {caught.value.hint}"
+
+
+UUIDS = """
+    ALTER TABLE checkpoints ALTER thread_id TYPE uuid USING thread_id::uuid,
+        ALTER checkpoint_id TYPE uuid USING checkpoint_id::uuid,
+        ALTER parent_checkpoint_id TYPE uuid USING parent_checkpoint_id::uuid;
+    ALTER TABLE checkpoint_blobs ALTER thread_id TYPE uuid USING thread_id::uuid;
+    ALTER TABLE checkpoint_writes ALTER thread_id TYPE uuid USING thread_id::uuid,
+        ALTER checkpoint_id TYPE uuid USING checkpoint_id::uuid,
+        ALTER task_id TYPE uuid USING task_id::uuid;
+"""
+AGENT_SERVER = UUIDS + "ALTER TABLE checkpoints ADD run_id uuid, DROP COLUMN type;"
+TRIP, OTHER = (f"5f0c7d3{n}-0000-4000-8000-00000000000a" for n in "12")
+
+
+def test_tables_of_the_agent_server_read_as_those_of_the_saver(postgres_url: str) -> None:
+    """They have ids of the type uuid, and a server compares none of these with a text."""
+    fill(postgres_url, TRIP, OTHER)
+    reads = [[TRIP if word == "trip" else word for word in words] for words in COMMANDS]
+    reads = [words for words in reads if words[0] not in ("stores", "du")]
+    reads += [["show", TRIP.upper()], ["threads", "show", "odd"], ["du", "--by", "channel"]]
+    expected = [ckpt("-s", postgres_url, *words, "-o", "json") for words in reads]
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(AGENT_SERVER.encode())
+    for words, as_text in zip(reads, expected, strict=True):
+        answer = ckpt("-s", postgres_url, *words, "-o", "json")
+        assert (answer.code, answer.out) == (as_text.code, as_text.out), (words, answer.err)
+    (found,) = ckpt("-s", postgres_url, "stores", "-o", "json").json
+    assert found["saver"] == "LangGraph's Agent Server"
+    assert "adding" not in found["capabilities"]
+    for change in (["fork", TRIP, "head"], ["threads", "delete", TRIP]):
+        refused = ckpt("-s", postgres_url, *change, "--yes")
+        assert refused.code == 4
+        assert "these tables are of LangGraph's Agent Server" in refused.err
+
+
+def test_rows_with_uuids_are_found_with_an_index(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(postgres_url, TRIP, OTHER)
+    asked: list[tuple[str, Any]] = []
+    read = PostgresConnection.rows
+
+    def recorded(self: PostgresConnection, query: str, values: Any = None) -> Any:
+        asked.append((query, values))
+        return read(self, query, values)
+
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(UUIDS.encode())
+    with open_store(postgres_url) as store:
+        keys = [one.key for one in store.checkpoints(TRIP)]
+        monkeypatch.setattr(PostgresConnection, "rows", recorded)
+        assert len(list(store.checkpoints_at(keys, body=True))) == len(keys)
+        assert list(store.writes_at(keys))
+        assert sum(len(one.alike) for one in store.outlines_at(keys)) == len(keys)
+        assert store.sizes([TRIP, "odd"])[1].checkpoints == 0
+        assert store.namespaces(TRIP) == [""]
+        assert store.thread(OTHER)
+    with psycopg.connect(postgres_url) as server:
+        server.execute("SET enable_seqscan = off")
+        for query, values in asked:
+            plan = server.execute(f"EXPLAIN {query}".encode(), values).fetchall()
+            assert "Seq Scan" not in str(plan), (query, plan)
+            assert "checkpoint" not in str(plan) or "Index Cond" in str(plan), (query, plan)
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ("org_id uuid NOT NULL DEFAULT gen_random_uuid()", "column 'org_id' of 'checkpoints'"),
+        ("org_id text", "it has what no known saver creates: checkpoints.org_id"),
+    ],
+)
+def test_tables_with_an_own_column_are_read_and_not_changed(
+    postgres_url: str, column: str, says: str
+) -> None:
+    fill(postgres_url, "trip")
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"ALTER TABLE checkpoints ADD {column}".encode())
+        admin.execute(b"ALTER TABLE checkpoints ALTER org_id DROP DEFAULT")
+        admin.execute(b"CREATE TABLE checkpoint_tags (thread_id text)")
+    assert ckpt("-s", postgres_url, "show", "trip").code == 0
+    (found,) = ckpt("-s", postgres_url, "stores", "-o", "json").json
+    assert found["saver"].endswith(
+        " or later, with extra column 'org_id' and extra table 'checkpoint_tags'"
+    )
+    for change in (["fork", "trip", "head"], ["threads", "delete", "trip"]):
+        refused = ckpt("-s", postgres_url, *change, "--yes")
+        assert refused.code == 4
+        assert says in refused.err
+        assert "`ckpt copy THREAD --to STORE`" in refused.err
+
+
+def test_the_size_of_partitioned_tables_is_that_of_their_partitions(postgres_url: str) -> None:
+    fill(postgres_url, "trip")
+    partition = """
+        CREATE TABLE new_{0} (LIKE {0} INCLUDING ALL) PARTITION BY HASH (thread_id);
+        CREATE TABLE {0}_0 PARTITION OF new_{0} FOR VALUES WITH (MODULUS 2, REMAINDER 0)
+            PARTITION BY HASH (checkpoint_ns);
+        CREATE TABLE {0}_0_0 PARTITION OF {0}_0 FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+        CREATE TABLE {0}_1 PARTITION OF new_{0} FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+        INSERT INTO new_{0} SELECT * FROM {0};
+        DROP TABLE {0}; ALTER TABLE new_{0} RENAME TO {0};
+    """
+    tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        for table in tables:
+            admin.execute(partition.format(table).encode())
+        (stored,) = admin.execute(
+            "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class"
+            " WHERE relname ~ '^checkpoint(s|_blobs|_writes)_[01]'"
+            " AND relkind = 'r'"
+        ).fetchone() or (0,)
+    assert stored > 3 * 8192
+    with open_store(postgres_url) as store:
+        assert store.describe().size == stored
+    assert f" {stored}\n" in ckpt("-s", postgres_url, "metrics").out
+
+
+def test_all_savers_that_wrote_a_database_are_named(postgres_url: str) -> None:
+    """An older release kept no values in a body; LangGraph.js numbers the versions."""
+    fill(postgres_url, "trip")
+    python = "langgraph-checkpoint-postgres before 2.0.23, and 2.0.23 or later"
+    add = """
+        INSERT INTO checkpoints (thread_id, checkpoint_id, checkpoint)
+        SELECT %(id)s, checkpoint_id, checkpoint - 'channel_values' || %(versions)s::jsonb
+        FROM checkpoints LIMIT 1
+    """
+    javascript = "LangGraph.js (@langchain/langgraph-checkpoint-postgres)"
+    for versions, says in (
+        ("{}", python),
+        ('{"channel_versions": {"n": 1}}', f"{javascript} and {python}"),
+    ):
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute(add.encode(), {"id": f"new{len(versions)}", "versions": versions})
+        with open_store(postgres_url) as store:
+            assert store.describe().saver == says
 
 
 def test_a_layout_that_is_not_there_is_refused(filled_url: str) -> None:

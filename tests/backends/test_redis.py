@@ -18,6 +18,7 @@ import redis
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
+from langgraph.store.redis import RedisStore
 from langgraph.types import Command, interrupt
 from ormsgpack import packb, unpackb
 
@@ -219,6 +220,28 @@ def test_another_store_is_refused_with_what_was_found(redis_url: str, make: Any,
     answer = ckpt("-s", redis_url, "threads", "list")
     assert answer.code == 4
     assert says in answer.err
+
+
+def test_an_empty_database_is_not_the_one_whose_indexes_it_names(redis_stack_url: str) -> None:
+    """RediSearch has the indexes of database 0 in every database."""
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        run(saver, "trip")
+    server, _, _ = redis_stack_url.rpartition("/")
+    for words in (["threads", "list"], ["doctor"], ["du"], ["show", "trip"]):
+        answer = ckpt("-s", f"{server}/1", *words)
+        assert answer.code == 4
+        assert "database 1 is empty; database 0 of this server hold" in answer.err
+    with RedisStore.from_conn_string(redis_stack_url) as store:
+        store.setup()
+    for words in (["stores"], ["memory", "list"]):
+        assert ckpt("-s", f"{server}/1", *words).code == 4, words
+    client(f"{server}/2").set("cache:1", "x")
+    answer = ckpt("-s", f"{server}/2", "threads", "list")
+    assert "found other keys, such as 'cache:1'" in answer.err
+    assert "database 0 of this server hold" in answer.err
+    client(redis_stack_url).flushdb()
+    assert "keys are in database 2" in ckpt("-s", f"{server}/1", "threads", "list").err
 
 
 @pytest.mark.engines

@@ -15,7 +15,9 @@ from urllib.parse import quote
 
 import numpy
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.codec.stored_text import EMPTY_TYPES, StoredTexts
 from ckpt_backends.errors import StoreUnavailable, UsageError
@@ -226,6 +228,55 @@ def test_a_damaged_file_ends_in_one_line(sample: Path) -> None:
 def test_who_wrote_a_store(era: str, saver: str, tmp_path: Path) -> None:
     with open_store(str(copy_store(FIXTURES / era / "store.db", tmp_path))) as store:
         assert store.describe().saver == saver
+
+
+@pytest.mark.parametrize(
+    ("era", "first"),
+    [
+        (
+            "lg-0.2.14-json",
+            "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"
+            " and langgraph-checkpoint-sqlite ",
+        ),
+        ("lg-1.0.10", "langgraph-checkpoint-sqlite before 3.1.2, and "),
+        (
+            "js-1.7.3",
+            "LangGraph.js, @langchain/langgraph-checkpoint-sqlite and langgraph-checkpoint-sqlite ",
+        ),
+    ],
+)
+def test_all_who_wrote_a_store_are_named(era: str, first: str, tmp_path: Path) -> None:
+    path = copy_store(FIXTURES / era / "store.db", tmp_path)
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        saver.put(
+            {"configurable": {"thread_id": "new", "checkpoint_ns": ""}}, empty_checkpoint(), {}, {}
+        )
+    with open_store(str(path)) as store:
+        assert store.describe().saver == f"{first}3.1.2 or later"
+
+
+@pytest.mark.parametrize("rule", ["NOT NULL", ""])
+def test_a_file_with_an_own_column_is_read_and_not_changed(rule: str, sample: Path) -> None:
+    with closing(sqlite3.connect(sample)) as db:
+        db.execute("ALTER TABLE writes RENAME TO old")
+        (made,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'old'").fetchone()
+        made = made.replace('"old"', "writes").replace("value BLOB", f"org TEXT {rule}, value BLOB")
+        db.execute(made)
+        columns = [name for _, name, *_ in db.execute("PRAGMA table_info(old)")]
+        listed = ", ".join(columns)
+        db.execute(f"INSERT INTO writes ({listed}, org) SELECT {listed}, 'a' FROM old")
+        db.execute("DROP TABLE old")
+        db.execute("CREATE TABLE checkpoint_tags (tag)")
+        db.commit()
+    with open_store(str(sample)) as store:
+        extras = ", with extra column 'org' and extra table 'checkpoint_tags'"
+        assert store.describe().saver.endswith(extras)
+    assert ckpt("-s", sample, "show", "trip-to-kyoto").code == 0
+    for change in (["fork", "trip-to-kyoto", "head"], ["threads", "delete", "trip-to-kyoto"]):
+        refused = ckpt("-s", sample, *change, "--yes")
+        assert refused.code == 4
+        required = "column 'org' of 'writes' must have a value, and ckpt does not know it"
+        assert (required if rule else "no known saver creates: writes.org") in refused.err
 
 
 def test_a_writer_waits_for_nobody_who_follows_a_thread(sample: Path) -> None:

@@ -11,6 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import MessagesState, StateGraph
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
 from ckpt_backends.registry import open_store
@@ -65,6 +68,27 @@ WAITING = {"refund-4711", "anna@example.com"}
 def test_a_filter_finds_threads(sample: Path, words: list[str], found: set[str]) -> None:
     answer = ckpt("-s", sample, "threads", "list", "-o", "json", "--where", *words)
     assert {row["thread_id"] for row in answer.json} == found
+
+
+def test_a_key_with_dots_is_found_in_quotes(tmp_path: Path) -> None:
+    """LangGraph stores what the caller names in the metadata, under any key."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("a", lambda _: {})
+    builder.add_edge("__start__", "a")
+    path = str(tmp_path / "dots.db")
+    with SqliteSaver.from_conn_string(path) as saver:
+        for thread, key in (("dots", "app.user"), ("last", "user"), ("odd", 'a."b"')):
+            config: RunnableConfig = {"configurable": {"thread_id": thread}, "metadata": {key: "x"}}
+            builder.compile(checkpointer=saver).invoke({"messages": []}, config)
+    for text in ('metadata."app.user" = x', "metadata.'app.user'=x", 'not metadata."app.user" = y'):
+        listed = ckpt("-s", path, "threads", "list", "--where", text, "-o", "json").json
+        assert listed[-1]["thread_id"] == "dots"
+        assert len(listed) == (3 if "not" in text else 1)
+    erased = ckpt("-s", path, "erase", "--subject", 'metadata."app.user" = x', "--dry-run")
+    assert "dots" in erased.out
+    assert erased.code == 0, erased.err
+    found = ckpt("-s", path, "secrets", "--where", """metadata.'a."b"' = x""")
+    assert found.code == 0, found.err
 
 
 def test_values_that_are_stored_apart_are_read() -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from langgraph.store.sqlite import SqliteStore
 
 from ckpt_backends.errors import UnknownLayout, Unreadable
 from ckpt_backends.memory.protocol import Item, Source
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
+from ckpt_cli.api.opening import open_memory as open_memory_of
+from ckpt_cli.render.memory.items import tree_lines
+from ckpt_cli.render.terminal.cell_width import cell_len
 from tests.deerflow.project import fact, memory, save, write_fact
 from tests.support import ckpt
 
@@ -243,3 +248,51 @@ def test_without_a_reader_of_yaml_all_else_is_read(
     assert (answer.code, "langgraph-ckpt[deerflow]" in answer.err) == (2, True)
     alone = ckpt("-s", base / "memory.json", "memory", "list", "--category", "goal", "-o", "json")
     assert [one["key"] for one in alone.json] == ["fact_e5f6g7h8"]
+
+
+def test_a_list_has_the_text_of_facts_and_sections(base: Path) -> None:
+    write_fact(base, "anna", "coder", "fact_one", FRONT, BODY)
+    listed = ckpt("-s", base, "memory", "list", "-o", "json").json
+    texts = {one["key"]: one["text"] for one in listed}
+    assert texts["fact_a1b2c3d4"] == "在字节跳动担任后端开发工程师"
+    assert texts["topOfMind"].startswith("正在研究 DeerFlow")
+    assert "第二行" in texts["fact_one"]
+    hidden = ckpt("--redact", "-s", base, "memory", "list", "-o", "json").json
+    assert not any("text" in one for one in hidden)
+    assert "字节跳动" not in ckpt("--redact", "-s", base, "memory", "list").out
+    with open_memory(parse_url(str(base))) as store:
+        items = list(store.items())
+    long = [one.text for one in tree_lines(items, datetime.now(UTC), width=100)]
+    assert any("计划将团队 CI/CD" in one for one in long)
+    assert any(one.endswith("…") for one in long)
+    assert max(map(cell_len, long)) <= 100
+
+
+def test_secrets_are_found_in_a_memory_without_threads(base: Path, store: Path) -> None:
+    store.unlink()
+    token = "ghp_" + "1234567890abcdefghij1234567890abcdef"
+    kept = memory()
+    kept["facts"].append(fact("fact_token", f"the token is {token}", "context", 0.5))
+    save(base / "memory.json", kept)
+    for place in (base, base / "memory.json", base.parent):
+        found = ckpt("-s", place, "secrets", "-o", "json")
+        assert found.code == 1, found.err
+        (one,) = found.json
+        assert (one["kind"], one["place"], one["key"]) == ("github-token", "memory", "fact_token")
+        assert token not in found.out + found.err
+    assert "searched long-term memory: 1 secret" in ckpt("-s", base, "secrets").err
+    refused = ckpt("-s", base, "secrets", "trip")
+    assert refused.code == 4
+    assert "the file of its threads is not there" in refused.err
+
+
+def test_secrets_of_a_place_that_is_no_store_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "songs.db").write_bytes(b"")
+    assert ckpt("-s", tmp_path / "songs.db", "secrets").code == 4
+    with SqliteStore.from_conn_string(str(tmp_path / "store.db")) as store:
+        store.setup()
+        store.put(("users",), "a", {"key": "sk-ant-api03-" + "A" * 93 + "-" + "A" * 8})
+    found = ckpt("-s", tmp_path / "store.db", "secrets", "-o", "json")
+    assert [one["namespace"] for one in found.json] == [["users"]]
+    with open_memory_of(tmp_path / "store.db") as kept:
+        assert [one.found.key for one in kept.secrets()] == ["a"]

@@ -51,6 +51,9 @@ def test_what_is_no_subject() -> None:
 
 
 def test_words_are_those_of_the_field_of_people() -> None:
+    quoted = parse_subject('metadata["app.user"] = anna', 'metadata."app.user"')
+    assert (quoted.word, words_of(quoted.filter, 'metadata."app.user"')) == ("anna", {"anna"})
+    assert parse_subject('metadata."app.user_id" = anna', None).word == "anna"
     found = parse_subject("metadata.user = anna and metadata.env = prod", FIELD)
     assert words_of(found.filter, FIELD) == {"anna"}
     assert words_of(parse_subject("metadata.env in (a, b)", None).filter, None) == {"a", "b"}

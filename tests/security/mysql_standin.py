@@ -136,8 +136,9 @@ def catalog(said: bytes) -> list[bytes] | None:
         return None
     return table(
         [
-            (name.encode(), one.encode(), kind.encode(), b"", b"utf8mb4", b"utf8mb4_bin")
+            (name.encode(), one.encode(), kind.encode(), b"", b"utf8mb4", b"utf8mb4_bin", b"0")
             for name, columns in NAMES.items()
             for one, kind in columns
-        ]
+        ],
+        [*[TEXT] * 6, INTEGER],
     )

@@ -15,6 +15,7 @@ LET_IN = 0
 CLEAR_TEXT = 3
 MD5 = 5
 TEXT, INTEGER, NUMERIC, BYTES, NAMES, RECORD, JSONB = 25, 20, 1700, 17, 1009, 2249, 3802
+BOOLEAN = 16
 
 
 class Wire:
@@ -163,9 +164,9 @@ def catalog(said: bytes) -> bytes | None:
         return table([(SCHEMAS, b"pg_catalog", None, None)], [NAMES, TEXT, TEXT, TEXT])
     if b"pg_attribute" in said:
         rows = [
-            (b"public", name.encode(), one.encode(), kind.encode())
+            (b"public", name.encode(), one.encode(), kind.encode(), b"\0")
             for name, columns in NAMES_OF.items()
             for one, kind in columns
         ]
-        return table(rows, [TEXT] * 4)
+        return table(rows, [*[TEXT] * 4, BOOLEAN])
     return None

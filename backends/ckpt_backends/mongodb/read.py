@@ -49,16 +49,28 @@ class MongoStore(MongoCheckpoints):
         self.keys_expire = bool(layout.lifetimes)
 
     def _saver(self) -> str:
-        if self._layout.name == JAVASCRIPT:
-            return "LangGraph.js, @langchain/langgraph-checkpoint-mongodb"
         kinds: set[str] = set()
+        languages: set[str] = set()
         for order in (1, -1):
             stages: list[Stage] = [
                 {"$sort": {"_id": order}},
                 {"$limit": 1},
-                {"$project": {"_id": 0, "kind": {"$type": "$metadata.source"}}},
+                {
+                    "$project": {
+                        "_id": 0,
+                        "kind": {"$type": "$metadata.source"},
+                        "whole": {"$type": "$metadata"},
+                    }
+                },
             ]
-            kinds |= {row["kind"] for row in self._rows(self._layout.checkpoints, stages)}
+            for row in self._rows(self._layout.checkpoints, stages):
+                kinds.add(row["kind"])
+                languages.add(row["whole"])
+        javascript = "LangGraph.js, @langchain/langgraph-checkpoint-mongodb"
+        if languages >= {"object", "binData"}:  # LangGraph.js stores metadata as bytes
+            return f"{javascript} and langgraph-checkpoint-mongodb, in one collection"
+        if self._layout.name == JAVASCRIPT:
+            return javascript
         # Before 0.2.2, the leaves of metadata are JSON in bytes.
         old, new = "binData" in kinds, "array" in kinds
         if old and new:

@@ -14,10 +14,14 @@ from ckpt_backends.url import StoreUrl
 def find_tables(connection: MySQLConnection) -> dict[str, MySQLTable]:
     """The tables of the database, by their names."""
     columns: dict[str, dict[str, CatalogColumn]] = {}
-    for table, column, kind, extra, charset, collation in connection.rows(sql.COLUMNS):
+    for table, column, kind, extra, charset, collation, must in connection.rows(sql.COLUMNS):
         generated = "GENERATED" in extra.upper() and "DEFAULT_GENERATED" not in extra.upper()
         columns.setdefault(table, {})[column] = CatalogColumn(
-            kind.lower(), generated, charset or "", collation or ""
+            kind.lower(),
+            generated,
+            charset or "",
+            collation or "",
+            required=bool(must) and not generated and "AUTO_INCREMENT" not in extra.upper(),
         )
     return {name: MySQLTable(name, found) for name, found in columns.items()}
 

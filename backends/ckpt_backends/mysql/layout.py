@@ -69,6 +69,8 @@ class CatalogColumn:
     charset: str = ""
     collation: str = ""
     """Empty if the column is not text."""
+    required: bool = False
+    """Whether it has no default and must have a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,8 @@ def detect(
         missing = [HASH]
     if missing:
         raise unknown_tables(where, missing)
-    unknown = [f"column {name}" for name in unknown_columns(columns, _ALSO)]
+    extra = unknown_columns(columns, _ALSO)
+    unknown = [f"column {name}" for name in extra]
     if migration is not None and migration > _NEWEST[SHALLOW if shallow else FULL]:
         unknown.append(f"migration {migration}")
     layout = MySQLLayout(
@@ -168,9 +171,15 @@ def detect(
         shallow=shallow,
         migration=migration,
         unknown=tuple(unknown),
+        required=tuple(one for one in extra if _is_required(tables, one)),
     )
     check_wanted(wanted, layout.name, where)
     return layout
+
+
+def _is_required(tables: Mapping[str, MySQLTable], column: str) -> bool:
+    table, _, name = column.partition(".")
+    return tables[table].columns[name].required
 
 
 def quoted_name(name: str) -> str:

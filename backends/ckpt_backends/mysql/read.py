@@ -23,7 +23,7 @@ from ckpt_backends.mysql.layout import MySQLLayout, literal
 from ckpt_backends.mysql.values import SMALL, name_blobs, read_blobs
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import json_bytes
+from ckpt_backends.sql.blob_tables import json_bytes, with_extras
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (
@@ -64,9 +64,18 @@ class MySQLStore(SqlStore):
     def _saver(self) -> str:
         if not self._layout.shallow:
             query = sql.IS_INLINE.format(checkpoints=self._tables.checkpoints.sql)
-            if any(inline for (inline,) in self._database.rows(query, {})):
-                return "langgraph-checkpoint-mysql 2.0.17 or later"
-        return self._layout.saver
+            found = {bool(inline) for (inline,) in self._database.rows(query, {})}
+            if True in found:
+                before = "before 2.0.17, and " if False in found else ""
+                saver = f"langgraph-checkpoint-mysql {before}2.0.17 or later"
+                return with_extras(saver, self._layout.unknown)
+        return with_extras(self._layout.saver, self._layout.unknown)
+
+    @property
+    def _only_read(self) -> str:
+        if self._layout.hashed:
+            return self._layout.only_read
+        return self._layout.only_read or "it was written by a saver older than 2.0.10"
 
     def notes(self) -> Sequence[str]:
         found = []

@@ -5,7 +5,8 @@ compared again by their bytes. `{ns}` is the column with which a namespace is fo
 """
 
 COLUMNS = """
-    SELECT table_name, column_name, data_type, extra, character_set_name, collation_name
+    SELECT table_name, column_name, data_type, extra, character_set_name, collation_name,
+           is_nullable = 'NO' AND column_default IS NULL
     FROM information_schema.columns WHERE table_schema = DATABASE()
     ORDER BY table_name, ordinal_position
 """
@@ -60,6 +61,8 @@ SHALLOW = f"""(
 """The rows of the shallow layout with the columns of the full layout."""
 
 IS_INLINE = """
-    SELECT JSON_CONTAINS_PATH(checkpoint, 'one', '$.channel_values') FROM {checkpoints} LIMIT 1
+    SELECT DISTINCT JSON_CONTAINS_PATH(checkpoint, 'one', '$.channel_values')
+    FROM ((SELECT checkpoint FROM {checkpoints} ORDER BY thread_id LIMIT 50)
+          UNION ALL (SELECT checkpoint FROM {checkpoints} ORDER BY thread_id DESC LIMIT 50)) c
 """
-"""Whether a body contains small values, as newer releases store it."""
+"""Whether some bodies contain small values, as newer releases store it."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ckpt_backends import shell
 from ckpt_backends.changes.rows import Row
-from ckpt_backends.errors import UnknownLayout, Unsupported
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
 from ckpt_backends.mysql.read import tables_of
 from ckpt_backends.mysql.sql import exact
+from ckpt_backends.sql.blob_tables import not_changed
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.transfer.errors import CannotHold
@@ -33,11 +33,8 @@ class WritableMySQLStore(WritableSqlStore):
     """A MySQL or MariaDB database, opened for changing."""
 
     def __init__(self, connection: MySQLConnection, url: StoreUrl, layout: MySQLLayout) -> None:
-        if layout.unknown:
-            raise UnknownLayout(
-                f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
-                hint=f"unknown: {', '.join(map(shell.word, layout.unknown))}",
-            )
+        if layout.only_read:
+            raise not_changed(str(url), layout.only_read)
         if not layout.hashed:
             raise Unsupported(
                 f"'{url}' was written by a saver older than 2.0.10, so ckpt only reads it",

@@ -30,13 +30,17 @@ def find_tables(
     if "schema" in url.params:
         schemas = [url.params["schema"]]
     columns: dict[tuple[str, str], dict[str, str]] = {}
-    for schema, table, column, kind in connection.rows(sql.COLUMNS, {"names": list(NAMES)}):
+    required: dict[tuple[str, str], set[str]] = {}
+    for schema, table, column, kind, must in connection.rows(sql.COLUMNS, {"names": list(NAMES)}):
         columns.setdefault((schema, table), {})[column] = kind
+        if must:
+            required.setdefault((schema, table), set()).add(column)
     if not any(schema in schemas for schema, _ in columns):
         for schema, table in connection.rows(sql.TABLES, {"schemas": schemas}):
             columns.setdefault((schema, table), {})
     return [
-        PostgresTable(schema, name, found) for (schema, name), found in columns.items()
+        PostgresTable(*name, found, frozenset(required.get(name, ())))
+        for name, found in columns.items()
     ], schemas
 
 

@@ -11,7 +11,16 @@ from ckpt_backends.model import Fault, HiddenRows, Space
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_tables, lock_thread, transaction
 from ckpt_backends.postgres.connect import PostgresConnection, explained
-from ckpt_backends.postgres.layout import PostgresTable, engine_of, quoted_name, storable
+from ckpt_backends.postgres.layout import (
+    UUID_FORM,
+    PostgresTable,
+    engine_of,
+    is_uuid,
+    quoted_name,
+    storable,
+    uuid_of,
+    uuids_of,
+)
 from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import Loaded, Row, Values, WritableDatabase
 from ckpt_backends.sql.views import REMEDY, base_of, may_hide
@@ -22,10 +31,14 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.remains import Remains
 
 _SIZE = """
-    SELECT sum(pg_total_relation_size(c.oid))::bigint
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname || '.' || c.relname = ANY(%(names)s::text[])
+    WITH RECURSIVE part(oid) AS (
+        SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname || '.' || c.relname = ANY(%(names)s::text[])
+        UNION SELECT i.inhrelid FROM pg_inherits i JOIN part p ON i.inhparent = p.oid
+    )
+    SELECT sum(pg_total_relation_size(oid))::bigint FROM part
 """
+"""A partitioned table itself has no bytes, only its partitions have."""
 _WITH_THREAD_IDS = """
     SELECT DISTINCT table_name::text FROM information_schema.columns
     WHERE column_name = 'thread_id' AND table_schema = ANY(%(schemas)s::text[])
@@ -65,6 +78,8 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         super().__init__(connection, url)
         self._tables = {table.name: table for table in tables}
         """In the order in which they are locked: that of the saver's `put`, to avoid deadlocks."""
+        self._uuids = {f"c.{column}": f"c.{uuid_of(column)}" for column in uuids_of(tables)}
+        """By column of a query for rows, the one that has the id as it is stored."""
         self._begun = True
         self._hidden: Sequence[HiddenRows] | None = None
         self._has_locked = False
@@ -93,9 +108,18 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
     def mark(self, name: str) -> str:
         return f"%({name})s"
 
+    def same(self, column: str, name: str) -> str:
+        stored, text = self._uuids.get(column), self.text(name)
+        if stored is None:
+            return super().same(column, name)
+        return f"{stored} = CASE WHEN {text} ~ '{UUID_FORM}' THEN {text}::uuid END"
+
     def among(
         self, column: str, name: str, texts: Collection[str]
     ) -> tuple[str, dict[str, object]]:
+        if stored := self._uuids.get(column):
+            uuids = sorted(filter(is_uuid, {*texts}))
+            return f"{stored} = ANY(%({name})s::uuid[])", {name: uuids}
         return f"{column} = ANY(%({name})s::text[])", {name: sorted(filter(storable, {*texts}))}
 
     def exact(self, column: str) -> str:

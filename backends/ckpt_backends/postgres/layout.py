@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from ckpt_backends import shell
@@ -31,10 +31,17 @@ from ckpt_backends.sql.blob_tables import (
     too_old,
     unknown_columns,
     unknown_tables,
+    why_only_read,
 )
 
 FULL, SHALLOW = "postgres", "postgres-shallow"
 _LOOKALIKE = re.compile(r"PostgreSQL (?P<number>[\d.]+)-(?P<name>[A-Za-z]+)-(?P<own>\S+)")
+UUID = "uuid"
+KEYS = ("thread_id", "checkpoint_id")
+"""The ids by which rows are found."""
+_IDS = (*KEYS, "parent_checkpoint_id", "task_id")
+_OF_SERVER = "these tables are of LangGraph's Agent Server, which keeps others beside them"
+UUID_FORM = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _SHORT_NAMES = {"YB": "YugabyteDB"}
 
 _ALSO: Mapping[str, frozenset[str]] = {
@@ -52,6 +59,8 @@ class PostgresTable:
     name: str
     columns: Mapping[str, str]
     """By column, its type, such as `jsonb` or `public.vector`."""
+    required: frozenset[str] = frozenset()
+    """The columns without a default that must have a value."""
 
     @property
     def stored(self) -> Collection[str]:
@@ -63,6 +72,43 @@ class PostgresTable:
         return f"{quoted_name(self.schema)}.{quoted_name(self.name)}"
 
 
+class TableWithUuids(PostgresTable):
+    """A table in which ids are of the type `uuid`, such as those of LangGraph's Agent Server."""
+
+    __slots__ = ()
+
+    @property
+    def sql(self) -> str:
+        """A subquery with these ids as text, and each as it is stored, as `uuid_thread_id`."""
+        listed = []
+        for column, kind in self.columns.items():
+            name = quoted_name(column)
+            listed.append(f"{name}::text AS {name}" if kind == UUID else name)
+            if kind == UUID and column in KEYS:
+                listed.append(f"{name} AS {uuid_of(column)}")
+        return f"(SELECT {', '.join(listed)} FROM {super().sql})"
+
+
+def uuid_of(column: str) -> str:
+    """The column of a `TableWithUuids` that has an id as it is stored, which its index has."""
+    return f"uuid_{column}"
+
+
+def uuids_of(tables: Iterable[PostgresTable]) -> frozenset[str]:
+    """The columns of `KEYS` that are of the type `uuid` in all of the tables that have them.
+
+    None in the shallow layout, whose checkpoints are read through a subquery without them.
+    """
+    stored = list(tables)
+    if any(one.name == CHECKPOINTS and "checkpoint_id" not in one.columns for one in stored):
+        return frozenset()
+    return frozenset(
+        column
+        for column in KEYS
+        if {one.columns[column] for one in stored if column in one.columns} == {UUID}
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresLayout(BlobLayout[PostgresTable]):
     """The layout as found in one database."""
@@ -70,6 +116,28 @@ class PostgresLayout(BlobLayout[PostgresTable]):
     @property
     def name(self) -> str:
         return SHALLOW if self.shallow else FULL
+
+    @property
+    def has_uuids(self) -> bool:
+        """Whether some ids are not text, as no saver of the library stores them."""
+        return any(one.columns.get(name) == UUID for one in self.tables for name in _IDS)
+
+    @property
+    def of_server(self) -> bool:
+        """Whether LangGraph's Agent Server made the tables: they name the run of a checkpoint."""
+        return self.has_uuids and "run_id" in self.checkpoints.columns
+
+    @property
+    def only_read(self) -> str:
+        return _OF_SERVER if self.of_server else why_only_read(self.unknown, self.required)
+
+    def with_text_ids(self) -> PostgresLayout:
+        """The layout as queries see it: its ids are text."""
+        if not self.has_uuids:
+            return self
+        parts = [TableWithUuids(one.schema, one.name, one.columns) for one in self.tables]
+        checkpoints, blobs, writes = parts
+        return replace(self, checkpoints=checkpoints, blobs=blobs, writes=writes)
 
 
 def detect(
@@ -102,15 +170,24 @@ def detect(
         ]
     if missing:
         raise unknown_tables(where, missing)
+    unknown = unknown_columns(columns, _ALSO)
     layout = PostgresLayout(
         found[CHECKPOINTS],
         found[BLOBS],
         found[WRITES],
         shallow=shallow,
-        unknown=unknown_columns(columns, _ALSO),
+        unknown=unknown,
+        required=tuple(one for one in unknown if _is_required(found, one)),
     )
+    if layout.has_uuids:
+        layout = replace(layout, unknown=(*unknown, "ids of the type uuid"))
     check_wanted(wanted, layout.name, where)
     return layout
+
+
+def _is_required(tables: Mapping[str, PostgresTable], column: str) -> bool:
+    table, _, name = column.partition(".")
+    return name in tables[table].required
 
 
 def _no_tables(
@@ -142,6 +219,11 @@ def _list(schemas: Sequence[str]) -> str:
 def quoted_name(name: str) -> str:
     """The quoted name of a table, column or type for a query."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID as PostgreSQL prints it; another one is equal to no stored id."""
+    return re.fullmatch(UUID_FORM[1:-1], text) is not None
 
 
 def storable(text: str) -> bool:

@@ -94,7 +94,7 @@ def find_tables(connection: PostgresConnection, url: StoreUrl) -> list[PostgresT
     if "schema" in url.params:
         schemas = [url.params["schema"]]
     columns: dict[tuple[str, str], dict[str, str]] = {}
-    for schema, table, column, kind in connection.rows(sql.COLUMNS, {"names": [STORE, VECTORS]}):
+    for schema, table, column, kind, _ in connection.rows(sql.COLUMNS, {"names": [STORE, VECTORS]}):
         columns.setdefault((schema, table), {})[column] = kind
     for schema in schemas:
         if columns.get((schema, STORE), {}).keys() >= COLUMNS:

@@ -6,7 +6,7 @@ channel and version. All checkpoints with the same version of a channel share th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from operator import attrgetter
 from typing import Any
@@ -16,10 +16,17 @@ from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, Fault, O
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
-from ckpt_backends.postgres.layout import PostgresLayout
+from ckpt_backends.postgres.layout import (
+    KEYS,
+    UUID,
+    PostgresLayout,
+    is_uuid,
+    uuid_of,
+    uuids_of,
+)
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import STORED, json_bytes
+from ckpt_backends.sql.blob_tables import STORED, json_bytes, with_extras
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (
@@ -56,18 +63,30 @@ class PostgresStore(SqlStore):
         self, connection: PostgresConnection, url: StoreUrl, layout: PostgresLayout
     ) -> None:
         self._layout = layout
+        self._uuids = uuids_of(layout.tables)
+        self._blobs = layout.with_text_ids().blobs.sql.replace("%", "%%")
         database = PostgresDatabase(connection, url, layout.tables)
         self._database: PostgresDatabase
         super().__init__(database, url, tables_of(layout, database))
 
     def _saver(self) -> str:
-        table = self._tables.checkpoints.sql
-        rows = self._database.rows(sql.MARK.format(checkpoints=table), {})
-        return _saver(self._layout, rows[0][0] if rows else None)
+        if self._layout.of_server:
+            return "LangGraph's Agent Server"
+        query = sql.MARKS.format(checkpoints=self._layout.checkpoints.sql.replace("%", "%%"))
+        saver = _saver(self._layout, {mark for (mark,) in self._database.rows(query, {})})
+        schema = {"schema": self._layout.checkpoints.schema}
+        tables = self._database.attempt(sql.ALIKE, schema) or ()
+        return with_extras(saver, self._layout.unknown, (name for (name,) in tables))
+
+    @property
+    def _only_read(self) -> str:
+        return self._layout.only_read
 
     def notes(self) -> Sequence[str]:
         unknown = self._layout.unknown
         notes = [f"columns of an unknown saver: {', '.join(unknown)}"] if unknown else []
+        if self._layout.of_server:
+            notes = [f"{self._layout.only_read}, so ckpt only reads them"]
         return [*notes, *self._database.notes()]
 
     def _number(self, cell: Any) -> int:
@@ -91,6 +110,8 @@ class PostgresStore(SqlStore):
         return sql.WALKED_HEADS.format(checkpoints=self._tables.checkpoints.source)
 
     def _are_threads_long(self) -> bool:
+        if self._uuids:
+            return False  # jumping needs an index of the ids as text
         table = self._layout.checkpoints
         names = {"schema": table.schema, "table": table.name}
         found = self._database.rows(sql.ROWS_PER_THREAD, names)
@@ -103,12 +124,12 @@ class PostgresStore(SqlStore):
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         tables = {table.name: table.source for table in self._tables.all}
-        threads = sorted(filter(self._database.storable, {*thread_ids}))
+        is_stored = is_uuid if "thread_id" in self._uuids else self._database.storable
+        threads = sorted(filter(is_stored, {*thread_ids}))
+        query = sql.SIZES.format(**tables, **self._id_terms)
         found = {
             thread_id: ThreadSize(*size)
-            for thread_id, *size in self._database.rows(
-                sql.SIZES.format(**tables), {"threads": threads}
-            )
+            for thread_id, *size in self._database.rows(query, {"threads": threads})
         }
         return [found.get(one, ThreadSize(0, 0, 0)) for one in thread_ids]
 
@@ -154,20 +175,28 @@ class PostgresStore(SqlStore):
             )
 
     @property
+    def _id_terms(self) -> dict[str, str]:
+        """What a query that compares ids is formatted with: their columns and types."""
+        terms = {}
+        for term, column in zip(("thread", "id"), KEYS, strict=True):
+            is_stored = column in self._uuids
+            terms[term] = uuid_of(column) if is_stored else column
+            terms[f"{term}_type"] = UUID if is_stored else "text"
+        return terms
+
+    @property
     def _blob_terms(self) -> dict[str, str]:
         """What a query for the blobs of checkpoints is formatted with."""
         return {
-            "blobs": self._layout.blobs.sql.replace("%", "%%"),
+            **self._id_terms,
+            "blobs": self._blobs,
             "filled": sql.FILLED,
             "same_version": "" if self._layout.shallow else "AND b.version = v.version",
         }
 
     def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
         shapes = sql.SHAPES.format(**self._blob_terms)
-        text = (
-            f"SELECT array_agg(n) FROM {sql.KEYS} {self._tables.checkpoints.source} c"
-            f" ON {sql.AT_KEY} {shapes}"
-        )
+        text = f"SELECT array_agg(n) FROM {self._keys(self._tables.checkpoints)} {shapes}"
         for some in in_chunks(self._storable(keys), KEYS_AT_ONCE):
             found = self._database.rows(text, _bound(some))
             alike = [[some[n - 1] for n in numbers] for (numbers,) in found]
@@ -189,10 +218,7 @@ class PostgresStore(SqlStore):
             yield Checkpoint(key, parent, json_bytes(text), json_bytes(meta), blobs)
 
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
-        text = (
-            f"SELECT n, {query.columns} FROM {sql.KEYS} {query.table.source} c ON {sql.AT_KEY}"
-            f" {query.join} {query.rest}"
-        )
+        text = f"SELECT n, {query.columns} FROM {self._keys(query.table)} {query.join} {query.rest}"
         for some in in_chunks(self._storable(keys), BODIES_AT_ONCE):
             values = {**query.values, **_bound(some)}
             # Values may be large: a cursor reads fewer of them at a time.
@@ -201,9 +227,17 @@ class PostgresStore(SqlStore):
             for n, *row in read(text, values):
                 yield some[n - 1], row
 
+    def _keys(self, table: SqlTable) -> str:
+        """The rows of a table with the keys that `_bound` gives."""
+        terms = self._id_terms
+        return f"{sql.KEYS.format(**terms)} {table.source} c ON {sql.AT_KEY.format(**terms)}"
+
     def _storable(self, keys: Sequence[CheckpointKey]) -> list[CheckpointKey]:
         """Those of the keys that the server can store."""
-        return [key for key in keys if self._database.storable("".join(_parts(key)))]
+        stored = [key for key in keys if self._database.storable("".join(_parts(key)))]
+        for column in self._uuids:
+            stored = [key for key in stored if is_uuid(getattr(key, column))]
+        return stored
 
     def _fetch(
         self, query: str, values: Mapping[str, object], at_once: int, number: int | None
@@ -252,7 +286,7 @@ def tables_of(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
     """The tables of the layout, for reading and changing."""
     return tables_with_blobs(
         database,
-        layout,
+        layout.with_text_ids(),
         size="pg_column_size(c.{})",
         length="coalesce(octet_length(c.{}), 0)",
         view=sql.SHALLOW,
@@ -284,14 +318,18 @@ def _blobs(
     }
 
 
-def _saver(layout: PostgresLayout, mark: str | None) -> str:
-    """The saver, guessed from the columns and from one checkpoint."""
-    if mark == "js":
-        return "LangGraph.js (@langchain/langgraph-checkpoint-postgres)"
+def _saver(layout: PostgresLayout, marks: Collection[str]) -> str:
+    """The saver, or all that wrote the store, guessed from the columns and some checkpoints."""
+    package, found = "langgraph-checkpoint-postgres", []
+    if "js" in marks:
+        found.append("LangGraph.js (@langchain/langgraph-checkpoint-postgres)")
     if layout.shallow:
-        return "langgraph-checkpoint-postgres, ShallowPostgresSaver"
-    if mark == "inline":
-        return "langgraph-checkpoint-postgres 2.0.23 or later"
-    if layout.task_path:
-        return "langgraph-checkpoint-postgres 2.0.12 or later"
-    return "langgraph-checkpoint-postgres before 2.0.12, or LangGraph.js"
+        found += [f"{package}, ShallowPostgresSaver"] if marks != {"js"} else []
+    elif {"inline", "apart"} <= {*marks}:
+        found.append(f"{package} before 2.0.23, and 2.0.23 or later")
+    elif "inline" in marks:
+        found.append(f"{package} 2.0.23 or later")
+    elif "apart" in marks or not found:
+        later, before = f"{package} 2.0.12 or later", f"{package} before 2.0.12, or LangGraph.js"
+        found.append(later if layout.task_path else before)
+    return " and ".join(found)

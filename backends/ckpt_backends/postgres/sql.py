@@ -27,7 +27,8 @@ a cursor are not wanted.
 COLUMNS = """
     SELECT n.nspname::text, c.relname::text, a.attname::text,
            CASE o.nspname WHEN 'pg_catalog' THEN '' ELSE quote_ident(o.nspname) || '.' END
-           || quote_ident(t.typname)
+           || quote_ident(t.typname),
+           a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -36,12 +37,20 @@ COLUMNS = """
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY(%(names)s::text[])
     ORDER BY 1, 2, a.attnum
 """
-"""Types are quoted for use in queries. Types outside of `pg_catalog` have their schema."""
+"""Types are quoted for use in queries. Types outside of `pg_catalog` have their schema. Last,
+whether the column has no default and must have a value."""
 TABLES = """
     SELECT DISTINCT n.nspname::text, c.relname::text
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname = ANY(%(schemas)s::text[])
 """
+
+ALIKE = """
+    SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+          AND n.nspname = %(schema)s AND left(c.relname, 10) = 'checkpoint'
+"""
+"""The tables that are named like those of the saver."""
 
 ROWS_PER_THREAD = """
     SELECT c.reltuples / nullif(CASE WHEN s.n_distinct > 0 THEN s.n_distinct
@@ -94,7 +103,7 @@ WALKED_HEADS = f"""{_WALK}
 
 SCANNED = """
     SELECT thread_id, max(checkpoint_id COLLATE "C") AS last_id
-    FROM {checkpoints} GROUP BY thread_id
+    FROM {checkpoints} c GROUP BY thread_id
 """
 """The same result by reading the whole primary key, which is faster for short threads."""
 
@@ -132,15 +141,15 @@ SHALLOW = """(
 """The rows of the shallow layout with the columns of the full layout."""
 
 SIZES = """
-    SELECT t.thread_id, c.n, w.n, c.bytes + w.bytes + b.bytes, b.n
-    FROM unnest(%(threads)s::text[]) t(thread_id),
+    SELECT t.thread_id::text, c.n, w.n, c.bytes + w.bytes + b.bytes, b.n
+    FROM unnest(%(threads)s::{thread_type}[]) t(thread_id),
          LATERAL (SELECT count(*) AS n, coalesce(
               sum(pg_column_size(checkpoint) + pg_column_size(metadata)), 0)::bigint AS bytes
-          FROM {checkpoints} c WHERE c.thread_id = t.thread_id) c,
+          FROM {checkpoints} c WHERE c.{thread} = t.thread_id) c,
          LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
-          FROM {checkpoint_writes} w WHERE w.thread_id = t.thread_id) w,
+          FROM {checkpoint_writes} w WHERE w.{thread} = t.thread_id) w,
          LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
-          FROM {checkpoint_blobs} b WHERE b.thread_id = t.thread_id) b
+          FROM {checkpoint_blobs} b WHERE b.{thread} = t.thread_id) b
 """
 """Reads no value that is stored out of line (TOAST): its size is stored in the row.
 
@@ -148,11 +157,12 @@ With a UNION ALL, the server would plan parallel workers, which take 10 ms to st
 """
 
 KEYS = """
-    unnest(%(threads)s::text[], %(spaces)s::text[], %(ids)s::text[])
+    unnest(%(threads)s::{thread_type}[], %(spaces)s::text[], %(ids)s::{id_type}[])
     WITH ORDINALITY k(thread, ns, id, n) JOIN
 """
-AT_KEY = "c.thread_id = k.thread AND c.checkpoint_ns = k.ns AND c.checkpoint_id = k.id"
-"""Checkpoints or writes of several threads."""
+AT_KEY = "c.{thread} = k.thread AND c.checkpoint_ns = k.ns AND c.{id} = k.id"
+"""Checkpoints or writes of several threads. An id is compared in the type in which it is stored,
+because only then the server uses an index."""
 
 BLOBS = """
     LEFT JOIN LATERAL (
@@ -169,7 +179,7 @@ BLOBS = """
         ) v(channel, version)
         LEFT JOIN LATERAL (
             SELECT b.channel, b.type, b.blob FROM {blobs} b
-            WHERE b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+            WHERE b.{thread} = c.{thread} AND b.checkpoint_ns = c.checkpoint_ns
                   AND b.channel = v.channel {same_version}
             OFFSET 0
         ) b ON true
@@ -185,7 +195,7 @@ FILLED_CHANNELS = """
                  WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
         ) v(channel, version), LATERAL (
             SELECT 1 FROM {blobs} b
-            WHERE b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+            WHERE b.{thread} = c.{thread} AND b.checkpoint_ns = c.checkpoint_ns
                   AND b.channel = v.channel {same_version} AND {filled}
             OFFSET 0
         ) b
@@ -201,7 +211,7 @@ SHAPES = """
                  WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
         ) v(channel, version) LEFT JOIN LATERAL (
             SELECT {filled} AS filled FROM {blobs} b
-            WHERE b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+            WHERE b.{thread} = c.{thread} AND b.checkpoint_ns = c.checkpoint_ns
                   AND b.channel = v.channel {same_version}
             OFFSET 0
         ) b ON true
@@ -245,12 +255,23 @@ CONTROL = """(
 """The condition for LangGraph's control channels. Before format 4 each node has a channel of the
 same name, with the node's name as its value. Short values are read because they may be such."""
 
-MARK = """
-    SELECT CASE jsonb_typeof(checkpoint -> 'channel_versions' -> '__start__')
-                WHEN 'number' THEN 'js'
-                ELSE CASE WHEN checkpoint ? 'channel_values' THEN 'inline' ELSE 'apart' END
-           END
-    FROM {checkpoints} LIMIT 1
+MARKS = """
+    SELECT DISTINCT CASE
+               WHEN NOT c.checkpoint ? 'channel_values' AND t.type IS NULL THEN 'empty'
+               WHEN t.type = 'number' THEN 'js'
+               WHEN c.checkpoint ? 'channel_values' THEN 'inline' ELSE 'apart' END
+    FROM ((SELECT checkpoint FROM {checkpoints} LIMIT 50)
+          UNION ALL (SELECT checkpoint FROM {checkpoints}
+                     ORDER BY thread_id LIMIT 50)
+          UNION ALL (SELECT checkpoint FROM {checkpoints}
+                     ORDER BY thread_id DESC LIMIT 50)) c
+    LEFT JOIN LATERAL (
+        SELECT jsonb_typeof(v.version) AS type
+        FROM jsonb_each(CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
+                             WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
+        ) v(channel, version) LIMIT 1
+    ) t ON true
 """
-"""What one body tells about the saver: JavaScript's versions are numbers, and newer releases store
-small values in the body."""
+"""What some bodies tell about the saver: JavaScript's versions are numbers, and newer releases
+store small values in the body. The bodies are those stored first, and those of the first and the
+last ids of threads, which most applications choose at random."""

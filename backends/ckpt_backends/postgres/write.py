@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ckpt_backends import shell
-from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout
 from ckpt_backends.postgres.read import tables_of
+from ckpt_backends.sql.blob_tables import not_changed
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.url import StoreUrl
 
@@ -18,11 +17,8 @@ class WritablePostgresStore(WritableSqlStore):
     def __init__(
         self, connection: PostgresConnection, url: StoreUrl, layout: PostgresLayout
     ) -> None:
-        if layout.unknown:
-            raise UnknownLayout(
-                f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
-                hint=f"unknown columns: {', '.join(map(shell.word, layout.unknown))}",
-            )
+        if layout.only_read:
+            raise not_changed(str(url), layout.only_read)
         tables = (layout.blobs, layout.checkpoints, layout.writes)
         database = PostgresDatabase(connection, url, tables)
         super().__init__(database, url, tables_of(layout, database))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from ckpt_backends.sql.blob_tables import why_only_read
+
 Table = TypeVar("Table", bound=Any)
 
 
@@ -19,6 +21,14 @@ class BlobLayout(Generic[Table]):
     """Whether it stores only the newest state, without checkpoint ids and versions."""
     unknown: tuple[str, ...]
     """What no known saver creates, such as `table.column`. A newer saver may have done so."""
+
+    required: tuple[str, ...]
+    """Of the unknown columns, those that have no default and must have a value."""
+
+    @property
+    def only_read(self) -> str:
+        """Why `ckpt` adds nothing to the tables; `''` if it does."""
+        return why_only_read(self.unknown, self.required)
 
     @property
     def task_path(self) -> bool:

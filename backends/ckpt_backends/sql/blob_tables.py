@@ -6,13 +6,15 @@ version of each channel's value; the value itself is in the blobs table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
+from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.model import Blob, TypedBytes
+from ckpt_backends.model import COPY_INSTEAD, Blob, TypedBytes
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 NAMES = (CHECKPOINTS, BLOBS, WRITES)
+_KNOWN = {*NAMES, "checkpoint_migrations"}
 
 _SHALLOW: Mapping[str, frozenset[str]] = {
     CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
@@ -58,6 +60,48 @@ def unknown_columns(
         for name, known in needed.items()
         for column in sorted(columns[name] - known - also.get(name, frozenset()))
     )
+
+
+def why_only_read(unknown: Sequence[str], required: Sequence[str]) -> str:
+    """Why `ckpt` adds nothing to tables; `''` if it does.
+
+    `unknown` is what no release of the saver creates, `required` the columns among it, each as
+    `table.column`, that have no default and must have a value.
+    """
+    tables: dict[str, list[str]] = {}
+    for one in required:
+        table, _, column = one.partition(".")
+        tables.setdefault(column, []).append(f"'{table}'")
+    if tables:
+        columns = [f"{shell.name(name)} of {', '.join(found)}" for name, found in tables.items()]
+        return (
+            f"column{'s' if len(columns) > 1 else ''} {' and '.join(columns)}"
+            " must have a value, and ckpt does not know it"
+        )
+    if not unknown:
+        return ""
+    return f"it has what no known saver creates: {', '.join(map(shell.word, unknown))}"
+
+
+def with_extras(saver: str, unknown: Sequence[str], tables: Iterable[str] = ()) -> str:
+    """The saver in words, with what an application, or a fork of the saver, added.
+
+    `unknown` has columns as `table.column`; of `tables`, those count that are named like the
+    saver's.
+    """
+    columns = {one.rpartition(".")[2] for one in unknown if "." in one}
+    others = {one for one in tables if one.startswith("checkpoint") and one not in _KNOWN}
+    extras = [
+        f"extra {noun}{'s' if len(names) > 1 else ''} {', '.join(map(shell.name, sorted(names)))}"
+        for noun, names in (("column", columns), ("table", others))
+        if names
+    ]
+    return f"{saver}, with {' and '.join(extras)}" if extras else saver
+
+
+def not_changed(where: str, reason: str) -> UnknownLayout:
+    """The error for tables that `ckpt` only reads."""
+    return UnknownLayout(f"cannot write to '{where}': {reason}", hint=COPY_INSTEAD)
 
 
 def unknown_tables(where: str, missing: Iterable[str]) -> UnknownLayout:

@@ -102,6 +102,11 @@ class SqlStore(BaseStore):
     def _number(self, cell: int) -> int:
         return cell
 
+    @property
+    def _only_read(self) -> str:
+        """Why `ckpt` adds nothing to the tables; `''` if it does."""
+        return ""
+
     # What all engines do alike.
 
     def describe(self) -> StoreInfo:
@@ -118,6 +123,7 @@ class SqlStore(BaseStore):
             free=space.free,
             log=space.log,
             notes=tuple(self.notes()),
+            only_read=self._only_read,
         )
 
     @property

@@ -25,6 +25,11 @@ _COLUMNS = {
         | {"type", "value"}
     ),
 }
+REQUIRED = """
+    SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c
+    WHERE m.type = 'table' AND c."notnull" AND c.dflt_value IS NULL
+"""
+"""The columns that have no default and must have a value."""
 _LATER = {"writes": frozenset({"task_path"})}
 
 
@@ -33,6 +38,8 @@ class SqliteLayout(NamedTuple):
 
     task_path: bool
     """Whether `writes.task_path` exists."""
+    older: bool
+    """Whether an older saver made the table of writes, and a newer one added this column."""
     unknown: tuple[str, ...]
     """Columns that no known saver creates, as `table.column`; a newer saver may have."""
 
@@ -65,7 +72,9 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
             hint="it has the layout 'sqlite'; leave out the parameter 'layout'",
         )
     unknown = unknown_columns(tables, _LATER, _COLUMNS)
-    return SqliteLayout("task_path" in tables["writes"], unknown)
+    writes = list(tables["writes"])
+    is_added = "task_path" in writes and writes.index("task_path") > writes.index("value")
+    return SqliteLayout("task_path" in writes, is_added, unknown)
 
 
 def tables_of(connection: sqlite3.Connection) -> dict[str, KeysView[str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -16,24 +17,33 @@ from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault
 from ckpt_backends.read_options import CheckpointQuery
+from ckpt_backends.sql.blob_tables import why_only_read, with_extras
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
+from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
 from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.sqlite.binding import bind, quoted_name, stored_bytes, text
 from ckpt_backends.sqlite.database import OpenedDatabase
 from ckpt_backends.sqlite.errors import contradiction
-from ckpt_backends.sqlite.layout import SqliteLayout, detect
+from ckpt_backends.sqlite.layout import REQUIRED, SqliteLayout, detect
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
 """With these, no query has more than 999 parameters, the limit of old SQLite releases."""
 
-_FIRST = f"""
+_SAMPLE = 20
+_SOME = f"""
     SELECT type, CASE WHEN length(checkpoint) <= {MOST_BYTES} THEN substr(checkpoint, 1, 200) END
-    FROM checkpoints LIMIT 1
+    FROM checkpoints {{order}} LIMIT {_SAMPLE}
 """
+_ORDERS = (
+    "",
+    "ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC",
+    "ORDER BY rowid DESC",
+)
+"""Rows that were stored first, those of the last ids of threads, and those stored last."""
 _TIME = re.compile(rb'"ts": ?"([^"]*)"')
 """The time in a body. It ends with Z if JavaScript wrote it, with an offset if Python did."""
 
@@ -98,15 +108,22 @@ class SqliteStore(SqlStore):
 
     def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
         self._layout = detect(tables, str(url), url.params.get("layout"))
+        self._stored = list(tables)
         database = OpenedDatabase(opened, url)
         super().__init__(database, url, tables_of(self._layout, tables))
 
     def _saver(self) -> str:
-        try:
-            first = next(self._stream(_FIRST, {}), (None, None))
-        except StoreUnavailable:  # Other rows of a damaged file may be readable.
-            first = (None, None)
-        return _saver(self._layout, *first)
+        found: list[str] = []
+        for order in _ORDERS:
+            # Other rows of a damaged file may be readable; an application's table may lack rowids.
+            with suppress(StoreUnavailable):
+                for tag, beginning in self._stream(_SOME.format(order=order), {}):
+                    found.append(_kind(tag, beginning))
+        return with_extras(_saver(self._layout, set(found)), self._layout.unknown, self._stored)
+
+    @property
+    def _only_read(self) -> str:
+        return only_read_of(self._layout, self._database)
 
     def notes(self) -> Sequence[str]:
         notes = list(self._database.notes())
@@ -244,6 +261,14 @@ class SqliteStore(SqlStore):
         return [f"SELECT * FROM {table} WHERE {where};" for table in self._tables.names]
 
 
+def only_read_of(layout: SqliteLayout, database: Database) -> str:
+    """Why `ckpt` adds nothing to a file; `''` if it does."""
+    if not layout.unknown:
+        return ""
+    required = {f"{text(table)}.{text(column)}" for table, column in database.rows(REQUIRED, {})}
+    return why_only_read(layout.unknown, [one for one in layout.unknown if one in required])
+
+
 def tables_of(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables:
     """The tables of a file, for reading and changing."""
 
@@ -279,13 +304,24 @@ def _sized(column: str) -> list[str]:
     return [length, f"CASE WHEN {length} <= {MOST_BYTES} THEN {column} END"]
 
 
-def _saver(layout: SqliteLayout, tag: object, beginning: object) -> str:
-    """The saver that wrote a file, by the type of a checkpoint and the beginning of its body."""
+def _kind(tag: object, beginning: object) -> str:
+    """What wrote a row: `js`, `json` or `msgpack`, by the type and the beginning of its body."""
+    if tag != "json":
+        return "msgpack"
+    time = _TIME.search(stored_bytes(beginning))
+    return "js" if time is not None and time[1].endswith(b"Z") else "json"
+
+
+def _saver(layout: SqliteLayout, kinds: Set[str]) -> str:
+    """The savers that wrote a file with rows of these kinds."""
+    package, found = "langgraph-checkpoint-sqlite", []
+    if "js" in kinds:
+        found.append("LangGraph.js, @langchain/langgraph-checkpoint-sqlite")
+    if "json" in kinds:
+        found.append(f"{package} with langgraph-checkpoint before 1.0.10")
     if layout.task_path:
-        return "langgraph-checkpoint-sqlite 3.1.2 or later"
-    if tag == "json":
-        time = _TIME.search(stored_bytes(beginning))
-        if time is not None and time[1].endswith(b"Z"):
-            return "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"
-        return "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"
-    return "langgraph-checkpoint-sqlite before 3.1.2"
+        before = "before 3.1.2, and " if layout.older and not found else ""
+        found.append(f"{package} {before}3.1.2 or later")
+    elif "msgpack" in kinds or not found:
+        found.append(f"{package} before 3.1.2")
+    return " and ".join(found)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Set
 
-from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.sql.blob_tables import not_changed
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.sqlite.database import SqliteDatabase
 from ckpt_backends.sqlite.layout import detect
-from ckpt_backends.sqlite.read import tables_of
+from ckpt_backends.sqlite.read import only_read_of, tables_of
 from ckpt_backends.url import StoreUrl
 
 
@@ -24,12 +24,10 @@ class WritableSqliteStore(WritableSqlStore):
         self, connection: sqlite3.Connection, url: StoreUrl, tables: Mapping[str, Set[str]]
     ) -> None:
         layout = detect(tables, str(url), url.params.get("layout"))
-        if layout.unknown:
-            raise UnknownLayout(
-                f"cannot write to '{url}': it was written by an unknown saver, maybe a newer one",
-                hint=f"unknown columns: {', '.join(layout.unknown)}",
-            )
-        super().__init__(SqliteDatabase(connection, url), url, tables_of(layout, tables))
+        database = SqliteDatabase(connection, url)
+        if reason := only_read_of(layout, database):
+            raise not_changed(str(url), reason)
+        super().__init__(database, url, tables_of(layout, tables))
 
     def _body(self, body: TypedBytes | None, metadata: TypedBytes | None) -> dict[str, object]:
         cells: dict[str, object] = {}

@@ -15,7 +15,6 @@ from ckpt_cli.core.filters.expressions import (
     Filter,
     Not,
     Operand,
-    format_field,
     parts_of,
 )
 from ckpt_cli.core.filters.fields import Operator
@@ -104,7 +103,8 @@ def words_of(expression: Filter, field: str | None) -> set[str]:
 
 
 def _is_of_people(one: Condition, field: str | None) -> bool:
-    return format_field(one.field) == field or _names_person(one.field)
+    own = None if field is None else _condition(field, "x").field
+    return one.field == own or _names_person(one.field)
 
 
 def _texts(found: Iterable[Condition]) -> set[str]:
@@ -157,14 +157,15 @@ def _condition(field: str, word: str) -> Condition:
 def _names_person(field: Field) -> bool:
     """Return whether a field, by its name, holds the user of a thread."""
     last = field.path[-1] if field.path else field.name
-    return field.name in {"user", "metadata"} and last in _PEOPLE
+    # A key may have dots of its own, such as "app.user_id".
+    return field.name in {"user", "metadata"} and str(last).rpartition(".")[2] in _PEOPLE
 
 
 def _word_of(expression: Filter, field: str | None) -> str | None:
     """Return the word of a filter that only compares the field of the profile with it."""
     if not isinstance(expression, Condition) or expression.operator is not Operator.EQUAL:
         return None
-    if field is not None and format_field(expression.field) != field:
+    if field is not None and expression.field != _condition(field, "x").field:
         return None
     if field is None and not _names_person(expression.field):
         return None

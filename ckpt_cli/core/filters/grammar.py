@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from lark import Lark, Token
 
 _BRACKETS = r"\[\s*(?:-?\d{1,18}|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')?\s*\]"
-_FIELD = rf"(?!@){KEY_PART}(?:\.{KEY_PART}|\.\"(?:[^\"\\]|\\.)*\"|\.?{_BRACKETS})*"
-_OPERATOR = "[=<>!~]+"
 _STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+_FIELD = rf"(?!@){KEY_PART}(?:\.{KEY_PART}|\.(?:{_STRING})|\.?{_BRACKETS})*"
+_OPERATOR = "[=<>!~]+"
 _NOT, _LIKE = (rf"(?i:{one}){WORD_END}" for one in ("not", "like"))
 _GRAMMAR = rf"""
 ?start: either

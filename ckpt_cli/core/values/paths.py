@@ -1,5 +1,5 @@
 """Parse and follow paths such as `messages[-1].content`, `messages[].tool_calls`,
-`a.b[0]["odd.key"]`.
+`a."odd.key"[0]["odd.key"]`.
 """
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
@@ -38,7 +38,7 @@ _STEP = re.compile(
         | '(?P<single>(?:[^'\\]|\\.)*)'
         | (?P<all>)
       ) \s* \]
-    | \. (?P<quoted>"(?:[^"\\]|\\.)*")
+    | \.? (?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
     """,
     re.VERBOSE,
 )
@@ -63,7 +63,9 @@ def parse_path(text: str) -> Path:
     position = 0
     while position < len(text):
         match = _STEP.match(text, position)
-        if match is None or (steps and match["bare"] and text[position] != "."):
+        if match is None:
+            break
+        if steps and (match["bare"] or match["quoted"]) and text[position] != ".":
             break
         steps.append(_step(text, match))
         position = match.end()
@@ -176,9 +178,11 @@ def _step(text: str, match: re.Match[str]) -> Step:
         return match["bare"]
     if match["index"] is not None:
         return int(match["index"])
-    if match["single"] is not None:
-        return re.sub(r"\\(.)", r"\1", match["single"])
-    quoted = match["double"] or match["quoted"]
+    quoted, single = match["double"] or match["quoted"], match["single"]
+    if quoted is not None and quoted.startswith("'"):
+        single = quoted[1:-1]
+    if single is not None:
+        return re.sub(r"\\(.)", r"\1", single)
     if quoted is None:
         return All.ALL
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, tzinfo
 from itertools import groupby, islice
 from pathlib import Path
@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.codec import to_json
+from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
 from ckpt_cli.core.memory.item_filter import format_namespace, is_expired
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.memory import MemoryHit, Read
 from ckpt_cli.render.grep import excerpt
-from ckpt_cli.render.terminal.cell_width import cell_len, pad
+from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
@@ -34,12 +34,40 @@ _WIDEST = 40
 """Keys are padded up to this width; keys are never cut."""
 _TOLD = frozenset({"id", "category", "confidence", "createdAt", "updatedAt", "source"})
 """Fields of DeerFlow's facts that are already shown as facts of the item."""
+_TEXT = 30
+"""A table shows at least this much of a text."""
+_GAP, _LEAST = 2, 12
+"""Before a text in a tree, and the least room for it."""
+_LONGEST = 1000
+"""Characters of a text in one line."""
 _AGE, _SIZE = 8, 8
 """Columns for `12mo ago` and `1023 KiB`."""
 
 
+def text_of(item: Item) -> str | None:
+    """Return the text of a fact or a section; None if it has none, or if no value was read.
+
+    DeerFlow's facts have it in `content`, its sections in `summary`.
+    """
+    value = None if item.value is None else decode(item.value)
+    if not isinstance(value, dict):
+        return None
+    found = (value.get(name) for name in ("content", "summary"))
+    return next((one for one in found if isinstance(one, str)), None)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text[:_LONGEST].split())
+
+
+def listed_record(item: Item, now: datetime) -> dict[str, Any]:
+    """Return one item of `memory list` as JSON, with its text if its value was read with it."""
+    text = text_of(item)
+    return item_record(item, now) | ({} if text is None else {"text": text})
+
+
 def item_record(item: Item, now: datetime) -> dict[str, Any]:
-    """Return one item of `memory list` as JSON."""
+    """Return one item as JSON, without its value."""
     record: dict[str, Any] = {
         "namespace": list(item.key.namespace),
         "key": item.key.key,
@@ -79,8 +107,15 @@ def row_record(item: Item, now: datetime) -> dict[str, Any]:
     }
 
 
-def item_columns(now: datetime, *, marked: bool = False) -> Sequence[Column]:
-    """Return the columns of `memory list` and `memory delete`; `marked` adds those of problems."""
+def listed_row(item: Item, now: datetime) -> dict[str, Any]:
+    """Return an item as a row of `memory list`."""
+    return {**row_record(item, now), "text": text_of(item)}
+
+
+def item_columns(now: datetime, *, marked: bool = False, texts: bool = False) -> Sequence[Column]:
+    """Return the columns of `memory list` and `memory delete`; `marked` adds those of problems,
+    `texts` that of the text of facts.
+    """
     faults = [
         Column("SAME AS", "duplicate_of", style="warn"),
         Column("THREAD", "orphan", lambda _: "missing", style="warn"),
@@ -98,6 +133,7 @@ def item_columns(now: datetime, *, marked: bool = False) -> Sequence[Column]:
         Column("CONFIDENCE", "confidence", right=True, drop=5),
         Column("SOURCE", "source", style="id", drop=1),
         Column("CREATED", "created_at", table=False),
+        *([Column("TEXT", "text", _one_line, cut=True, least=_TEXT, drop=1)] if texts else ()),
     ]
 
 
@@ -105,15 +141,17 @@ def tree_lines(
     items: Iterable[Item],
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
+    width: int = 0,
 ) -> Iterator[StyledLine]:
-    """Yield items below their namespaces, with their problems."""
-    return (found for _, found in tree_rows(items, now, faults))
+    """Yield items below their namespaces, with their problems, and their text up to `width`."""
+    return (found for _, found in tree_rows(items, now, faults, width))
 
 
 def tree_rows(
     items: Iterable[Item],
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
+    width: int = 0,
 ) -> Iterator[tuple[Item | Namespace, StyledLine]]:
     """Yield the same lines, each with its item or namespace."""
     before: Namespace = ()
@@ -121,7 +159,7 @@ def tree_rows(
         yield from _labels(namespace, before)
         before = namespace
         while batch := list(islice(some, _ALIGNED)):
-            lines = _items(batch, " " * _INDENT * len(namespace), now, faults)
+            lines = _items(batch, " " * _INDENT * len(namespace), now, faults, width)
             yield from zip(batch, lines, strict=True)
 
 
@@ -141,6 +179,7 @@ def _items(
     indent: str,
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]],
+    most: int,
 ) -> Iterator[StyledLine]:
     keys = [safe_text(one.key.key) for one in items]
     width = min(max(map(cell_len, keys)), _WIDEST)
@@ -149,7 +188,11 @@ def _items(
         spans: list[Span] = [(indent, "plain"), (key, "head")]
         spans.append((pad("", max(width - cell_len(key), 0)), "plain"))
         spans += [(f"  {at:>{_AGE}}", "time"), (f"  {size(item.size):>{_SIZE}}", "plain")]
-        yield line(*spans, *_marks(item, now), *_faults(faults.get(item.key, {})))
+        spans += [*_marks(item, now), *_faults(faults.get(item.key, {}))]
+        room = most - sum(cell_len(text) for text, _ in spans) - _GAP
+        if room >= _LEAST and (text := text_of(item)):
+            spans.append((f"  {fit(safe_text(_one_line(text)), room)}", "plain"))
+        yield line(*spans)
 
 
 def _marks(item: Item, now: datetime) -> Iterator[Span]:
@@ -286,7 +329,8 @@ def removal_lines(
     """Yield the items of a removal, planned or done, and their archive; nothing without items."""
     if not items:
         return
-    yield from tree_lines(items, now)
+    # Values are read for comparison here, even where they must not be shown.
+    yield from tree_lines((replace(one, value=None) for one in items), now)
     yield line("")
     rest = "; more items match" if more else ""
     yield line((f"{'Removed' if done else 'Would remove'} {amount(items)}{rest}", "bold"))

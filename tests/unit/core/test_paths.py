@@ -42,6 +42,7 @@ def found(text: str) -> list[Value]:
         ("messages[].content", ("messages", All.ALL, "content")),
         ("branch:to:agent", ("branch:to:agent",)),
         ('."a b".c', ("a b", "c")),
+        (""""a.b".c."d.e"[0].'f.g'""", ("a.b", "c", "d.e", 0, "f.g")),
         (r'["a\"]\n"]', ('a"]\n',)),
         ("[ 0 ]", (0,)),
         (".[0].[]", (0, All.ALL)),
@@ -55,7 +56,22 @@ def test_paths_are_read(text: str, path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a.", "a..b", "a[", "a[x]", "a[1", "[0]a", "a b", 'a["x]', r'a["\q"]', "a[1.5]", " a"],
+    [
+        "",
+        "a.",
+        "a..b",
+        "a[",
+        "a[x]",
+        "a[1",
+        "[0]a",
+        "a b",
+        'a["x]',
+        r'a["\q"]',
+        "a[1.5]",
+        " a",
+        'a"b"',
+        "a.'b",
+    ],
 )
 def test_a_path_that_cannot_be_read_is_a_usage_error_with_an_example(text: str) -> None:
     with pytest.raises(UsageError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import NoReturn
 
@@ -34,9 +35,10 @@ def refuse_threads(url: StoreUrl) -> NoReturn:
     with suppress(UnknownLayout):
         memory_files(url)
     found = threads_of_memory(url)
-    hint = (
-        f"name the store of its threads with -s; it was not found: {found.why}"
-        if found.url is None
-        else f"its threads are in another store: use -s {shell.name(str(found.url))}"
-    )
+    if found.url is None:
+        hint = f"name the store of its threads with -s; it was not found: {found.why}"
+    elif found.url.scheme == "sqlite" and not os.path.isfile(found.url.path):
+        hint = f"the file of its threads is not there: {shell.name(str(found.url))} ({found.why})"
+    else:
+        hint = f"its threads are in another store: use -s {shell.name(str(found.url))}"
     raise Unsupported(f"'{url}' holds DeerFlow's memory, not threads", hint=hint)

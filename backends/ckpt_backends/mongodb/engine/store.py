@@ -66,6 +66,11 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
             tables=tuple(f"{layout.database}.{name}" for name in names),
             size=self._size_of(names),
             notes=tuple(self.notes()),
+            only_read=(
+                f"it has fields of an unknown saver: {', '.join(layout.unknown)}"
+                if layout.unknown
+                else ""
+            ),
         )
 
     def hidden_rows(self) -> Sequence[HiddenRows]:

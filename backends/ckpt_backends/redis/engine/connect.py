@@ -36,6 +36,7 @@ def connect(url: StoreUrl) -> RedisConnection:
     """
     settings = _settings(url)
     connection = RedisConnection(client(settings), url)
+    connection.database = settings["db"]
     try:
         with understood(url):
             connection.ask("PING")

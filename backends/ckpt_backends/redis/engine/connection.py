@@ -50,6 +50,9 @@ class RedisConnection:
 
     is_cluster = False
     """Whether keys are on several servers."""
+    database = 0
+    """The number of the database. RediSearch has indexes of the keys in database 0 only, and names
+    them in every database."""
 
     # Any, because the driver does not type the answers of `execute_command`.
     def __init__(self, driver: Any, url: StoreUrl) -> None:

@@ -6,13 +6,15 @@ Some savers have configurable prefixes, so one database can contain several stor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from itertools import islice
 
 from ckpt_backends import shell
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import bundled, installed
-from ckpt_backends.errors import SeveralLayouts, UnknownLayout, UsageError
+from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, UsageError
 from ckpt_backends.memory.dotted_namespaces import STORE
+from ckpt_backends.redis.engine.connect import connect
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import text
 from ckpt_backends.redis.engine.layout import RedisLayout
@@ -22,6 +24,8 @@ from ckpt_backends.url import StoreUrl
 _NAMING = ("layout", "prefix", "write_prefix")
 """URL parameters that select one of several stores."""
 _FEW = 5
+_FEW_KEYS = 100_000
+"""Databases with more keys are not searched for checkpoints."""
 
 
 class SeveralStores(SeveralLayouts):
@@ -99,7 +103,9 @@ def _seen(database: KeyDatabase, url: StoreUrl) -> str:
     """A hint with the keys that the database contains instead."""
     names = next(islice(database.connection.scan(b"*"), 1), [])
     if not names:
-        return f"the database is empty; name another one: {url.scheme}://HOST:PORT/N"
+        said = f"database {database.connection.database} is empty"
+        other = _in_others(database, url) or f"name another one: {url.scheme}://HOST:PORT/N"
+        return f"{said}; {other}"
     some = ", ".join(shell.name(text(name)) for name in sorted(names)[:_FEW])
     if any(name.startswith(f"{STORE}:".encode()) for name in names):
         from ckpt_backends.memory.protocol import HINT
@@ -107,4 +113,25 @@ def _seen(database: KeyDatabase, url: StoreUrl) -> str:
         return f"found keys such as {some}; {HINT}"
     expected = [one.expected(database.prefix) for one in database.recognisers]
     *first, last = filter(None, expected)
-    return f"found other keys, such as {some}; looked for {', '.join(first)} and {last}"
+    found = f"found other keys, such as {some}; looked for {', '.join(first)} and {last}"
+    return "; ".join(filter(None, (found, _in_others(database, url))))
+
+
+def _in_others(database: KeyDatabase, url: StoreUrl) -> str:
+    """Which other databases of the server hold checkpoints, or else keys; `''` if none does."""
+    keys: dict[int, int] = {}
+    for name, about in (database.connection.find("INFO", "keyspace") or {}).items():
+        named = str(name).removeprefix("db")
+        if named.isdecimal() and isinstance(about, dict) and str(about.get("keys")).isdecimal():
+            keys[int(named)] = int(about["keys"])
+    keys.pop(database.connection.database, None)
+    holding = []
+    for number in [one for one, some in sorted(keys.items()) if some <= _FEW_KEYS][:_FEW]:
+        with suppress(CkptError), closing(connect(url.with_params({"db": str(number)}))) as other:
+            if database.at(other).stores():
+                holding.append(number)
+    shown = [str(one) for one in holding or sorted(keys)[:_FEW]]
+    numbers = f"database{'s' if len(shown) > 1 else ''} {', '.join(shown)}"
+    if holding:
+        return f"{numbers} of this server {'hold' if holding[1:] else 'holds'} checkpoints: {url.scheme}://HOST:PORT/{holding[0]}"
+    return f"keys are in {numbers}" if keys else ""

@@ -105,7 +105,11 @@ class KeyDatabase:
         """The stores with any prefixes, if the URL has a prefix; otherwise empty."""
         if self.prefix is None and self.write_prefix is None:
             return []
-        return KeyDatabase(self.connection, self._backends, None, None).stores()
+        return self.at(self.connection).stores()
+
+    def at(self, connection: RedisConnection) -> KeyDatabase:
+        """Another database, or this one, with any prefixes."""
+        return KeyDatabase(connection, self._backends, None, None)
 
     def sampled(self, prefix: str) -> Mapping[str, Sequence[bytes]]:
         """By layout, the keys of some checkpoints with this prefix.

@@ -300,7 +300,8 @@ class JavaScriptRecogniser(Recogniser):
     def stores_if_alone(self) -> list[RecognisedStore]:
         """A store without threads has the saver's search indexes."""
         indexed = prefixes_of(self.connection) or []
-        return [self.named(self.layouts[0], None, None)] if is_of_javascript(indexed) else []
+        is_own = self.connection.database == 0 and is_of_javascript(indexed)
+        return [self.named(self.layouts[0], None, None)] if is_own else []
 
     def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
         is_full = layout == JavaScriptDocuments.name

@@ -121,7 +121,9 @@ class _Documents:
             if _NO_DOCUMENTS in error.message:
                 return False
             raise
-        return self._store in (self._connection.find("FT._LIST") or ())
+        # The indexes that the server names in another database are of database 0.
+        is_own = self._connection.database == 0
+        return is_own and self._store in (self._connection.find("FT._LIST") or ())
 
     def prefix_of(self, table: str) -> bytes:
         """The prefix of the keys of a table in archives."""

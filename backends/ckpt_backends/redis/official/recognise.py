@@ -69,7 +69,7 @@ class DocumentRecogniser(Recogniser):
     def stores_if_alone(self) -> list[RecognisedStore]:
         """A store without threads has the saver's search indexes."""
         indexed = prefixes_of(self.connection) or []
-        if is_of_javascript(indexed):
+        if is_of_javascript(indexed) or self.connection.database != 0:
             return []
         asked, asked_writes = self.database.prefix, self.database.write_prefix
         checkpoints = [one for one, tags in indexed if tags >= OF_CHECKPOINT]
