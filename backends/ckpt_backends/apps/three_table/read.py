@@ -45,7 +45,7 @@ from ckpt_backends.model import (
 from ckpt_backends.protocol import Store
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, check_wanted, only_read
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, check_wanted, why_only_read
 from ckpt_backends.sql.database import Database
 from ckpt_backends.url import StoreUrl
 
@@ -90,7 +90,7 @@ class ThreeTableStore(KeyedStore):
             free=space.free,
             log=space.log,
             notes=tuple(self._notes(kinds)),
-            only_read=only_read(self._tables.unknown, ()),
+            only_read=why_only_read(self._tables.unknown, ()),
         )
 
     def layout_name(self) -> str:
