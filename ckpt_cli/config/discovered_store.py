@@ -31,7 +31,10 @@ from ckpt_backends.url import StoreUrl, parse_url
 from ckpt_cli.config.confined import needs_trust
 from ckpt_cli.config.server_in_environment import NamedServer, server_named_in
 
-_FOLDERS = ("data", "db", "checkpoints", "storage", "backend", "backend/data", ".deepagents")
+_FOLDERS = (
+    *("data", "db", "checkpoints", "storage", "backend", "backend/data", ".deepagents"),
+    *(".deer-flow/data", "backend/.deer-flow/data"),
+)
 """Below a project, where applications often keep their store."""
 _ENTRIES, _FILES, _LISTED = 10_000, 20, 6
 """Maximum number of entries of a folder that are seen, opened, and listed in an error."""

@@ -322,7 +322,9 @@ def test_several_applications_have_stores(folder: Path, home: Path) -> None:
     assert str(home / ".evoscientist" / "sessions.db") in answer.err
 
 
-@pytest.mark.parametrize("inside", ["data", "checkpoints", "backend/data", ".deepagents"])
+@pytest.mark.parametrize(
+    "inside", ["data", "backend/data", ".deepagents", "backend/.deer-flow/data"]
+)
 def test_a_folder_below_in_which_stores_are_kept(inside: str, folder: Path, home: Path) -> None:
     (folder / inside).mkdir(parents=True)
     (folder / inside / "checkpoints.sqlite").write_bytes(SAMPLE.read_bytes())
