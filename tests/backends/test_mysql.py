@@ -412,7 +412,9 @@ def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path
             f" ADD COLUMN checkpoint_ns_hash {computed}, ADD PRIMARY KEY ({key})",
         )
     for words in COMMANDS:
-        assert ckpt("-s", mysql_url, *words).code == 0, words
+        # The newest saver, whose migrations are recorded, cannot write to such a column.
+        code = int(words[0] == "doctor")
+        assert ckpt("-s", mysql_url, *words).code == code, words
     words = ["--force", "--yes"]
     assert ckpt("-s", mysql_url, "rollback", "trip", "step:0", *words).code == 0
     assert ckpt("-s", mysql_url, "undo", "trip", "--yes").code == 0
