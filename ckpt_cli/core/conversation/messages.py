@@ -17,6 +17,8 @@ _ROLES = {
 }
 ROLES = {*_ROLES.values(), "assistant", "developer", "user"}
 """Roles that plain dicts have in `type`; other dicts have their role in `role`."""
+MODEL_ROLES = frozenset({"ai", "assistant"})
+"""Roles of what a model said."""
 _PAIRED = ROLES - {"remove"}
 """Roles of `(role, content)` tuples."""
 

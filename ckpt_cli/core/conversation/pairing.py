@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.conversation.messages import Message, ToolCall, as_message
+from ckpt_cli.core.conversation.messages import MODEL_ROLES, Message, ToolCall, as_message
 
 _PEOPLE = {"human", "user"}
-_MODELS = {"ai", "assistant"}
 _IDS = ("id", "call_id", "tool_call_id", "tool_use_id")
 _RESULT_OF = ("tool_call_id", "tool_use_id")
 """Keys in the blocks of a message, for the call that a block answers."""
@@ -145,7 +144,7 @@ def pair(items: Sequence[Value], others: Counterparts) -> Pairing:
             orphaned.append(index)
         if not answered:
             ended = index
-        if message is not None and message.role in _MODELS:
+        if message is not None and message.role in MODEL_ROLES:
             known |= set(_ids_in(message))
             for place in _calls_to_answer(index, message):
                 waiting.setdefault(place.id, []).append(place)
@@ -179,7 +178,7 @@ def answered_ids(message: Message) -> set[str]:
 
     Anthropic's form has the results as blocks in a message of the user; so has OpenAI's for some.
     """
-    if message.role in _MODELS:
+    if message.role in MODEL_ROLES:
         return set()
     if message.role == "function":
         return {_function_id(message.name)}
@@ -194,7 +193,7 @@ def call_ids(items: Sequence[Value]) -> set[str]:
     """Return the ids of all calls in a list of messages."""
     found: set[str] = set()
     for message in map(as_message, items):
-        if message is not None and message.role in _MODELS:
+        if message is not None and message.role in MODEL_ROLES:
             found.update(_ids_in(message))
     return found
 
@@ -221,7 +220,7 @@ def _is_result(message: Message) -> bool:
 
 
 def _makes_calls(message: Message) -> bool:
-    return message.role in _MODELS and any(_calls_to_answer(0, message))
+    return message.role in MODEL_ROLES and any(_calls_to_answer(0, message))
 
 
 def _calls_to_answer(index: int, message: Message) -> Iterator[CallPlace]:

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.conversation.messages import Message, as_message
+from ckpt_cli.core.conversation.messages import MODEL_ROLES, Message, as_message
 from ckpt_cli.core.doctor.finding import Finding
 
-_MODELS = {"ai", "assistant"}
 _MANY = 5
 _LONGEST = 80
 """Maximum number of characters of a name in a text."""
@@ -60,7 +59,7 @@ def calls_of(message: Message | None) -> Iterator[Call]:
 
     LangChain repeats in `tool_calls` what stands in the content.
     """
-    if message is None or message.role not in _MODELS:
+    if message is None or message.role not in MODEL_ROLES:
         return
     ids: set[Value] = set()
     known: set[Call] = set()
