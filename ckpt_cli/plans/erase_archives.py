@@ -33,7 +33,7 @@ from ckpt_cli.core.filters.expressions import Field
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.plans.erase import ArchiveErasure, unknown_place, unread_place
 from ckpt_cli.plans.half_erased import is_half_erased, left_over
-from ckpt_cli.queries.archived_store import is_from_store, records_in, saved_plans
+from ckpt_cli.queries.archive_folders import is_from_store, records_in, saved_plans
 from ckpt_cli.queries.ever_matching import checkpoint_facts, read_known
 
 _SOURCE = r'"(?:thread_id|threadId|source)"\s*:\s*'

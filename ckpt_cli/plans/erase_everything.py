@@ -41,7 +41,7 @@ from ckpt_cli.plans.erase_archives import (
 )
 from ckpt_cli.plans.erase_mentions import bounded, mentions_in_memory, mentions_in_threads
 from ckpt_cli.plans.erase_state import plan_state
-from ckpt_cli.queries.archived_store import linked_folders, with_subfolders
+from ckpt_cli.queries.archive_folders import linked_folders, with_subfolders
 from ckpt_cli.queries.ever_matching import EverMatching
 from ckpt_cli.queries.memory_location import MemoryPlace
 from ckpt_cli.queries.selection import Watch, selected_threads
