@@ -96,6 +96,17 @@ def is_pair(value: Value) -> bool:
     )
 
 
+def content_blocks(message: Message) -> list[dict[Value, Value]]:
+    """Return the blocks of a message's content; a provider's own without LangChain's wrapper."""
+    content = message.content
+    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    inner = ((one, one.get("value")) for one in blocks)
+    return [
+        held if isinstance(held, dict) and one.get("type") == "non_standard" else one
+        for one, held in inner
+    ]
+
+
 def content_text(content: Value) -> str:
     """Return the text of a message's content; other blocks are shown as their type in brackets."""
     if isinstance(content, str):

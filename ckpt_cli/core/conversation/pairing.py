@@ -23,7 +23,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.conversation.messages import MODEL_ROLES, Message, ToolCall, as_message
+from ckpt_cli.core.conversation.messages import (
+    MODEL_ROLES,
+    Message,
+    ToolCall,
+    as_message,
+    content_blocks,
+)
 
 _PEOPLE = {"human", "user"}
 _IDS = ("id", "call_id", "tool_call_id", "tool_use_id")
@@ -182,7 +188,7 @@ def answered_ids(message: Message) -> set[str]:
         return set()
     if message.role == "function":
         return {_function_id(message.name)}
-    blocks = _blocks(message)
+    blocks = content_blocks(message)
     found = {message.fields.get("tool_call_id")}
     found |= {one.get("tool_use_id") for one in blocks if one.get("type") == "tool_result"}
     found |= {one.get("call_id") for one in blocks if _is_output(one)}
@@ -228,7 +234,7 @@ def _calls_to_answer(index: int, message: Message) -> Iterator[CallPlace]:
 
     Left out are calls that the model's provider carries out: their results are in the same message.
     """
-    blocks = _blocks(message)
+    blocks = content_blocks(message)
     provided = {
         one.get(key)
         for one in blocks
@@ -292,16 +298,5 @@ def _ids_in(message: Message) -> Iterator[str]:
     extra = message.fields.get("additional_kwargs")
     lists = extra.values() if isinstance(extra, dict) else ()
     more = [one for some in lists if isinstance(some, list) for one in some]
-    for block in (*_blocks(message), *(one for one in more if isinstance(one, dict))):
+    for block in (*content_blocks(message), *(one for one in more if isinstance(one, dict))):
         yield from (found for key in _IDS if isinstance(found := block.get(key), str))
-
-
-def _blocks(message: Message) -> list[dict[Value, Value]]:
-    """Return the blocks of a message's content, those of a provider in LangChain's own form."""
-    content = message.content
-    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-    inner = ((one, one.get("value")) for one in blocks)
-    return [
-        held if isinstance(held, dict) and one.get("type") == "non_standard" else one
-        for one, held in inner
-    ]
