@@ -292,7 +292,7 @@ def _header(key: bytes) -> bytes:
     return _MAGIC + bytes([_VERSION]) + name
 
 
-def encrypted(data: bytes, key: bytes, place: str, form: bool | Encryption = True) -> bytes:
+def encrypted(data: bytes, key: bytes, place: str, form: bool | Encryption) -> bytes:
     """The bytes that the saver stores for a value in this form; it decrypts them again.
 
     `place` names where the value is stored, as no other. The nonce is a keyed hash of place and

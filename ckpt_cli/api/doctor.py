@@ -127,7 +127,7 @@ def examination(
         last = findings_together(store, together, terms, _with_fixes)
         yield from (_counted(one, into) for one in last)
         is_told = any(one.code == "file-damaged" for one in own)
-        if is_whole and not is_told and any(map(_names_damage, into.unchecked.values())):
+        if is_whole and not is_told and any(FILE_DAMAGED in why for why in into.unchecked.values()):
             # A large file is not checked as a whole until a part of it cannot be read.
             late = _readable(damage_findings(store), into)
             yield from (_counted(one, into) for one in late if one.code not in terms.ignored)
@@ -198,10 +198,6 @@ def _once(findings: Iterable[Finding], told: set[str]) -> Iterator[Finding]:
         elif one.detail not in told:
             told.add(one.detail)
             yield one
-
-
-def _names_damage(reason: str) -> bool:
-    return FILE_DAMAGED in reason
 
 
 def _readable(findings: Iterator[Finding], into: Examination) -> Iterator[Finding]:

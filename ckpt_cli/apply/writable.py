@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ckpt_backends.changes.change import Change
-from ckpt_backends.encryption import Keys
 from ckpt_backends.errors import Refused, UsageError, only_read
 from ckpt_backends.model import Capability
 from ckpt_backends.open_for_writing import open_writable
@@ -52,33 +51,34 @@ def writable_store(url: StoreUrl, readers: Iterable[Store] = ()) -> Iterator[Wri
         yield writable
 
 
-def apply_change(
-    url: StoreUrl, change: Change, readers: Iterable[Store] = (), keys: Keys = tuple
-) -> str:
+def _no_keys() -> Sequence[bytes]:
+    """Return none: plans seal their changes, and what they left unsealed is refused."""
+    return ()
+
+
+def apply_change(url: StoreUrl, change: Change, readers: Iterable[Store] = ()) -> str:
     """Apply a change in one transaction. Raises what `WritableStore.apply` raises.
 
-    `keys` encrypt copies of encrypted values. Returns a note about removed data that could not be
-    erased, or `''`.
+    Raises `Unsupported` if a value is still to be encrypted. Returns a note about removed data that
+    could not be erased, or `''`.
     """
-    change = sealed_change(change, keys)
+    change = sealed_change(change, _no_keys)
     with writable_store(url, readers) as writable:
         writable.apply(change)
         return writable.finish_removal() if change.removed else ""
 
 
 @contextmanager
-def applying(
-    url: StoreUrl, readers: Sequence[Store] = (), keys: Keys = tuple
-) -> Iterator[Callable[[Change], None]]:
+def applying(url: StoreUrl, readers: Sequence[Store]) -> Iterator[Callable[[Change], None]]:
     """Return a function that applies a change in one transaction, for many changes.
 
-    The function raises what `WritableStore.apply` raises. The readers may be used between changes.
+    The function raises what `apply_change` raises. The readers may be used between changes.
     """
     with writable_store(url, readers) as writable:
 
         def apply(change: Change) -> None:
             for reader in readers:
                 reader.refresh()
-            writable.apply(sealed_change(change, keys))
+            writable.apply(sealed_change(change, _no_keys))
 
         yield apply

@@ -64,7 +64,6 @@ def erase_values(
     dry_run: bool = False,
     yes: bool = False,
     rewrite: bool = False,
-    reason: str | None = None,
 ) -> None:
     """Overwrite the values that `targets` name (`THREAD[@REF]:PATH`), in the whole threads.
 
@@ -103,7 +102,7 @@ def erase_values(
             shown = _shown(session, plans)
             session.output.document(tuple, lambda: erased_lines(shown, session.output.width))
         confirm(f"{_question(plans)} for good?")
-    done, problems, remains = _carry_out(session, side, plans, rewrite=rewrite, reason=reason)
+    done, problems, remains = _carry_out(session, side, plans, rewrite=rewrite)
     _print(session, done, remains, dry_run=False, is_shown=not yes)
     if problems:
         raise PartlyDone(
@@ -234,7 +233,6 @@ def _carry_out(
     plans: Sequence[EraseValuePlan],
     *,
     rewrite: bool,
-    reason: str | None,
 ) -> tuple[list[EraseValuePlan], list[CkptError], Remains]:
     """Erase the values, and then what is left of them in the engine.
 
@@ -245,7 +243,7 @@ def _carry_out(
     problems: list[CkptError] = []
     readers = (session.store, session.rows)
     with (
-        session.recorder.operation("erase", reason=reason, cannot_undo=_NOT_UNDONE) as recording,
+        session.recorder.operation("erase", cannot_undo=_NOT_UNDONE) as recording,
         writable_store(session.names.store_url, readers) as writable,
     ):
         writable.begin_erasure()

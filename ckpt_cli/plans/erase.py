@@ -200,3 +200,10 @@ def all_sessions(url: StoreUrl) -> Sequence[AppSession]:
 def unread_place(store: str, kind: PlaceKind, error: CkptError) -> ErasurePlace:
     """Return the place for something that could not be read."""
     return ErasurePlace(store, kind, None, None, "kept", error.message, is_left=True)
+
+
+def unknown_place(
+    store: str, kind: PlaceKind, items: int | None, size: int | None, reason: str
+) -> ErasurePlace:
+    """Return the place for something that may be of the subject and was not looked at."""
+    return ErasurePlace(store, kind, items, size, "kept", reason, is_left=True, is_unknown=True)

@@ -31,9 +31,9 @@ from ckpt_cli.core.erasure.scope import ErasureScope
 from ckpt_cli.core.filters.evaluate import Decision, Facts
 from ckpt_cli.core.filters.expressions import Field
 from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.plans.erase import ArchiveErasure, unread_place
+from ckpt_cli.plans.erase import ArchiveErasure, unknown_place, unread_place
 from ckpt_cli.plans.half_erased import is_half_erased, left_over
-from ckpt_cli.queries.archived_store import is_from_store, records_in, saved_plans
+from ckpt_cli.queries.archive_folders import is_from_store, records_in, saved_plans
 from ckpt_cli.queries.ever_matching import checkpoint_facts, read_known
 
 _SOURCE = r'"(?:thread_id|threadId|source)"\s*:\s*'
@@ -142,10 +142,7 @@ class ArchiveSearch:
             self.found.append(ArchiveErasure(path, size, drops))
         if one.is_unsure and not one.is_erased:
             reason = _UNSURE if one.thread_id else NOT_LOOKED_AT
-            left = ErasurePlace(
-                *(str(path), "archives", 1, size, "kept", reason), is_left=True, is_unknown=True
-            )
-            self.unread.append(left)
+            self.unread.append(unknown_place(str(path), "archives", 1, size, reason))
         if one.why_mentioned and not one.is_erased:
             self.mentions.append(
                 Mention(str(path.parent), "archive", path.name, one.hits or 1, one.why_mentioned)

@@ -30,6 +30,7 @@ from ckpt_cli.plans.erase import (
     all_sessions,
     plan_memory,
     plan_threads,
+    unknown_place,
     unread_place,
 )
 from ckpt_cli.plans.erase_archives import (
@@ -40,7 +41,7 @@ from ckpt_cli.plans.erase_archives import (
 )
 from ckpt_cli.plans.erase_mentions import bounded, mentions_in_memory, mentions_in_threads
 from ckpt_cli.plans.erase_state import plan_state
-from ckpt_cli.queries.archived_store import linked_folders, with_subfolders
+from ckpt_cli.queries.archive_folders import linked_folders, with_subfolders
 from ckpt_cli.queries.ever_matching import EverMatching
 from ckpt_cli.queries.memory_location import MemoryPlace
 from ckpt_cli.queries.selection import Watch, selected_threads
@@ -112,7 +113,8 @@ def plan_everything(
         matching, unread = matching_threads(store, request, now, watch)
         scope.threads |= matching
         if unread:
-            plan.unread.append(_unread_threads(plan.store, unread))
+            reason = "they hold metadata or values that cannot be read, and may be of the subject"
+            plan.unread.append(unknown_place(plan.store, "threads", unread, None, reason))
     sessions = _sessions(url, plan.unread)
     scope.threads.update(
         one.thread_id
@@ -170,13 +172,6 @@ def surviving_threads(
     return found
 
 
-def _unread_threads(store: str, number: int) -> ErasurePlace:
-    reason = "they hold metadata or values that cannot be read, and may be of the subject"
-    return ErasurePlace(
-        store, "threads", number, None, "kept", reason, is_left=True, is_unknown=True
-    )
-
-
 def _not_looked_at(
     url: StoreUrl, memory: MemoryStore, found: MemoryErasure
 ) -> Iterator[ErasurePlace]:
@@ -187,11 +182,7 @@ def _not_looked_at(
         return
     sizes -= Counter(one.key.namespace for one in found.items)
     if sizes:
-        yield ErasurePlace(
-            *(str(url), "memory", sizes.total(), None, "kept", NOT_LOOKED_AT),
-            is_left=True,
-            is_unknown=True,
-        )
+        yield unknown_place(str(url), "memory", sizes.total(), None, NOT_LOOKED_AT)
 
 
 def _in_other_stores(
@@ -274,11 +265,7 @@ def _plan_archives(
 ) -> None:
     for link in linked_folders(request.folders):
         reason = "a link to another folder, which was not looked through: name that folder, too"
-        plan.unread.append(
-            ErasurePlace(
-                *(str(link), "archives", None, None, "kept", reason), is_left=True, is_unknown=True
-            )
-        )
+        plan.unread.append(unknown_place(str(link), "archives", None, None, reason))
     keys_of = {memory.describe().layout: memory.key_of for _, memory in memories}
     search = ArchiveSearch(
         plan.url,

@@ -22,7 +22,7 @@ from ckpt_cli.operations.scrubbing import (
 )
 from ckpt_cli.plans.erase import StateErasure, file_size
 from ckpt_cli.plans.half_erased import is_half_erased, left_over
-from ckpt_cli.queries.archived_store import records_in
+from ckpt_cli.queries.archive_folders import records_in
 
 _TEXTS = ("command", "reason", "cannot_undo", "ended")
 """The texts of an operation that a person wrote, or that quote an id."""

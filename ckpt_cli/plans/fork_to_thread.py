@@ -19,7 +19,6 @@ from ckpt_cli.plans.edits import edges_of, known_channels, nodes_behind, preview
 from ckpt_cli.plans.root_branch import (
     RollbackOptions,
     asking_nodes,
-    carried_metadata,
     check_store,
     configurable,
     finished_nodes,
@@ -31,6 +30,7 @@ from ckpt_cli.plans.root_branch import (
 from ckpt_cli.plans.thread_copy import check_free
 from ckpt_cli.plans.values_only import plan_values_fork
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.redaction import carried_metadata
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -81,7 +81,7 @@ def plan_fork_to_thread(
         asked=() if is_head or edges is not None else asking_nodes(target),
         changes=diff_channels(read_state(reader, head).values, preview),
         configurable=at,
-        metadata=carried_metadata(reader, target),
+        metadata=carried_metadata(reader.store, target.metadata),
         change=Change(
             thread_id,
             {},

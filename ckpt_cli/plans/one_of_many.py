@@ -19,13 +19,13 @@ from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import TargetOptions, chosen_from, has_failed_step
 from ckpt_cli.plans.root_branch import (
     RollbackOptions,
-    carried_metadata,
     configurable,
     finished_nodes,
     heads_of,
     is_busy,
 )
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.redaction import carried_metadata
 from ckpt_cli.threads.target import NamedThread
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -127,7 +127,7 @@ def _ready(reader: ThreadReader, head: Moment, at: dict[str, str], reason: str) 
         head.step.waiting,
         at,
         open_questions(head),
-        carried_metadata(reader, head),
+        carried_metadata(reader.store, head.metadata),
         () if "checkpoint_id" in at else finished_nodes(head),
         head.body.is_javascript,
     )

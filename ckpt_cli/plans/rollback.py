@@ -16,7 +16,6 @@ from ckpt_cli.plans.edits import edges_of, known_channels, nodes_behind, preview
 from ckpt_cli.plans.root_branch import (
     RollbackOptions,
     asking_nodes,
-    carried_metadata,
     check_store,
     configurable,
     heads_of,
@@ -31,6 +30,7 @@ from ckpt_cli.plans.root_branch import (
 )
 from ckpt_cli.plans.values_only import plan_values_rollback
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.redaction import carried_metadata
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -79,7 +79,7 @@ def plan_rollback(
         changes=diff_channels(read_state(reader, head).values, preview),
         also=also,
         configurable=configurable(key),
-        metadata=carried_metadata(reader, target),
+        metadata=carried_metadata(reader.store, target.metadata),
         change=made.change(reader.thread_id, heads),
         notes=(
             *edit_notes,

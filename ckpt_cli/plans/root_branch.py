@@ -11,15 +11,13 @@ from ckpt_backends.model import COPY_INSTEAD, NULL_TASK_ID, Capability, Checkpoi
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking.edit_state import ChannelEdit
 from ckpt_cli.core.forking.plan import ShownCheckpoint
-from ckpt_cli.core.redact import redact_metadata
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
-from ckpt_cli.core.tasks.resume import UserMetadata, candidates, user_metadata
+from ckpt_cli.core.tasks.resume import candidates
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, path_text
 from ckpt_cli.core.tasks.task_ids import is_handler
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.nested_nodes import ran_inside
-from ckpt_cli.threads.redaction import is_redacted
 from ckpt_cli.threads.thread import ThreadReader
 
 _BUSY = timedelta(seconds=10)
@@ -82,12 +80,6 @@ def target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, M
 def configurable(key: CheckpointKey) -> dict[str, str]:
     """Return the config with which a graph resumes from a checkpoint."""
     return key._asdict()
-
-
-def carried_metadata(reader: ThreadReader, moment: Moment) -> UserMetadata:
-    """Return the metadata with which a graph resumes from a checkpoint, or from a copy of it."""
-    found = moment.metadata
-    return user_metadata(redact_metadata(found) if is_redacted(reader.store) else found)
 
 
 def heads_of(reader: ThreadReader) -> dict[str, str]:

@@ -26,7 +26,6 @@ from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.edits import known_channels, previewed
 from ckpt_cli.plans.root_branch import (
     RollbackOptions,
-    carried_metadata,
     configurable,
     heads_of,
     is_stateful,
@@ -37,6 +36,7 @@ from ckpt_cli.plans.root_branch import (
 )
 from ckpt_cli.plans.thread_copy import check_free
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.redaction import carried_metadata
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -81,7 +81,7 @@ def plan_values_rollback(
         next=None,
         changes=diff_channels(read_state(reader, head).values, preview),
         configurable=configurable(key),
-        metadata=carried_metadata(reader, target),
+        metadata=carried_metadata(reader.store, target.metadata),
         change=Change(
             reader.thread_id,
             heads_of(reader),
@@ -130,7 +130,7 @@ def plan_values_fork(
         next=None,
         changes=diff_channels(read_state(reader, head).values, read_state(reader, target).values),
         configurable=configurable(key),
-        metadata=carried_metadata(reader, target),
+        metadata=carried_metadata(reader.store, target.metadata),
         change=Change(thread_id, {}, copies=tuple(copies)),
         notes=(_NEXT, "this layout cannot mark the copy, so `ckpt undo` does not find it"),
         is_undoable=False,

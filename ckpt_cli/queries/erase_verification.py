@@ -26,7 +26,7 @@ from ckpt_cli.core.memory.fact_problems import source_of
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.scrubbing import history_entries, query_of, words_of_query
-from ckpt_cli.queries.archived_store import (
+from ckpt_cli.queries.archive_folders import (
     is_from_store,
     records_in,
     saved_plans,

@@ -127,7 +127,7 @@ class Look:
     writes: SortedWrites | None = None
     """All writes on the parent, except those that record what happened to a task."""
     values: dict[int, Value] = field(default_factory=dict)
-    """Values of writes, by the id of their `Placed`."""
+    """Values of writes, by the `id` of their `TaskWrite`."""
     channels: dict[str, Looked] = field(default_factory=dict)
 
 

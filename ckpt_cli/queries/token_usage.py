@@ -20,7 +20,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation.messages import Message, as_message
+from ckpt_cli.core.conversation.messages import MODEL_ROLES, Message, as_message
 from ckpt_cli.core.conversation.transcript import model_of
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.step_nodes import node_path, path_text
@@ -50,7 +50,6 @@ _PLAIN = frozenset({"msgpack", "json", "redis-json", "bson", "bson-plain", "pick
 """Types whose bytes contain the names of the fields."""
 _MARKS = (b"usage", b"Usage", b"AIMessage", b"assistant", b"\xa2ai", b'"ai"')
 """One of these is in the names of all fields that tell tokens, or in a message of a model."""
-_MODELS = {"ai", "assistant"}
 _DEEPEST = 8
 """Lists and dicts in which messages are looked for, one inside the other."""
 _AT_ONCE = 50
@@ -202,7 +201,7 @@ def _told(value: Value, depth: int = 0) -> Iterator[tuple[Message, FoundMessage 
     message = as_message(value)
     if message is not None:
         tokens = counts_of(message)
-        if tokens is None and message.role in _MODELS:
+        if tokens is None and message.role in MODEL_ROLES:
             tokens = TokenCounts()
         yield message, None if tokens is None else FoundMessage(model_of(message), tokens)
         return

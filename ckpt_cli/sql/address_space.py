@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOM = 3 * 2**29
+_ROOM = 3 * 2**29
 """Bytes that a query may allocate: what DuckDB may hold, and a value with its copy."""
 
 
 @contextmanager
-def bounded_allocation(room: int = ROOM) -> Iterator[None]:
+def bounded_allocation() -> Iterator[None]:
     """Let this process allocate only so many bytes more, on Linux.
 
     Other systems do not tell or do not keep such a limit. What is larger raises `MemoryError`, or
@@ -29,7 +29,7 @@ def bounded_allocation(room: int = ROOM) -> Iterator[None]:
 
     before = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-    limit = pages * resource.getpagesize() + room
+    limit = pages * resource.getpagesize() + _ROOM
     if before[0] != resource.RLIM_INFINITY:
         limit = min(limit, before[0])
     resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))

@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import UsageError
@@ -25,7 +26,9 @@ from ckpt_cli.core.redact import (
 )
 
 if TYPE_CHECKING:
+    from ckpt_backends.codec.values import Value
     from ckpt_cli.core.forking.plan import CheckpointPlan
+    from ckpt_cli.core.tasks.resume import UserMetadata
     from ckpt_cli.core.tasks.writes import TaskWrite
     from ckpt_cli.core.values.paths import Path, Selected
     from ckpt_cli.threads.checkpoint import Moment
@@ -50,6 +53,13 @@ def refuse_raw(store: Store) -> None:
 def no_raw() -> UsageError:
     """Return the error for showing stored bytes together with `--redact`."""
     return UsageError("--raw cannot be combined with --redact", hint="use one of them")
+
+
+def carried_metadata(store: Store, metadata: Mapping[str, Value]) -> UserMetadata:
+    """Return the metadata with which a graph resumes from a checkpoint, or from a copy of it."""
+    from ckpt_cli.core.tasks.resume import user_metadata
+
+    return user_metadata(redact_metadata(metadata) if is_redacted(store) else metadata)
 
 
 def moment(found: Moment) -> Moment:

@@ -9,7 +9,7 @@ line for each row, and a last line with the row counts and the SHA-256 of all li
     {"table": "checkpoints", "row": {"thread_id": "user-42", "checkpoint": {"$bytes": "..."}, ...}}
     {"rows": {"checkpoints": 12, "writes": 40}, "sha256": "...", "signature": {...}}
 
-The signature is optional, see `signing`. Numbers, text and NULL are as in JSON; bytes are
+The signature is optional, see `signatures`. Numbers, text and NULL are as in JSON; bytes are
 `{"$bytes": BASE64}`, text that is not UTF-8 is `{"$text": BASE64}`, and a number that JSON lacks is
 `{"$float": "inf"}`.
 

@@ -29,14 +29,14 @@ def kind_of(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
-def check_regular(path: Path, *, verb: str = "read") -> None:
+def check_regular(path: Path) -> None:
     """Raise `StoreUnavailable` if a path exists and is not a regular file. Links are followed."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
         return
     if not stat.S_ISREG(mode):
-        raise not_regular(path, mode, verb=verb)
+        raise not_regular(path, mode)
 
 
 def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> BinaryIO:

@@ -1,6 +1,6 @@
 """Reads the files of `langgraph dev` for Python; `javascript` reads the other one in the same way.
 
-No file is unpickled. `codec.picklestack` parses each file once without running its code, and long
+No file is unpickled. `codec.pickle` parses each file once without running its code, and long
 values stay in the file until they are needed. Listings use only the keys.
 """
 

@@ -1,4 +1,4 @@
-"""Faults of tables that the engine's catalog shows, and of the space that the engine uses."""
+"""Faults of tables that the engine's catalog or the keys show, and of the space that it uses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ckpt_backends.model import Fault
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.queries import SqlTables
 
 LARGE = 64 << 20
 """Bytes of unused space, or of a log, that are not worth a finding yet."""
@@ -125,3 +126,37 @@ def large_log(what: str, log: int, size: int, fix: str) -> Iterator[Fault]:
     if is_much(log, size):
         detail = f"{what} has {log // _MIB} MiB, the database {size // _MIB} MiB"
         yield Fault("log-large", detail, fix=fix)
+
+
+def suspect_queries(database: Database, tables: SqlTables) -> Iterator[str]:
+    """The queries for threads whose keys may contradict each other. They read no body and no value.
+
+    An id may appear in the results of several. Nothing contradicts in a shallow layout: it stores
+    no parents, and writes of a checkpoint before.
+    """
+    if tables.shallow:
+        return
+    checkpoints, exact = tables.checkpoints.source, database.exact
+    (ns,) = tables.namespace("")
+    # The first comparisons use the primary key. A collation may take other ids for equal.
+    in_thread = f"p.{ns} = c.{ns} AND {exact('p.thread_id')} = {exact('c.thread_id')}"
+    of_parent = (
+        f"p.thread_id = c.thread_id AND p.checkpoint_id = c.parent_checkpoint_id AND {in_thread}"
+    )
+    of_writes = " AND ".join(
+        f"p.{name} = {database.as_in(tables.checkpoints.name, name, f'c.{name}')}"
+        for name in ("thread_id", "checkpoint_id")
+    )
+    own, parent = exact("c.checkpoint_id"), exact("p.checkpoint_id")
+    # Also finds heads that have a child: no id is greater than theirs.
+    yield (
+        f"SELECT DISTINCT {exact('c.thread_id')} FROM {checkpoints} c"
+        f" LEFT JOIN {checkpoints} p ON {of_parent} WHERE c.parent_checkpoint_id IS NOT NULL"
+        f" AND (p.checkpoint_id IS NULL OR {parent} >= {own})"
+    )
+    yield (
+        f"SELECT DISTINCT {exact('c.thread_id')} FROM"
+        f" (SELECT DISTINCT thread_id, {ns}, checkpoint_id FROM {tables.writes.source}) c"
+        f" LEFT JOIN {checkpoints} p ON {of_writes} AND {in_thread}"
+        " WHERE p.checkpoint_id IS NULL"
+    )

@@ -391,7 +391,7 @@ class SqlStore(BaseStore):
         return self._database.damage(whole=whole)
 
     def suspect_threads(self) -> Iterator[str]:
-        from ckpt_backends.sql.suspects import suspect_queries
+        from ckpt_backends.sql.health import suspect_queries
 
         queries = suspect_queries(self._database, self._tables)
         yield from {self._text(one) for query in queries for (one,) in self._stream(query, {})}

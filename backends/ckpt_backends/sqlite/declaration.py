@@ -6,11 +6,13 @@ from ckpt_backends.declaration import NUMBER, SAVER, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language, Serializer
 
+LOG_SUFFIX = "-wal"
+"""Ends the name of a write-ahead log, behind that of its database."""
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
 def _claims(path: str) -> bool:
-    return path.removesuffix("-wal").endswith(_SUFFIXES) and not os.path.isdir(path)
+    return path.removesuffix(LOG_SUFFIX).endswith(_SUFFIXES) and not os.path.isdir(path)
 
 
 BACKEND = Backend(
@@ -27,7 +29,7 @@ BACKEND = Backend(
     ),
     mended_faults=("index-missing", "journal-hot", "log-large", "space-free"),
     # A log is a store of its own only if its database is missing.
-    file_names=tuple(f"*{suffix}{end}" for suffix in _SUFFIXES for end in ("", "-wal")),
+    file_names=tuple(f"*{suffix}{end}" for suffix in _SUFFIXES for end in ("", LOG_SUFFIX)),
     usual_paths={
         "~/.deepagents/.state/sessions.db": "where dcode of Deep Agents keeps its sessions",
         "~/.deepagents/sessions.db": "where Deep Agents kept its sessions until 2026",

@@ -16,6 +16,7 @@ from ckpt_backends.errors import (
     UnknownLayout,
 )
 from ckpt_backends.files.regular_file import open_regular
+from ckpt_backends.sqlite.declaration import LOG_SUFFIX
 from ckpt_backends.sqlite.journals import journal_of
 from ckpt_backends.url import StoreUrl
 
@@ -87,7 +88,7 @@ def _foreign(doing: str, path: Path) -> StoreUnavailable:
     """The error for a file that is no database; it says what it is instead, if that is known."""
     reason = "not a SQLite database"
     hint = "a store of another kind has a URL, such as postgresql://HOST/DB"
-    name = path.name.removesuffix("-wal")
+    name = path.name.removesuffix(LOG_SUFFIX)
     if name != path.name and path.with_name(name).exists():
         return UnknownLayout(
             f"{doing} '{path}': it is the write-ahead log of '{name}'",

@@ -16,6 +16,7 @@ from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.files.regular_file import kind_of, open_regular
 from ckpt_backends.model import Space
+from ckpt_backends.sqlite.declaration import LOG_SUFFIX
 
 _SUPER_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """Ends a journal that names a super-journal (https://www.sqlite.org/fileformat.html, 3)."""
@@ -24,7 +25,7 @@ _LONGEST_NAME = 4096
 
 def log_of(path: Path) -> Path:
     """The write-ahead log of a database."""
-    return _beside(path, "-wal")
+    return _beside(path, LOG_SUFFIX)
 
 
 def journal_of(path: Path) -> Path:
@@ -42,7 +43,7 @@ def check_beside(path: Path) -> None:
 
     SQLite would wait for the writer of a FIFO, and it follows no links to these files.
     """
-    for suffix in ("-wal", "-shm", "-journal"):
+    for suffix in (LOG_SUFFIX, "-shm", "-journal"):
         beside = _beside(path, suffix)
         try:
             mode = beside.lstat().st_mode

@@ -15,9 +15,9 @@ from typing import BinaryIO
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.files.regular_file import open_regular
+from ckpt_backends.sqlite.declaration import LOG_SUFFIX
 from ckpt_backends.sqlite.journals import log_of
 
-SUFFIX = "-wal"
 _MAGIC = 0x377F0682
 """With the lowest bit set, checksums are of big-endian words."""
 _HEADER, _FRAME = 32, 24
@@ -31,15 +31,15 @@ def lone_log(path: Path) -> Path | None:
 
     None if the path names anything else.
     """
-    if not path.name.endswith(SUFFIX):
+    if not path.name.endswith(LOG_SUFFIX):
         return log_of(path) if not _size(path) and _size(log_of(path)) > _HEADER else None
-    database = path.with_name(path.name.removesuffix(SUFFIX))
+    database = path.with_name(path.name.removesuffix(LOG_SUFFIX))
     return path if not _size(database) and _size(path) > _HEADER else None
 
 
 def what_is(log: Path) -> StoreUnavailable:
     """The error for a log that is opened without `--copy`."""
-    name = log.name.removesuffix(SUFFIX)
+    name = log.name.removesuffix(LOG_SUFFIX)
     return StoreUnavailable(
         f"cannot open '{log}': it is the write-ahead log of '{name}', which is missing or empty",
         hint="add --copy to rebuild the database from the log, in a private copy",
@@ -59,7 +59,7 @@ def rebuild(log: Path, target: Path) -> int:
                 f"{count - missing:,} of its {count:,} pages" if count else "no whole transaction"
             )
             raise StoreUnavailable(
-                f"cannot rebuild '{log.name.removesuffix(SUFFIX)}': its log holds {held}",
+                f"cannot rebuild '{log.name.removesuffix(LOG_SUFFIX)}': its log holds {held}",
                 hint="the rest was in the database file; look for a copy of it",
             )
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:

@@ -49,7 +49,6 @@ _FEWEST_NODES = 1_000_000
 _TIMES_AS_LONG, _FEWEST_BYTES = 4, 16 << 20
 """Texts and bytes, too, are copied for each reference."""
 _DEEPEST = 200
-_PYDANTIC_MARKS = ("__pydantic_fields_set__", _PYDANTIC_2), ("__fields_set__", _PYDANTIC_1)
 _BYTEARRAY = "builtins", "bytearray"
 _DELTA = "langgraph.checkpoint.serde.types", "_DeltaSnapshot"
 _STANDARD = ONE_ARGUMENT | ARGUMENTS | {DATETIME, ("datetime", "time"), ("re", "_compile")}

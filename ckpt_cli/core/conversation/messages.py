@@ -17,6 +17,8 @@ _ROLES = {
 }
 ROLES = {*_ROLES.values(), "assistant", "developer", "user"}
 """Roles that plain dicts have in `type`; other dicts have their role in `role`."""
+MODEL_ROLES = frozenset({"ai", "assistant"})
+"""Roles of what a model said."""
 _PAIRED = ROLES - {"remove"}
 """Roles of `(role, content)` tuples."""
 
@@ -92,6 +94,17 @@ def is_pair(value: Value) -> bool:
         and value[0] in _PAIRED
         and isinstance(value[1], str | list)
     )
+
+
+def content_blocks(message: Message) -> list[dict[Value, Value]]:
+    """Return the blocks of a message's content; a provider's own without LangChain's wrapper."""
+    content = message.content
+    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    inner = ((one, one.get("value")) for one in blocks)
+    return [
+        held if isinstance(held, dict) and one.get("type") == "non_standard" else one
+        for one, held in inner
+    ]
 
 
 def content_text(content: Value) -> str:

@@ -23,10 +23,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.conversation.messages import Message, ToolCall, as_message
+from ckpt_cli.core.conversation.messages import (
+    MODEL_ROLES,
+    Message,
+    ToolCall,
+    as_message,
+    content_blocks,
+)
 
 _PEOPLE = {"human", "user"}
-_MODELS = {"ai", "assistant"}
 _IDS = ("id", "call_id", "tool_call_id", "tool_use_id")
 _RESULT_OF = ("tool_call_id", "tool_use_id")
 """Keys in the blocks of a message, for the call that a block answers."""
@@ -145,7 +150,7 @@ def pair(items: Sequence[Value], others: Counterparts) -> Pairing:
             orphaned.append(index)
         if not answered:
             ended = index
-        if message is not None and message.role in _MODELS:
+        if message is not None and message.role in MODEL_ROLES:
             known |= set(_ids_in(message))
             for place in _calls_to_answer(index, message):
                 waiting.setdefault(place.id, []).append(place)
@@ -179,11 +184,11 @@ def answered_ids(message: Message) -> set[str]:
 
     Anthropic's form has the results as blocks in a message of the user; so has OpenAI's for some.
     """
-    if message.role in _MODELS:
+    if message.role in MODEL_ROLES:
         return set()
     if message.role == "function":
         return {_function_id(message.name)}
-    blocks = _blocks(message)
+    blocks = content_blocks(message)
     found = {message.fields.get("tool_call_id")}
     found |= {one.get("tool_use_id") for one in blocks if one.get("type") == "tool_result"}
     found |= {one.get("call_id") for one in blocks if _is_output(one)}
@@ -194,7 +199,7 @@ def call_ids(items: Sequence[Value]) -> set[str]:
     """Return the ids of all calls in a list of messages."""
     found: set[str] = set()
     for message in map(as_message, items):
-        if message is not None and message.role in _MODELS:
+        if message is not None and message.role in MODEL_ROLES:
             found.update(_ids_in(message))
     return found
 
@@ -221,7 +226,7 @@ def _is_result(message: Message) -> bool:
 
 
 def _makes_calls(message: Message) -> bool:
-    return message.role in _MODELS and any(_calls_to_answer(0, message))
+    return message.role in MODEL_ROLES and any(_calls_to_answer(0, message))
 
 
 def _calls_to_answer(index: int, message: Message) -> Iterator[CallPlace]:
@@ -229,7 +234,7 @@ def _calls_to_answer(index: int, message: Message) -> Iterator[CallPlace]:
 
     Left out are calls that the model's provider carries out: their results are in the same message.
     """
-    blocks = _blocks(message)
+    blocks = content_blocks(message)
     provided = {
         one.get(key)
         for one in blocks
@@ -293,16 +298,5 @@ def _ids_in(message: Message) -> Iterator[str]:
     extra = message.fields.get("additional_kwargs")
     lists = extra.values() if isinstance(extra, dict) else ()
     more = [one for some in lists if isinstance(some, list) for one in some]
-    for block in (*_blocks(message), *(one for one in more if isinstance(one, dict))):
+    for block in (*content_blocks(message), *(one for one in more if isinstance(one, dict))):
         yield from (found for key in _IDS if isinstance(found := block.get(key), str))
-
-
-def _blocks(message: Message) -> list[dict[Value, Value]]:
-    """Return the blocks of a message's content, those of a provider in LangChain's own form."""
-    content = message.content
-    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-    inner = ((one, one.get("value")) for one in blocks)
-    return [
-        held if isinstance(held, dict) and one.get("type") == "non_standard" else one
-        for one, held in inner
-    ]

@@ -54,3 +54,8 @@ def without_past(channel: str, first_id: str, checkpoint_id: str) -> str:
     """Return why a DeltaChannel cannot be rebuilt at a checkpoint, or at one that follows it."""
     first = "it" if first_id == checkpoint_id else f"its first ancestor {first_id}"
     return f"{first} has a value of '{channel}', but neither a snapshot of it nor a parent"
+
+
+def without_snapshot(channel: str, parent_id: str) -> str:
+    """Return the same, if a parent is not stored: that of the checkpoint or of an ancestor."""
+    return f"the last snapshot of '{channel}' is gone, with {parent_id} or an ancestor of it"

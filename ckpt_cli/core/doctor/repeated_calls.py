@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.conversation.messages import Message, as_message
+from ckpt_cli.core.conversation.messages import MODEL_ROLES, Message, as_message, content_blocks
 from ckpt_cli.core.doctor.finding import Finding
 
-_MODELS = {"ai", "assistant"}
 _MANY = 5
 _LONGEST = 80
 """Maximum number of characters of a name in a text."""
@@ -60,7 +59,7 @@ def calls_of(message: Message | None) -> Iterator[Call]:
 
     LangChain repeats in `tool_calls` what stands in the content.
     """
-    if message is None or message.role not in _MODELS:
+    if message is None or message.role not in MODEL_ROLES:
         return
     ids: set[Value] = set()
     known: set[Call] = set()
@@ -85,11 +84,7 @@ def calls_of(message: Message | None) -> Iterator[Call]:
 
 def _blocks(message: Message) -> Iterator[dict[Value, Value]]:
     """Yield what calls a tool in the content, and OpenAI's old `function_call` beside it."""
-    for block in message.content if isinstance(message.content, list) else ():
-        inner = block.get("value") if isinstance(block, dict) and "type" in block else None
-        one = inner if isinstance(inner, dict) else block  # in LangChain's `non_standard`
-        if not isinstance(one, dict):
-            continue
+    for one in content_blocks(message):
         kind = one.get("type")
         if isinstance(kind, str):
             if any(part in kind for part in _CALLS) and not kind.endswith(_RESULTS):

@@ -15,4 +15,3 @@ CHECKPOINTS = "forked_checkpoints"
 REASON = "reason"
 NAME = "ckpt"
 MARKS = frozenset({BY, FROM, WITH, WRITES, THREAD, CHECKPOINTS})
-MARKS = frozenset({BY, FROM, WITH, WRITES, THREAD, CHECKPOINTS})

@@ -1,9 +1,9 @@
 """Find the reducer of a channel: those that explain all stored values.
 
 Each transition of a channel is tried with every reducer; the set of reducers that explain it is a
-bit mask. A `Tally` collects the results of one thread. Judging it names the reducers that remain
-and gives each transition a verdict: by the reducer that the user named, or by the one that explains
-most.
+bit mask. A `ReducerTally` collects the results of one thread. Judging it names the reducers that
+remain and gives each transition a verdict: by the reducer that the user named, or by the one that
+explains most.
 """
 
 from __future__ import annotations

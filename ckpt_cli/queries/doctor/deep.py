@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError
 from ckpt_cli.core.channels import delta_channels
 from ckpt_cli.core.doctor.finding import Checked, Finding
-from ckpt_cli.core.doctor.replayed import ReplayedThread
+from ckpt_cli.core.doctor.replayed import Exact, ReplayedThread
 from ckpt_cli.core.doctor.type_names import gather_names
+from ckpt_cli.core.replay.report import Replayed, judge_all
+from ckpt_cli.core.state import Version, read_body
 from ckpt_cli.queries.doctor.conversations import library_findings
 from ckpt_cli.queries.doctor.deltas import MissingParents
 from ckpt_cli.queries.doctor.emptied import EmptiedMessages
-from ckpt_cli.queries.doctor.mismatches import Mismatches
 from ckpt_cli.queries.doctor.orphans import Orphans
 from ckpt_cli.queries.doctor.plaintext import PlainRows
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint, seen_checkpoint
@@ -62,7 +63,7 @@ class _DeepCheck:
         self._emptied = EmptiedMessages(reader)
         self._parents = MissingParents(reader)
         self._orphans = Orphans(reader, terms.before)
-        self._mismatches = Mismatches(reader)
+        self._mismatches = _Mismatches(reader)
         self._types = TypeChecks(terms, memo)
 
     def replay(self) -> None:
@@ -108,3 +109,47 @@ class _DeepCheck:
         ):  # that of the root was read before
             state = read_state(self._reader, seen.moment, names)
             yield from library_findings(seen.moment.key, state)
+
+
+class _Mismatches:
+    """Looks at each checkpoint of a thread, and judges its replay at the end."""
+
+    def __init__(self, reader: ThreadReader) -> None:
+        self._reader = reader
+        self._young: set[Exact] = set()
+        """Checkpoints of which a write may still be missing: savers store writes in the background.
+        """
+
+    def at(self, seen: SeenCheckpoint) -> None:
+        """Note whether all rows of a checkpoint must have been stored."""
+        key = seen.moment.key
+        if seen.is_young:
+            self._young.add((key.checkpoint_ns, key.checkpoint_id, None))
+
+    def end(
+        self, replayed: Replayed, terms: Terms, exact: Collection[Exact]
+    ) -> tuple[list[Finding], ReplayedThread]:
+        """Return the mismatches, except at channels of a checkpoint with a more exact finding, and
+        what other threads are judged by.
+
+        If the thread contradicts itself and is judged together with others, none are found yet.
+        """
+        channels = {one for one in exact if one[2] is not None}
+        found = ReplayedThread(replayed, self._young | channels, dict(self._versions(replayed)))
+        if terms.together and replayed.is_contradictory:
+            return [], found
+        ((_, judgements),) = judge_all([replayed], terms.reducers)
+        return list(found.findings(judgements)), ReplayedThread(replayed.for_pool())
+
+    def _versions(self, replayed: Replayed) -> Iterator[tuple[Exact, Version]]:
+        for transition in replayed.transitions:
+            named = [one for one in transition.checks if one.lost or one.shared is not None]
+            if not named:
+                continue
+            ns, child = transition.checkpoint_ns, transition.child
+            stored = self._reader.store.checkpoints(
+                self._reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[child], body=True
+            )
+            for body in map(read_body, stored):
+                for one in named:
+                    yield (ns, child, one.channel), body.versions.get(one.channel, "?")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from ckpt_backends.model import Capability
 from ckpt_cli.core.doctor.ancestors import is_ancestor
-from ckpt_cli.core.doctor.delta_anchor import supersteps, without_past
+from ckpt_cli.core.doctor.delta_anchor import supersteps, without_past, without_snapshot
 from ckpt_cli.core.doctor.delta_chains import DeltaChains
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.state import read_body
@@ -46,12 +46,10 @@ class MissingParents:
         own = checkpoint.key.checkpoint_id
         lost = self._chains.lost_at(own, parent_id, unset, is_cut=is_cut or parent_id is None)
         for channel in sorted(lost):
-            text = without_past(channel, own, own)
-            if is_cut:
-                text = (
-                    f"the last snapshot of '{channel}' is gone, with {parent_id} or an ancestor of"
-                    " it"
-                )
+            if parent_id is None:
+                text = without_past(channel, own, own)
+            else:
+                text = without_snapshot(channel, parent_id)
             yield seen.finding("delta-unanchored", text, channel)
         if is_cut and self._proves and self._has_older_ancestor(seen):
             text = f"its parent {parent_id} is not stored, although an older ancestor is"

@@ -7,7 +7,12 @@ from functools import partial
 
 from ckpt_backends.codec.memo import Memo
 from ckpt_backends.errors import Unreadable
-from ckpt_cli.core.doctor.delta_anchor import unanchored, unstored_deltas, without_past
+from ckpt_cli.core.doctor.delta_anchor import (
+    unanchored,
+    unstored_deltas,
+    without_past,
+    without_snapshot,
+)
 from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.head_step import step_findings, unused_answer
 from ckpt_cli.core.state import read_body
@@ -103,7 +108,7 @@ def _unanchored(reader: ThreadReader, head: Moment, *, is_suspect: bool) -> Iter
             yield found(code="delta-unanchored", detail=detail, channel=channel)
     elif is_suspect:
         for channel in sorted(unanchored(channels, head.metadata, _stored(reader, line[1:]))):
-            detail = f"the last snapshot of '{channel}' is gone, with {lost} or an ancestor of it"
+            detail = without_snapshot(channel, lost)
             yield found(code="delta-unanchored", detail=detail, channel=channel)
 
 

@@ -22,7 +22,7 @@ _MOST = 1000
 class UnreadableValues:
     """Looks at each checkpoint of a thread, and notes what this run cannot read."""
 
-    def __init__(self, memo: Memo, *, has_bodies: bool = True) -> None:
+    def __init__(self, memo: Memo, *, has_bodies: bool) -> None:
         self._has_bodies = has_bodies
         """Whether the layout stores what a saver loads; others have values only."""
         self.values = 0

@@ -7,11 +7,10 @@ from datetime import datetime, tzinfo
 
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.redact import redact_metadata
 from ckpt_cli.core.state import read_metadata
-from ckpt_cli.core.tasks.resume import UserMetadata, user_metadata
+from ckpt_cli.core.tasks.resume import UserMetadata
 from ckpt_cli.queries.kept_replay import KeptReplay
-from ckpt_cli.threads.redaction import is_redacted
+from ckpt_cli.threads.redaction import carried_metadata
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -35,8 +34,7 @@ def base_of(marked: CheckpointKey | None, place: CheckpointKey) -> CheckpointKey
 def carried_from(store: Store, key: CheckpointKey) -> UserMetadata:
     """Return the metadata with which a graph resumes from a checkpoint; none if it is gone."""
     for one in store.checkpoints_at([key], metadata=True):
-        found = read_metadata(one)
-        return user_metadata(redact_metadata(found) if is_redacted(store) else found)
+        return carried_metadata(store, read_metadata(one))
     return {}
 
 

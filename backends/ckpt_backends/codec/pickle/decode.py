@@ -1,4 +1,4 @@
-"""Decodes pickles to inert values: converts the nodes of `picklestack` to a tree, within limits.
+"""Decodes pickles to inert values: converts the nodes of `machine` to a tree, within limits.
 
 A pickle may refer to the same object several times. Each reference is expanded again, within the
 limits. Special nodes:

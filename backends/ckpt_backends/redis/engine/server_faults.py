@@ -53,7 +53,7 @@ def evicted(connection: RedisConnection, names: Iterable[bytes]) -> str:
     number = int(stats.get("evicted_keys") or 0)
     if not number:
         return ""
-    policy = policy_of(connection)
+    policy = _policy_of(connection)
     if policy.startswith(_ONLY_EXPIRING):
         asked = (("PTTL", one) for one in islice(names, _SAMPLE))
         if not any(ms >= 0 for ms in connection.ask_all(asked)):
@@ -62,7 +62,7 @@ def evicted(connection: RedisConnection, names: Iterable[bytes]) -> str:
     return f"the server removed {keys} because its memory was full (maxmemory-policy {policy})"
 
 
-def policy_of(connection: RedisConnection) -> str:
+def _policy_of(connection: RedisConnection) -> str:
     """The setting `maxmemory-policy`; `unknown` if the server does not tell."""
     memory = connection.find("INFO", "memory") or {}
     return str(memory.get("maxmemory_policy") or "unknown")
@@ -74,6 +74,6 @@ def eviction_fault(connection: RedisConnection, reason: str) -> Fault:
     What would stop it is no fix: the keys stay gone.
     """
     detail = f"{reason}, so parts of threads may be gone"
-    if policy_of(connection) != _KEEPS_ALL:
+    if _policy_of(connection) != _KEEPS_ALL:
         detail += f"; CONFIG SET maxmemory-policy {_KEEPS_ALL} keeps the others"
     return Fault("keys-evicted", detail)

@@ -38,9 +38,9 @@ from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
-_STAYS, _GONE = -1, -2
 _POINTER_SECONDS = 0.2
 """Longer than a saver needs between a checkpoint and the pointer to it."""
+_STAYS, _GONE = -1, -2
 """The answers of PTTL for a key without an expiry, and for a missing key."""
 _REMEMBERED, _AT_ONCE = 200, 50
 """Number of threads with cached keys, and number of threads to look up together. A command usually
