@@ -167,6 +167,13 @@ def test_a_rollback_stays_in_envelopes(plain: Path, sealed: Path) -> None:
     assert ckpt("-s", sealed, "show", THREAD, "-o", "json").json["values"] == known
 
 
+def test_an_edit_and_its_undo_stay_in_envelopes(sealed: Path) -> None:
+    edit = ("--set", 'messages=[{"role": "user", "content": "edited"}]')
+    for words in (["fork", THREAD, "~2", *edit], ["undo", THREAD]):
+        assert ckpt("-s", sealed, *words, "--yes").code == 0
+        assert all(data.startswith(header(KEY)) for *_, data in rows(sealed)), words
+
+
 def test_rekey_puts_all_in_envelopes_of_the_new_key(
     plain: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

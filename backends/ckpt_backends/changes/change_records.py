@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, CopyOfWrites, NewBlob
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Encryption, TypedBytes, Write
 
 
 def change_record(change: Change) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _typed(value: TypedBytes | None) -> dict[str, Any] | None:
     return {
         "type": value.type,
         "data": b64encode(value.data).decode(),
-        **({"encrypted": True} if value.encrypted else {}),
+        **({"encrypted": int(value.encrypted)} if value.encrypted else {}),
         **({"part": value.part} if value.part else {}),
     }
 
@@ -174,7 +174,7 @@ def _typed_from(record: Mapping[str, Any] | None) -> TypedBytes | None:
     return TypedBytes(
         str(record["type"]),
         b64decode(record["data"], validate=True),
-        encrypted=bool(record.get("encrypted", False)),
+        encrypted=Encryption(record.get("encrypted", 0)),
         part=str(record.get("part", "")),
     )
 

@@ -21,7 +21,14 @@ from ckpt_backends.codec.set_keys import append_item, set_keys
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.model import (
+    NULL_TASK_ID,
+    Checkpoint,
+    CheckpointKey,
+    Encryption,
+    TypedBytes,
+    Write,
+)
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.forking.delta_snapshot import as_snapshot
@@ -148,24 +155,26 @@ def edit_copy(
         found.writes.append(
             Write(key, NULL_TASK_ID, "", place + number, edit.channel, len(data), stored)
         )
-    if is_sealed(original):
-        found.writes = [one._replace(value=_to_seal(one.value)) for one in found.writes]
-        found.blobs = [replace(one, value=_to_seal(one.value)) for one in found.blobs]
+    if form := _encryption(original):
+        found.writes = [one._replace(value=_to_seal(one.value, form)) for one in found.writes]
+        found.blobs = [replace(one, value=_to_seal(one.value, form)) for one in found.blobs]
     return found
 
 
-def is_sealed(original: Checkpoint) -> bool:
-    """Return whether values of a checkpoint are stored encrypted."""
+def _encryption(original: Checkpoint) -> bool | Encryption:
+    """Return whether and how values of a checkpoint are stored encrypted, as far as was read."""
     if original.body is not None and original.body.encrypted:
-        return True
-    return any(is_encrypted_type(blob.type) for blob in (original.blobs or {}).values())
+        return original.body.encrypted
+    blobs = (original.blobs or {}).values()
+    forms = [one.value.encrypted for one in blobs if one.value is not None]
+    return max(forms, default=False) or any(is_encrypted_type(one.type) for one in blobs)
 
 
-def _to_seal(value: TypedBytes | None) -> TypedBytes:
+def _to_seal(value: TypedBytes | None, form: bool | Encryption) -> TypedBytes:
     """Return a new value that is to be stored encrypted."""
     if value is None:
         raise ValueError("a new write has its value")
-    return value._replace(encrypted=True)
+    return value._replace(encrypted=form)
 
 
 def _check(
@@ -215,7 +224,7 @@ def schedule_after_nodes(
         if original.blobs is None or _holds_values(original):
             values[name] = Put(None)
         else:
-            nothing = TypedBytes("msgpack", b"\xc0", encrypted=is_sealed(original))
+            nothing = TypedBytes("msgpack", b"\xc0", encrypted=_encryption(original))
             found.blobs.append(NewBlob(ns, name, str(version), nothing))
     found.body["updated_channels"] = Put(None)
 
