@@ -340,6 +340,34 @@ def test_a_delta_channel_without_its_snapshot_is_found(tmp_path: Path) -> None:
     }
 
 
+def test_a_step_of_a_delta_channel_without_its_writes_is_found(tmp_path: Path) -> None:
+    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+    with closing(sqlite3.connect(path)) as db, db:
+        where = "thread_id = 'delta-rarely' AND checkpoint_ns = '' AND channel = 'messages'"
+        named = f"SELECT DISTINCT checkpoint_id FROM writes WHERE {where} ORDER BY 1"
+        ids = [one for (one,) in db.execute(named)]
+        db.execute(f"DELETE FROM writes WHERE {where} AND checkpoint_id = ?", [ids[2]])
+        (lost,) = db.execute(
+            "SELECT checkpoint_id FROM checkpoints WHERE parent_checkpoint_id = ?", [ids[2]]
+        ).fetchone()
+    found, _ = found_in(path)
+    assert [(one.code, one.checkpoint_id, one.channel) for one in found] == [
+        ("delta-unanchored", lost, "messages")
+    ]
+
+
+@pytest.mark.parametrize("tag", ["mine", None])
+def test_a_type_that_official_savers_lack_leaves_the_check_incomplete(
+    clean: Path, tmp_path: Path, tag: str | None
+) -> None:
+    path = copy_store(clean, tmp_path)
+    with rows_of(path) as rows:
+        rows.db.execute("UPDATE checkpoints SET type = ?", [tag])
+    _, unchecked = found_in(path)
+    what = f"of type '{tag}'" if tag else "without a type"
+    assert unchecked == {THREAD: f"official savers cannot read values {what}"}
+
+
 # Values that are stored apart
 
 

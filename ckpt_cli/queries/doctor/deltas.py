@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from ckpt_backends.model import Capability
 from ckpt_cli.core.doctor.ancestors import is_ancestor
-from ckpt_cli.core.doctor.delta_anchor import supersteps, without_past
+from ckpt_cli.core.doctor.delta_anchor import supersteps, without_past, without_writes
 from ckpt_cli.core.doctor.delta_chains import DeltaChains
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.state import read_body
@@ -44,10 +44,18 @@ class MissingParents:
             metadata = seen.moment.metadata
             unset = {one for one in unset if supersteps(metadata, one) != 0}
         own = checkpoint.key.checkpoint_id
-        lost = self._chains.lost_at(own, parent_id, unset, is_cut=is_cut or parent_id is None)
+        unwritten: Collection[str] = ()
+        if seen.parent is not None:
+            written = {one.channel for one in seen.parent.writes}
+            unwritten = without_writes(seen.moment.metadata, seen.parent.metadata, written)
+        lost = self._chains.lost_at(
+            own, parent_id, unset, is_cut=is_cut or parent_id is None, unwritten=unwritten
+        )
         for channel in sorted(lost):
             text = without_past(channel, own, own)
-            if is_cut:
+            if channel in unwritten:
+                text = f"its step wrote to '{channel}', and none of these writes is stored"
+            elif is_cut:
                 text = (
                     f"the last snapshot of '{channel}' is gone, with {parent_id} or an ancestor of"
                     " it"
