@@ -33,10 +33,10 @@ from ckpt_cli.plans.erase import (
     unread_place,
 )
 from ckpt_cli.plans.erase_archives import (
-    NOT_LOOKED_AT,
     ArchiveSearch,
     archive_folders,
     plan_files,
+    why_not_looked_at,
 )
 from ckpt_cli.plans.erase_mentions import bounded, mentions_in_memory, mentions_in_threads
 from ckpt_cli.plans.erase_state import plan_state
@@ -94,7 +94,9 @@ class ErasureRequest:
             names = names_of(subject, self.subject_field)
             patterns = self.memory_patterns
             namespaces = tuple(memory_namespace(one, name) for one in patterns for name in names)
-        return ErasureScope(word, words, namespaces, set(self.threads), self.earlier)
+        return ErasureScope(
+            word, words, namespaces, set(self.threads), self.earlier, self.memory_patterns
+        )
 
 
 def plan_everything(
@@ -135,7 +137,7 @@ def plan_everything(
             if found.items:
                 plan.memories.append(found)
             if request.subject is not None and not scope.namespaces:
-                plan.unread += _not_looked_at(place, memory, found)
+                plan.unread += _not_looked_at(place, memory, found, why_not_looked_at(scope))
         plan.sessions = [one for one in sessions if scope.has_session(one)]
         plan.plan_files = list(plan_files(with_subfolders(plan.folders, request.folders), scope))
         plan.state = plan_state(log, place_of(url), scope, request.audit)
@@ -178,7 +180,7 @@ def _unread_threads(store: str, number: int) -> ErasurePlace:
 
 
 def _not_looked_at(
-    url: StoreUrl, memory: MemoryStore, found: MemoryErasure
+    url: StoreUrl, memory: MemoryStore, found: MemoryErasure, why: str
 ) -> Iterator[ErasurePlace]:
     """Yield the place of the items of which nothing tells whether they are the person's."""
     try:
@@ -188,7 +190,7 @@ def _not_looked_at(
     sizes -= Counter(one.key.namespace for one in found.items)
     if sizes:
         yield ErasurePlace(
-            *(str(url), "memory", sizes.total(), None, "kept", NOT_LOOKED_AT),
+            *(str(url), "memory", sizes.total(), None, "kept", why),
             is_left=True,
             is_unknown=True,
         )
