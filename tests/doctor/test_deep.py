@@ -17,6 +17,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 
+from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding
@@ -204,6 +205,30 @@ def test_a_hole_in_the_middle_is_a_warning(clean: Path, tmp_path: Path) -> None:
     assert [(one["code"], one["severity"]) for one in quick] == [("parent-missing", "info")]
     deep = ckpt("-s", path, "doctor", "--deep", "--grace", "0s", "-o", "json").json["findings"]
     assert [(one["code"], one["severity"]) for one in deep] == [("parent-missing", "warning")]
+
+
+def test_many_holes_are_found_without_reading_the_thread_again(
+    clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copy_store(clean, tmp_path)
+    with rows_of(path) as rows:
+        ids = list(rows.ids().values())
+        for checkpoint_id in ids[1:-1:2]:
+            for table in ("checkpoints", "writes"):
+                sql = f"DELETE FROM {table} WHERE checkpoint_id = ?"
+                rows.db.execute(sql, [checkpoint_id])
+    asked: list[Any] = []
+    read = SqlStore.checkpoints
+
+    def counted(self: Any, *words: Any, **options: Any) -> Any:
+        asked.append(options.get("checkpoint_ids"))
+        return read(self, *words, **options)
+
+    monkeypatch.setattr(SqlStore, "checkpoints", counted)
+    found, _ = found_in(path)
+    holes = [one for one in found if one.code == "parent-missing"]
+    assert len(holes) > 3
+    assert 0 < len(asked) < len(holes)
 
 
 def test_a_pruned_history_is_no_finding(clean: Path, tmp_path: Path) -> None:
