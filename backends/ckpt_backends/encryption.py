@@ -326,6 +326,11 @@ def has_encrypted_parts(metadata: TypedBytes) -> bool:
     return part is not None and part in metadata.data
 
 
+def is_encrypted_field(value: object) -> bool:
+    """Whether a value in decoded metadata is a field that is still encrypted."""
+    return isinstance(value, str) and value.startswith(_FIELD)
+
+
 def map_parts(metadata: TypedBytes, change: Callable[[TypedBytes], TypedBytes]) -> TypedBytes:
     """Metadata whose parts are changed: the leaves of BSON, or the encrypted fields of JSON.
 
@@ -337,7 +342,7 @@ def map_parts(metadata: TypedBytes, change: Callable[[TypedBytes], TypedBytes]) 
         return metadata._replace(data=map_leaves(metadata.data, change))
     edits = {}
     for name, value in _entries(metadata).items():
-        if isinstance(value, str) and value.startswith(_FIELD):
+        if is_encrypted_field(value):
             stored = b64decode(value[len(_FIELD) :], validate=True)
             changed = change(TypedBytes("json+aes", stored))
             edits[name] = (

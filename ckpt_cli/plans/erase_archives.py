@@ -38,10 +38,19 @@ from ckpt_cli.queries.ever_matching import checkpoint_facts, read_known
 
 _SOURCE = r'"(?:thread_id|threadId|source)"\s*:\s*'
 _UNSURE = "ckpt cannot tell whether it is of the subject: name its thread to erase it"
-NOT_LOOKED_AT = "ckpt cannot tell which are of the subject: add --memory-namespace 'users/{user}'"
+_NO_PATTERN = "ckpt cannot tell which are of the subject: add --memory-namespace 'users/{user}'"
+_NO_NAME = (
+    "ckpt cannot tell which are of the subject: it compares nothing with a name by `=` or `in`,"
+    " which --memory-namespace needs"
+)
 
 KeyOf = Callable[[Row], ItemKey]
 """Returns the item that an archived row is of."""
+
+
+def why_not_looked_at(scope: ErasureScope) -> str:
+    """Return why nothing tells which items of a memory are the person's."""
+    return _NO_NAME if scope.memory_patterns else _NO_PATTERN
 
 
 @dataclass(slots=True)
@@ -141,7 +150,7 @@ class ArchiveSearch:
             drops = None if one.number == len(one.drops) else frozenset(one.drops)
             self.found.append(ArchiveErasure(path, size, drops))
         if one.is_unsure and not one.is_erased:
-            reason = _UNSURE if one.thread_id else NOT_LOOKED_AT
+            reason = _UNSURE if one.thread_id else why_not_looked_at(self.scope)
             self.unread.append(unknown_place(str(path), "archives", 1, size, reason))
         if one.why_mentioned and not one.is_erased:
             self.mentions.append(

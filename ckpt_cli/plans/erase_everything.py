@@ -34,10 +34,10 @@ from ckpt_cli.plans.erase import (
     unread_place,
 )
 from ckpt_cli.plans.erase_archives import (
-    NOT_LOOKED_AT,
     ArchiveSearch,
     archive_folders,
     plan_files,
+    why_not_looked_at,
 )
 from ckpt_cli.plans.erase_mentions import bounded, mentions_in_memory, mentions_in_threads
 from ckpt_cli.plans.erase_state import plan_state
@@ -95,7 +95,9 @@ class ErasureRequest:
             names = names_of(subject, self.subject_field)
             patterns = self.memory_patterns
             namespaces = tuple(memory_namespace(one, name) for one in patterns for name in names)
-        return ErasureScope(word, words, namespaces, set(self.threads), self.earlier)
+        return ErasureScope(
+            word, words, namespaces, set(self.threads), self.earlier, self.memory_patterns
+        )
 
 
 def plan_everything(
@@ -137,7 +139,7 @@ def plan_everything(
             if found.items:
                 plan.memories.append(found)
             if request.subject is not None and not scope.namespaces:
-                plan.unread += _not_looked_at(place, memory, found)
+                plan.unread += _not_looked_at(place, memory, found, why_not_looked_at(scope))
         plan.sessions = [one for one in sessions if scope.has_session(one)]
         plan.plan_files = list(plan_files(with_subfolders(plan.folders, request.folders), scope))
         plan.state = plan_state(log, place_of(url), scope, request.audit)
@@ -173,7 +175,7 @@ def surviving_threads(
 
 
 def _not_looked_at(
-    url: StoreUrl, memory: MemoryStore, found: MemoryErasure
+    url: StoreUrl, memory: MemoryStore, found: MemoryErasure, why: str
 ) -> Iterator[ErasurePlace]:
     """Yield the place of the items of which nothing tells whether they are the person's."""
     try:
@@ -182,7 +184,7 @@ def _not_looked_at(
         return
     sizes -= Counter(one.key.namespace for one in found.items)
     if sizes:
-        yield unknown_place(str(url), "memory", sizes.total(), None, NOT_LOOKED_AT)
+        yield unknown_place(str(url), "memory", sizes.total(), None, why)
 
 
 def _in_other_stores(

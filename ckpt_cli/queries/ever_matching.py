@@ -11,6 +11,7 @@ from datetime import datetime
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.encryption import NO_KEY, is_encrypted_field
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.protocol import Store
@@ -27,6 +28,8 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 OF_CHECKPOINTS = frozenset({"source", "step", METADATA, VALUES})
 """The fields that each checkpoint has its own values of."""
+
+_CLOSED_FIELD = Opaque("json+aes", 0, "", NO_KEY)
 
 Known = Mapping[str, Value] | Opaque
 """Metadata or values; `Opaque` if they cannot be read."""
@@ -94,12 +97,18 @@ class EverMatching:
 
 
 def read_known(stored: TypedBytes | None) -> Known:
-    """Return metadata as stored; `Opaque` if it cannot be read."""
+    """Return metadata as stored; `Opaque` if it cannot be read, and for each field that is still
+    encrypted.
+    """
     value = None if stored is None else decode(stored)
     if isinstance(value, Opaque):
         return value
     found = value if isinstance(value, dict) else {}
-    return {key: one for key, one in found.items() if isinstance(key, str)}
+    return {
+        key: _CLOSED_FIELD if is_encrypted_field(one) else one
+        for key, one in found.items()
+        if isinstance(key, str)
+    }
 
 
 def checkpoint_facts(metadata: Known, values: Known | None, of_thread: Facts) -> Facts:

@@ -17,6 +17,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 
+from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding
@@ -206,6 +207,30 @@ def test_a_hole_in_the_middle_is_a_warning(clean: Path, tmp_path: Path) -> None:
     assert [(one["code"], one["severity"]) for one in deep] == [("parent-missing", "warning")]
 
 
+def test_many_holes_are_found_without_reading_the_thread_again(
+    clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copy_store(clean, tmp_path)
+    with rows_of(path) as rows:
+        ids = list(rows.ids().values())
+        for checkpoint_id in ids[1:-1:2]:
+            for table in ("checkpoints", "writes"):
+                sql = f"DELETE FROM {table} WHERE checkpoint_id = ?"
+                rows.db.execute(sql, [checkpoint_id])
+    asked: list[Any] = []
+    read = SqlStore.checkpoints
+
+    def counted(self: Any, *words: Any, **options: Any) -> Any:
+        asked.append(options.get("checkpoint_ids"))
+        return read(self, *words, **options)
+
+    monkeypatch.setattr(SqlStore, "checkpoints", counted)
+    found, _ = found_in(path)
+    holes = [one for one in found if one.code == "parent-missing"]
+    assert len(holes) > 3
+    assert 0 < len(asked) < len(holes)
+
+
 def test_a_pruned_history_is_no_finding(clean: Path, tmp_path: Path) -> None:
     path = copy_store(clean, tmp_path)
     with rows_of(path) as rows:
@@ -338,6 +363,34 @@ def test_a_delta_channel_without_its_snapshot_is_found(tmp_path: Path) -> None:
     assert {(one.code, one.thread_id, one.checkpoint_id, one.channel) for one in found} == {
         ("delta-unanchored", "delta-rarely", ids[5], channel) for channel in ("items", "messages")
     }
+
+
+def test_a_step_of_a_delta_channel_without_its_writes_is_found(tmp_path: Path) -> None:
+    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+    with closing(sqlite3.connect(path)) as db, db:
+        where = "thread_id = 'delta-rarely' AND checkpoint_ns = '' AND channel = 'messages'"
+        named = f"SELECT DISTINCT checkpoint_id FROM writes WHERE {where} ORDER BY 1"
+        ids = [one for (one,) in db.execute(named)]
+        db.execute(f"DELETE FROM writes WHERE {where} AND checkpoint_id = ?", [ids[2]])
+        (lost,) = db.execute(
+            "SELECT checkpoint_id FROM checkpoints WHERE parent_checkpoint_id = ?", [ids[2]]
+        ).fetchone()
+    found, _ = found_in(path)
+    assert [(one.code, one.checkpoint_id, one.channel) for one in found] == [
+        ("delta-unanchored", lost, "messages")
+    ]
+
+
+@pytest.mark.parametrize("tag", ["mine", None])
+def test_a_type_that_official_savers_lack_leaves_the_check_incomplete(
+    clean: Path, tmp_path: Path, tag: str | None
+) -> None:
+    path = copy_store(clean, tmp_path)
+    with rows_of(path) as rows:
+        rows.db.execute("UPDATE checkpoints SET type = ?", [tag])
+    _, unchecked = found_in(path)
+    what = f"of type '{tag}'" if tag else "without a type"
+    assert unchecked == {THREAD: f"official savers cannot read values {what}"}
 
 
 # Values that are stored apart

@@ -17,6 +17,8 @@ from ckpt_cli.core.erasure.subject import (
 )
 from ckpt_cli.core.filters.expressions import format_filter
 from ckpt_cli.operations.scrubbing import scrubbed
+from ckpt_cli.plans.erase_archives import why_not_looked_at
+from ckpt_cli.plans.erase_everything import ErasureRequest
 
 FIELD = "metadata.user"
 
@@ -115,3 +117,10 @@ def test_a_line_of_the_log_without_ids() -> None:
     assert found["threads"] == ["[erased]", "t2"]
     assert "t1" not in repr(found)
     assert (found["op"], found["reason"], found["added"]) == ("x", None, [])
+
+
+@pytest.mark.parametrize(("patterns", "advised"), [((), True), (("users/{user}",), False)])
+def test_an_option_that_was_given_is_not_advised(patterns: tuple[str, ...], advised: bool) -> None:
+    subject = parse_subject('metadata.user like "anna%"', None)
+    scope = ErasureRequest(subject=subject, memory_patterns=patterns).scope()
+    assert ("add --memory-namespace" in why_not_looked_at(scope)) == advised

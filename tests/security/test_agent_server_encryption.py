@@ -110,6 +110,22 @@ def test_values_and_fields_are_read(plain: Path, sealed: Path) -> None:
     assert THREAD in found.out
 
 
+@pytest.mark.parametrize("key", [None, OLD])
+def test_an_erasure_is_not_complete_if_the_field_of_the_person_does_not_open(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    if key is None:
+        monkeypatch.delenv("LANGGRAPH_AES_KEY")
+    else:
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
+    words = ("erase", "--subject", "metadata.user_id = anna", "--no-mentions", "-o", "json")
+    done = ckpt("-s", sealed, *words, "--yes")
+    assert done.code == 7
+    answer = json.loads(done.out)
+    assert not answer["complete"]
+    assert [(one["kind"], one["items"]) for one in answer["places"]] == [("threads", 1)]
+
+
 def test_what_does_not_open_says_why(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", OLD)
     shown = ckpt("-s", sealed, "history", THREAD, "-o", "json")

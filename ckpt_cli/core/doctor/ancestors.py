@@ -15,14 +15,20 @@ _UNIQUE = re.compile(r"(\d{32})\.\d+(?:\.\d+|e-\d+)", re.ASCII)
 which two branches may share."""
 
 
-def is_ancestor(older: Body, younger: Body) -> bool:
-    """Return whether a version that was new in `older` is known to `younger`; False may mean
-    unknown.
-    """
-    known = {*younger.versions.items()}
-    for seen in younger.seen.values():
+def known_versions(body: Body) -> set[tuple[str, Version]]:
+    """Return the channels and versions that a checkpoint has, or that its nodes have seen."""
+    known = {*body.versions.items()}
+    for seen in body.seen.values():
         known.update(seen.items())
-    return any(one in known for one in _newest(older.versions))
+    return known
+
+
+def new_versions(body: Body) -> Iterator[tuple[str, Version]]:
+    """Yield the channels and versions that a checkpoint itself wrote.
+
+    A checkpoint that knows one of them is a descendant. One that knows none may be one, too.
+    """
+    return _newest(body.versions)
 
 
 def _newest(versions: Mapping[str, Version]) -> Iterator[tuple[str, Version]]:

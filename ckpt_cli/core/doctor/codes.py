@@ -82,8 +82,9 @@ CODES: Mapping[str, Code] = {
     "delta-unanchored": Code(
         Severity.ERROR,
         "a DeltaChannel has neither a snapshot nor the writes to rebuild its value",
-        "checkpoints that it depends on were deleted",
+        "checkpoints or writes that it depends on were deleted",
         look="history THREAD",
+        is_deep=True,
     ),
     "rows-hidden": Code(
         Severity.ERROR,

@@ -9,8 +9,10 @@ from ckpt_cli.core.conversation.messages import as_message
 
 _ENCRYPTED = "encrypted"
 """All reasons why a value stays encrypted begin with this word."""
+_FOREIGN = "unknown type"
+"""The reason if no official serializer has the type of a value."""
 _NO_FAULT = (
-    "unknown type",  # An application may have a serializer of its own.
+    _FOREIGN,  # An application may have a serializer of its own.
     NOT_STORED,  # The layout does not store it.
     _ENCRYPTED,
 )
@@ -45,6 +47,11 @@ def is_damaged(value: Value) -> bool:
     if value.reason.startswith(DAMAGED):
         return True
     return not value.reason.startswith(_NO_FAULT) and not is_unread(value)
+
+
+def is_foreign(value: Value) -> bool:
+    """Return whether a value has a type that no official serializer has."""
+    return isinstance(value, Opaque) and value.reason == _FOREIGN
 
 
 def is_absent(value: Value) -> bool:

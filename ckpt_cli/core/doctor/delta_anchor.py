@@ -20,12 +20,34 @@ def unstored_deltas(body: Body, metadata: Mapping[str, Value]) -> set[str]:
 
 def supersteps(metadata: Mapping[str, Value], channel: str) -> int | None:
     """Return the number of supersteps since the last snapshot of a channel; None if unknown."""
+    counters = _counters(metadata, channel)
+    return counters[1] if counters else None
+
+
+def _counters(metadata: Mapping[str, Value], channel: str) -> tuple[int, int] | None:
+    """Return the numbers of updates and supersteps since the last snapshot; None if unknown."""
     counters = metadata.get("counters_since_delta_snapshot")
     counter = counters.get(channel) if isinstance(counters, dict) else None
     match counter:
-        case [_, int(number)] if number >= 0:
-            return number
+        case [int(updates), int(number)] if updates >= 0 and number >= 0:
+            return updates, number
     return None
+
+
+def without_writes(
+    metadata: Mapping[str, Value], before: Mapping[str, Value], written: Collection[str]
+) -> set[str]:
+    """Return the DeltaChannels that a step updated, although no write to them is stored.
+
+    `before` is the metadata of the parent, and `written` the channels of its writes. LangGraph
+    counts the updates of each DeltaChannel since its last snapshot.
+    """
+    found = set()
+    for channel in delta_channels(metadata):
+        after, earlier = _counters(metadata, channel), _counters(before, channel) or (0, 0)
+        if after and after[0] > earlier[0] and channel not in written:
+            found.add(channel)
+    return found
 
 
 def unanchored(

@@ -17,15 +17,22 @@ class DeltaChains:
         """By checkpoint, the channels that cannot be rebuilt; left out if there are none."""
 
     def lost_at(
-        self, checkpoint_id: str, parent_id: str | None, unset: Collection[str], *, is_cut: bool
+        self,
+        checkpoint_id: str,
+        parent_id: str | None,
+        unset: Collection[str],
+        *,
+        is_cut: bool,
+        unwritten: Collection[str] = (),
     ) -> frozenset[str]:
         """Return the DeltaChannels that can be rebuilt at the parent, but not at this checkpoint.
 
         `unset` are its DeltaChannels with a version and without a stored value. `is_cut` means that
-        it has no parent, or one that is not stored.
+        it has no parent, or one that is not stored. `unwritten` are channels of which the writes
+        of the step before it are lost.
         """
         before = self._lost.get(parent_id or "", frozenset())
-        lost = frozenset(unset) if is_cut else before & frozenset(unset)
+        lost = frozenset(unset) if is_cut else before.union(unwritten).intersection(unset)
         if lost:
             self._lost[checkpoint_id] = lost
         return lost - before

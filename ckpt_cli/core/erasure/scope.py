@@ -30,6 +30,8 @@ class ErasureScope:
     """Ids of threads, also of those that do not exist any more."""
     earlier: ErasedIds | None = None
     """What an earlier run of the same erasure, which did not end, had found."""
+    memory_patterns: Collection[str] = ()
+    """What was given to find the namespaces, such as `users/{user}`."""
 
     def has_thread(self, thread_id: str | None) -> bool:
         """Return whether a thread belongs to the erasure."""

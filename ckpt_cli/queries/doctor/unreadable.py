@@ -8,7 +8,13 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import Memo
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.doctor.damage import holds_replaced, is_absent, is_damaged, is_replaced
+from ckpt_cli.core.doctor.damage import (
+    holds_replaced,
+    is_absent,
+    is_damaged,
+    is_foreign,
+    is_replaced,
+)
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.readability import Readability, is_broken_inside, readability
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint
@@ -141,6 +147,9 @@ class UnreadableValues:
             self._refused.append(finding)
         elif found is Readability.UNREAD:
             self._unchecked = self._unchecked or f"cannot read a value: {typed.problem}"
+        elif found is Readability.FOREIGN and is_foreign(value):
+            text = f"official savers cannot read values {_of_type(typed)}"
+            self._unchecked = self._unchecked or text
 
 
 def _replaced(seen: SeenCheckpoint) -> Iterator[Finding]:
@@ -170,6 +179,10 @@ def missing_value(seen: SeenCheckpoint, channel: str) -> Finding:
     """Return the finding for a value that a checkpoint names and that is not stored."""
     text = f"version {seen.version(channel)} is not stored"
     return seen.value_finding("value-missing", text, channel)
+
+
+def _of_type(typed: TypedBytes) -> str:
+    return f"of type '{typed.type}'" if typed.type else "without a type"
 
 
 def _what(typed: TypedBytes, size: int) -> str:

@@ -14,7 +14,7 @@ from ckpt_backends.codec.values import Cut, Opaque, Tagged
 from ckpt_backends.encryption import DAMAGED, NO_KEY, WRONG_KEY
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.channels import LOST_DELTA
-from ckpt_cli.core.doctor.ancestors import is_ancestor
+from ckpt_cli.core.doctor.ancestors import known_versions, new_versions
 from ckpt_cli.core.doctor.delta_chains import DeltaChains
 from ckpt_cli.core.doctor.emptied_messages import are_messages, may_remove
 from ckpt_cli.core.doctor.numbered_versions import NumberedVersions, is_number, version_number
@@ -113,6 +113,10 @@ def test_branches_that_count_alike_are_found() -> None:
     assert numbered.givers("items", 3) == ["a", "b"]
     assert numbered.givers("items", 4) == ()
     assert numbered.givers("own", unique(3, 5)) == ()
+
+
+def is_ancestor(older: Body, younger: Body) -> bool:
+    return not known_versions(younger).isdisjoint(new_versions(older))
 
 
 def test_versions_prove_an_ancestor() -> None:

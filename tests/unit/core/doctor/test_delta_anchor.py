@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.doctor.delta_anchor import supersteps, unanchored, unstored_deltas
+from ckpt_cli.core.doctor.delta_anchor import (
+    supersteps,
+    unanchored,
+    unstored_deltas,
+    without_writes,
+)
 from ckpt_cli.core.state import Body
 
 
@@ -38,3 +43,11 @@ def test_without_a_counter_the_snapshot_has_to_be_there() -> None:
         assert supersteps(broken, "log") is None  # type: ignore[arg-type]
         assert unanchored({"log"}, broken, [set(), set()]) == {"log"}  # type: ignore[arg-type]
         assert unanchored({"log"}, broken, [set(), {"log"}]) == set()  # type: ignore[arg-type]
+
+
+def test_a_step_that_counts_an_update_has_written() -> None:
+    before, after = metadata(log=[1, 2]), metadata(log=[2, 3], other=[0, 3])
+    assert without_writes(after, before, {"plain"}) == {"log"}  # type: ignore[arg-type]
+    assert without_writes(after, before, {"log"}) == set()  # type: ignore[arg-type]
+    assert without_writes(before, before, set()) == set()  # type: ignore[arg-type]
+    assert without_writes(metadata(log=[1, 1]), {}, set()) == {"log"}  # type: ignore[arg-type]
