@@ -15,8 +15,10 @@ from tests.harness import HARNESSES
 
 FAST = frozenset(
     {"sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", "redis", "three-table", "dynamodb"}
+    | {"langgraph-dev-js"}
 )
-"""One layout of each engine: these are tested by default, the others with `-m engines`."""
+"""One layout of each engine, and the one that is only read: these are tested by default, the others
+with `-m engines`."""
 DISTINCT = frozenset({"sqlite", "postgres-shallow"})
 """One layout of each kind of answer: all layouts with history, or all shallow ones, answer alike.
 

@@ -79,6 +79,9 @@ class _Removing:
         self._left = {one.key for one in there}
         newest = max((one.key.checkpoint_id for one in there), default="")
         number = sum(len(one.writes) for one in groups)
+        if self._removal.inside is not None:
+            # The plan may count writes of missing checkpoints, which only a scan finds.
+            number = max(number, self._removal.writes)
         if reason := self._removal.reason_to_skip(time_of(newest), len(there), number):
             return reason
         going = sorted(self._going(groups), key=lambda one: one.order)
