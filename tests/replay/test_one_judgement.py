@@ -67,7 +67,7 @@ def compared(path: Path, places: Verdicts) -> Verdicts:
 
 def diagnosed(path: Path) -> set[tuple[str, str, str, str]]:
     answer = ckpt("-s", path, "doctor", "--deep", "--grace", "0s", "-o", "json").json
-    codes = {"state-mismatch", "branches-share-value", "value-missing"}
+    codes = {"state-mismatch", "branches-share-value", "value-missing", "delta-unanchored"}
     names = ("thread_id", "checkpoint_ns", "checkpoint_id", "channel")
     found = [one for one in answer["findings"] if one["code"] in codes]
     return {tuple(one[name] for name in names) for one in found}

@@ -1,6 +1,6 @@
 """Cut values to a size that can be shown on a screen."""
 
-from __future__ import annotations
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 
 from typing import Literal, NamedTuple
 
