@@ -118,7 +118,7 @@ def new_tail(match: str | None = None, *, all_ns: bool = False) -> StoreTail:
     [
         pytest.param(one, id=one.name, marks=() if one.name == "sqlite" else pytest.mark.engines)
         for one in HARNESSES
-        if one.name in FAST
+        if one.name in FAST and not one.read_only
     ],
 )
 def test_each_new_checkpoint_of_any_thread_is_told_once(

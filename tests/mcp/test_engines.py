@@ -25,7 +25,7 @@ LAYOUTS = [
         marks=pytest.mark.engines if one.name in {"postgres", "redis"} else pytest.mark.slow,
     )
     for one in HARNESSES
-    if one.name in FAST - {"sqlite"}
+    if one.name in FAST - {"sqlite"} and not one.read_only
 ]
 """The tools know a store only through the handles of `ckpt_cli.api`, as commands do."""
 

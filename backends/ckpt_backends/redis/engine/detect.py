@@ -102,6 +102,8 @@ def _urls(url: StoreUrl, stores: Sequence[RecognisedStore]) -> str:
 def _seen(database: KeyDatabase, url: StoreUrl) -> str:
     """A hint with the keys that the database contains instead."""
     names = next(islice(database.connection.scan(b"*"), 1), [])
+    if not names and database.connection.is_cluster:
+        return "the database is empty"
     if not names:
         said = f"database {database.connection.database} is empty"
         other = _in_others(database, url) or f"name another one: {url.scheme}://HOST:PORT/N"

@@ -83,7 +83,7 @@ def test_a_thread_comes_back_from_a_copy(asking: EmptyStore, tmp_path: Path) -> 
     before = asking.read(NAME)
     asking.library.forget(NAME)
     done = copied(target, asking.url)
-    if "database is empty" in done.err:  # A store of keys alone is gone with its last thread.
+    if "is empty" in done.err:  # A store of keys alone is gone with its last thread.
         done = copied(target, asking.url, "--create")
     assert done.code == 0, done.err
     assert asking.read(NAME) == before
