@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -112,9 +112,28 @@ class Files(Closing):
             file.close()
 
 
+@contextmanager
+def unchanging(path: Path) -> Iterator[None]:
+    """Raise `StoreUnavailable` if what lies at the path cannot be read or is removed meanwhile."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise StoreUnavailable(f"'{path}' was removed meanwhile") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StoreUnavailable(f"cannot read '{path}': {reason}") from error
+
+
+def being_written(path: Path) -> StoreUnavailable:
+    """The error of a file that changed in each of the `TRIES`."""
+    return StoreUnavailable(
+        f"cannot read '{path}': its server is writing to it", hint="try again in a moment"
+    )
+
+
 def open_files(folder: Path) -> Files:
     """Open all files of the same moment. Raises `StoreUnavailable`."""
-    try:
+    with unchanging(folder):
         for _ in range(TRIES):
             before = stamps(folder)
             if CHECKPOINTS not in before:
@@ -124,14 +143,7 @@ def open_files(folder: Path) -> Files:
                 return files
             files.close()
             time.sleep(PAUSE_SECONDS)
-    except FileNotFoundError:
-        raise StoreUnavailable(f"'{folder}' was removed meanwhile") from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot read '{folder}': {reason}") from error
-    raise StoreUnavailable(
-        f"cannot read '{folder}': its server is writing to it", hint="try again in a moment"
-    )
+    raise being_written(folder)
 
 
 def _open(path: Path) -> BinaryIO:

@@ -27,10 +27,18 @@ from typing import Any, BinaryIO
 
 from ckpt_backends.codec.json.json_plus import integer
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout
+from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.langgraph_dev.declaration import JAVASCRIPT, JAVASCRIPT_LAYOUT
-from ckpt_backends.langgraph_dev.files import PAUSE_SECONDS, TRIES, WRITING_SECONDS, Files, stamps
+from ckpt_backends.langgraph_dev.files import (
+    PAUSE_SECONDS,
+    TRIES,
+    WRITING_SECONDS,
+    Files,
+    being_written,
+    stamps,
+    unchanging,
+)
 from ckpt_backends.langgraph_dev.layout import (
     Checkpoints,
     Ignored,
@@ -110,7 +118,7 @@ def _read(folder: Path) -> tuple[Checkpoints, Writes, Ignored, Files]:
     Raises `StoreUnavailable`, and `UnknownLayout` if no server wrote it.
     """
     path = folder / JAVASCRIPT
-    try:
+    with unchanging(path):
         for _ in range(TRIES):
             before = stamps(folder, (JAVASCRIPT,))
             data = read_regular(path, MOST_BYTES)
@@ -121,14 +129,7 @@ def _read(folder: Path) -> tuple[Checkpoints, Writes, Ignored, Files]:
                     if abs(time.time() - path.stat().st_mtime) > WRITING_SECONDS:
                         raise _not_as_written(path, error) from error
             time.sleep(PAUSE_SECONDS)
-    except FileNotFoundError:
-        raise StoreUnavailable(f"'{path}' was removed meanwhile") from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot read '{path}': {reason}") from error
-    raise StoreUnavailable(
-        f"cannot read '{path}': its server is writing to it", hint="try again in a moment"
-    )
+    raise being_written(path)
 
 
 def _not_as_written(path: Path, reason: ValueError) -> UnknownLayout:
