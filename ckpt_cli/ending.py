@@ -1,4 +1,4 @@
-"""Ends a command with an exit code, and the process at SIGTERM and SIGHUP.
+"""Ends the process at SIGTERM and SIGHUP.
 
 At a signal, everything is closed and removed as at Ctrl-C.
 """
@@ -14,14 +14,6 @@ from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """The signals that end a process after it has cleaned up."""
-
-
-class Exit(Exception):
-    """The command has answered, and this is its exit code."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
 
 
 class ReaderGone(Exception):

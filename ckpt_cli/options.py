@@ -1,94 +1,146 @@
-"""Options that several commands share, and the global options of all commands."""
+"""Options that several commands share, and those of all commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, get_annotations
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
-import click
+from typer import Argument, BadParameter, CallbackParam, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli import color
-from ckpt_cli.lazy import GlobalOption
-from ckpt_cli.parameters import ParameterHelp
-from ckpt_cli.session import Session
+from ckpt_cli import __version__, color
 
 OptionsT = TypeVar("OptionsT")
 
-FORMATS = ("auto", "table", "json", "ndjson", "tsv")
-COLORS = ("auto", "always", "never")
+Format = Literal["auto", "table", "json", "ndjson", "tsv"]
+When = Literal["auto", "always", "never"]
+_LARGEST = 999_999_999
+"""Products of two such numbers fit into the 64 bits that databases and iterators take."""
 
 
-def global_options() -> list[GlobalOption]:
-    """Return the options allowed before and after any command; if given twice, the last one
-    wins.
-    """
-    return [
-        _value(["-s", "--store"], "URL", "SQLite file, store URL or profile [env: CKPT_STORE]."),
-        _value(["--config"], "FILE", "Read profiles from this file."),
-        _value(
-            ["-o", "--output"],
-            "FORMAT",
-            "auto, table, json, ndjson or tsv. [default: table on a terminal, TSV in a pipe]",
-            FORMATS,
+def not_huge(value: int | None) -> int | None:
+    """Return a number of at most nine digits. Raises `BadParameter`."""
+    if value is not None and abs(value) > _LARGEST:
+        raise BadParameter(f"{value} is too large")
+    return value
+
+
+def _keep(ctx: Context, param: CallbackParam, value: Any) -> None:
+    """Store a global option in the settings of the run. Of two values, the last one holds."""
+    if value in (None, False, []):
+        return
+    settings = ctx.find_root().obj.settings
+    # Reducers before and after the command are of different channels.
+    settings[param.name] = [*settings.get(param.name, ()), *value] if param.multiple else value
+    if param.name == "color":
+        # Progress bars are drawn where no session is at hand.
+        color.chosen.set(value)
+
+
+def _shared(*names: str, **more: Any) -> Any:
+    """Return an option of every command, allowed before and after its name."""
+    panel = "Global options"
+    return Option(*names, callback=_keep, expose_value=False, rich_help_panel=panel, **more)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"ckpt {__version__}")  # noqa: T201
+        raise Exit
+
+
+def global_options(
+    store: Annotated[
+        str | None,
+        _shared(
+            "-s",
+            "--store",
+            metavar="URL",
+            help="SQLite file, store URL or profile [env: CKPT_STORE].",
         ),
-        _value(["--color"], "WHEN", "auto, always or never [env: NO_COLOR].", COLORS),
-        _value(
-            ["--aes-key-file"],
-            "FILE",
-            "Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].",
+    ] = None,
+    config: Annotated[
+        str | None, _shared("--config", metavar="FILE", help="Read profiles from this file.")
+    ] = None,
+    output: Annotated[
+        Format | None,
+        _shared(
+            "-o",
+            "--output",
+            metavar="FORMAT",
+            help="auto, table, json, ndjson or tsv.",
+            show_default="table on a terminal, TSV in a pipe",
         ),
-        GlobalOption(
-            param_decls=["--reducer"],
+    ] = None,
+    color: Annotated[
+        When | None,
+        _shared("--color", metavar="WHEN", help="auto, always or never [env: NO_COLOR]."),
+    ] = None,
+    aes_key_file: Annotated[
+        str | None,
+        _shared(
+            "--aes-key-file",
+            metavar="FILE",
+            help="Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].",
+        ),
+    ] = None,
+    reducer: Annotated[
+        list[str] | None,
+        _shared(
+            "--reducer",
             metavar="CHANNEL=NAME",
             help="Reducer of a channel, not inferred; repeatable.",
-            multiple=True,
-            callback=_keep_all,
+        ),
+    ] = None,
+    library: Annotated[
+        str | None,
+        _shared(
+            "--library",
+            metavar="VERSION",
+            help="Rebuild values as this release of LangGraph does.",
+            show_default="the newest",
+        ),
+    ] = None,
+    redact: Annotated[
+        bool,
+        _shared("--redact", help="Show the type and size of values instead of the values."),
+    ] = False,
+    audit: Annotated[
+        str | None,
+        _shared(
+            "--audit", metavar="FILE", help="Append each change to FILE, as a chain of hashes."
+        ),
+    ] = None,
+    copy: Annotated[
+        bool, _shared("--copy", help="Read a private copy of a SQLite file and its log.")
+    ] = False,
+    no_pager: Annotated[bool, _shared("--no-pager", help="Do not use a pager.")] = False,
+    utc: Annotated[
+        bool, _shared("--utc", help="Show times in UTC.", show_default="local time")
+    ] = False,
+    quiet: Annotated[bool, _shared("-q", "--quiet", help="Print no notes on stderr.")] = False,
+    verbose: Annotated[
+        bool, _shared("-v", "--verbose", help="Print on stderr which store was opened.")
+    ] = False,
+    debug: Annotated[bool, _shared("--debug", help="Print the traceback of an error.")] = False,
+    version: Annotated[
+        bool,
+        Option(
+            "--version",
+            is_eager=True,
             expose_value=False,
+            callback=_show_version,
+            help="Print the version and exit.",
         ),
-        _value(
-            ["--library"],
-            "VERSION",
-            "Rebuild values as this release of LangGraph does. [default: the newest]",
-        ),
-        _flag(["--redact"], "Show the type and size of values instead of the values."),
-        _value(["--audit"], "FILE", "Append each change to FILE, as a chain of hashes."),
-        _flag(["--copy"], "Read a private copy of a SQLite file and its log."),
-        _flag(["--no-pager"], "Do not use a pager."),
-        _flag(["--utc"], "Show times in UTC. [default: local time]"),
-        _flag(["-q", "--quiet"], "Print no notes on stderr."),
-        _flag(["-v", "--verbose"], "Print on stderr which store was opened."),
-        _flag(["--debug"], "Print the traceback of an error."),
-    ]
-
-
-def argument(metavar: str, text: str) -> ParameterHelp:
-    """Return an argument of a command, with its line in the help."""
-    return ParameterHelp(text, metavar, positional=True)
-
-
-def flag(text: str, *names: str) -> ParameterHelp:
-    """Return an option without a value; without names, it has the name of its parameter."""
-    return ParameterHelp(text, names=names)
-
-
-def option(metavar: str, text: str, *names: str, **more: Any) -> ParameterHelp:
-    """Return an option with a value; without names, it has the name of its parameter.
-
-    `more` are `min`, `max` and `check` of `ParameterHelp`.
-    """
-    return ParameterHelp(text, metavar, names, **more)
+    ] = False,
+) -> None:
+    """Each option is kept by its callback, since it may stand behind the command, too."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def command_options(options: type[OptionsT]) -> type[OptionsT]:
-    """Let the options of a command be made from their values by name.
-
-    The type checker takes the class for a frozen dataclass. A dataclass would compile its methods
-    at each start, which takes a millisecond.
-    """
     options.__init__ = _keep_values  # type: ignore[assignment]
     return options
 
@@ -100,20 +152,17 @@ def _keep_values(options: object, **values: Any) -> None:
 
 def takes(
     options: type[OptionsT],
-) -> Callable[[Callable[[Session, OptionsT], None]], Callable[..., None]]:
-    """Return a decorator for a command that takes `command_options`: each attribute with a type is
-    an option of it.
-    """
-    params = [Parameter("session", Parameter.POSITIONAL_ONLY)]
+) -> Callable[[Callable[[Any, OptionsT], None]], Callable[..., None]]:
+    params = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=Context)]
     for one in reversed(options.__mro__):
         for name, hint in get_annotations(one, eval_str=True).items():
             default = getattr(options, name, Parameter.empty)
             params.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
 
-    def decorate(command: Callable[[Session, OptionsT], None]) -> Callable[..., None]:
+    def decorate(command: Callable[[Any, OptionsT], None]) -> Callable[..., None]:
         @wraps(command)
-        def run(session: Session, **values: Any) -> None:
-            command(session, options(**values))
+        def run(ctx: Context, **values: Any) -> None:
+            command(ctx.obj, options(**values))
 
         run.__signature__ = Signature(params)  # type: ignore[attr-defined]
         return run
@@ -121,101 +170,72 @@ def takes(
     return decorate
 
 
-def _value(
-    names: list[str], metavar: str, text: str, choices: tuple[str, ...] | None = None
-) -> GlobalOption:
-    def keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-        if value is None:
-            return
-        if choices is not None and value not in choices:
-            raise click.BadParameter(f"'{value}' is not one of {', '.join(choices)}")
-        _remember(ctx, param, value)
-
-    return GlobalOption(
-        param_decls=names, metavar=metavar, help=text, callback=keep, expose_value=False
-    )
-
-
-def _keep_all(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
-    """Add the values to those that stand before the command."""
-    if values:
-        earlier = ctx.find_root().obj.settings.get(param.name, ())
-        _remember(ctx, param, (*earlier, *values))
-
-
-def _flag(names: list[str], text: str) -> GlobalOption:
-    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        if value:
-            _remember(ctx, param, value)
-
-    return GlobalOption(
-        param_decls=names, is_flag=True, help=text, callback=keep, expose_value=False
-    )
-
-
-def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    ctx.find_root().obj.settings[param.name] = value
-    if param.name == "color":
-        # Progress bars are drawn where no session is at hand.
-        color.chosen.set(value)
-
-
-Thread = Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")]
+Thread = Annotated[
+    str, Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
+]
 OptionalThread = Annotated[
-    str | None, argument("[THREAD[@REF]]", "Thread id, optionally with a checkpoint.")
+    str | None, Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
 ]
 MoreThreads = Annotated[
-    list[str] | None, argument("[THREAD[@REF]]...", "More threads; then each word is a thread.")
+    list[str] | None,
+    Argument(metavar="THREAD[@REF]", help="More threads; then each word is a thread."),
 ]
 At = Annotated[
-    str | None, option("REF", "Checkpoint; use it if the thread id contains '@'.", "--at")
+    str | None,
+    Option("--at", metavar="REF", help="Checkpoint; use it if the thread id contains '@'."),
 ]
 Namespace = Annotated[
-    str | None, option("NAMESPACE", "Checkpoint namespace. [default: the root]", "--ns")
+    str | None,
+    Option("--ns", metavar="NAMESPACE", help="Checkpoint namespace. [default: the root]"),
 ]
 AsOf = Annotated[
-    str | None, option("TIME", "The head at TIME, such as 2h, yesterday or 2026-04-07.", "--as-of")
+    str | None,
+    Option(
+        "--as-of", metavar="TIME", help="The head at TIME, such as 2h, yesterday or 2026-04-07."
+    ),
 ]
 Match = Annotated[
-    str | None, option("GLOB", "Only thread ids matching GLOB, such as 'user-*'.", "--match")
+    str | None,
+    Option("--match", metavar="GLOB", help="Only thread ids matching GLOB, such as 'user-*'."),
 ]
 Where = Annotated[
     list[str] | None,
-    option(
-        "FILTER",
-        "Only threads that match FILTER, such as 'status = error'; repeatable.",
+    Option(
         "--where",
+        metavar="FILTER",
+        help="Only threads that match FILTER, such as 'status = error'; repeatable.",
     ),
 ]
 Channels = Annotated[
-    list[str] | None, option("CHANNEL", "Only this channel; repeatable.", "--channel")
+    list[str] | None, Option("--channel", metavar="CHANNEL", help="Only this channel; repeatable.")
 ]
-Jobs = Annotated[int, option("N", "Use N processes.", "--jobs", min=1, max=64)]
+Jobs = Annotated[int, Option("--jobs", metavar="N", help="Use N processes.", min=1, max=64)]
 Cluster = Annotated[
-    str | None, option("ADDRESS", "Use the workers of this Dask scheduler.", "--cluster")
+    str | None,
+    Option("--cluster", metavar="ADDRESS", help="Use the workers of this Dask scheduler."),
 ]
-ExitCode = Annotated[bool, flag("Exit with 1 if anything is found.", "--exit-code")]
+ExitCode = Annotated[bool, Option("--exit-code", help="Exit with 1 if anything is found.")]
 Summary = Annotated[
-    bool, flag("Print one line with the numbers, for a chat or a cron job.", "--summary")
+    bool, Option("--summary", help="Print one line with the numbers, for a chat or a cron job.")
 ]
 Memory = Annotated[
     str | None,
-    option(
-        "STORE",
-        "Long-term memory of these threads. [default: from the profile or DeerFlow]",
+    Option(
         "--memory",
+        metavar="STORE",
+        help="Long-term memory of these threads. [default: from the profile or DeerFlow]",
     ),
 ]
 Threads = Annotated[
     str | None,
-    option(
-        "STORE",
-        "Store of the threads of this memory. [default: from the profile or DeerFlow]",
+    Option(
         "--threads",
+        metavar="STORE",
+        help="Store of the threads of this memory. [default: from the profile or DeerFlow]",
     ),
 ]
-DryRun = Annotated[bool, flag("Show the plan; write nothing.", "--dry-run")]
-Yes = Annotated[bool, flag("Do not ask for confirmation.", "--yes")]
+DryRun = Annotated[bool, Option("--dry-run", help="Show the plan; write nothing.")]
+Yes = Annotated[bool, Option("--yes", help="Do not ask for confirmation.")]
 
 
 def _storable(text: str | None) -> str | None:
@@ -229,8 +249,9 @@ def _storable(text: str | None) -> str | None:
 
 
 Reason = Annotated[
-    str | None, option("TEXT", "Record TEXT in the new metadata.", "--reason", check=_storable)
+    str | None,
+    Option("--reason", metavar="TEXT", help="Record TEXT in the new metadata.", callback=_storable),
 ]
 Force = Annotated[
-    bool, flag("Proceed even if the newest checkpoint is dated in the future.", "--force")
+    bool, Option("--force", help="Proceed even if the newest checkpoint is dated in the future.")
 ]

@@ -19,11 +19,11 @@ from ckpt_backends.errors import (
     UsageError,
 )
 from ckpt_cli import __version__, color
-from ckpt_cli.ending import Exit, ReaderGone
+from ckpt_cli.ending import ReaderGone
 from ckpt_cli.limits import out_of_memory, set_limits
 
 if TYPE_CHECKING:
-    import click
+    import typer
 
     from ckpt_cli.session import Session
 
@@ -111,25 +111,21 @@ def _carry_out_whole(argv: list[str], session: Session, *, limited: bool) -> int
 def _carry_out(argv: list[str], session: Session) -> int:
     """Parse the arguments and call the command; returns its exit code."""
     # Imported late: a shell that waits for completions has no time for it.
-    import click
+    import typer
 
     from ckpt_cli.app import root
-    from ckpt_cli.lazy import NothingGiven
 
     session.parser = root()
     try:
         # The parser empties the list that it is given.
         with session.parser.make_context("ckpt", [*argv], obj=session) as context:
-            context.command.invoke(context)
-    except NothingGiven as error:
-        click.echo(error.message, err=True)
-        return 2
-    except click.ClickException as error:
+            session.parser.invoke(context)
+    except typer.TyperException as error:
+        if not error.format_message():  # its help was printed
+            return error.exit_code
         raise _usage(error) from error
-    except click.exceptions.Exit as ended:
+    except typer.Exit as ended:
         return ended.exit_code
-    except Exit as ended:
-        return ended.code
     return 0
 
 
@@ -170,18 +166,18 @@ def _fail(error: CkptError, argv: list[str], session: Session | None) -> int:
     return error.exit_code
 
 
-def _usage(error: click.ClickException) -> UsageError:
+def _usage(error: typer.TyperException) -> UsageError:
     """Return a parser error in our own form, without a full stop."""
-    import click
+    from ckpt_cli.app import MOVED
 
     context = getattr(error, "ctx", None)
     hint = f"see `{context.command_path if context is not None else 'ckpt'} --help`"
-    text = error.format_message().strip()
-    if isinstance(error, click.NoSuchOption):
-        # Releases of the parser differ in these words.
-        text = f"no such option: {error.option_name}"
-        if error.possibilities:
-            text += f" (Possible options: {', '.join(sorted(error.possibilities))})"
+    text = error.format_message().strip().replace("Value error, ", "")
+    if text.startswith("No such option: "):
+        option = text.removeprefix("No such option: ").partition(" ")[0].rstrip(".")
+        words = f"{context.command_path if context is not None else 'ckpt'} {option}"
+        if now := MOVED.get(words.removeprefix("ckpt ")):
+            return UsageError(f"there is no `{words}`", hint=f"use `ckpt {now}`")
         hint += "; a thread id that begins with '-' goes after `--`"
     return UsageError(text[:1].lower() + text[1:].rstrip("."), hint=hint)
 

@@ -12,8 +12,6 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.config.store_names import StoreNames
 
 if TYPE_CHECKING:
-    import click
-
     from ckpt_backends.protocol import Store
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.url import StoreUrl
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.store import StoreHandle
     from ckpt_cli.api.thread import ThreadHandle
     from ckpt_cli.apply.recording import Recorder
+    from ckpt_cli.lazy import Group
     from ckpt_cli.output import Output
     from ckpt_cli.plans.plan_review import PlanReview
     from ckpt_cli.threads.executor.executor import Executor
@@ -35,7 +34,7 @@ class Session:
     def __init__(self, argv: Sequence[str] = ()) -> None:
         self.argv = argv
         """The arguments of this run."""
-        self.parser: click.Command | None = None
+        self.parser: Group | None = None
         """What parsed them."""
         self.settings: dict[str, Any] = {}
         self._store: Store | None = None

@@ -13,27 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from ckpt_backends.model import Status
-from ckpt_cli.app import COMMANDS, root
+from ckpt_cli.app import root
 from ckpt_cli.commands.completion import SCRIPTS
 from ckpt_cli.commands.export import FORMATS as EXPORT_FORMATS
-from ckpt_cli.commands.memory import COMMANDS as MEMORY
-from ckpt_cli.commands.ops import COMMANDS as OPS
-from ckpt_cli.commands.repair import COMMANDS as REPAIR
-from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
-from ckpt_cli.commands.threads import COMMANDS as THREADS
-from ckpt_cli.lazy import GlobalOption
-from ckpt_cli.options import COLORS, FORMATS
+from ckpt_cli.lazy import Group
 from ckpt_cli.plans.gc import SCOPES
 from ckpt_cli.queries.disk_usage import BYS
 from ckpt_cli.queries.threads import SORTS
 
 TEMPLATES = Path(__file__).parent
 FOLDER = TEMPLATES.parent / "ckpt_cli" / "completions"
-GROUPS = {"threads": THREADS, "sessions": SESSIONS, "memory": MEMORY, "repair": REPAIR, "ops": OPS}
 
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "--output": FORMATS,
-    "--color": COLORS,
     "--sort": SORTS,
     "--status": tuple(Status),
     "--by": BYS,
@@ -97,53 +88,55 @@ class Command:
 def commands() -> list[Command]:
     """All commands with their options; the first is `ckpt` itself, with the global options."""
     group = root()
-    context = _context(group)
-    found = [Command("", "", (*_options(group, own=False), _HELP), ())]
-    for name, ref in COMMANDS.items():
-        if name in GROUPS:
-            inner: Any = group.get_command(context, name)
-            found.append(Command(name, ref.summary, (), ()))
-            for sub, sub_ref in GROUPS[name].items():
-                found.append(
-                    _command(f"{name} {sub}", sub_ref.summary, inner.get_command(context, sub))
-                )
+    context = group.make_context("ckpt", ["_"], resilient_parsing=True)
+    found = [Command("", "", (*_options(context, group.params), _HELP), ())]
+    named = dict(group.walk())
+    for name, one in group.commands.items():
+        if isinstance(one, Group):
+            found.append(Command(name, one.help or "", (), ()))
+            inner = {f"{name} {sub}": ref for sub, ref in one.commands.items()}
         else:
-            found.append(_command(name, ref.summary, group.get_command(context, name)))
+            inner = {name: one}
+        for words, ref in inner.items():
+            own = [p for p in named[words].params if p not in group.params]
+            arguments = (
+                Argument(_kind(context, param), param.nargs == -1)
+                for param in own
+                if param.param_type_name == "argument"
+            )
+            options = _options(context, own)
+            found.append(Command(words, ref.help or "", tuple(options), tuple(arguments)))
     return found
 
 
 _HELP = Option(("--help",), False, "", "Show this message and exit.")
 
 
-def _context(group: Any) -> Any:
-    return group.make_context("ckpt", ["_"], resilient_parsing=True)
+def groups(found: list[Command]) -> dict[str, list[str]]:
+    """The names of groups, with the names of their commands."""
+    of: dict[str, list[str]] = {}
+    for command in found:
+        group, _, name = command.name.rpartition(" ")
+        if group:
+            of.setdefault(group, []).append(name)
+    return of
 
 
-def _command(name: str, summary: str, command: Any) -> Command:
-    arguments = (
-        Argument(_kind(one.name, one.metavar), one.nargs == -1)
-        for one in command.params
-        if one.param_type_name == "argument"
-    )
-    return Command(name, summary, tuple(_options(command, own=True)), tuple(arguments))
-
-
-def _options(command: Any, *, own: bool) -> Iterator[Option]:
-    for param in command.params:
-        is_version = not own and "--version" in param.opts
-        if param.param_type_name == "option" and (
-            isinstance(param, GlobalOption) != own or is_version
-        ):
-            kind = "" if param.is_flag else _kind(param.opts[-1], param.metavar)
+def _options(context: Any, params: list[Any]) -> Iterator[Option]:
+    for param in params:
+        if param.param_type_name == "option":
+            kind = "" if param.is_flag else _kind(context, param)
             names = (*param.opts, *param.secondary_opts)
             yield Option(names, not param.is_flag, kind, param.help or "")
 
 
-def _kind(name: str, metavar: str) -> str:
-    """The kind of a value, by its name and a metavar such as `[THREAD]...`."""
-    if name in WORDS:
-        return f"words:{' '.join(WORDS[name])}"
-    bare = metavar.removesuffix("...")
+def _kind(context: Any, param: Any) -> str:
+    """The kind of a value: its choices, or by its name and a metavar such as `[THREAD]...`."""
+    name = param.opts[-1]
+    choices = [one.value for one in param.shell_complete(context, "")] or WORDS.get(name)
+    if choices:
+        return f"words:{' '.join(choices)}"
+    bare = param.metavar.removesuffix("...")
     bare = bare[1:-1] if bare.startswith("[") else bare
     return NAMED_KINDS.get((name, bare), KINDS.get(bare, ""))
 
@@ -209,7 +202,7 @@ def _shared(found: list[Command]) -> str:
         "            cmd=$word",
         *(
             line
-            for group in GROUPS
+            for group in groups(found)
             for line in (
                 f"        elif [[ $cmd == {group} ]]; then",
                 f'            cmd="{group} $word"',
@@ -246,7 +239,7 @@ def _shared(found: list[Command]) -> str:
         '        case "$cmd:$place" in',
         *(
             f'            "{group}:0") kind="words:{" ".join(inner)}" ;;'
-            for group, inner in GROUPS.items()
+            for group, inner in groups(found).items()
         ),
         *(
             f'            {_place(command.name, place, one)}) kind="{one.kind}" ;;'
@@ -331,7 +324,7 @@ def scripts() -> dict[str, str]:
         (TEMPLATES / f"template.{name}").read_text("utf-8") for name in ("bash", "zsh", "fish")
     )
     valued = " ".join(f"'{one}'" for one in _valued(found))
-    fish = fish.replace("@VALUED@", valued).replace("@GROUPS@", " ".join(GROUPS))
+    fish = fish.replace("@VALUED@", valued).replace("@GROUPS@", " ".join(groups(found)))
     return {
         "ckpt.bash": bash.replace("@SHARED@", shared),
         "_ckpt": zsh.replace("@SHARED@", shared),

@@ -15,24 +15,18 @@ import re
 import shlex
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
 from ckpt_backends.discovery import bundled, layouts
 from ckpt_backends.transfer.form import Language
-from ckpt_cli.app import COMMANDS
-from ckpt_cli.commands.memory import COMMANDS as MEMORY
-from ckpt_cli.commands.ops import COMMANDS as OPS
-from ckpt_cli.commands.repair import COMMANDS as REPAIR
-from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
-from ckpt_cli.commands.threads import COMMANDS as THREADS
+from ckpt_cli.app import root
 from ckpt_cli.core.copying.route_matrix import route_matrix
 from ckpt_cli.core.doctor import occurrence
 from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.support_matrix import matrix
-from ckpt_cli.lazy import CommandRef
 from ckpt_cli.output import Output
 from ckpt_cli.run import run
 from ckpt_cli.session import Session
@@ -49,12 +43,6 @@ TOURS = (DOCS.parent / "README.md", DOCS / "tour.md", DOCS / "incidents.md")
 """Documents with console blocks, whose `$ ckpt` lines are run on the sample store."""
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 """The time at which console blocks are run, so that ages do not change."""
-GROUPS: Mapping[str, Mapping[str, CommandRef]] = {
-    **{"threads": THREADS, "sessions": SESSIONS},
-    "memory": MEMORY,
-    "repair": REPAIR,
-    "ops": OPS,
-}
 _END = "<!-- end -->\n"
 
 
@@ -64,8 +52,9 @@ def reference() -> str:
         "# Commands",
         "The output of each command's `--help`; [the tour](tour.md) shows them in use.",
     ]
-    for words in (["ckpt"], *_command_lines()):
-        parts += [f"## `{' '.join(words)}`", f"```text\n{_help(words[1:])}\n```"]
+    for words in ("", *(name for name, _ in root().walk())):
+        title = f"ckpt {words}".strip()
+        parts += [f"## `{title}`", f"```text\n{_help(words.split())}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -202,22 +191,17 @@ def _matrix() -> str:
     return f"{table}\n\n{notes}\n"
 
 
-def _command_lines() -> Iterator[list[str]]:
-    for name in COMMANDS:
-        if name in GROUPS:
-            yield from (["ckpt", name, inner] for inner in GROUPS[name])
-        else:
-            yield ["ckpt", name]
-
-
 def _help(words: list[str]) -> str:
     """A command's help. Only the root's includes the options that all commands share."""
     printed = io.StringIO()
-    os.environ["COLUMNS"] = "100"
-    with contextlib.redirect_stdout(printed):
+    with (
+        patch.dict(os.environ, {"TERMINAL_WIDTH": "100", "_TYPER_FORCE_DISABLE_TERMINAL": "1"}),
+        contextlib.redirect_stdout(printed),
+    ):
         run([*words, "--help"])
-    text = printed.getvalue().strip()
-    return text.partition("\n\nGlobal options:")[0] if words else text
+    lines = [line.rstrip() for line in printed.getvalue().strip().splitlines()]
+    shared = next((at for at, line in enumerate(lines) if "─ Global options ─" in line), None)
+    return "\n".join(lines[:shared] if words else lines)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ _PROGRAM = """
 import os, sys
 import ckpt_cli.app, ckpt_cli.run, ckpt_cli.session, ckpt_cli.output, ckpt_cli.diagnostics, rich
 import ckpt_backends.registry
-from ckpt_cli.lazy import LazyGroup
+import ckpt_cli.lazy
 ready, start = int(sys.argv[1]), int(sys.argv[2])
 os.write(ready, b".")
 os.read(start, 1)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
+from typer import Argument, Context, Option, TyperException
 
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, StoreChanged, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
@@ -20,8 +21,8 @@ from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 from ckpt_cli.commands.signatures import AllowPickle, SignKey, TrustedKeys, signing_key
 from ckpt_cli.core.random_numbers import seeded
 from ckpt_cli.core.times import parse_duration
-from ckpt_cli.lazy import GlobalOption, SectionedCommand
-from ckpt_cli.options import DryRun, Yes, argument, command_options, option, takes
+from ckpt_cli.lazy import Group
+from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.plans.plan_file import counted_plan
 from ckpt_cli.plans.plan_review import AppliedRemoval, FactCheck
 from ckpt_cli.plans.removal_check import check_unmoved
@@ -39,37 +40,28 @@ from ckpt_cli.session import Session
 _REMOVAL_OPTIONS = frozenset({"archive", "vacuum", "batch", "sleep", "max_duration", "reason"})
 
 
-@command_options
-class ApplyOptions:
-    """The arguments and options of `ckpt apply`."""
-
-    file: Annotated[Path, argument("FILE", "The plan, written by --plan-out.")]
+def apply(
+    ctx: Context,
+    file: Annotated[Path, Argument(metavar="FILE", help="The plan, written by --plan-out.")],
     to: Annotated[
-        str | None, option("STORE", "The store to copy to, if it is on a server.", "--to")
-    ] = None
-    new_key_file: NewKeyFile = None
-    sign_key: SignKey = None
-    trusted_key: TrustedKeys = None
-    allow_pickle: AllowPickle = False
+        str | None,
+        Option("--to", metavar="STORE", help="The store to copy to, if it is on a server."),
+    ] = None,
+    new_key_file: NewKeyFile = None,
+    sign_key: SignKey = None,
+    trusted_key: TrustedKeys = None,
+    allow_pickle: AllowPickle = False,
     memory: Annotated[
-        str | None, option("STORE", "The long-term memory to erase items from.", "--memory")
-    ] = None
+        str | None,
+        Option("--memory", metavar="STORE", help="The long-term memory to erase items from."),
+    ] = None,
     receipt: Annotated[
-        Path | None, option("FILE", "Write the receipt of an erasure to FILE.", "--receipt")
-    ] = None
-    dry_run: DryRun = False
-    yes: Yes = False
-
-    @property
-    def again(self) -> dict[str, Any]:
-        """The options that a plan does not hold and that were given."""
-        names = ("to", "new_key_file", "sign_key", "trusted_key", "allow_pickle")
-        found = {name: getattr(self, name) for name in (*names, "memory", "receipt")}
-        return {name: value for name, value in found.items() if value not in (None, False)}
-
-
-@takes(ApplyOptions)
-def apply(session: Session, options: ApplyOptions) -> None:
+        Path | None,
+        Option("--receipt", metavar="FILE", help="Write the receipt of an erasure to FILE."),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
     """Carry out a saved plan.
 
     FILE was written by --plan-out of a command that changes a store. Shows the plan, asks, and
@@ -79,59 +71,69 @@ def apply(session: Session, options: ApplyOptions) -> None:
     The store is that of -s, as for all commands, and must be the one of the plan. A plan for a
     local file needs no -s. Give keys, and a server to copy to, again.
 
-    \b
-      ckpt -s agent.db rollback user-42 --steps 3 --plan-out plan.ndjson
-      ckpt -s agent.db apply plan.ndjson --dry-run
-      ckpt -s agent.db apply plan.ndjson --yes
+    ```
+    ckpt -s agent.db rollback user-42 --steps 3 --plan-out plan.ndjson
+    ckpt -s agent.db apply plan.ndjson --dry-run
+    ckpt -s agent.db apply plan.ndjson --yes
+    ```
     """
+    session: Session = ctx.obj
+    keys = {"new_key_file": new_key_file, "sign_key": sign_key, "trusted_key": trusted_key}
+    places = {"to": to, "memory": memory, "receipt": receipt}
+    given = {
+        name: one
+        for name, one in {**keys, **places, "allow_pickle": allow_pickle}.items()
+        if one not in (None, False)
+    }
     with TemporaryFolder() as folder:
-        plan = read_saved_plan(options.file, folder)
+        plan = read_saved_plan(file, folder)
         header = plan.header
-        command, terms = _command_of(plan)
-        _check_again(header, options)
+        command, terms = _command_of(ctx.find_root().command, plan)
+        _check_again(header, given)
         _use_store(session, plan)
         at = header.made_at.astimezone(session.zone)
         session.note(f"plan of `ckpt {header.action}`, made {at:%Y-%m-%d %H:%M}")
-        values = _values(plan, command, terms)
+        again = {name: one for name, one in given.items() if name in terms.again}
+        if header.target != NO_STORE:
+            again["to"] = _target(session, plan, to)
+        parsed = _parsed(ctx, plan, command, terms, again)
+        values = {**parsed.params, **again}
         for name, value in values.items():
             if isinstance(value, Path):
                 session.note(f"{name.replace('_', ' ')}: {value}")
         if header.kind == "removal":
-            _remove(session, plan, options, values)
+            values |= {"dry_run": dry_run, "yes": yes, "sign_key": sign_key}
+            _remove(session, plan, _removal_terms(plan, values))
             return
-        values |= {name: one for name, one in options.again.items() if name in terms.again}
-        if header.target != NO_STORE:
-            values["to"] = _target(session, plan, options.to)
-        _run(session, plan, terms, command.callback, values, options)
+        run = partial(parsed.invoke, command.callback, **values)
+        _run(session, plan, terms, run, dry_run=dry_run, yes=yes)
 
 
-def _command_of(plan: SavedPlan) -> tuple[click.Command, PlanTerms]:
+def _command_of(root: Any, plan: SavedPlan) -> tuple[Any, PlanTerms]:
     """Return the command of a plan. Raises `UsageError` if there is no such command."""
-    context = click.get_current_context().find_root()
-    found: click.Command | None = context.command
+    found = root
     for word in plan.header.action.split(" "):
-        found = found.get_command(context, word) if isinstance(found, click.Group) else None
+        found = found.loaded(word) if isinstance(found, Group) else None
     terms = getattr(getattr(found, "callback", None), TERMS, None)
-    if not isinstance(found, SectionedCommand) or not isinstance(terms, PlanTerms):
+    if not isinstance(terms, PlanTerms):
         raise damaged(plan.path, f"no plan of `ckpt {plan.header.action}` can be applied")
     if terms.is_removal != (plan.header.kind == "removal"):
         raise damaged(plan.path, "its kind is not that of its command")
     return found, terms
 
 
-def _check_again(header: PlanHeader, options: ApplyOptions) -> None:
+def _check_again(header: PlanHeader, given: Mapping[str, Any]) -> None:
     """Raise `UsageError` unless the options are given that the plan was made with.
 
     A store to copy to may be taken from the plan.
     """
-    given = options.again.keys() - {"to"}
-    wanted = set(header.again) - {"to"}
-    for name in sorted(wanted - given):
+    wanted, named = set(header.again) - {"to"}, given.keys() - {"to"}
+    for name in sorted(wanted - named):
         shown = f"--{name.replace('_', '-')}"
         raise UsageError(f"the plan was made with {shown}", hint=f"give it again: {shown}")
-    for name in sorted(given - wanted):
+    for name in sorted(named - wanted):
         raise UsageError(f"the plan was made without --{name.replace('_', '-')}")
-    if options.to is not None and header.target == NO_STORE:
+    if "to" in given and header.target == NO_STORE:
         raise UsageError("the plan was made without --to")
 
 
@@ -164,28 +166,34 @@ def _is_local(planned: PlannedStore) -> bool:
     return os.path.isabs(planned.path) and "\0" not in planned.path and "?" not in planned.path
 
 
-def _values(plan: SavedPlan, command: click.Command, terms: PlanTerms) -> dict[str, Any]:
-    """Return the values of all parameters of a command, checked as on the command line.
+def _parsed(
+    ctx: Context, plan: SavedPlan, command: Any, terms: PlanTerms, again: Mapping[str, Any]
+) -> Any:
+    """Return the context of a command with the options of its plan, parsed as they were then.
 
     Raises `UsageError` for an option that the command does not have or that no plan may hold.
     """
-    context = click.Context(command, info_name=plan.header.action)
-    params = {one.name: one for one in command.params if not isinstance(one, GlobalOption)}
-    values: dict[str, Any] = {}
-    left = dict(plan.header.options)
-    for name, param in params.items():
-        if name is None or name in terms.again or name in {"plan_out", "dry_run", "yes"}:
+    header, words, ids = plan.header, list[str](), list[str]()
+    left = dict(header.options)
+    shared = ctx.find_root().command.params
+    for param in command.params:
+        if param in shared:
             continue
-        value = left.pop(name) if name in left else param.get_default(context)
-        if name in plan.header.options and not _is_plain(value):
-            raise damaged(plan.path, f"the value of '{name}' is damaged")
-        try:
-            values[name] = param.process_value(context, value)
-        except (click.UsageError, ValueError, TypeError) as error:
-            raise damaged(plan.path, f"the value of '{name}' is damaged") from error
+        held = param.name not in {"plan_out", "dry_run", "yes", *terms.again}
+        value = left.pop(param.name, None) if held else again.get(param.name)
+        if held and value is not None and not _is_plain(value):
+            raise damaged(plan.path, f"the value of '{param.name}' is damaged")
+        each = value if isinstance(value, list) else [] if value in (None, False) else [value]
+        if param.param_type_name == "argument":
+            ids += map(str, each)
+        else:
+            words += [param.opts[-1] + ("" if one is True else f"={one}") for one in each]
     if left:
-        raise damaged(plan.path, f"`ckpt {plan.header.action}` takes no '{min(left)}' from a plan")
-    return values
+        raise damaged(plan.path, f"`ckpt {header.action}` takes no '{min(left)}' from a plan")
+    try:
+        return command.make_context(header.action, [*words, "--", *ids], parent=ctx)
+    except (TyperException, ValueError) as error:
+        raise damaged(plan.path, f"its options are damaged: {error}") from error
 
 
 def _is_plain(value: Any) -> bool:
@@ -198,19 +206,19 @@ def _run(
     session: Session,
     plan: SavedPlan,
     terms: PlanTerms,
-    run: Callable[..., None] | None,
-    values: Mapping[str, Any],
-    options: ApplyOptions,
+    run: Callable[..., None],
+    *,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Plan the command again, and carry it out if the same plan comes out."""
     session.now = plan.header.made_at
 
     def once(**more: bool) -> None:
-        assert run is not None  # noqa: S101 - every command has a function
         session.review = review = FactCheck(plan)
         with seeded(plan.header.seed):
             try:
-                run(**{**values, **more})
+                run(**more)
             except (NotFound, Refused) as error:
                 if review.is_complete:
                     raise
@@ -218,23 +226,20 @@ def _run(
         review.check_complete()
 
     if terms.writes is None:
-        once(dry_run=options.dry_run, yes=options.yes)
+        once(dry_run=dry_run, yes=yes)
         return
-    if options.dry_run or not options.yes:
+    if dry_run or not yes:
         once(**{terms.writes: False})
-    if options.dry_run:
+    if dry_run:
         return
-    if not options.yes:
+    if not yes:
         confirm("Carry out this plan?")
     once(**{terms.writes: True})
 
 
-def _remove(
-    session: Session, plan: SavedPlan, options: ApplyOptions, values: Mapping[str, Any]
-) -> None:
+def _remove(session: Session, plan: SavedPlan, terms: RemovalTerms) -> None:
     """Remove the threads of a plan, if none of them changed."""
     plan.header.check_layout(plan.path, session.store.describe().layout)
-    terms = _removal_terms(plan, options, values)
     check_terms(session, terms)
     found = counted_plan(plan)
     session.review = AppliedRemoval(plan.header)
@@ -248,9 +253,7 @@ def _remove(
         raise error(said, hint="make a new plan with --plan-out")
 
 
-def _removal_terms(
-    plan: SavedPlan, options: ApplyOptions, values: Mapping[str, Any]
-) -> RemovalTerms:
+def _removal_terms(plan: SavedPlan, values: Mapping[str, Any]) -> RemovalTerms:
     if others := plan.header.options.keys() - _REMOVAL_OPTIONS:
         raise damaged(plan.path, f"a plan of a removal has no option '{min(others)}'")
     until = values.get("max_duration")
@@ -261,7 +264,7 @@ def _removal_terms(
         Pace(values.get("batch"), values.get("sleep", 0.0), until),
         archive,
         values.get("vacuum", False),
-        options.dry_run,
-        options.yes,
-        key=signing_key(options.sign_key, archive),
+        values["dry_run"],
+        values["yes"],
+        key=signing_key(values["sign_key"], archive),
     )

@@ -11,6 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typer import Exit
+
 from ckpt_backends.errors import PartlyDone
 from ckpt_cli import __version__
 from ckpt_cli.api.memories import memories_from
@@ -20,7 +22,6 @@ from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.plan_out import note_saved
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.purge import (
     done,

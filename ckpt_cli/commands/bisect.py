@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
+from typer import Argument, Context, Exit, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.watch import unwatched
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
-from ckpt_cli.options import At, Namespace, Thread, argument, flag, option
+from ckpt_cli.options import At, Namespace, Thread
 from ckpt_cli.queries.bisect import Bisection
 from ckpt_cli.render.bisect import bisect_columns, bisect_lines
 from ckpt_cli.render.values.one_line import counted
@@ -18,22 +19,30 @@ from ckpt_cli.threads.target import TargetArguments
 
 
 def bisect(
-    session: Session,
+    ctx: Context,
     thread: Thread,
     condition: Annotated[
-        str | None, argument("[CONDITION]", "A filter, such as 'values.plan = null'.")
+        str | None, Argument(metavar="CONDITION", help="A filter, such as 'values.plan = null'.")
     ] = None,
     execute: Annotated[
         str | None,
-        option("COMMAND", "Ask COMMAND: it gets each state as JSON on stdin.", "--exec"),
+        Option(
+            "--exec", metavar="COMMAND", help="Ask COMMAND: it gets each state as JSON on stdin."
+        ),
     ] = None,
     binary: Annotated[
-        bool, flag("Try few checkpoints; right if CONDITION goes on to hold once it began.")
+        bool,
+        Option(
+            "--binary",
+            help="Try few checkpoints; right if CONDITION goes on to hold once it began.",
+        ),
     ] = False,
     since: Annotated[
-        str | None, option("TIME", "Only checkpoints from TIME on: 2h, 2026-04-07.")
+        str | None, Option(metavar="TIME", help="Only checkpoints from TIME on: 2h, 2026-04-07.")
     ] = None,
-    until: Annotated[str | None, option("TIME", "Only checkpoints up to TIME.")] = None,
+    until: Annotated[
+        str | None, Option(metavar="TIME", help="Only checkpoints up to TIME.")
+    ] = None,
     at: At = None,
     ns: Namespace = None,
 ) -> None:
@@ -53,12 +62,14 @@ def bisect(
     0 means that the fault is not there yet, 1 to 127 that it is there, 125 skips the checkpoint.
     Anything else stops the search, and so does 126 or 127 at the first checkpoint.
 
-    \b
-      ckpt -s agent.db bisect user-42 'values.plan = null'
-      ckpt -s agent.db bisect user-42@~3 'values.messages[-1].content ~ sorry' --since 2d
-      ckpt -s agent.db bisect user-42 'values.count > 100' --binary
-      ckpt -s agent.db bisect user-42 --exec 'jq -e ".files | length < 10"'
+    ```
+    ckpt -s agent.db bisect user-42 'values.plan = null'
+    ckpt -s agent.db bisect user-42@~3 'values.messages[-1].content ~ sorry' --since 2d
+    ckpt -s agent.db bisect user-42 'values.count > 100' --binary
+    ckpt -s agent.db bisect user-42 --exec 'jq -e ".files | length < 10"'
+    ```
     """
+    session: Session = ctx.obj
     if (condition is None) == (execute is None):
         raise UsageError(
             "bisect takes either CONDITION or --exec", hint="such as 'values.plan = null'"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ckpt_cli.options import At, Namespace, Thread, argument
+from typer import Argument, Context
+
+from ckpt_cli.options import At, Namespace, Thread
 from ckpt_cli.render.blame import blame_columns, blame_lines
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments
 
 
 def blame(
-    session: Session,
+    ctx: Context,
     thread: Thread,
-    path: Annotated[str, argument("CHANNEL[.PATH]", "A value, such as 'messages[-1].content'.")],
+    path: Annotated[
+        str, Argument(metavar="CHANNEL[.PATH]", help="A value, such as 'messages[-1].content'.")
+    ],
     at: At = None,
     ns: Namespace = None,
 ) -> None:
@@ -23,11 +27,13 @@ def blame(
     was edited with `ckpt fork`, names the fork and its reason. Messages are followed by their id.
     CHANNEL may be one of an edge, such as 'join:a+b:c' or branch:to:a.
 
-    \b
-      ckpt -s agent.db blame user-42 plan
-      ckpt -s agent.db blame user-42@step:7 'messages[-1].content'
-      ckpt -s agent.db blame user-42 'files["main.py"]' -o json | jq .node
+    ```
+    ckpt -s agent.db blame user-42 plan
+    ckpt -s agent.db blame user-42@step:7 'messages[-1].content'
+    ckpt -s agent.db blame user-42 'files["main.py"]' -o json | jq .node
+    ```
     """
+    session: Session = ctx.obj
     answer = session.checkpoint(TargetArguments(thread, at, ns)).blame(path)
     session.output.document(
         answer.to_dict,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from typer import Exit
+
 from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import (
     CkptError,
@@ -25,7 +27,6 @@ from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_change import ChangeOutcome, ThreadChange
 from ckpt_cli.core.random_numbers import seeded_for
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
 from ckpt_cli.render.change_many import (
     ChangeWords,
     outcome_columns,

@@ -9,10 +9,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
+from typer import Argument, Context, Option
+
 from ckpt_backends import shell as shell_text
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.files.atomic_write import writing
-from ckpt_cli.options import argument, flag
 from ckpt_cli.session import Session
 
 SCRIPTS: Mapping[str, str] = {"bash": "ckpt.bash", "zsh": "_ckpt", "fish": "ckpt.fish"}
@@ -22,11 +23,13 @@ _NAMED = "name it: ckpt completion bash, zsh or fish"
 
 
 def completion(
-    session: Session,
+    ctx: Context,
     shell: Annotated[
-        str | None, argument("[SHELL]", "bash, zsh or fish. [default: from $SHELL]")
+        str | None, Argument(metavar="SHELL", help="bash, zsh or fish. [default: from $SHELL]")
     ] = None,
-    install: Annotated[bool, flag("Write the script to your folder for completions.")] = False,
+    install: Annotated[
+        bool, Option("--install", help="Write the script to your folder for completions.")
+    ] = False,
 ) -> None:
     """Print or install the completion script of a shell.
 
@@ -34,12 +37,14 @@ def completion(
     from -s or CKPT_STORE. With --install, writes one file, and says how to load it; without, prints
     the script. Changes no settings of the shell.
 
-    \b
-      ckpt completion bash --install
-      ckpt completion zsh --install
-      ckpt completion fish --install
-      source <(ckpt completion bash)     # for this shell only
+    ```
+    ckpt completion bash --install
+    ckpt completion zsh --install
+    ckpt completion fish --install
+    source <(ckpt completion bash)     # for this shell only
+    ```
     """
+    session: Session = ctx.obj
     name = shell or _login_shell(os.environ)
     if name not in SCRIPTS:
         raise UsageError(f"no completions for '{name}'", hint=_NAMED)

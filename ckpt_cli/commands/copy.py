@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Argument, Option
+
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
@@ -14,7 +16,7 @@ from ckpt_cli.apply.copy_stores import CopyTerms, opened_sides
 from ckpt_cli.apply.copy_threads import copy_threads, plan_threads
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.core.copying.outcomes import CopyReport
 from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
@@ -25,10 +27,7 @@ from ckpt_cli.options import (
     Match,
     Where,
     Yes,
-    argument,
     command_options,
-    flag,
-    option,
     takes,
 )
 from ckpt_cli.queries.language import language_of
@@ -48,19 +47,22 @@ _SIZES_AT_ONCE = 500
 class CopyOptions:
     """What `ckpt copy` is asked for."""
 
-    threads: Annotated[list[str] | None, argument("[THREAD...]", "Threads to copy.")] = None
-    to: Annotated[str, option("STORE", "Copy to this file, URL or profile.", "--to")] = ""
+    threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Threads to copy.")] = None
+    to: Annotated[
+        str, Option("--to", metavar="STORE", help="Copy to this file, URL or profile.")
+    ] = ""
     match: Match = None
     where: Where = None
-    everything: Annotated[bool, flag("Copy all threads.", "--all")] = False
-    create: Annotated[bool, flag("Make the target if nothing is there.", "--create")] = False
+    everything: Annotated[bool, Option("--all", help="Copy all threads.")] = False
+    create: Annotated[bool, Option("--create", help="Make the target if nothing is there.")] = False
     replace: Annotated[
-        bool, flag("Replace threads of the target that went their own way.", "--replace")
+        bool, Option("--replace", help="Replace threads of the target that went their own way.")
     ] = False
     new_key_file: NewKeyFile = None
     encrypt: Encrypt = False
     decrypt: Decrypt = False
     jobs: Jobs = 1
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -91,10 +93,11 @@ def copy(session: Session, options: CopyOptions) -> None:
     A thread that the target cannot hold as it is, is skipped with the reason; so is a thread that
     was continued in the target. --replace removes it there first, and shows what would go.
 
-    \b
-      ckpt -s agent.db copy --all --to postgresql://db/agents --create
-      ckpt -s prod copy --where 'idle > 90d' --to archive.db --create --yes
-      ckpt -s agent.db copy user-42 --to staging --dry-run
+    ```
+    ckpt -s agent.db copy --all --to postgresql://db/agents --create
+    ckpt -s prod copy --where 'idle > 90d' --to archive.db --create --yes
+    ckpt -s agent.db copy user-42 --to staging --dry-run
+    ```
     """
     options.check()
     keys = keys_of(session, options.new_key_file, encrypt=options.encrypt, decrypt=options.decrypt)

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from typer import Argument, Option
+
 from ckpt_backends.errors import (
     NotFound,
     PartlyDone,
@@ -26,9 +28,7 @@ from ckpt_cli.options import (
     Memory,
     Where,
     Yes,
-    argument,
     command_options,
-    option,
     takes,
 )
 from ckpt_cli.plans.purge import plan_named
@@ -44,14 +44,15 @@ _HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to sea
 class ThreadDeleteOptions:
     """The arguments and options of `ckpt threads delete`."""
 
-    threads: Annotated[list[str] | None, argument("[THREAD]...", "Thread ids.")] = None
+    threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Thread ids.")] = None
     from_: Annotated[
-        str | None, option("FILE", "Also read ids from FILE, one per line; - is stdin.", "--from")
+        str | None,
+        Option("--from", metavar="FILE", help="Also read ids from FILE, one per line; - is stdin."),
     ] = None
     match: Match = None
     where: Where = None
     archive: Annotated[
-        Path | None, option("DIR", "Archive each thread in DIR before removing it.")
+        Path | None, Option(metavar="DIR", help="Archive each thread in DIR before removing it.")
     ] = None
     sign_key: SignKey = None
     memory: Memory = None
@@ -77,11 +78,12 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
     exit code is 7 (6 if nothing was deleted). With -o json the answer is a receipt with the
     sizes before and after.
 
-    \b
-      ckpt -s agent.db threads delete user-42 user-43 --dry-run
-      ckpt -s agent.db threads delete user-42 --archive backups --yes -o json
-      ckpt -s agent.db threads list --all -o tsv --match 'test-*' | tail -n +2 | cut -f1 \\
-        | ckpt -s agent.db threads delete --from - --yes
+    ```
+    ckpt -s agent.db threads delete user-42 user-43 --dry-run
+    ckpt -s agent.db threads delete user-42 --archive backups --yes -o json
+    ckpt -s agent.db threads list --all -o tsv --match 'test-*' | tail -n +2 | cut -f1 \\
+      | ckpt -s agent.db threads delete --from - --yes
+    ```
     """
     key = signing_key(options.sign_key, options.archive)
     terms = RemovalTerms(

@@ -6,28 +6,31 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
+from typer import Argument, Context
+
 from ckpt_backends import shell
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli import diagnostics
-from ckpt_cli.options import argument
 from ckpt_cli.session import Session
 
 
 def demo(
-    session: Session,
-    path: Annotated[Path, argument("PATH", "File to create.")],
+    ctx: Context,
+    path: Annotated[Path, Argument(metavar="PATH", help="File to create.")],
 ) -> None:
     """Create a small sample store.
 
     A real LangGraph application wrote it. It has an agent with tools, parallel tasks, a subgraph,
     an open question, a failed step and a fork. An existing file is not overwritten.
 
-    \b
-      ckpt demo sample.db
-      ckpt -s sample.db threads list
-      ckpt -s sample.db show trip-to-kyoto --tree
+    ```
+    ckpt demo sample.db
+    ckpt -s sample.db threads list
+    ckpt -s sample.db show trip-to-kyoto --tree
+    ```
     """
+    session: Session = ctx.obj
     try:
         sample = (files("ckpt_cli.data") / "sample.db").read_bytes()
         with writing(path, replace=False) as target:

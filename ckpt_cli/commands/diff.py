@@ -5,17 +5,16 @@ from __future__ import annotations
 from itertools import chain
 from typing import Annotated
 
+from typer import Argument, Exit, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     Channels,
     ExitCode,
     Namespace,
     OptionalThread,
-    argument,
     command_options,
-    flag,
     takes,
 )
 from ckpt_cli.queries.replay_all import check_channels
@@ -37,16 +36,18 @@ class DiffOptions:
     """The arguments and options of `ckpt diff`."""
 
     thread: OptionalThread = None
-    first: Annotated[str | None, argument("[REF]", "Compare from this checkpoint to the head.")] = (
-        None
-    )
-    second: Annotated[str | None, argument("[REF]", "Compare from the first REF to this one.")] = (
-        None
-    )
+    first: Annotated[
+        str | None, Argument(metavar="REF", help="Compare from this checkpoint to the head.")
+    ] = None
+    second: Annotated[
+        str | None, Argument(metavar="REF", help="Compare from the first REF to this one.")
+    ] = None
     ns: Namespace = None
     channel: Channels = None
-    stat: Annotated[bool, flag("Show one line per channel, with sizes.")] = False
-    writes: Annotated[bool, flag("Show what each task wrote to make this checkpoint.")] = False
+    stat: Annotated[bool, Option("--stat", help="Show one line per channel, with sizes.")] = False
+    writes: Annotated[
+        bool, Option("--writes", help="Show what each task wrote to make this checkpoint.")
+    ] = False
     exit_code: ExitCode = False
 
 
@@ -62,12 +63,13 @@ def diff(session: Session, options: DiffOptions) -> None:
     With --writes, show what each task wrote to each channel, in order, and whether these writes
     produce the stored value; if not, where it differs.
 
-    \b
-      ckpt -s agent.db diff user-42
-      ckpt -s agent.db diff user-42 head~5
-      ckpt -s agent.db diff user-42 step:3 step:7 --stat
-      ckpt -s agent.db diff user-42@f169 other-thread@head
-      ckpt -s agent.db diff --writes user-42@step:7
+    ```
+    ckpt -s agent.db diff user-42
+    ckpt -s agent.db diff user-42 head~5
+    ckpt -s agent.db diff user-42 step:3 step:7 --stat
+    ckpt -s agent.db diff user-42@f169 other-thread@head
+    ckpt -s agent.db diff --writes user-42@step:7
+    ```
     """
     if options.writes:
         if options.first is not None or options.stat:

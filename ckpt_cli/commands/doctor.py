@@ -6,21 +6,19 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any
 
+from typer import Argument, Exit, Option
+
 from ckpt_backends.errors import PartlyDone
 from ckpt_cli.api.doctor import Examination
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     Cluster,
     Jobs,
     Match,
     Summary,
     Where,
-    argument,
     command_options,
-    flag,
-    option,
     takes,
 )
 from ckpt_cli.render.doctor import (
@@ -46,17 +44,25 @@ class DoctorOptions:
     """The arguments and options of `ckpt doctor`."""
 
     threads: Annotated[
-        list[str] | None, argument("[THREAD]...", "Threads to check. [default: all]")
+        list[str] | None, Argument(metavar="THREAD", help="Threads to check. [default: all]")
     ] = None
     match: Match = None
     where: Where = None
-    deep: Annotated[bool, flag("Decode every value and replay every step.")] = False
+    deep: Annotated[bool, Option("--deep", help="Decode every value and replay every step.")] = (
+        False
+    )
     types: Annotated[
-        bool, flag("Read every value, and list the classes that LANGGRAPH_STRICT_MSGPACK blocks.")
+        bool,
+        Option(
+            "--types",
+            help="Read every value, and list the classes that LANGGRAPH_STRICT_MSGPACK blocks.",
+        ),
     ] = False
-    strict: Annotated[bool, flag("Exit with 1 also if there is a warning.")] = False
+    strict: Annotated[bool, Option("--strict", help="Exit with 1 also if there is a warning.")] = (
+        False
+    )
     grace: Annotated[
-        str, option("AGE", "Do not report what an agent may have written within AGE.")
+        str, Option(metavar="AGE", help="Do not report what an agent may have written within AGE.")
     ] = "1m"
     summary: Summary = False
     jobs: Jobs = 1
@@ -73,11 +79,12 @@ def doctor(session: Session, options: DoctorOptions) -> None:
 
     Exits with 1 if a finding is an error, and with 7 if something could not be read.
 
-    \b
-      ckpt -s agent.db doctor
-      ckpt -s agent.db doctor user-42 --deep
-      ckpt -s agent.db doctor --types
-      ckpt -s prod doctor --where 'status = error' --strict -o json
+    ```
+    ckpt -s agent.db doctor
+    ckpt -s agent.db doctor user-42 --deep
+    ckpt -s agent.db doctor --types
+    ckpt -s prod doctor --where 'status = error' --strict -o json
+    ```
     """
     found: Examination = session.handle.doctor(
         options.threads,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any
 
+from typer import Argument, Context, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Match, Where, argument, option
+from ckpt_cli.options import Match, Where, not_huge
 from ckpt_cli.queries.disk_usage import BYS, By
 from ckpt_cli.render.disk_usage import (
     SURVEY_COLUMNS,
@@ -21,26 +23,30 @@ from ckpt_cli.session import Session
 
 
 def du(
-    session: Session,
-    thread: Annotated[str | None, argument("[THREAD]", "Only this thread.")] = None,
+    ctx: Context,
+    thread: Annotated[str | None, Argument(metavar="THREAD", help="Only this thread.")] = None,
     match: Match = None,
     where: Where = None,
     by: Annotated[
-        str | None, option("KEY", f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}.")
+        str | None, Option(metavar="KEY", help=f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}.")
     ] = None,
-    top: Annotated[int | None, option("N", "Show the N largest.", min=1)] = None,
+    top: Annotated[
+        int | None, Option(metavar="N", help="Show the N largest.", min=1, callback=not_huge)
+    ] = None,
 ) -> None:
     """Show disk usage by thread, channel and type.
 
     Sizes are the stored lengths of values. Sizes by channel come from scanning checkpoints: all
     of them with --by channel, otherwise those of the largest threads.
 
-    \b
-      ckpt -s agent.db du
-      ckpt -s agent.db du user-42 --by channel
-      ckpt -s agent.db du --where 'status = done and idle > 30d'
-      ckpt -s agent.db du --by thread --top 100 -o json
+    ```
+    ckpt -s agent.db du
+    ckpt -s agent.db du user-42 --by channel
+    ckpt -s agent.db du --where 'status = done and idle > 30d'
+    ckpt -s agent.db du --by thread --top 100 -o json
+    ```
     """
+    session: Session = ctx.obj
     output = session.output
     if by is not None and by not in BYS:
         raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")

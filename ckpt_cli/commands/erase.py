@@ -26,13 +26,14 @@ def erase(session: Session, options: EraseOptions) -> None:
     --value overwrites one leaked value by "[erased]" in all checkpoints and writes of its thread,
     which keeps its ids and goes on. This rewrites stored history, as no other command does.
 
-    \b
-      ckpt -s agent.db erase --subject 'metadata.user = "anna"' --dry-run
-      ckpt -s agent.db erase --subject 'metadata.user = "anna"' --memory-namespace 'users/{user}'
-      ckpt -s agent.db erase user-42 --archives backups --receipt receipt.json
-      ckpt -s agent.db erase --verify receipt.json
-      ckpt -s agent.db erase --value 'user-42:messages[2].content'
-      ckpt -s agent.db secrets -o ndjson | ckpt -s agent.db erase --values-from - --yes
+    ```
+    ckpt -s agent.db erase --subject 'metadata.user = "anna"' --dry-run
+    ckpt -s agent.db erase --subject 'metadata.user = "anna"' --memory-namespace 'users/{user}'
+    ckpt -s agent.db erase user-42 --archives backups --receipt receipt.json
+    ckpt -s agent.db erase --verify receipt.json
+    ckpt -s agent.db erase --value 'user-42:messages[2].content'
+    ckpt -s agent.db secrets -o ndjson | ckpt -s agent.db erase --values-from - --yes
+    ```
     """
     options.check()
     if options.names_values:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from typer import Argument, Option
+
 from ckpt_backends.errors import UsageError
+from ckpt_cli.commands.plan_out import PlanOut
 from ckpt_cli.options import (
     DryRun,
     Match,
@@ -13,10 +16,7 @@ from ckpt_cli.options import (
     Namespace,
     Where,
     Yes,
-    argument,
     command_options,
-    flag,
-    option,
 )
 
 
@@ -24,43 +24,54 @@ from ckpt_cli.options import (
 class EraseOptions:
     """The arguments and options of `ckpt erase`."""
 
-    threads: Annotated[list[str] | None, argument("[THREAD]...", "Thread ids.")] = None
+    threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Thread ids.")] = None
     subject: Annotated[
-        str | None, option("FILTER", "Erase a person: a filter, or a word for the profile.")
+        str | None,
+        Option(metavar="FILTER", help="Erase a person: a filter, or a word for the profile."),
     ] = None
     where: Where = None
     match: Match = None
     value: Annotated[
         list[str] | None,
-        option("THREAD:PATH", "Overwrite this value in the whole history; repeatable.", "--value"),
+        Option(
+            "--value",
+            metavar="THREAD:PATH",
+            help="Overwrite this value in the whole history; repeatable.",
+        ),
     ] = None
     values_from: Annotated[
         str | None,
-        option("FILE", "Overwrite what `secrets -o ndjson` found; - is stdin.", "--values-from"),
+        Option(
+            "--values-from",
+            metavar="FILE",
+            help="Overwrite what `secrets -o ndjson` found; - is stdin.",
+        ),
     ] = None
     ns: Namespace = None
     memory: Memory = None
     memory_namespace: Annotated[
         list[str] | None,
-        option(
-            "PATTERN",
-            "The person's memory, such as 'users/{user}'; repeatable.",
+        Option(
             "--memory-namespace",
+            metavar="PATTERN",
+            help="The person's memory, such as 'users/{user}'; repeatable.",
         ),
     ] = None
     archives: Annotated[
-        list[Path] | None, option("DIR", "Also erase archives in DIR; repeatable.", "--archives")
+        list[Path] | None,
+        Option("--archives", metavar="DIR", help="Also erase archives in DIR; repeatable."),
     ] = None
     rewrite: Annotated[
-        bool, flag("Write whole tables anew to erase free space; locks them.", "--rewrite")
+        bool, Option("--rewrite", help="Write whole tables anew to erase free space; locks them.")
     ] = False
-    receipt: Annotated[Path | None, option("FILE", "Write a receipt to FILE.")] = None
-    verify: Annotated[Path | None, option("RECEIPT", "Check that nothing of RECEIPT is back.")] = (
-        None
-    )
+    receipt: Annotated[Path | None, Option(metavar="FILE", help="Write a receipt to FILE.")] = None
+    verify: Annotated[
+        Path | None, Option(metavar="RECEIPT", help="Check that nothing of RECEIPT is back.")
+    ] = None
     no_mentions: Annotated[
-        bool, flag("Do not search other threads for the person's name.", "--no-mentions")
+        bool, Option("--no-mentions", help="Do not search other threads for the person's name.")
     ] = False
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from typer import Exit
+
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_cli import __version__
 from ckpt_cli.api.filters import explain_short_forms, filter_of
@@ -24,7 +26,6 @@ from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
 from ckpt_cli.core.erasure.receipt import ErasureReceipt
 from ckpt_cli.core.erasure.subject import check_field, check_memory_pattern, parse_subject
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
 from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of, store_text

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from typer import Exit
+
 from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.erasure.receipt import ErasureReceipt, receipt_from_record
-from ckpt_cli.ending import Exit
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.queries.erase_verification import verified_places
 from ckpt_cli.render.erase import place_columns, verification_record

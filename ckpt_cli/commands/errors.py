@@ -6,20 +6,19 @@ from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
+from typer import Argument, Exit, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.watch import unwatched
 from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     ExitCode,
     Match,
     Summary,
     Where,
-    argument,
     command_options,
-    flag,
-    option,
+    not_huge,
     takes,
 )
 from ckpt_cli.queries.error_groups import GROUPINGS, grouping
@@ -33,20 +32,30 @@ class ErrorOptions:
     """The arguments and options of `ckpt errors`."""
 
     threads: Annotated[
-        list[str] | None, argument("[THREAD]...", "Thread ids; all threads if none is given.")
+        list[str] | None,
+        Argument(metavar="THREAD", help="Thread ids; all threads if none is given."),
     ] = None
     match: Match = None
     where: Where = None
     since: Annotated[
-        str | None, option("TIME", "Only tasks that failed since TIME: 2h, 2026-04-07.")
+        str | None,
+        Option(metavar="TIME", help="Only tasks that failed since TIME: 2h, 2026-04-07."),
     ] = None
     history: Annotated[
-        bool, flag("Also tasks that were retried, handled or left behind; reads all checkpoints.")
+        bool,
+        Option(
+            "--history",
+            help="Also tasks that were retried, handled or left behind; reads all checkpoints.",
+        ),
     ] = False
     by: Annotated[
-        str | None, option("KEY", f"Count by {' or '.join(GROUPINGS)}: one line for each kind.")
+        str | None,
+        Option(metavar="KEY", help=f"Count by {' or '.join(GROUPINGS)}: one line for each kind."),
     ] = None
-    limit: Annotated[int | None, option("N", "Show at most N.", "-n", "--limit", min=1)] = None
+    limit: Annotated[
+        int | None,
+        Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge),
+    ] = None
     summary: Summary = False
     exit_code: ExitCode = False
 
@@ -64,12 +73,13 @@ def errors(session: Session, options: ErrorOptions) -> None:
     To retry, invoke the graph with the input None on the thread; `ckpt threads show THREAD` prints
     the call. FAILED is when the step of the task began, in stores that record no time for an error.
 
-    \b
-      ckpt -s agent.db errors
-      ckpt -s agent.db errors --by error --since 2h
-      ckpt -s agent.db errors --where 'metadata.user = anna and idle > 1h' -o json
-      ckpt -s agent.db errors user-42 --history
-      ckpt -s agent.db errors --match 'prod-*' --exit-code
+    ```
+    ckpt -s agent.db errors
+    ckpt -s agent.db errors --by error --since 2h
+    ckpt -s agent.db errors --where 'metadata.user = anna and idle > 1h' -o json
+    ckpt -s agent.db errors user-42 --history
+    ckpt -s agent.db errors --match 'prod-*' --exit-code
+    ```
     """
     if options.summary:
         counted = _print_summary(session, options)

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from typer import Argument, Context, Option
+
 from ckpt_backends.changes.bundle import SUFFIX, bundle_name, make_folder, write_bundle
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError, Refused, UsageError
@@ -20,7 +22,7 @@ from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.apply.archives import archive_header
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Cluster, Jobs, Match, Where, argument, flag, option
+from ckpt_cli.options import Cluster, Jobs, Match, Where
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.render.terminal.table import THREAD, Column
 from ckpt_cli.render.terminal.units import iso, size
@@ -49,24 +51,32 @@ COLUMNS = (
 
 
 def export(
-    session: Session,
-    threads: Annotated[list[str] | None, argument("[THREAD]...", "Threads to export.")] = None,
+    ctx: Context,
+    threads: Annotated[
+        list[str] | None, Argument(metavar="THREAD", help="Threads to export.")
+    ] = None,
     match: Match = None,
     where: Where = None,
-    everything: Annotated[bool, flag("Export all threads.", "--all")] = False,
+    everything: Annotated[bool, Option("--all", help="Export all threads.")] = False,
     format_: Annotated[
         str,
-        option(
-            "FORMAT", "File format: bundle, jsonl; parquet, csv or ndjson of tables.", "--format"
+        Option(
+            "--format",
+            metavar="FORMAT",
+            help="File format: bundle, jsonl; parquet, csv or ndjson of tables.",
         ),
     ] = "bundle",
     to: Annotated[
         Path | None,
-        option("DIR", "Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]"),
+        Option(
+            metavar="DIR",
+            help="Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]",
+        ),
     ] = None,
     sign_key: SignKey = None,
     table: Annotated[
-        list[str] | None, option("TABLE", "Only this table of `ckpt sql`; repeatable.", "--table")
+        list[str] | None,
+        Option("--table", metavar="TABLE", help="Only this table of `ckpt sql`; repeatable."),
     ] = None,
     jobs: Jobs = 1,
     cluster: Cluster = None,
@@ -82,12 +92,14 @@ def export(
     --all only. manifest.json lists the files with their digests. If the run is stopped, the same
     command goes on.
 
-    \b
-      ckpt -s agent.db export user-42 user-43 --to backups
-      ckpt -s agent.db export user-42 --format jsonl | jq -c .values
-      ckpt -s agent.db export --where 'status = error' --to incident
-      ckpt -s prod export --all --format parquet --to lake --jobs 4
+    ```
+    ckpt -s agent.db export user-42 user-43 --to backups
+    ckpt -s agent.db export user-42 --format jsonl | jq -c .values
+    ckpt -s agent.db export --where 'status = error' --to incident
+    ckpt -s prod export --all --format parquet --to lake --jobs 4
+    ```
     """
+    session: Session = ctx.obj
     if format_ not in FORMATS:
         raise UsageError(f"no format '{format_}'", hint=f"use {' or '.join(FORMATS)}")
     if format_ != "bundle" and sign_key is not None:

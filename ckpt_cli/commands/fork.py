@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from typer import Argument, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.apply_plan import show_and_apply
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.thread_targets import ThreadTargets, names_and_ref
 from ckpt_cli.core.forking.edit_state import parse_edit
 from ckpt_cli.core.forking.plan import CheckpointPlan
@@ -21,9 +23,7 @@ from ckpt_cli.options import (
     Reason,
     Where,
     Yes,
-    argument,
     command_options,
-    option,
     takes,
 )
 from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
@@ -40,12 +40,17 @@ class ForkArguments:
 
     thread: OptionalThread = None
     ref: Annotated[
-        str | None, argument("[REF]", "Checkpoint to fork from. [default with --to: head]")
+        str | None,
+        Argument(metavar="REF", help="Checkpoint to fork from. [default with --to: head]"),
     ] = None
     more: MoreThreads = None
     to: Annotated[
         str | None,
-        option("NEW", "Fork to a new thread with the id NEW, such as '{thread}-retry'.", "--to"),
+        Option(
+            "--to",
+            metavar="NEW",
+            help="Fork to a new thread with the id NEW, such as '{thread}-retry'.",
+        ),
     ] = None
     match: Match = None
     where: Where = None
@@ -53,21 +58,26 @@ class ForkArguments:
     as_of: AsOf = None
     set_: Annotated[
         list[str] | None,
-        option("CHANNEL=JSON", "Merge a value with the channel's reducer; repeatable.", "--set"),
+        Option(
+            "--set",
+            metavar="CHANNEL=JSON",
+            help="Merge a value with the channel's reducer; repeatable.",
+        ),
     ] = None
     append: Annotated[
         list[str] | None,
-        option("CHANNEL=JSON", "Append an item to a list; repeatable.", "--append"),
+        Option("--append", metavar="CHANNEL=JSON", help="Append an item to a list; repeatable."),
     ] = None
     replace: Annotated[
         list[str] | None,
-        option("CHANNEL=JSON", "Replace the stored value; repeatable.", "--replace"),
+        Option("--replace", metavar="CHANNEL=JSON", help="Replace the stored value; repeatable."),
     ] = None
     as_node: Annotated[
-        str | None, option("NODE", "Continue as if NODE had just run.", "--as-node")
+        str | None, Option("--as-node", metavar="NODE", help="Continue as if NODE had just run.")
     ] = None
     reason: Reason = None
     force: Force = False
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -109,12 +119,13 @@ def fork(session: Session, options: ForkArguments) -> None:
     With --where, --match or several threads, shows one plan for all of them and asks once.
     -o ndjson prints the threads to resume, one a line.
 
-    \b
-      ckpt -s agent.db fork user-42 --to user-42-try
-      ckpt -s agent.db fork user-42 step:3 --set 'messages=[{"role": "user", "content": "Kyoto"}]'
-      ckpt -s agent.db fork user-42 step:3 --replace 'hotel={"name": "Ryokan"}' --dry-run
-      ckpt -s agent.db fork user-42 f169 --append 'notes="checked"' --as-node review
-      ckpt -s agent.db fork --where 'status = error' --to '{thread}-retry'
+    ```
+    ckpt -s agent.db fork user-42 --to user-42-try
+    ckpt -s agent.db fork user-42 step:3 --set 'messages=[{"role": "user", "content": "Kyoto"}]'
+    ckpt -s agent.db fork user-42 step:3 --replace 'hotel={"name": "Ryokan"}' --dry-run
+    ckpt -s agent.db fork user-42 f169 --append 'notes="checked"' --as-node review
+    ckpt -s agent.db fork --where 'status = error' --to '{thread}-retry'
+    ```
     """
     if options.to == "":
         raise UsageError("the new thread id is empty", hint="ckpt fork THREAD --to NEW")

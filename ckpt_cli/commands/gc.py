@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, cast
 
+from typer import Context, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
@@ -13,24 +15,29 @@ from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes, option
+from ckpt_cli.options import DryRun, Yes, not_huge
 from ckpt_cli.plans.gc import SCOPES, Scope, plan_gc
 from ckpt_cli.session import Session
 
 
 @removes("gc")
 def gc(
-    session: Session,
+    ctx: Context,
     scope: Annotated[
-        list[str] | None, option("KIND", f"Kind of rows: {', '.join(SCOPES)} or all; repeatable.")
+        list[str] | None,
+        Option(metavar="KIND", help=f"Kind of rows: {', '.join(SCOPES)} or all; repeatable."),
     ] = None,
-    grace: Annotated[str, option("AGE", "Keep rows that are younger than AGE.")] = "1h",
+    grace: Annotated[
+        str, Option(metavar="AGE", help="Keep rows that are younger than AGE.")
+    ] = "1h",
     archive: Annotated[
-        Path | None, option("DIR", "Archive each thread in DIR before changing it.")
+        Path | None, Option(metavar="DIR", help="Archive each thread in DIR before changing it.")
     ] = None,
     sign_key: SignKey = None,
     plan_out: PlanOut = None,
-    batch: Annotated[int, option("N", "Threads per transaction.", min=1)] = 100,
+    batch: Annotated[
+        int, Option(metavar="N", help="Threads per transaction.", min=1, callback=not_huge)
+    ] = 100,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -40,10 +47,12 @@ def gc(
     (writes), and checkpoints of subgraph calls without their root checkpoint (calls).
     Savers may store a row before the one that refers to it, so rows younger than --grace are kept.
 
-    \b
-      ckpt -s agent.db gc --scope all --dry-run
-      ckpt -s prod gc --scope blobs --scope writes --grace 1d --yes
+    ```
+    ckpt -s agent.db gc --scope all --dry-run
+    ckpt -s prod gc --scope blobs --scope writes --grace 1d --yes
+    ```
     """
+    session: Session = ctx.obj
     chosen = set(scope or ())
     if not chosen or not chosen <= {*SCOPES, "all"}:
         wrong = ", ".join(sorted(chosen - {*SCOPES, "all"}))

@@ -6,21 +6,20 @@ from functools import partial
 from itertools import islice
 from typing import Annotated
 
+from typer import Argument, Exit, Option
+
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_cli.api.listing import chosen_threads
 from ckpt_cli.core.search.patterns import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     Channels,
     Cluster,
     Jobs,
     Match,
     Where,
-    argument,
     command_options,
-    flag,
-    option,
+    not_huge,
     takes,
 )
 from ckpt_cli.queries.replay_all import check_channels
@@ -32,22 +31,31 @@ from ckpt_cli.session import Session
 class GrepOptions:
     """The arguments and options of `ckpt grep`."""
 
-    pattern: Annotated[str, argument("PATTERN", "Regular expression in Python's syntax.")]
+    pattern: Annotated[
+        str, Argument(metavar="PATTERN", help="Regular expression in Python's syntax.")
+    ]
     threads: Annotated[
-        list[str] | None, argument("[THREAD]...", "Threads to search. [default: all]")
+        list[str] | None, Argument(metavar="THREAD", help="Threads to search. [default: all]")
     ] = None
-    ignore_case: Annotated[bool, flag("Ignore upper and lower case.", "-i", "--ignore-case")] = (
-        False
-    )
+    ignore_case: Annotated[
+        bool, Option("-i", "--ignore-case", help="Ignore upper and lower case.")
+    ] = False
     fixed: Annotated[
-        bool, flag("PATTERN is plain text, not an expression.", "-F", "--fixed-strings")
+        bool, Option("-F", "--fixed-strings", help="PATTERN is plain text, not an expression.")
     ] = False
     match: Match = None
     where: Where = None
     channel: Channels = None
-    ns: Annotated[str | None, option("NAMESPACE", "Only this namespace; '' is the root.")] = None
-    head_only: Annotated[bool, flag("Search only the newest checkpoints.")] = False
-    limit: Annotated[int | None, option("N", "Show at most N.", "-n", "--limit", min=1)] = None
+    ns: Annotated[
+        str | None, Option(metavar="NAMESPACE", help="Only this namespace; '' is the root.")
+    ] = None
+    head_only: Annotated[
+        bool, Option("--head-only", help="Search only the newest checkpoints.")
+    ] = False
+    limit: Annotated[
+        int | None,
+        Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge),
+    ] = None
     jobs: Jobs = 1
     cluster: Cluster = None
 
@@ -62,10 +70,11 @@ def grep(session: Session, options: GrepOptions) -> None:
 
     Exits with 1 if nothing was found, and with 7 if a value that cannot be read may contain it.
 
-    \b
-      ckpt -s agent.db grep -i 'refund|chargeback'
-      ckpt -s agent.db grep -F 'order 4711' --match 'user-*' --channel messages
-      ckpt -s agent.db grep 'Traceback' user-42 --head-only
+    ```
+    ckpt -s agent.db grep -i 'refund|chargeback'
+    ckpt -s agent.db grep -F 'order 4711' --match 'user-*' --channel messages
+    ckpt -s agent.db grep 'Traceback' user-42 --head-only
+    ```
     """
     found = session.handle.grep(
         options.pattern,

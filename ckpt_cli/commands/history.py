@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+from typer import Argument, Context, Option
+
 from ckpt_backends.errors import Unreadable
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.options import Namespace, argument, flag, option
+from ckpt_cli.options import Namespace, not_huge
 from ckpt_cli.render.history import history_columns
 from ckpt_cli.render.thread import PLAINTEXT
 from ckpt_cli.render.values.one_line import counted
@@ -19,14 +21,26 @@ if TYPE_CHECKING:
 
 
 def history(
-    session: Session,
-    thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: the newest]")] = None,
-    ns: Namespace = None,
-    all_ns: Annotated[bool, flag("List all namespaces.")] = False,
-    limit: Annotated[
-        int | None, option("N", "Show at most N. [default: all]", "-n", "--limit", min=1)
+    ctx: Context,
+    thread: Annotated[
+        str | None, Argument(metavar="THREAD", help="Thread id. [default: the newest]")
     ] = None,
-    messages: Annotated[bool, flag("Add the conversation at each checkpoint, in JSON.")] = False,
+    ns: Namespace = None,
+    all_ns: Annotated[bool, Option("--all-ns", help="List all namespaces.")] = False,
+    limit: Annotated[
+        int | None,
+        Option(
+            "-n",
+            "--limit",
+            metavar="N",
+            help="Show at most N. [default: all]",
+            min=1,
+            callback=not_huge,
+        ),
+    ] = None,
+    messages: Annotated[
+        bool, Option("--messages", help="Add the conversation at each checkpoint, in JSON.")
+    ] = False,
 ) -> None:
     """List a thread's checkpoints, newest first.
 
@@ -34,12 +48,14 @@ def history(
     STATUS and WRITES are those of the step after it; "retried" means that a node failed, was run
     again and finished. A narrow terminal shows fewer columns; -o tsv prints all.
 
-    \b
-      ckpt -s agent.db history user-42
-      ckpt -s agent.db history user-42 --ns 'research:*' -n 20
-      ckpt -s agent.db history user-42 -o ndjson | jq .next
-      ckpt -s agent.db history user-42 --messages -o json
+    ```
+    ckpt -s agent.db history user-42
+    ckpt -s agent.db history user-42 --ns 'research:*' -n 20
+    ckpt -s agent.db history user-42 -o ndjson | jq .next
+    ckpt -s agent.db history user-42 --messages -o json
+    ```
     """
+    session: Session = ctx.obj
     found = session.thread(thread)
     reader = found.reader
     shorts = _short_refs(reader) if session.output.table else {}

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from typer import Argument, Option
+
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, bundles_in, read_header
 from ckpt_backends.changes.rows import Restored
@@ -19,10 +21,10 @@ from ckpt_cli.apply.recording import Recorder
 from ckpt_cli.apply.restore import RestoreReport, restore_threads
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.confirm import confirm
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes, argument, command_options, flag, option, takes
+from ckpt_cli.options import DryRun, Yes, command_options, takes
 from ckpt_cli.plans.import_target import ArchiveChecks, ImportTarget
 from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.render.terminal.table import THREAD, Column
@@ -42,13 +44,15 @@ _COLUMNS = (
 class ImportOptions:
     """The arguments and options of `ckpt import`."""
 
-    files: Annotated[list[Path], argument("FILE...", "Bundles, or folders of bundles.")]
+    files: Annotated[list[Path], Argument(metavar="FILE", help="Bundles, or folders of bundles.")]
     to: Annotated[
-        str | None, option("STORE", "Restore into this file, URL or profile, not that of -s.")
+        str | None,
+        Option(metavar="STORE", help="Restore into this file, URL or profile, not that of -s."),
     ] = None
-    create: Annotated[bool, flag("Make the store if nothing is there.", "--create")] = False
+    create: Annotated[bool, Option("--create", help="Make the store if nothing is there.")] = False
     trusted_key: TrustedKeys = None
     allow_pickle: AllowPickle = False
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -72,11 +76,12 @@ def import_(session: Session, options: ImportOptions) -> None:
     --dry-run compares with the store and ends as the import would: exit code 6 if every bundle
     conflicts, 7 if some do.
 
-    \b
-      ckpt -s agent.db import backups --dry-run
-      ckpt -s agent.db import backups/user-42-*.ckpt.gz --yes
-      ckpt import backups --to postgresql://db/agents --create
-      ckpt -s agent.db import backups --trusted-key backup-key.pub --yes
+    ```
+    ckpt -s agent.db import backups --dry-run
+    ckpt -s agent.db import backups/user-42-*.ckpt.gz --yes
+    ckpt import backups --to postgresql://db/agents --create
+    ckpt -s agent.db import backups --trusted-key backup-key.pub --yes
+    ```
     """
     names = session.names
     url = names.store_url if options.to is None else names.url_of(options.to)

@@ -6,23 +6,25 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any
 
+from typer import Argument, Context, Exit, Option
+
 from ckpt_cli.api.watch import unwatched
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
-from ckpt_cli.options import ExitCode, Match, Where, argument, option
+from ckpt_cli.options import ExitCode, Match, Where
 from ckpt_cli.render.history import interrupt_columns
 from ckpt_cli.session import Session
 
 
 def interrupts(
-    session: Session,
+    ctx: Context,
     threads: Annotated[
-        list[str] | None, argument("[THREAD]...", "Thread ids; all threads if none is given.")
+        list[str] | None,
+        Argument(metavar="THREAD", help="Thread ids; all threads if none is given."),
     ] = None,
     match: Match = None,
     where: Where = None,
     older_than: Annotated[
-        str | None, option("AGE", "Only questions older than AGE: 2h, 30d or a date.")
+        str | None, Option(metavar="AGE", help="Only questions older than AGE: 2h, 30d or a date.")
     ] = None,
     exit_code: ExitCode = False,
 ) -> None:
@@ -32,12 +34,14 @@ def interrupts(
     left out in a narrow terminal; `ckpt threads show THREAD` prints it. To answer, invoke the
     graph on the thread with Command(resume={INTERRUPT: ANSWER}).
 
-    \b
-      ckpt -s agent.db interrupts
-      ckpt -s agent.db interrupts user-42 user-43
-      ckpt -s agent.db interrupts --match 'user-*' --older-than 1d --exit-code
-      ckpt -s agent.db interrupts --where 'metadata.tenant = acme'
+    ```
+    ckpt -s agent.db interrupts
+    ckpt -s agent.db interrupts user-42 user-43
+    ckpt -s agent.db interrupts --match 'user-*' --older-than 1d --exit-code
+    ckpt -s agent.db interrupts --where 'metadata.tenant = acme'
+    ```
     """
+    session: Session = ctx.obj
     found = session.handle.interrupts(
         threads or None,
         match=match,

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from typer import Option
+
 from ckpt_backends.encryption import KEY_VARIABLE, keys_of_file
 from ckpt_backends.errors import UsageError
 from ckpt_backends.transfer.sealing import WithKeys
-from ckpt_cli.options import flag, option
 from ckpt_cli.session import Session
 
 NewKeyFile = Annotated[
     str | None,
-    option("FILE", "Encrypt encrypted values anew with the key in this file.", "--new-key-file"),
+    Option(
+        "--new-key-file",
+        metavar="FILE",
+        help="Encrypt encrypted values anew with the key in this file.",
+    ),
 ]
-Encrypt = Annotated[bool, flag("Encrypt values that are stored unencrypted, too.", "--encrypt")]
-Decrypt = Annotated[bool, flag("Store encrypted values decrypted.", "--decrypt")]
+Encrypt = Annotated[
+    bool, Option("--encrypt", help="Encrypt values that are stored unencrypted, too.")
+]
+Decrypt = Annotated[bool, Option("--decrypt", help="Store encrypted values decrypted.")]
 
 _GIVE = f"give the key of the store with --aes-key-file FILE or {KEY_VARIABLE}"
 

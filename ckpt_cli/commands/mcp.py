@@ -4,25 +4,38 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from typer import Context, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_backends.installing import install_command
 from ckpt_cli import __version__
-from ckpt_cli.options import flag, option
+from ckpt_cli.options import not_huge
 from ckpt_cli.session import Session
 
 CONNECTIONS = 4
 
 
 def mcp(
-    session: Session,
-    values: Annotated[bool, flag("Show all values, not only types and sizes.")] = False,
+    ctx: Context,
+    values: Annotated[
+        bool, Option("--values", help="Show all values, not only types and sizes.")
+    ] = False,
     channels: Annotated[
-        str | None, option("NAMES", "Show the values of these channels, such as messages,plan.")
+        str | None,
+        Option(metavar="NAMES", help="Show the values of these channels, such as messages,plan."),
     ] = None,
     max_chars: Annotated[
-        int, option("N", "Characters of an answer; the rest comes in pages.", min=2000)
+        int,
+        Option(
+            metavar="N",
+            help="Characters of an answer; the rest comes in pages.",
+            min=2000,
+            callback=not_huge,
+        ),
     ] = 20_000,
-    timeout: Annotated[float, option("SECONDS", "Stop a call after SECONDS.", min=1)] = 60.0,
+    timeout: Annotated[
+        float, Option(metavar="SECONDS", help="Stop a call after SECONDS.", min=1)
+    ] = 60.0,
 ) -> None:
     """Serve the store to an agent, read-only (MCP).
 
@@ -30,11 +43,13 @@ def mcp(
     command and talks to it on standard input and output. No tool takes a path, a URL or SQL.
     Values are replaced by their types and sizes unless --values or --channels is given.
 
-    \b
-      ckpt -s agent.db mcp
-      ckpt -s prod mcp --channels messages,plan
-      claude mcp add ckpt -- ckpt -s prod mcp
+    ```
+    ckpt -s agent.db mcp
+    ckpt -s prod mcp --channels messages,plan
+    claude mcp add ckpt -- ckpt -s prod mcp
+    ```
     """
+    session: Session = ctx.obj
     if session.settings.get("redact") and (values or channels):
         raise UsageError("--redact hides all values", hint="leave out --values and --channels")
     try:

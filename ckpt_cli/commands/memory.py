@@ -8,6 +8,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
+from typer import Argument, Context, Exit, Option
+
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_backends.memory.protocol import Item
 from ckpt_cli.api.answer import Answer
@@ -15,9 +17,7 @@ from ckpt_cli.api.memory import MemoryHandle, opened_memory
 from ckpt_cli.core.memory.item_filter import ItemFilter
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
-from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import Threads, argument, command_options, flag, option, takes
+from ckpt_cli.options import Threads, command_options, not_huge, takes
 from ckpt_cli.render.memory.full_text import full_text_lines
 from ckpt_cli.render.memory.items import (
     hit_columns,
@@ -33,21 +33,17 @@ from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.session import Session
 from ckpt_cli.threads.redaction import no_raw
 
-COMMANDS = {
-    "list": CommandRef("memory:list_", "List items by namespace, without values."),
-    "show": CommandRef("memory:show", "Show one item with its value, or all items."),
-    "search": CommandRef("memory:search", "Search namespaces, keys and values."),
-    "export": CommandRef("memory:export", "Export items with their values as JSON."),
-    "edit": CommandRef("memory_edit:edit", "Edit a fact or a section of DeerFlow's memory."),
-    "delete": CommandRef("memory_delete:delete", "Delete items and their vectors."),
-    "copy": CommandRef("memory_copy:copy", "Copy items to another Store of LangGraph."),
-    "import": CommandRef("memory_import:import_", "Restore archived items."),
-}
-
 Under = Annotated[
-    str, option("NAMESPACE", "Only in NAMESPACE and below it, such as users/anna.", "--namespace")
+    str,
+    Option(
+        "--namespace",
+        metavar="NAMESPACE",
+        help="Only in NAMESPACE and below it, such as users/anna.",
+    ),
 ]
-Match = Annotated[str | None, option("GLOB", "Only keys matching GLOB, such as 'fact-*'.")]
+Match = Annotated[
+    str | None, Option(metavar="GLOB", help="Only keys matching GLOB, such as 'fact-*'.")
+]
 
 
 @command_options
@@ -55,26 +51,39 @@ class MemoryListOptions:
     """The options of `ckpt memory list`."""
 
     namespace: Annotated[
-        str, argument("[NAMESPACE]", "Namespace and all below it, such as users/anna.")
+        str, Argument(metavar="NAMESPACE", help="Namespace and all below it, such as users/anna.")
     ] = ""
-    flat: Annotated[bool, flag("Show a table, not a tree.")] = False
-    limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50
-    everything: Annotated[bool, flag("Show all.", "--all")] = False
+    flat: Annotated[bool, Option("--flat", help="Show a table, not a tree.")] = False
+    limit: Annotated[
+        int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
+    ] = 50
+    everything: Annotated[bool, Option("--all", help="Show all.")] = False
     match: Match = None
     since: Annotated[
-        str | None, option("TIME", "Only items updated since TIME: 2h, 2026-04-07.")
+        str | None, Option(metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07.")
     ] = None
-    until: Annotated[str | None, option("TIME", "Only items not updated after TIME.")] = None
+    until: Annotated[
+        str | None, Option(metavar="TIME", help="Only items not updated after TIME.")
+    ] = None
     expired: Annotated[
-        bool | None, flag("Only expired items, or only others.", "--expired/--no-expired")
+        bool | None, Option("--expired/--no-expired", help="Only expired items, or only others.")
     ] = None
-    category: Annotated[str | None, option("NAME", "Only facts of this category.")] = None
+    category: Annotated[str | None, Option(metavar="NAME", help="Only facts of this category.")] = (
+        None
+    )
     min_confidence: Annotated[
-        float | None, option("F", "Only facts with a confidence of at least F.", min=0, max=1)
+        float | None,
+        Option(metavar="F", help="Only facts with a confidence of at least F.", min=0, max=1),
     ] = None
-    source: Annotated[str | None, option("THREAD", "Only items that came from THREAD.")] = None
-    duplicates: Annotated[bool, flag("Only facts that repeat an older fact.")] = False
-    orphans: Annotated[bool, flag("Only facts from threads that no longer exist.")] = False
+    source: Annotated[
+        str | None, Option(metavar="THREAD", help="Only items that came from THREAD.")
+    ] = None
+    duplicates: Annotated[
+        bool, Option("--duplicates", help="Only facts that repeat an older fact.")
+    ] = False
+    orphans: Annotated[
+        bool, Option("--orphans", help="Only facts from threads that no longer exist.")
+    ] = False
     threads: Threads = None
 
 
@@ -86,10 +95,11 @@ def list_(session: Session, options: MemoryListOptions) -> None:
     expired items, which stay until the application sweeps them. Only --source, --duplicates and
     --orphans read values.
 
-    \b
-      ckpt -s memory.db memory list
-      ckpt -s memory.db memory list users/anna --since 2d
-      ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
+    ```
+    ckpt -s memory.db memory list
+    ckpt -s memory.db memory list users/anna --since 2d
+    ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
+    ```
     """
     since, until = session.time(options.since), session.time(options.until)
     output, now = session.output, session.now
@@ -137,10 +147,10 @@ def list_(session: Session, options: MemoryListOptions) -> None:
 
 
 def show(
-    session: Session,
-    key: Annotated[str | None, argument("[KEY]", "Key, or NAMESPACE/KEY.")] = None,
+    ctx: Context,
+    key: Annotated[str | None, Argument(metavar="KEY", help="Key, or NAMESPACE/KEY.")] = None,
     namespace: Under = "",
-    raw: Annotated[bool, flag("Print the stored bytes of the value.")] = False,
+    raw: Annotated[bool, Option("--raw", help="Print the stored bytes of the value.")] = False,
     threads: Threads = None,
 ) -> None:
     """Show one item with its value, or all items.
@@ -148,12 +158,14 @@ def show(
     Without KEY, prints all items on one page. For an item that names its thread, also shows the
     newest checkpoint at the time the item was created, and the message it most likely came from.
 
-    \b
-      ckpt -s .deer-flow/memory.json memory show
-      ckpt -s .deer-flow/memory.json memory show fact_a1b2c3d4
-      ckpt -s memory.db memory show users/anna/profile
-      ckpt -s memory.db memory show profile --namespace users/anna -o json
+    ```
+    ckpt -s .deer-flow/memory.json memory show
+    ckpt -s .deer-flow/memory.json memory show fact_a1b2c3d4
+    ckpt -s memory.db memory show users/anna/profile
+    ckpt -s memory.db memory show profile --namespace users/anna -o json
+    ```
     """
+    session: Session = ctx.obj
     if raw and session.opening.redact:
         raise no_raw()
     if raw and key is None:
@@ -190,13 +202,23 @@ def _show_all(session: Session, memory: MemoryHandle, namespace: str) -> None:
 
 
 def search(
-    session: Session,
-    text: Annotated[str, argument("TEXT", "Text to search for.")],
+    ctx: Context,
+    text: Annotated[str, Argument(metavar="TEXT", help="Text to search for.")],
     namespace: Under = "",
-    regex: Annotated[bool, flag("TEXT is a Python regular expression.", "-E", "--regex")] = False,
-    ignore_case: Annotated[bool, flag("Ignore case.", "-i", "--ignore-case")] = False,
+    regex: Annotated[
+        bool, Option("-E", "--regex", help="TEXT is a Python regular expression.")
+    ] = False,
+    ignore_case: Annotated[bool, Option("-i", "--ignore-case", help="Ignore case.")] = False,
     limit: Annotated[
-        int | None, option("N", "Stop after N matching lines.", "-n", "--limit", min=1)
+        int | None,
+        Option(
+            "-n",
+            "--limit",
+            metavar="N",
+            help="Stop after N matching lines.",
+            min=1,
+            callback=not_huge,
+        ),
     ] = None,
 ) -> None:
     """Search namespaces, keys and values.
@@ -205,10 +227,12 @@ def search(
     are not used. Exits with 1 if nothing is found, and with 7 if nothing is found but some values
     could not be read.
 
-    \b
-      ckpt -s memory.db memory search 'likes tea'
-      ckpt -s memory.db memory search -iE 'tea|coffee' --namespace users/anna
+    ```
+    ckpt -s memory.db memory search 'likes tea'
+    ckpt -s memory.db memory search -iE 'tea|coffee' --namespace users/anna
+    ```
     """
+    session: Session = ctx.obj
     # Before the store is opened; the hint names the option.
     compile_pattern(
         text,
@@ -242,20 +266,22 @@ def search(
 
 
 def export(
-    session: Session,
+    ctx: Context,
     namespace: Under = "",
     match: Match = None,
-    to: Annotated[Path | None, option("FILE", "Write to FILE, replacing it.")] = None,
+    to: Annotated[Path | None, Option(metavar="FILE", help="Write to FILE, replacing it.")] = None,
 ) -> None:
     """Export items with their values as JSON.
 
     Writes one line per item, in the form of `memory show -o json`, or one array with -o json. This
     is not a backup: `memory delete --archive` writes rows that `memory import` can restore.
 
-    \b
-      ckpt -s memory.db memory export > memory.ndjson
-      ckpt -s memory.db memory export --namespace users/anna --to anna.ndjson
+    ```
+    ckpt -s memory.db memory export > memory.ndjson
+    ckpt -s memory.db memory export --namespace users/anna --to anna.ndjson
+    ```
     """
+    session: Session = ctx.obj
     with opened_memory(session) as memory:
         records = (one.to_dict() for one in memory.export(namespace, match=match))
         if to is not None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
+from typer import Option
+
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_cli.api.memory import opened_memory
 from ckpt_cli.apply.memory_copy import MemoryCopyTerms, copy_items, plan_items
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.memory import Match, Under
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying.items import CopiedItem, MemoryCopyReport
 from ckpt_cli.core.memory.item_filter import ItemFilter, format_key, parse_namespace
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes, command_options, flag, option, takes
+from ckpt_cli.options import DryRun, Yes, command_options, takes
 from ckpt_cli.plans.memory_copy import ItemChoice
 from ckpt_cli.render.memory.copy import (
     memory_copy_columns,
@@ -30,11 +32,16 @@ from ckpt_cli.session import Session
 class MemoryCopyOptions:
     """The options of `ckpt memory copy`."""
 
-    to: Annotated[str, option("STORE", "Copy to this file, URL or profile.", "--to")] = ""
+    to: Annotated[
+        str, Option("--to", metavar="STORE", help="Copy to this file, URL or profile.")
+    ] = ""
     namespace: Under = ""
     match: Match = None
-    create: Annotated[bool, flag("Make the target if nothing is there.", "--create")] = False
-    replace: Annotated[bool, flag("Replace items of the target that differ.", "--replace")] = False
+    create: Annotated[bool, Option("--create", help="Make the target if nothing is there.")] = False
+    replace: Annotated[
+        bool, Option("--replace", help="Replace items of the target that differ.")
+    ] = False
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -51,9 +58,10 @@ def copy(session: Session, options: MemoryCopyOptions) -> None:
     An item that the target cannot hold as it is, is skipped with the reason; so is an item that
     differs in the target, unless --replace is given.
 
-    \b
-      ckpt -s agent.db memory copy --to postgresql://db/agents --create
-      ckpt -s prod memory copy --namespace users/anna --to anna.db --create --yes
+    ```
+    ckpt -s agent.db memory copy --to postgresql://db/agents --create
+    ckpt -s prod memory copy --namespace users/anna --to anna.db --create --yes
+    ```
     """
     if not options.to:
         raise UsageError("no target given", hint="name it: --to STORE")

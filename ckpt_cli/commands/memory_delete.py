@@ -6,6 +6,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
+from typer import Argument, Option
+
 from ckpt_backends.changes.bundle import Bundle, make_folder
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
@@ -15,10 +17,10 @@ from ckpt_cli.apply.memory import MemoryReport, archive_items, remove_items
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.memory import Match, Under
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
-from ckpt_cli.options import DryRun, Yes, argument, command_options, flag, option, takes
+from ckpt_cli.options import DryRun, Yes, command_options, not_huge, takes
 from ckpt_cli.queries.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory.items import (
     amount,
@@ -33,7 +35,7 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 Write = Annotated[
-    bool, flag("Write to memory.json even though DeerFlow may overwrite it.", "--write")
+    bool, Option("--write", help="Write to memory.json even though DeerFlow may overwrite it.")
 ]
 
 
@@ -42,18 +44,25 @@ class MemoryDeleteOptions:
     """The arguments and options of `ckpt memory delete`."""
 
     keys: Annotated[
-        list[str] | None, argument("[KEY]...", "Key, or NAMESPACE/KEY; repeatable.")
+        list[str] | None, Argument(metavar="KEY", help="Key, or NAMESPACE/KEY; repeatable.")
     ] = None
     namespace: Under = ""
     match: Match = None
-    expired: Annotated[bool, flag("Select expired items.")] = False
+    expired: Annotated[bool, Option("--expired", help="Select expired items.")] = False
     older_than: Annotated[
-        str | None, option("AGE", "Select items not updated for AGE: 30d, 2h or a date.")
+        str | None,
+        Option(metavar="AGE", help="Select items not updated for AGE: 30d, 2h or a date."),
     ] = None
-    everything: Annotated[bool, flag("Select all items of --namespace.", "--all")] = False
-    limit: Annotated[int, option("N", "Delete at most N.", "-n", "--limit", min=1)] = 100_000
-    archive: Annotated[Path | None, option("DIR", "Archive the items in DIR first.")] = None
+    everything: Annotated[bool, Option("--all", help="Select all items of --namespace.")] = False
+    limit: Annotated[
+        int,
+        Option("-n", "--limit", metavar="N", help="Delete at most N.", min=1, callback=not_huge),
+    ] = 100_000
+    archive: Annotated[
+        Path | None, Option(metavar="DIR", help="Archive the items in DIR first.")
+    ] = None
     sign_key: SignKey = None
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
     write: Write = False
@@ -67,10 +76,11 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
     Select items by key, or by rules that must all match. If an item changes after the plan was
     shown, the run stops. `memory import` restores an archive row for row.
 
-    \b
-      ckpt -s memory.db memory delete users/anna/profile --dry-run
-      ckpt -s memory.db memory delete --expired --archive backups --yes
-      ckpt -s memory.db memory delete --namespace users/anna --all --archive backups
+    ```
+    ckpt -s memory.db memory delete users/anna/profile --dry-run
+    ckpt -s memory.db memory delete --expired --archive backups --yes
+    ckpt -s memory.db memory delete --namespace users/anna --all --archive backups
+    ```
     """
     wanted = ItemFilter(
         match=options.match,

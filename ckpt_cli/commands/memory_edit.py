@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
+from typer import Argument, Context, Option
+
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.memory.protocol import Item
 from ckpt_backends.registry import open_memory
 from ckpt_cli.apply.memory import check_editable, edit_item
 from ckpt_cli.commands.memory import Under
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplicate
 from ckpt_cli.core.memory.item_filter import parse_namespace
 from ckpt_cli.core.redact import redact
-from ckpt_cli.options import argument, flag, option
 from ckpt_cli.queries.memory import find_key, stored_item
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
@@ -31,11 +32,16 @@ _COLUMNS = (
 
 @plannable("memory edit", writes="write")
 def edit(
-    session: Session,
-    key: Annotated[str, argument("KEY", "Key, or NAMESPACE/KEY.")],
-    fields: Annotated[list[str], option("FIELD=VALUE", "Set a field; repeatable.", "--set")],
+    ctx: Context,
+    key: Annotated[str, Argument(metavar="KEY", help="Key, or NAMESPACE/KEY.")],
+    fields: Annotated[
+        list[str], Option("--set", metavar="FIELD=VALUE", help="Set a field; repeatable.")
+    ],
     namespace: Under = "",
-    write: Annotated[bool, flag("Write the change. [default: only show it]")] = False,
+    write: Annotated[
+        bool, Option("--write", help="Write the change. [default: only show it]")
+    ] = False,
+    plan_out: PlanOut = None,
 ) -> None:
     """Edit a fact or a section of DeerFlow's memory.
 
@@ -43,11 +49,13 @@ def edit(
     Everything else in the file stays. If the file changes meanwhile, nothing is written and the
     exit code is 6.
 
-    \b
-      ckpt -s memory.json memory edit fact_a1b2c3d4 --set category=goal
-      ckpt -s memory.json memory edit fact_a1b2c3d4 --set confidence=0.5 --write
-      ckpt -s memory.json memory edit workContext --set summary='Writes Go.' --write
+    ```
+    ckpt -s memory.json memory edit fact_a1b2c3d4 --set category=goal
+    ckpt -s memory.json memory edit fact_a1b2c3d4 --set confidence=0.5 --write
+    ckpt -s memory.json memory edit workContext --set summary='Writes Go.' --write
+    ```
     """
+    session: Session = ctx.obj
     check_editable(session.names.store_url)
     with open_memory(session.names.store_url) as memory:
         address = find_key(memory, key, parse_namespace(namespace))

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from typer import Argument, Context
+
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, Header
 from ckpt_backends.changes.rows import Row
@@ -19,10 +21,10 @@ from ckpt_cli.apply.restore import restore_memory
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.memory_delete import Write, check_allowed
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.core.memory.item_filter import format_namespace
-from ckpt_cli.options import DryRun, Yes, argument
+from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
@@ -51,10 +53,13 @@ class _Checked:
 
 @plannable("memory import", again=("trusted_key", "allow_pickle"))
 def import_(
-    session: Session,
-    files: Annotated[list[Path], argument("FILE...", "Archives of memory delete --archive.")],
+    ctx: Context,
+    files: Annotated[
+        list[Path], Argument(metavar="FILE", help="Archives of memory delete --archive.")
+    ],
     trusted_key: TrustedKeys = None,
     allow_pickle: AllowPickle = False,
+    plan_out: PlanOut = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     write: Write = False,
@@ -67,9 +72,11 @@ def import_(
     Refuses archives with pickles unless --allow-pickle is given. A note says who signed an
     archive, which proves something only with --trusted-key.
 
-    \b
-      ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
+    ```
+    ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
+    ```
     """
+    session: Session = ctx.obj
     if not dry_run:
         refuse_copy(session.names.store_url)
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)

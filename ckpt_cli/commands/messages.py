@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from typer import Context, Option
+
 from ckpt_backends import shell
 from ckpt_cli.core.conversation.transcript import statistics
 from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.options import At, Namespace, OptionalThread, flag, option
+from ckpt_cli.options import At, Namespace, OptionalThread, not_huge
 from ckpt_cli.queries.messages import USUAL, last_held
 from ckpt_cli.render.messages import (
     STAT_COLUMNS,
@@ -24,31 +26,38 @@ from ckpt_cli.threads.target import Target, TargetArguments
 
 
 def messages(
-    session: Session,
+    ctx: Context,
     thread: OptionalThread = None,
     at: At = None,
     ns: Namespace = None,
     channel: Annotated[
         str | None,
-        option(
-            "CHANNEL", "Channel with the messages. [default: messages, else the one with the most]"
+        Option(
+            metavar="CHANNEL",
+            help="Channel with the messages. [default: messages, else the one with the most]",
         ),
     ] = None,
-    last: Annotated[int | None, option("N", "Print the last N messages.", min=1)] = None,
-    full: Annotated[bool, flag("Print all fields of each message, uncut.")] = False,
-    stat: Annotated[bool, flag("Count messages, tokens and tool calls.")] = False,
+    last: Annotated[
+        int | None, Option(metavar="N", help="Print the last N messages.", min=1, callback=not_huge)
+    ] = None,
+    full: Annotated[
+        bool, Option("--full", help="Print all fields of each message, uncut.")
+    ] = False,
+    stat: Annotated[bool, Option("--stat", help="Count messages, tokens and tool calls.")] = False,
 ) -> None:
     """Print the conversation of a thread.
 
     The result of a tool is printed under its call. On a terminal, long texts are cut; --full
     prints them whole.
 
-    \b
-      ckpt -s agent.db messages user-42
-      ckpt -s agent.db messages user-42@step:3 --last 2 --full
-      ckpt -s agent.db messages user-42 --stat
-      ckpt -s agent.db messages user-42 -o json | jq -r '.[].content'
+    ```
+    ckpt -s agent.db messages user-42
+    ckpt -s agent.db messages user-42@step:3 --last 2 --full
+    ckpt -s agent.db messages user-42 --stat
+    ckpt -s agent.db messages user-42 -o json | jq -r '.[].content'
+    ```
     """
+    session: Session = ctx.obj
     output = session.output
     checkpoint = session.checkpoint(TargetArguments(thread, at, ns))
     found = checkpoint.conversation(channel)

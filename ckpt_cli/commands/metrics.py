@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from typer import Option
+
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import command_options, flag, option, takes
+from ckpt_cli.options import command_options, takes
 from ckpt_cli.queries.metrics import StoreMetrics
 from ckpt_cli.render.metrics import metrics_text
 from ckpt_cli.session import Session
@@ -24,13 +26,16 @@ class MetricsOptions:
     """The options of `ckpt metrics`."""
 
     since: Annotated[
-        str | None, option("TIME", "Count only tasks that failed since TIME: 2h, 2026-04-07.")
+        str | None,
+        Option(metavar="TIME", help="Count only tasks that failed since TIME: 2h, 2026-04-07."),
     ] = None
     fast: Annotated[
-        bool, flag("Leave out the threads by status, for which every head is read.")
+        bool,
+        Option("--fast", help="Leave out the threads by status, for which every head is read."),
     ] = False
     out: Annotated[
-        Path | None, option("FILE", "Write to FILE, which is replaced when all is read.")
+        Path | None,
+        Option(metavar="FILE", help="Write to FILE, which is replaced when all is read."),
     ] = None
 
 
@@ -45,12 +50,13 @@ def metrics(session: Session, options: MetricsOptions) -> None:
     Use --out for the textfile collector of Prometheus's node_exporter: it must not read a file that
     is half written. If the store cannot be read, ckpt_up is 0, and the exit code is 4.
 
-    \b
-      ckpt -s agent.db metrics
-      ckpt -s prod metrics --since 1d -o json
-    \b
+    ```
+    ckpt -s agent.db metrics
+    ckpt -s prod metrics --since 1d -o json
+    ```
+
     In a crontab, every five minutes:
-      */5 * * * *  ckpt -s prod metrics -q --out /var/lib/node_exporter/ckpt.prom
+        */5 * * * *  ckpt -s prod metrics -q --out /var/lib/node_exporter/ckpt.prom
     """
     output = session.output
     if options.out is not None and output.machine:

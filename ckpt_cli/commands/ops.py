@@ -7,20 +7,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
+from typer import Argument, Context, Exit, Option
+
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.undo_operation import check_place, undo_found
-from ckpt_cli.ending import Exit
-from ckpt_cli.lazy import CommandRef
 from ckpt_cli.operations.audit import verified
 from ckpt_cli.operations.journal import has_steps, steps_of
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.operations.unfinished import unfinished
-from ckpt_cli.options import DryRun, Yes, argument, flag, option
+from ckpt_cli.options import DryRun, Yes, not_huge
 from ckpt_cli.queries.operations import (
     REDO,
     UNDO,
@@ -45,24 +45,21 @@ from ckpt_cli.render.operations import (
 )
 from ckpt_cli.session import Session
 
-COMMANDS = {
-    "list": CommandRef("ops:list_", "List what ckpt changed, newest first."),
-    "show": CommandRef("ops:show", "Show one operation: what it changed in each thread."),
-    "undo": CommandRef("ops:undo", "Take back one operation, in all its threads."),
-    "redo": CommandRef("ops:redo", "Take back an undo."),
-    "verify": CommandRef("ops:verify", "Check the chain of an audit file."),
-}
-
-Op = Annotated[str, argument("OP", "Id of an operation, or its beginning.")]
+Op = Annotated[str, Argument(metavar="OP", help="Id of an operation, or its beginning.")]
 
 
 def list_(
-    session: Session,
-    limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50,
-    everything: Annotated[bool, flag("Show all operations.", "--all")] = False,
-    thread: Annotated[str | None, option("THREAD", "Only operations on this thread.")] = None,
+    ctx: Context,
+    limit: Annotated[
+        int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
+    ] = 50,
+    everything: Annotated[bool, Option("--all", help="Show all operations.")] = False,
+    thread: Annotated[
+        str | None, Option(metavar="THREAD", help="Only operations on this thread.")
+    ] = None,
     action: Annotated[
-        str | None, option("ACTION", "Only these: rollback, fork, repair, purge, undo, ...")
+        str | None,
+        Option(metavar="ACTION", help="Only these: rollback, fork, repair, purge, undo, ..."),
     ] = None,
 ) -> None:
     """List what ckpt changed, newest first.
@@ -71,11 +68,13 @@ def list_(
     for your user on this machine, in $XDG_STATE_HOME/ckpt/operations. What agents and other
     users did is not recorded there.
 
-    \b
-      ckpt ops list
-      ckpt -s agent.db ops list --thread user-42
-      ckpt -s agent.db ops list --action purge --all -o json
+    ```
+    ckpt ops list
+    ckpt -s agent.db ops list --thread user-42
+    ckpt -s agent.db ops list --action purge --all -o json
+    ```
     """
+    session: Session = ctx.obj
     log = OperationLog.of_user()
     url = _settled_store(session)
     found = (
@@ -96,13 +95,15 @@ def list_(
         session.note(f"showing the newest {limit}; -n N or --all for more")
 
 
-def show(session: Session, op: Op) -> None:
+def show(ctx: Context, op: Op) -> None:
     """Show one operation: what it changed in each thread.
 
-    \b
-      ckpt ops show 3f2a
-      ckpt ops show 3f2a -o json
+    ```
+    ckpt ops show 3f2a
+    ckpt ops show 3f2a -o json
+    ```
     """
+    session: Session = ctx.obj
     log = OperationLog.of_user()
     url = _settled_store(session)
     found = operation_named(log, op, None if url is None else place_of(url))
@@ -132,10 +133,12 @@ def _steps_of(session: Session, log: OperationLog, op: str) -> list[OperationSte
 
 @plannable("ops undo")
 def undo(
-    session: Session,
+    ctx: Context,
     op: Annotated[
-        str | None, argument("[OP]", "Id of an operation. [default: the newest not undone]")
+        str | None,
+        Argument(metavar="OP", help="Id of an operation. [default: the newest not undone]"),
     ] = None,
+    plan_out: PlanOut = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -146,10 +149,12 @@ def undo(
     it; if something does, the answer says what. Threads that were used since are left as they
     are and named, and the exit code is 7 (5 or 6 if none could be taken back).
 
-    \b
-      ckpt -s agent.db ops undo --dry-run
-      ckpt -s agent.db ops undo 3f2a --yes
+    ```
+    ckpt -s agent.db ops undo --dry-run
+    ckpt -s agent.db ops undo 3f2a --yes
+    ```
     """
+    session: Session = ctx.obj
     log = OperationLog.of_user()
     session.settle()
     place = place_of(session.names.store_url)
@@ -164,10 +169,14 @@ def undo(
 
 @plannable("ops redo")
 def redo(
-    session: Session,
+    ctx: Context,
     op: Annotated[
-        str | None, argument("[OP]", "Id of an undo, or of what was undone. [default: the newest]")
+        str | None,
+        Argument(
+            metavar="[OP]", help="Id of an undo, or of what was undone. [default: the newest]"
+        ),
     ] = None,
+    plan_out: PlanOut = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -175,10 +184,12 @@ def redo(
 
     Carries out again what was undone, if the store is still as the undo left it there.
 
-    \b
-      ckpt -s agent.db ops redo --dry-run
-      ckpt -s agent.db ops redo 3f2a --yes
+    ```
+    ckpt -s agent.db ops redo --dry-run
+    ckpt -s agent.db ops redo 3f2a --yes
+    ```
     """
+    session: Session = ctx.obj
     log = OperationLog.of_user()
     session.settle()
     place = place_of(session.names.store_url)
@@ -207,12 +218,14 @@ def _settled_store(session: Session) -> StoreUrl | None:
 
 
 def verify(
-    session: Session,
+    ctx: Context,
     file: Annotated[
-        Path | None, argument("[FILE]", "Audit file. [default: that of --audit or the profile]")
+        Path | None,
+        Argument(metavar="FILE", help="Audit file. [default: that of --audit or the profile]"),
     ] = None,
     head: Annotated[
-        str | None, option("HASH", "A hash that was printed before must still be in the file.")
+        str | None,
+        Option(metavar="HASH", help="A hash that was printed before must still be in the file."),
     ] = None,
 ) -> None:
     """Check the chain of an audit file.
@@ -222,10 +235,12 @@ def verify(
     is it found if the last line was changed, or if lines at the end were cut off. The exit code is
     1 if the chain is broken.
 
-    \b
-      ckpt ops verify audit.ndjson
-      ckpt ops verify audit.ndjson --head 5e1a... -o json
+    ```
+    ckpt ops verify audit.ndjson
+    ckpt ops verify audit.ndjson --head 5e1a... -o json
+    ```
     """
+    session: Session = ctx.obj
     path = file or session.names.audit
     if path is None:
         raise UsageError("no audit file given", hint="ckpt ops verify FILE")

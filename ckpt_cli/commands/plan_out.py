@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import wraps
-from inspect import Parameter, signature
+from functools import partial, wraps
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Context, Option
 
 from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_cli import __version__
 from ckpt_cli.ending import ReaderGone
-from ckpt_cli.options import option
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 
 PlanOut = Annotated[
     Path | None,
-    option("FILE", "Save the plan in FILE for `ckpt apply`; write nothing else.", "--plan-out"),
+    Option(
+        "--plan-out",
+        metavar="FILE",
+        help="Save the plan in FILE for `ckpt apply`; write nothing else.",
+    ),
 ]
 TERMS = "plan_terms"
 """The attribute of a command that tells how its plan is saved and applied."""
@@ -65,7 +70,7 @@ def plannable(
     writes: str | None = None,
     only_with: str | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds --plan-out to a command with the words `action`.
+    """Return a decorator that carries out --plan-out of a command with the words `action`.
 
     The command hands each fact of its plan to `session.review`, if there is one, before it writes.
     The other arguments are as in `PlanTerms`.
@@ -73,27 +78,19 @@ def plannable(
     terms = PlanTerms(action, frozenset(again), writes=writes, only_with=only_with)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        taken = signature(command, eval_str=True)
-        session, *own = taken.parameters.values()
-        params = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own]
-        names = [one.name for one in params]
-        place = names.index("dry_run") if "dry_run" in names else len(names)
-        added = Parameter("plan_out", Parameter.KEYWORD_ONLY, default=None, annotation=PlanOut)
-        params.insert(place, added)
+        defaults = {one.name: one.default for one in signature(command).parameters.values()}
 
         @wraps(command)
-        def run(session: Session, *, plan_out: Path | None = None, **values: Any) -> None:
+        def run(ctx: Context, *, plan_out: Path | None = None, **values: Any) -> None:
+            session: Session = ctx.obj
             if plan_out is not None or terms.changes(values):
                 session.changes_store()
+            act = partial(command, ctx)
             if plan_out is None:
-                command(session, **values)
+                act(**values)
             else:
-                defaults = {one.name: one.default for one in own}
-                _save(session, plan_out, terms, command, values, defaults)
+                _save(session, plan_out, terms, act, values, defaults)
 
-        run.__signature__ = taken.replace(  # type: ignore[attr-defined]
-            parameters=[session.replace(kind=Parameter.POSITIONAL_ONLY), *params]
-        )
         setattr(run, TERMS, terms)
         return run
 
@@ -107,10 +104,11 @@ def removes(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]
         terms = PlanTerms(action, _KEYS_OF_REMOVAL, is_removal=True)
 
         @wraps(command)
-        def run(session: Session, **values: Any) -> None:
+        def run(ctx: Context, **values: Any) -> None:
+            session: Session = ctx.obj
             if terms.changes(values):
                 session.changes_store()
-            command(session, **values)
+            command(ctx, **values)
 
         setattr(run, TERMS, terms)
         return run
@@ -122,7 +120,7 @@ def _save(
     session: Session,
     path: Path,
     terms: PlanTerms,
-    command: Callable[..., None],
+    act: Callable[..., None],
     values: Mapping[str, Any],
     defaults: Mapping[str, Any],
 ) -> None:
@@ -152,7 +150,7 @@ def _save(
     with seeded(header.seed), writing_plan(path, header) as review:
         session.review = review
         try:
-            command(session, **{**values, **only_shown})
+            act(**{**values, **only_shown})
         except (PartlyDone, ReaderGone) as error:
             # The plan is complete before it is shown.
             ended = error

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from typer import Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import Status
@@ -26,8 +28,7 @@ from ckpt_cli.options import (
     Where,
     Yes,
     command_options,
-    flag,
-    option,
+    not_huge,
     takes,
 )
 from ckpt_cli.plans.plan_file import read_plan
@@ -43,44 +44,64 @@ _STATUSES = ", ".join(Status)
 class PurgeOptions:
     """The options of `ckpt purge`."""
 
-    older_than: Annotated[str | None, option("AGE", "Only threads idle for AGE, such as 30d.")] = (
-        None
-    )
-    expired: Annotated[bool, flag("Only threads past the profile's retention.")] = False
+    older_than: Annotated[
+        str | None, Option(metavar="AGE", help="Only threads idle for AGE, such as 30d.")
+    ] = None
+    expired: Annotated[
+        bool, Option("--expired", help="Only threads past the profile's retention.")
+    ] = False
     match: Match = None
     where: Where = None
     status: Annotated[
         list[str] | None,
-        option("STATUS", f"Only threads with this status: {_STATUSES}; repeatable."),
+        Option(metavar="STATUS", help=f"Only threads with this status: {_STATUSES}; repeatable."),
     ] = None
-    keep_last: Annotated[int | None, option("N", "Prune: keep the newest N.", min=1)] = None
-    keep_within: Annotated[str | None, option("AGE", "Prune: keep what is younger than AGE.")] = (
-        None
-    )
-    keep_tips: Annotated[bool, flag("Prune: keep the tip of each branch.")] = False
-    protect: Annotated[
-        list[str] | None, option("GLOB", "Never touch these threads; repeatable.")
+    keep_last: Annotated[
+        int | None, Option(metavar="N", help="Prune: keep the newest N.", min=1, callback=not_huge)
     ] = None
-    include_interrupted: Annotated[bool, flag("Remove interrupted threads too.")] = False
-    include_pending: Annotated[
-        bool, flag("Remove threads with a pending or unknown status too.")
+    keep_within: Annotated[
+        str | None, Option(metavar="AGE", help="Prune: keep what is younger than AGE.")
+    ] = None
+    keep_tips: Annotated[
+        bool, Option("--keep-tips", help="Prune: keep the tip of each branch.")
     ] = False
-    include_error: Annotated[bool, flag("Remove threads with status error too.")] = False
+    protect: Annotated[
+        list[str] | None, Option(metavar="GLOB", help="Never touch these threads; repeatable.")
+    ] = None
+    include_interrupted: Annotated[
+        bool, Option("--include-interrupted", help="Remove interrupted threads too.")
+    ] = False
+    include_pending: Annotated[
+        bool,
+        Option("--include-pending", help="Remove threads with a pending or unknown status too."),
+    ] = False
+    include_error: Annotated[
+        bool, Option("--include-error", help="Remove threads with status error too.")
+    ] = False
     archive: Annotated[
-        Path | None, option("DIR", "Archive each thread in DIR before removing it.")
+        Path | None, Option(metavar="DIR", help="Archive each thread in DIR before removing it.")
     ] = None
     sign_key: SignKey = None
     plan_out: PlanOut = None
-    plan: Annotated[Path | None, option("FILE", "Carry out the plan in FILE.")] = None
+    plan: Annotated[Path | None, Option(metavar="FILE", help="Carry out the plan in FILE.")] = None
     max_duration: Annotated[
-        str | None, option("TIME", "Start no batch after TIME, such as 30m.")
+        str | None, Option(metavar="TIME", help="Start no batch after TIME, such as 30m.")
     ] = None
     batch: Annotated[
         int | None,
-        option("N", "Threads per transaction (default: 200; more if keys are scanned).", min=1),
+        Option(
+            metavar="N",
+            help="Threads per transaction (default: 200; more if keys are scanned).",
+            min=1,
+            callback=not_huge,
+        ),
     ] = None
-    sleep: Annotated[float, option("SECONDS", "Pause between transactions.", min=0)] = 0.0
-    vacuum: Annotated[bool, flag("Reclaim disk space afterwards (VACUUM).")] = False
+    sleep: Annotated[
+        float, Option(metavar="SECONDS", help="Pause between transactions.", min=0)
+    ] = 0.0
+    vacuum: Annotated[bool, Option("--vacuum", help="Reclaim disk space afterwards (VACUUM).")] = (
+        False
+    )
     memory: Memory = None
     summary: Summary = False
     dry_run: DryRun = False
@@ -140,14 +161,17 @@ def purge(session: Session, options: PurgeOptions) -> None:
     Threads with status error, interrupted, pending or unknown are not removed unless included.
     A thread that changed since the plan was made is skipped.
 
-    \b
-      ckpt -s agent.db purge --older-than 30d --dry-run
-      ckpt -s agent.db purge --keep-last 20 --keep-tips --yes
-      ckpt -s prod purge --older-than 90d --plan-out plan.ndjson
-      ckpt -s prod purge --plan plan.ndjson --archive /var/backups/ckpt --yes
-    \b
+    ```
+    ckpt -s agent.db purge --older-than 30d --dry-run
+    ckpt -s agent.db purge --keep-last 20 --keep-tips --yes
+    ckpt -s prod purge --older-than 90d --plan-out plan.ndjson
+    ckpt -s prod purge --plan plan.ndjson --archive /var/backups/ckpt --yes
+    ```
+
     In a crontab, every night, for at most half an hour:
-      17 3 * * *  ckpt -s prod purge --older-than 90d --max-duration 30m --yes -q
+    ```
+    17 3 * * *  ckpt -s prod purge --older-than 90d --max-duration 30m --yes -q
+    ```
     """
     policy, terms = options.policy(session), options.terms()
     check_terms(session, terms)

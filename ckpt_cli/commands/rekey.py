@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+from typer import Argument, Option
+
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
@@ -12,7 +14,7 @@ from ckpt_cli.apply.rekey import ThreadRekeyer
 from ckpt_cli.apply.writable import refuse_copy, writable_store
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.core.rekeying import RekeyReport
 from ckpt_cli.diagnostics import progress
@@ -22,9 +24,7 @@ from ckpt_cli.options import (
     Match,
     Where,
     Yes,
-    argument,
     command_options,
-    flag,
     takes,
 )
 from ckpt_cli.plans.rekey import RekeySide, check_keys, planned_rekey, rekey_side
@@ -40,14 +40,19 @@ _CANNOT_UNDO = "rekey again with the former key"
 class RekeyOptions:
     """What `ckpt rekey` is asked for."""
 
-    threads: Annotated[list[str] | None, argument("[THREAD...]", "Threads to rekey.")] = None
+    threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Threads to rekey.")] = (
+        None
+    )
     match: Match = None
     where: Where = None
-    everything: Annotated[bool, flag("Rekey all threads.", "--all")] = False
+    everything: Annotated[bool, Option("--all", help="Rekey all threads.")] = False
     new_key_file: NewKeyFile = None
     encrypt: Encrypt = False
     decrypt: Decrypt = False
-    vacuum: Annotated[bool, flag("Remove old values from unused space, too (VACUUM).")] = False
+    vacuum: Annotated[
+        bool, Option("--vacuum", help="Remove old values from unused space, too (VACUUM).")
+    ] = False
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -78,10 +83,11 @@ def rekey(session: Session, options: RekeyOptions) -> None:
     transactions, and is read back. After a stop, run the same command again with both keys: it
     leaves what is done. If no key opens a value, its thread is not written.
 
-    \b
-      ckpt -s agent.db --aes-key-file old.key rekey --all --new-key-file new.key
-      ckpt -s agent.db rekey --all --encrypt --new-key-file new.key
-      ckpt -s agent.db --aes-key-file old.key rekey user-42 --decrypt --dry-run
+    ```
+    ckpt -s agent.db --aes-key-file old.key rekey --all --new-key-file new.key
+    ckpt -s agent.db rekey --all --encrypt --new-key-file new.key
+    ckpt -s agent.db --aes-key-file old.key rekey user-42 --decrypt --dry-run
+    ```
     """
     options.check()
     if not options.dry_run:

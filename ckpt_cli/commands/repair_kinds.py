@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated
 
+from typer import Argument, Option
+
 from ckpt_backends.errors import NotFound
 from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.commands.change_many import change_many
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.repair_values import as_thread_change, nothing_damaged, show_values_repair
 from ckpt_cli.commands.thread_targets import ThreadTargets
 from ckpt_cli.core.forking.plan import CheckpointPlan
@@ -24,10 +26,7 @@ from ckpt_cli.options import (
     Reason,
     Where,
     Yes,
-    argument,
     command_options,
-    flag,
-    option,
     takes,
 )
 from ckpt_cli.plans.head_copy import with_reason
@@ -46,14 +45,15 @@ class RepairOptions:
 
     threads: Annotated[
         list[str] | None,
-        argument("[THREAD[@REF]]...", "Thread ids, optionally with a checkpoint."),
+        Argument(metavar="THREAD[@REF]", help="Thread ids, optionally with a checkpoint."),
     ] = None
     at: At = None
     match: Match = None
     where: Where = None
-    everything: Annotated[bool, flag("Repair all threads that need it.", "--all")] = False
+    everything: Annotated[bool, Option("--all", help="Repair all threads that need it.")] = False
     reason: Reason = None
     force: Force = False
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -74,7 +74,8 @@ class MessageRepairOptions(RepairOptions):
     """The arguments and options of `ckpt repair messages`."""
 
     content: Annotated[
-        str | None, option("CONTENT", "Content of the results that are added.", "--content")
+        str | None,
+        Option("--content", metavar="CONTENT", help="Content of the results that are added."),
     ] = None
 
 
@@ -88,10 +89,11 @@ def messages(session: Session, options: MessageRepairOptions) -> None:
     A call is left alone while it waits for an answer, or while its tool has yet to run. Where many
     threads are repaired, a call in the last message is left to the application.
 
-    \b
-      ckpt -s agent.db repair messages user-42 --dry-run
-      ckpt -s agent.db repair messages user-42 --content 'The server was restarted.'
-      ckpt -s prod repair messages --where 'status = error' --yes -o json
+    ```
+    ckpt -s agent.db repair messages user-42 --dry-run
+    ckpt -s agent.db repair messages user-42 --content 'The server was restarted.'
+    ckpt -s prod repair messages --where 'status = error' --yes -o json
+    ```
     """
     # Another kind of repair does not need it.
     from ckpt_cli.plans.repair_messages import AwaitedCall, plan_message_repair
@@ -127,9 +129,10 @@ def writes(session: Session, options: RepairOptions) -> None:
     answers of other questions. Where many threads are repaired, answers of failed tasks are kept:
     the failure may have another cause.
 
-    \b
-      ckpt -s agent.db repair writes user-42 --dry-run
-      ckpt -s prod repair writes --where 'status = interrupted'
+    ```
+    ckpt -s agent.db repair writes user-42 --dry-run
+    ckpt -s prod repair writes --where 'status = interrupted'
+    ```
     """
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
@@ -156,10 +159,11 @@ def values(session: Session, options: RepairOptions) -> None:
     Where a store keeps values apart from checkpoints, they are stored again in their place. Where
     they are part of a checkpoint, a copy of the head gets them; other checkpoints are left alone.
 
-    \b
-      ckpt -s agent.db repair values user-42 --dry-run
-      ckpt -s agent.db repair values user-42 --reducer notes=append
-      ckpt -s postgresql://db/agents repair values --all --yes
+    ```
+    ckpt -s agent.db repair values user-42 --dry-run
+    ckpt -s agent.db repair values user-42 --reducer notes=append
+    ckpt -s postgresql://db/agents repair values --all --yes
+    ```
     """
     told = known_reducers(dict(session.names.reducers))
     targets = options.targets

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any
 
+from typer import Exit, Option
+
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import known_reducers
 from ckpt_cli.core.replay.report import ReplayReport
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     At,
     Cluster,
@@ -25,8 +26,6 @@ from ckpt_cli.options import (
     Where,
     Yes,
     command_options,
-    flag,
-    option,
     takes,
 )
 from ckpt_cli.render.replay import (
@@ -40,7 +39,7 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_thread
 
-VerifyOption = Annotated[bool, flag("Print a summary; exit 1 on any mismatch.", "--verify")]
+VerifyOption = Annotated[bool, Option("--verify", help="Print a summary; exit 1 on any mismatch.")]
 
 
 @command_options
@@ -49,17 +48,22 @@ class ReplayOptions:
 
     thread: OptionalThread = None
     at: At = None
-    ns: Annotated[str | None, option("NAMESPACE", "Only this namespace; '' is the root.")] = None
+    ns: Annotated[
+        str | None, Option(metavar="NAMESPACE", help="Only this namespace; '' is the root.")
+    ] = None
     verify: VerifyOption = False
-    strict: Annotated[bool, flag("As --verify; exit 1 also if anything cannot be verified.")] = (
-        False
-    )
-    all_threads: Annotated[bool, flag("Replay all threads.", "--all")] = False
+    strict: Annotated[
+        bool, Option("--strict", help="As --verify; exit 1 also if anything cannot be verified.")
+    ] = False
+    all_threads: Annotated[bool, Option("--all", help="Replay all threads.")] = False
     match: Match = None
     where: Where = None
     jobs: Jobs = 1
     cluster: Cluster = None
-    repair: Annotated[bool, flag("Restore lost values, as `ckpt repair values`.")] = False
+    repair: Annotated[
+        bool, Option("--repair", help="Restore lost values, as `ckpt repair values`.")
+    ] = False
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -105,11 +109,12 @@ def replay(session: Session, options: ReplayOptions) -> None:
 
     --repair restores values that are missing or unreadable, as `ckpt repair values` does.
 
-    \b
-      ckpt -s agent.db replay user-42
-      ckpt -s agent.db replay user-42 --verify --reducer notes=append
-      ckpt -s agent.db replay --all --strict --jobs 4 -o ndjson
-      ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
+    ```
+    ckpt -s agent.db replay user-42
+    ckpt -s agent.db replay user-42 --verify --reducer notes=append
+    ckpt -s agent.db replay --all --strict --jobs 4 -o ndjson
+    ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
+    ```
     """
     told = dict(session.names.told_reducers)
     options.check()

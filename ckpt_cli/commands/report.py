@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
+from typer import Context, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.report import report as page_of
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import At, Namespace, OptionalThread, flag, option
+from ckpt_cli.options import At, Namespace, OptionalThread, not_huge
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments
 
@@ -16,15 +18,19 @@ _LAST = 200
 
 
 def report(
-    session: Session,
+    ctx: Context,
     thread: OptionalThread = None,
     at: At = None,
     ns: Namespace = None,
-    all_ns: Annotated[bool, flag("Also show the checkpoints of subgraphs.")] = False,
+    all_ns: Annotated[
+        bool, Option("--all-ns", help="Also show the checkpoints of subgraphs.")
+    ] = False,
     since: Annotated[
-        str | None, option("TIME", "Only checkpoints from TIME on: 2h, 2026-04-07.")
+        str | None, Option(metavar="TIME", help="Only checkpoints from TIME on: 2h, 2026-04-07.")
     ] = None,
-    last: Annotated[int, option("N", "Show the newest N checkpoints.", min=1)] = _LAST,
+    last: Annotated[
+        int, Option(metavar="N", help="Show the newest N checkpoints.", min=1, callback=not_huge)
+    ] = _LAST,
 ) -> None:
     """Write an HTML page about a thread, for a ticket.
 
@@ -33,11 +39,13 @@ def report(
     be mailed or attached. It opens at REF; without REF, at the thread's head. It holds the values
     of the thread; with --redact, only their types and sizes.
 
-    \b
-      ckpt -s agent.db report user-42 > incident.html
-      ckpt -s agent.db report user-42@head~2 --redact > incident.html
-      ckpt -s agent.db report user-42 --since 2h --last 1000 > incident.html
+    ```
+    ckpt -s agent.db report user-42 > incident.html
+    ckpt -s agent.db report user-42@head~2 --redact > incident.html
+    ckpt -s agent.db report user-42 --since 2h --last 1000 > incident.html
+    ```
     """
+    session: Session = ctx.obj
     if not session.output.text:
         raise UsageError(
             "a report is an HTML page", hint="leave out -o; `ckpt history -o json` prints records"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from typer import Argument, Option
+
 from ckpt_cli.commands.apply_plan import show_and_apply
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.thread_targets import ThreadTargets, names_and_ref
 from ckpt_cli.options import (
     AsOf,
@@ -18,10 +20,8 @@ from ckpt_cli.options import (
     Reason,
     Where,
     Yes,
-    argument,
     command_options,
-    flag,
-    option,
+    not_huge,
     takes,
 )
 from ckpt_cli.plans.rollback import plan_rollback
@@ -35,25 +35,32 @@ class RollbackArguments:
     """The arguments and options of `ckpt rollback`."""
 
     thread: OptionalThread = None
-    ref: Annotated[str | None, argument("[REF]", "Checkpoint to roll back to.")] = None
+    ref: Annotated[str | None, Argument(metavar="REF", help="Checkpoint to roll back to.")] = None
     more: MoreThreads = None
     match: Match = None
     where: Where = None
     at: At = None
-    steps: Annotated[int | None, option("N", "Go N steps back.", "--steps", min=1)] = None
-    to_last: Annotated[
-        str | None, option("STATUS", "Newest earlier checkpoint with this status.", "--to-last")
+    steps: Annotated[
+        int | None,
+        Option("--steps", metavar="N", help="Go N steps back.", min=1, callback=not_huge),
     ] = None
-    last_good: Annotated[bool, flag("Input of the newest step that failed.", "--last-good")] = False
+    to_last: Annotated[
+        str | None,
+        Option("--to-last", metavar="STATUS", help="Newest earlier checkpoint with this status."),
+    ] = None
+    last_good: Annotated[
+        bool, Option("--last-good", help="Input of the newest step that failed.")
+    ] = False
     as_of: AsOf = None
     sibling: Annotated[
-        bool, flag("Add the copy as a sibling of the checkpoint, not a child.", "--sibling")
+        bool, Option("--sibling", help="Add the copy as a sibling of the checkpoint, not a child.")
     ] = False
     root_only: Annotated[
-        bool, flag("Leave the state of stateful subgraphs as it is.", "--root-only")
+        bool, Option("--root-only", help="Leave the state of stateful subgraphs as it is.")
     ] = False
     reason: Reason = None
     force: Force = False
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -83,13 +90,14 @@ def rollback(session: Session, options: RollbackArguments) -> None:
     --last-good leaves out threads where the newest step did not fail. -o ndjson prints the threads
     to resume, one a line.
 
-    \b
-      ckpt -s agent.db rollback user-42 f169
-      ckpt -s agent.db rollback user-42 --steps 3 --dry-run
-      ckpt -s agent.db rollback user-42 --to-last done --yes --reason 'wrong hotel'
-      ckpt -s agent.db rollback alice@example.com --at step:3
-      ckpt -s agent.db rollback --where 'status = error and idle > 1h' --last-good
-      ckpt -s agent.db rollback user-41 user-42 --last-good --yes -o ndjson > resume.ndjson
+    ```
+    ckpt -s agent.db rollback user-42 f169
+    ckpt -s agent.db rollback user-42 --steps 3 --dry-run
+    ckpt -s agent.db rollback user-42 --to-last done --yes --reason 'wrong hotel'
+    ckpt -s agent.db rollback alice@example.com --at step:3
+    ckpt -s agent.db rollback --where 'status = error and idle > 1h' --last-good
+    ckpt -s agent.db rollback user-41 user-42 --last-good --yes -o ndjson > resume.ndjson
+    ```
     """
     has_choice = bool(options.target(None).given)
     names, ref = names_and_ref(

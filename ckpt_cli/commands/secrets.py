@@ -6,19 +6,18 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Argument, Exit, Option
+
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, UnknownLayout, Unsupported
 from ckpt_cli.api.secrets import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     Cluster,
     Jobs,
     Match,
     Memory,
     Where,
-    argument,
     command_options,
-    flag,
     takes,
 )
 from ckpt_cli.render.secrets import (
@@ -43,12 +42,16 @@ class SecretsOptions:
 
     threads: Annotated[
         list[str] | None,
-        argument("[THREAD]...", "Threads to search. [default: all, and long-term memory]"),
+        Argument(
+            metavar="[THREAD]...", help="Threads to search. [default: all, and long-term memory]"
+        ),
     ] = None
     match: Match = None
     where: Where = None
     memory: Memory = None
-    kinds: Annotated[bool, flag("List the kinds of secrets that can be found.")] = False
+    kinds: Annotated[
+        bool, Option("--kinds", help="List the kinds of secrets that can be found.")
+    ] = False
     jobs: Jobs = 1
     cluster: Cluster = None
 
@@ -70,10 +73,11 @@ def secrets(session: Session, options: SecretsOptions) -> None:
 
     Exits with 1 if anything was found, and with 7 if something could not be read.
 
-    \b
-      ckpt -s agent.db secrets
-      ckpt -s agent.db secrets user-42 -o ndjson
-      ckpt -s prod secrets --where 'idle < 1d' --jobs 4
+    ```
+    ckpt -s agent.db secrets
+    ckpt -s agent.db secrets user-42 -o ndjson
+    ckpt -s prod secrets --where 'idle < 1d' --jobs 4
+    ```
     """
     if options.kinds:
         from ckpt_cli.core.secrets.kinds import known_kinds

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from typer import Argument, Context, Option
+
 from ckpt_cli.api.sessions import session_beside, sessions_beside
-from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import argument, option
 from ckpt_cli.render.sessions import session_columns, session_lines
 from ckpt_cli.session import Session
 
-COMMANDS = {
-    "list": CommandRef("sessions:list_", "List the sessions of an application, newest first."),
-    "show": CommandRef("sessions:show", "Show one session and the status of its thread."),
-}
-
 
 def list_(
-    session: Session,
-    thread: Annotated[str | None, option("THREAD", "Only sessions of this thread.")] = None,
-    user: Annotated[str | None, option("USER", "Only sessions of this user.")] = None,
+    ctx: Context,
+    thread: Annotated[
+        str | None, Option(metavar="THREAD", help="Only sessions of this thread.")
+    ] = None,
+    user: Annotated[str | None, Option(metavar="USER", help="Only sessions of this user.")] = None,
 ) -> None:
     """List the sessions of an application, newest first.
 
@@ -27,10 +24,12 @@ def list_(
     status of each session's thread. By default these are the keys that match *context*:*:*. For
     other keys, add a pattern to the URL: redis://localhost/0?pattern=app:session:*
 
-    \b
-      ckpt -s redis://localhost/0 sessions list
-      ckpt -s redis://localhost/0 sessions list --thread user-42
+    ```
+    ckpt -s redis://localhost/0 sessions list
+    ckpt -s redis://localhost/0 sessions list --thread user-42
+    ```
     """
+    session: Session = ctx.obj
     found = sessions_beside(session, lambda: session.store, thread=thread, user=user)
     session.output.records((one.to_dict() for one in found), session_columns(session.now))
     if not found:
@@ -38,14 +37,18 @@ def list_(
 
 
 def show(
-    session: Session,
-    name: Annotated[str, argument("SESSION", "Session id, USER:ID, or the key in the store.")],
+    ctx: Context,
+    name: Annotated[
+        str, Argument(metavar="SESSION", help="Session id, USER:ID, or the key in the store.")
+    ],
 ) -> None:
     """Show one session and the status of its thread.
 
-    \b
-      ckpt -s redis://localhost/0 sessions show 8d1f
+    ```
+    ckpt -s redis://localhost/0 sessions show 8d1f
+    ```
     """
+    session: Session = ctx.obj
     answer = session_beside(session, lambda: session.store, name)
     session.output.document(
         answer.to_dict,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
+from typer import Argument, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.checkpoint import CheckpointHandle
@@ -15,10 +17,7 @@ from ckpt_cli.options import (
     Channels,
     Namespace,
     OptionalThread,
-    argument,
     command_options,
-    flag,
-    option,
     takes,
 )
 from ckpt_cli.queries.show import CheckpointView
@@ -37,29 +36,44 @@ class ShowOptions:
     """The arguments and options of `ckpt show`."""
 
     thread: OptionalThread = None
-    ref: Annotated[str | None, argument("[REF]", "Checkpoint of the thread, in place of @REF.")] = (
-        None
-    )
+    ref: Annotated[
+        str | None, Argument(metavar="REF", help="Checkpoint of the thread, in place of @REF.")
+    ] = None
     at: At = None
     ns: Namespace = None
     as_of: AsOf = None
     channel: Channels = None
     path: Annotated[
-        str | None, option("PATH", "Show one part of the state, such as 'messages[-1].content'.")
+        str | None,
+        Option(metavar="PATH", help="Show one part of the state, such as 'messages[-1].content'."),
     ] = None
-    full: Annotated[bool, flag("Do not cut long values on a terminal.")] = False
-    writes: Annotated[bool, flag("Also show what the tasks of its next step wrote.")] = False
-    metadata: Annotated[bool, flag("Also show the metadata of the checkpoint.")] = False
-    raw: Annotated[bool, flag("Print the stored bytes of the checkpoint, undecoded.")] = False
-    where: Annotated[bool, flag("Print the queries that find it in the store.")] = False
-    tree: Annotated[bool, flag("Draw the checkpoints of the thread as a tree.")] = False
-    unfold: Annotated[bool, flag("Show every step, also plain ones.")] = False
-    all_ns: Annotated[bool, flag("Also draw the tree of each subgraph call.")] = False
-    mermaid: Annotated[bool, flag("Print the tree as a Mermaid flowchart.")] = False
-    svg: Annotated[bool, flag("Print the tree as a picture (SVG).")] = False
-    ascii_only: Annotated[bool, flag("Draw the tree with ASCII characters only.", "--ascii")] = (
+    full: Annotated[bool, Option("--full", help="Do not cut long values on a terminal.")] = False
+    writes: Annotated[
+        bool, Option("--writes", help="Also show what the tasks of its next step wrote.")
+    ] = False
+    metadata: Annotated[
+        bool, Option("--metadata", help="Also show the metadata of the checkpoint.")
+    ] = False
+    raw: Annotated[
+        bool, Option("--raw", help="Print the stored bytes of the checkpoint, undecoded.")
+    ] = False
+    where: Annotated[
+        bool, Option("--where", help="Print the queries that find it in the store.")
+    ] = False
+    tree: Annotated[
+        bool, Option("--tree", help="Draw the checkpoints of the thread as a tree.")
+    ] = False
+    unfold: Annotated[bool, Option("--unfold", help="Show every step, also plain ones.")] = False
+    all_ns: Annotated[
+        bool, Option("--all-ns", help="Also draw the tree of each subgraph call.")
+    ] = False
+    mermaid: Annotated[bool, Option("--mermaid", help="Print the tree as a Mermaid flowchart.")] = (
         False
     )
+    svg: Annotated[bool, Option("--svg", help="Print the tree as a picture (SVG).")] = False
+    ascii_only: Annotated[
+        bool, Option("--ascii", help="Draw the tree with ASCII characters only.")
+    ] = False
 
     @property
     def draws(self) -> str:
@@ -90,12 +104,13 @@ def show(session: Session, options: ShowOptions) -> None:
 
     Without REF, show the thread's head. Without THREAD, show the newest thread.
 
-    \b
-      ckpt -s agent.db show user-42
-      ckpt -s agent.db show user-42 --tree
-      ckpt -s agent.db show user-42 head~2 --path 'messages[-1].content'
-      ckpt -s agent.db show alice@example.com --at step:3 --writes
-      ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
+    ```
+    ckpt -s agent.db show user-42
+    ckpt -s agent.db show user-42 --tree
+    ckpt -s agent.db show user-42 head~2 --path 'messages[-1].content'
+    ckpt -s agent.db show alice@example.com --at step:3 --writes
+    ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
+    ```
     """
     _ = session.store  # a store that cannot be opened is reported before wrong options
     options.check()

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Option
+
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_cli import diagnostics
-from ckpt_cli.options import flag, option
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
@@ -19,14 +20,19 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.signatures import PublicKey, SigningKey
 
 SignKey = Annotated[
-    Path | None, option("FILE", "Sign archives with this Ed25519 private key.", "--sign-key")
+    Path | None,
+    Option("--sign-key", metavar="FILE", help="Sign archives with this Ed25519 private key."),
 ]
 TrustedKeys = Annotated[
     list[Path] | None,
-    option("FILE", "Only archives signed by a public key in FILE; repeatable.", "--trusted-key"),
+    Option(
+        "--trusted-key",
+        metavar="FILE",
+        help="Only archives signed by a public key in FILE; repeatable.",
+    ),
 ]
 AllowPickle = Annotated[
-    bool, flag("Also restore pickles, which run code when loaded.", "--allow-pickle")
+    bool, Option("--allow-pickle", help="Also restore pickles, which run code when loaded.")
 ]
 
 

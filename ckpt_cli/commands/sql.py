@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Argument, Option
+
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import (
@@ -16,10 +18,8 @@ from ckpt_cli.options import (
     Jobs,
     Match,
     Where,
-    argument,
     command_options,
-    flag,
-    option,
+    not_huge,
     takes,
 )
 from ckpt_cli.session import Session
@@ -34,25 +34,38 @@ _SECONDS = 300
 class SqlOptions:
     """The argument and options of `ckpt sql`."""
 
-    query: Annotated[str | None, argument("[QUERY]", "A SELECT; - reads it from stdin.")] = None
-    file: Annotated[Path | None, option("FILE", "Read the query from FILE.")] = None
+    query: Annotated[
+        str | None, Argument(metavar="QUERY", help="A SELECT; - reads it from stdin.")
+    ] = None
+    file: Annotated[Path | None, Option(metavar="FILE", help="Read the query from FILE.")] = None
     thread: Annotated[
-        list[str] | None, option("THREAD", "Only this thread; repeatable.", "--thread")
+        list[str] | None, Option("--thread", metavar="THREAD", help="Only this thread; repeatable.")
     ] = None
     match: Match = None
     where: Where = None
     attach: Annotated[
         list[str] | None,
-        option("[NAME=]STORE", "Also read this store, as schema NAME; repeatable.", "--attach"),
+        Option(
+            "--attach",
+            metavar="[NAME=]STORE",
+            help="Also read this store, as schema NAME; repeatable.",
+        ),
     ] = None
-    interactive: Annotated[bool, flag("Ask one query after the other at a prompt.")] = False
-    tables: Annotated[bool, flag("List the tables.")] = False
-    schema: Annotated[str | None, option("TABLE", "List the columns of a table.", "--schema")] = (
-        None
-    )
+    interactive: Annotated[
+        bool, Option("--interactive", help="Ask one query after the other at a prompt.")
+    ] = False
+    tables: Annotated[bool, Option("--tables", help="List the tables.")] = False
+    schema: Annotated[
+        str | None, Option("--schema", metavar="TABLE", help="List the columns of a table.")
+    ] = None
     timeout: Annotated[
         int,
-        option("SECONDS", "Stop a query that takes longer, after reading; 0: never.", min=0),
+        Option(
+            metavar="SECONDS",
+            help="Stop a query that takes longer, after reading; 0: never.",
+            min=0,
+            callback=not_huge,
+        ),
     ] = _SECONDS
     jobs: Jobs = 1
     cluster: Cluster = None
@@ -102,12 +115,13 @@ def sql(session: Session, options: SqlOptions) -> None:
     The query runs on a private copy that is removed at the end. It can reach no file and no
     network, and cannot change the store.
 
-    \b
-      ckpt -s agent.db sql 'SELECT channel, sum(bytes) FROM writes GROUP BY 1 ORDER BY 2 DESC'
-      ckpt -s agent.db sql "SELECT index, text FROM messages WHERE thread_id = 'user-42'"
-      ckpt -s prod sql --interactive
-      ckpt -s prod sql --attach staging 'FROM threads ANTI JOIN staging.threads USING (thread_id)'
-      ckpt sql --schema writes
+    ```
+    ckpt -s agent.db sql 'SELECT channel, sum(bytes) FROM writes GROUP BY 1 ORDER BY 2 DESC'
+    ckpt -s agent.db sql "SELECT index, text FROM messages WHERE thread_id = 'user-42'"
+    ckpt -s prod sql --interactive
+    ckpt -s prod sql --attach staging 'FROM threads ANTI JOIN staging.threads USING (thread_id)'
+    ckpt sql --schema writes
+    ```
     """
     options.check()
     if options.tables or options.schema is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any
 
+from typer import Argument, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.watch import Watcher
 from ckpt_cli.diagnostics import progress
@@ -13,10 +15,8 @@ from ckpt_cli.options import (
     Jobs,
     Match,
     Where,
-    argument,
     command_options,
-    flag,
-    option,
+    not_huge,
     takes,
 )
 from ckpt_cli.render.values.one_line import counted
@@ -29,23 +29,31 @@ _TOP = 20
 class StatsOptions:
     """The arguments and options of `ckpt stats`."""
 
-    thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: all threads]")] = None
-    time: Annotated[bool, flag("Show how long each node took.")] = False
-    tokens: Annotated[bool, flag("Show how many tokens messages cost.")] = False
+    thread: Annotated[
+        str | None, Argument(metavar="THREAD", help="Thread id. [default: all threads]")
+    ] = None
+    time: Annotated[bool, Option("--time", help="Show how long each node took.")] = False
+    tokens: Annotated[bool, Option("--tokens", help="Show how many tokens messages cost.")] = False
     by: Annotated[
         list[str] | None,
-        option("KEYS", "With --tokens: by model, node, thread, day, or several: model,day."),
+        Option(
+            metavar="KEYS",
+            help="With --tokens: by model, node, thread, day, or several: model,day.",
+        ),
     ] = None
     match: Match = None
     where: Where = None
     ns: Annotated[
-        str | None, option("NAMESPACE", "With THREAD: only this namespace; '' is the root.")
+        str | None,
+        Option(metavar="NAMESPACE", help="With THREAD: only this namespace; '' is the root."),
     ] = None
     since: Annotated[
-        str | None, option("TIME", "Only checkpoints from TIME on: 2h, 2026-04-07.")
+        str | None, Option(metavar="TIME", help="Only checkpoints from TIME on: 2h, 2026-04-07.")
     ] = None
-    until: Annotated[str | None, option("TIME", "Only checkpoints up to TIME.")] = None
-    top: Annotated[int, option("N", "Show the N largest.", min=1)] = _TOP
+    until: Annotated[str | None, Option(metavar="TIME", help="Only checkpoints up to TIME.")] = None
+    top: Annotated[
+        int, Option(metavar="N", help="Show the N largest.", min=1, callback=not_huge)
+    ] = _TOP
     jobs: Jobs = 1
     cluster: Cluster = None
 
@@ -97,12 +105,13 @@ def stats(session: Session, options: StatsOptions) -> None:
     --tokens counts each message of a model once, also if it was removed or trimmed since. A table
     [prices] in the configuration adds what they cost.
 
-    \b
-      ckpt -s agent.db stats user-42
-      ckpt -s agent.db stats --match 'user-*' --since 7d
-      ckpt -s agent.db stats --time --where 'status = error'
-      ckpt -s agent.db stats --tokens --by model,day --since 30d
-      ckpt -s agent.db stats -o json | jq '.by[:5]'
+    ```
+    ckpt -s agent.db stats user-42
+    ckpt -s agent.db stats --match 'user-*' --since 7d
+    ckpt -s agent.db stats --time --where 'status = error'
+    ckpt -s agent.db stats --tokens --by model,day --since 30d
+    ckpt -s agent.db stats -o json | jq '.by[:5]'
+    ```
     """
     options.check()
     if options.time:

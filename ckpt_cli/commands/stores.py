@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import Annotated
 
+from typer import Context, Option
+
 from ckpt_backends.discovery import DISTRIBUTION
 from ckpt_backends.installing import install_command
 from ckpt_backends.plugins import plugins
 from ckpt_cli.api.stores import all_stores, named_stores
 from ckpt_cli.api.stores import layouts as layout_answers
 from ckpt_cli.config.trust import NotOurs
-from ckpt_cli.options import flag
 from ckpt_cli.queries.layouts import all_name_conflicts
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import size
@@ -56,9 +57,10 @@ LAYOUTS = (
 
 
 def stores(
-    session: Session,
+    ctx: Context,
     layouts: Annotated[
-        bool, flag("List the layouts that ckpt can open, with what each supports.")
+        bool,
+        Option("--layouts", help="List the layouts that ckpt can open, with what each supports."),
     ] = False,
 ) -> None:
     """List stores with their layout, size and saver.
@@ -67,11 +69,13 @@ def stores(
     SQLite files, the files of `langgraph dev` (also of LangGraph.js), DeerFlow's memory, and files
     of installed backends.
 
-    \b
-      ckpt stores
-      ckpt -s agent.db stores -o json
-      ckpt stores --layouts
+    ```
+    ckpt stores
+    ckpt -s agent.db stores -o json
+    ckpt stores --layouts
+    ```
     """
+    session: Session = ctx.obj
     if layouts:
         records = (one.to_dict() for one in layout_answers())
         session.output.records(records, LAYOUTS, rest=_more)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from typer import Argument, Context, Option
+
 from ckpt_backends.errors import UsageError
-from ckpt_cli.options import Match, Namespace, Where, argument, flag, option
+from ckpt_cli.options import Match, Namespace, Where, not_huge
 from ckpt_cli.render.history import history_columns, history_line
 from ckpt_cli.session import Session
 
@@ -14,18 +16,30 @@ _DAY = 86_400.0
 
 
 def tail(
-    session: Session,
-    thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: all threads]")] = None,
+    ctx: Context,
+    thread: Annotated[
+        str | None, Argument(metavar="THREAD", help="Thread id. [default: all threads]")
+    ] = None,
     lines: Annotated[
-        int, option("N", "Begin with the last N checkpoints.", "-n", "--lines", min=0)
+        int,
+        Option(
+            "-n",
+            "--lines",
+            metavar="N",
+            help="Begin with the last N checkpoints.",
+            min=0,
+            callback=not_huge,
+        ),
     ] = 5,
     match: Match = None,
     where: Where = None,
     ns: Namespace = None,
-    all_ns: Annotated[bool, flag("Follow all namespaces.")] = False,
+    all_ns: Annotated[bool, Option("--all-ns", help="Follow all namespaces.")] = False,
     interval: Annotated[
         float | None,
-        option("SECONDS", "Look for new checkpoints every SECONDS. [default: 1]", min=0.05),
+        Option(
+            metavar="SECONDS", help="Look for new checkpoints every SECONDS. [default: 1]", min=0.05
+        ),
     ] = None,
 ) -> None:
     """Print new checkpoints as they are saved, of all threads or one.
@@ -38,12 +52,14 @@ def tail(
     A checkpoint is printed again when a task of its step fails or asks a question, even if the
     task was retried meanwhile. Stop with Ctrl-C; deleting THREAD stops it too.
 
-    \b
-      ckpt -s agent.db tail
-      ckpt -s agent.db tail --where 'status in (error, interrupted)' -o ndjson
-      ckpt -s agent.db tail user-42
-      ckpt -s agent.db tail user-42 -n 0 --all-ns -o ndjson | jq .next
+    ```
+    ckpt -s agent.db tail
+    ckpt -s agent.db tail --where 'status in (error, interrupted)' -o ndjson
+    ckpt -s agent.db tail user-42
+    ckpt -s agent.db tail user-42 -n 0 --all-ns -o ndjson | jq .next
+    ```
     """
+    session: Session = ctx.obj
     if session.settings.get("output") == "json":
         raise UsageError(
             "cannot print an endless answer as one JSON document", hint="use -o ndjson"

@@ -8,23 +8,21 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
+from typer import Argument, Context, Exit, Option
+
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.filters import explain_short_forms
 from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
-from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import (
     ExitCode,
     Match,
     Memory,
     Where,
-    argument,
     command_options,
-    flag,
-    option,
+    not_huge,
     takes,
 )
 from ckpt_cli.queries.threads import SORTS
@@ -38,13 +36,6 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.render.terminal.table import Column
 
-COMMANDS = {
-    "list": CommandRef("threads:list_", "List threads, newest first."),
-    "show": CommandRef("threads:show", "Show what is wrong with a thread, and how to resume it."),
-    "copy": CommandRef("threads_copy:copy", "Copy a thread with all its history."),
-    "delete": CommandRef("delete:delete", "Remove threads, whatever their status."),
-}
-
 
 _WIDE = 100
 """Columns of a terminal from which an error gets more room than the size of its thread."""
@@ -54,28 +45,42 @@ _WIDE = 100
 class ThreadListOptions:
     """The options of `ckpt threads list`."""
 
-    limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50
-    everything: Annotated[bool, flag("Show all threads, without their status.", "--all")] = False
-    long: Annotated[bool, flag("Show status, error, title and size, also with --all.")] = False
-    sort: Annotated[str, option("KEY", f"Sort by {', '.join(SORTS)}.")] = "last"
+    limit: Annotated[
+        int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
+    ] = 50
+    everything: Annotated[bool, Option("--all", help="Show all threads, without their status.")] = (
+        False
+    )
+    long: Annotated[
+        bool, Option("--long", help="Show status, error, title and size, also with --all.")
+    ] = False
+    sort: Annotated[str, Option(metavar="KEY", help=f"Sort by {', '.join(SORTS)}.")] = "last"
     since: Annotated[
-        str | None, option("TIME", "Only threads active since TIME: 2h, 2026-04-07.")
+        str | None, Option(metavar="TIME", help="Only threads active since TIME: 2h, 2026-04-07.")
     ] = None
-    until: Annotated[str | None, option("TIME", "Only threads last active before TIME.")] = None
+    until: Annotated[
+        str | None, Option(metavar="TIME", help="Only threads last active before TIME.")
+    ] = None
     status: Annotated[
         list[str] | None,
-        option("STATUS", f"Only threads that are {', '.join(Status)}; repeatable."),
+        Option(metavar="STATUS", help=f"Only threads that are {', '.join(Status)}; repeatable."),
     ] = None
     match: Match = None
     where: Where = None
     user: Annotated[
-        str | None, option("NAME", "Only threads of this user, in stores that record users.")
+        str | None,
+        Option(metavar="NAME", help="Only threads of this user, in stores that record users."),
     ] = None
-    first_message: Annotated[bool, flag("Show the first message by a human.")] = False
-    page: Annotated[int, option("N", "Page number.", min=1)] = 1
-    watch: Annotated[bool, flag("Show the list again and again on the terminal.")] = False
+    first_message: Annotated[
+        bool, Option("--first-message", help="Show the first message by a human.")
+    ] = False
+    page: Annotated[int, Option(metavar="N", help="Page number.", min=1, callback=not_huge)] = 1
+    watch: Annotated[
+        bool, Option("--watch", help="Show the list again and again on the terminal.")
+    ] = False
     interval: Annotated[
-        float, option("SECONDS", "With --watch: read it every SECONDS.", min=0.1, max=86_400)
+        float,
+        Option(metavar="SECONDS", help="With --watch: read it every SECONDS.", min=0.1, max=86_400),
     ] = 2.0
     exit_code: ExitCode = False
 
@@ -111,15 +116,16 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     step, age, idle, first_at, last_at, checkpoints, bytes, user, metadata.KEY, values.KEY. @NAME is
     a filter of the configuration. docs/filters.md describes the operators and values.
 
-    \b
-      ckpt -s agent.db threads list
-      ckpt -s agent.db threads list --status interrupted --since 2d
-      ckpt -s agent.db threads list --where 'status = error and idle > 2h'
-      ckpt -s agent.db threads list --where 'values.messages[-1].content ~ refund'
-      ckpt -s agent.db threads list --where metadata.user_id=42 --long
-      ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
-      ckpt -s agent.db threads list --status error --watch
-      ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
+    ```
+    ckpt -s agent.db threads list
+    ckpt -s agent.db threads list --status interrupted --since 2d
+    ckpt -s agent.db threads list --where 'status = error and idle > 2h'
+    ckpt -s agent.db threads list --where 'values.messages[-1].content ~ refund'
+    ckpt -s agent.db threads list --where metadata.user_id=42 --long
+    ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
+    ckpt -s agent.db threads list --status error --watch
+    ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
+    ```
     """
     if options.watch:
         # Imported late, like all that only some lists need.
@@ -214,8 +220,8 @@ def _why_none(options: ThreadListOptions) -> str:
 
 
 def show(
-    session: Session,
-    thread: Annotated[str, argument("THREAD", "Thread id.")],
+    ctx: Context,
+    thread: Annotated[str, Argument(metavar="THREAD", help="Thread id.")],
     memory: Memory = None,
 ) -> None:
     """Show what is wrong with a thread, and how to resume it.
@@ -224,11 +230,13 @@ def show(
     resumes the thread; then its size, what ckpt changed in it, its namespaces, and the long-term
     memory made from it.
 
-    \b
-      ckpt -s agent.db threads show user-42
-      ckpt -s .deer-flow/data/deerflow.db threads show user-42
-      ckpt -s agent.db threads show user-42 -o json
+    ```
+    ckpt -s agent.db threads show user-42
+    ckpt -s .deer-flow/data/deerflow.db threads show user-42
+    ckpt -s agent.db threads show user-42 -o json
+    ```
     """
+    session: Session = ctx.obj
     # Imported late: lists do not need it.
     from ckpt_cli.render.thread import namespace_columns, summary_lines
 

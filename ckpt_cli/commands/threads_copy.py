@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from typer import Argument, Context
+
 from ckpt_backends.errors import UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
-from ckpt_cli.commands.plan_out import plannable
-from ckpt_cli.options import DryRun, Yes, argument
+from ckpt_cli.commands.plan_out import PlanOut, plannable
+from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.plans.thread_copy import plan_thread_copy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
@@ -20,9 +22,10 @@ from ckpt_cli.threads.thread import ThreadReader
 
 @plannable("threads copy")
 def copy(
-    session: Session,
-    thread: Annotated[str, argument("THREAD", "The thread to copy.")],
-    new: Annotated[str, argument("NEW", "The id of the copy.")],
+    ctx: Context,
+    thread: Annotated[str, Argument(metavar="THREAD", help="The thread to copy.")],
+    new: Annotated[str, Argument(metavar="NEW", help="The id of the copy.")],
+    plan_out: PlanOut = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -31,10 +34,12 @@ def copy(
     Copies every branch and namespace, including questions that wait for an answer. To copy only
     the history of one checkpoint, use `ckpt fork --to`, which can be undone.
 
-    \b
-      ckpt -s agent.db threads copy user-42 user-42-try
-      ckpt -s agent.db threads copy user-42 before-migration --yes
+    ```
+    ckpt -s agent.db threads copy user-42 user-42-try
+    ckpt -s agent.db threads copy user-42 before-migration --yes
+    ```
     """
+    session: Session = ctx.obj
     if not new:
         raise UsageError("the new thread id is empty", hint="ckpt threads copy THREAD NEW")
     if not dry_run:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
+from typer import Option
+
 from ckpt_cli.options import (
     AsOf,
     At,
     Namespace,
     OptionalThread,
     command_options,
-    flag,
-    option,
+    not_huge,
     takes,
 )
 from ckpt_cli.render.terminal.styled_text import StyledLine
@@ -30,10 +31,12 @@ class TimelineOptions:
     ns: Namespace = None
     as_of: AsOf = None
     since: Annotated[
-        str | None, option("TIME", "Only steps that ended after TIME: 2h, 2026-04-07.")
+        str | None, Option(metavar="TIME", help="Only steps that ended after TIME: 2h, 2026-04-07.")
     ] = None
-    last: Annotated[int | None, option("N", "Only the last N steps.", min=1)] = None
-    ascii_only: Annotated[bool, flag("Draw with ASCII characters only.", "--ascii")] = False
+    last: Annotated[
+        int | None, Option(metavar="N", help="Only the last N steps.", min=1, callback=not_huge)
+    ] = None
+    ascii_only: Annotated[bool, Option("--ascii", help="Draw with ASCII characters only.")] = False
 
 
 @takes(TimelineOptions)
@@ -48,10 +51,11 @@ def timeline(session: Session, options: TimelineOptions) -> None:
     own. The store does not tell when an answer came: the wait and the run after it are one step.
     `ckpt stats --time` sums up many threads.
 
-    \b
-      ckpt -s agent.db timeline user-42
-      ckpt -s agent.db timeline user-42@head~3 --last 20
-      ckpt -s agent.db timeline user-42 --since 2h -o json | jq .nodes
+    ```
+    ckpt -s agent.db timeline user-42
+    ckpt -s agent.db timeline user-42@head~3 --last 20
+    ckpt -s agent.db timeline user-42 --since 2h -o json | jq .nodes
+    ```
     """
     words = TargetArguments(options.thread, options.at, options.ns, options.as_of)
     answer = session.checkpoint(words).timeline(since=options.since, last=options.last)

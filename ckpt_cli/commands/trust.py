@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from typer import Argument, Context, Option
+
 from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_backends.url import VARIABLE, printable_param, printable_written, split_url
 from ckpt_cli import diagnostics
 from ckpt_cli.config import trust
 from ckpt_cli.config.profiles import Profile, Profiles, discover, parse, table_of
 from ckpt_cli.config.server_in_environment import NamedServer, server_named_in
-from ckpt_cli.options import Yes, argument, flag
+from ckpt_cli.options import Yes
 from ckpt_cli.render.terminal.table import Column, table_lines
 from ckpt_cli.session import Session
 
@@ -29,12 +31,12 @@ _FILES = (Column("PATH", "path", style="head"), Column("STATUS", "status"))
 
 
 def trust_(
-    session: Session,
+    ctx: Context,
     file: Annotated[
-        Path | None, argument("[FILE]", "Configuration file. [default: the nearest]")
+        Path | None, Argument(metavar="FILE", help="Configuration file. [default: the nearest]")
     ] = None,
-    show_list: Annotated[bool, flag("List the trusted files.", "--list")] = False,
-    remove: Annotated[bool, flag("Stop trusting the file.")] = False,
+    show_list: Annotated[bool, Option("--list", help="List the trusted files.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Stop trusting the file.")] = False,
     yes: Yes = False,
 ) -> None:
     """Show what a configuration file would do, ask, and trust it.
@@ -50,13 +52,15 @@ def trust_(
     Records the path and the SHA-256 of the contents, so a changed file must be trusted again.
     Files of --config and your own configuration need no trust.
 
-    \b
-      ckpt trust
-      ckpt trust .env
-      ckpt trust ~/src/agents/ckpt.toml
-      ckpt trust --list
-      ckpt trust --remove
+    ```
+    ckpt trust
+    ckpt trust .env
+    ckpt trust ~/src/agents/ckpt.toml
+    ckpt trust --list
+    ckpt trust --remove
+    ```
     """
+    session: Session = ctx.obj
     if show_list and (remove or file is not None):
         raise UsageError("--list cannot be combined with --remove or a file", hint="leave them out")
     if show_list:

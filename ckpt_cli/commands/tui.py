@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Context, Option
+
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.installing import install_command
 from ckpt_backends.registry import open_memory
 from ckpt_cli import diagnostics
 from ckpt_cli.ending import ENDING, Ended, restored
-from ckpt_cli.options import flag, option
 from ckpt_cli.session import Session
 from ckpt_cli.tui.serving import SERVED
 
@@ -29,27 +30,33 @@ if TYPE_CHECKING:
 
 
 def tui(
-    session: Session,
+    ctx: Context,
     pause: Annotated[
-        float, option("SECONDS", "Refresh every SECONDS; 0: only on r.", "--refresh", min=0)
+        float,
+        Option("--refresh", metavar="SECONDS", help="Refresh every SECONDS; 0: only on r.", min=0),
     ] = 2.0,
-    write: Annotated[bool, flag("Enable the keys that change the store.")] = False,
-    serve: Annotated[bool, flag("Show the screen in a browser on this machine.")] = False,
+    write: Annotated[
+        bool, Option("--write", help="Enable the keys that change the store.")
+    ] = False,
+    serve: Annotated[
+        bool, Option("--serve", help="Show the screen in a browser on this machine.")
+    ] = False,
     port: Annotated[
-        int | None, option("N", "The port for --serve; a free one if left out.", max=65535, min=1)
+        int | None,
+        Option(metavar="N", help="The port for --serve; a free one if left out.", min=1, max=65535),
     ] = None,
 ) -> None:
     """Browse threads, checkpoints and long-term memory in the terminal.
 
-    Read-only unless --write is given. Each change then shows its plan first and asks for
-    confirmation. Press ? to list the keys.
+    Read-only unless --write is given; then each change shows its plan and asks. Press ? for help.
 
-    \b
-      ckpt -s agent.db tui
-      ckpt -s prod tui --refresh 10
-      ckpt -s agent.db tui --write
-      ckpt -s agent.db tui --serve
+    ```
+    ckpt -s agent.db tui
+    ckpt -s agent.db tui --write
+    ckpt -s agent.db tui --serve
+    ```
     """
+    session: Session = ctx.obj
     if port is not None and not serve:
         raise UsageError("--port needs --serve", hint="add --serve")
     if serve and write:

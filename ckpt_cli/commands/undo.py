@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
+from typer import Argument, Context
+
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.commands.apply_plan import show_and_apply, write
-from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.undo_operation import undo_found
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
-from ckpt_cli.options import DryRun, Force, Yes, argument
+from ckpt_cli.options import DryRun, Force, Yes
 from ckpt_cli.plans.undo import newest_added, plan_undo
 from ckpt_cli.plans.undo_values import ValuesUndo, forget_repair, plan_values_undo
 from ckpt_cli.queries.operations import (
@@ -33,9 +35,10 @@ from ckpt_cli.threads.thread import ThreadReader
 
 @plannable("undo")
 def undo(
-    session: Session,
-    thread: Annotated[str, argument("THREAD", "Thread id.")],
+    ctx: Context,
+    thread: Annotated[str, Argument(metavar="THREAD", help="Thread id.")],
     force: Force = False,
+    plan_out: PlanOut = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -48,10 +51,12 @@ def undo(
 
     A rollback or fork by another user, or on another machine, is found in the thread itself.
 
-    \b
-      ckpt -s agent.db undo user-42
-      ckpt -s agent.db undo user-42 --dry-run
+    ```
+    ckpt -s agent.db undo user-42
+    ckpt -s agent.db undo user-42 --dry-run
+    ```
     """
+    session: Session = ctx.obj
     session.settle()
     recorded = _recorded(session, thread)
     try:

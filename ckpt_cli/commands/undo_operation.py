@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from typer import Exit
+
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, Refused, StoreChanged, UsageError
 from ckpt_cli.apply.undo_operation import stopped_by, take_back
@@ -15,7 +17,6 @@ from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.undo_memory import undo_items
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.ending import Exit
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.record import Operation

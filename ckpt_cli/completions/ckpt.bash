@@ -274,6 +274,8 @@ _ckpt_answer() {
             "erase:"*) kind="thread" ;;
             "export:"*) kind="thread" ;;
             "import:"*) kind="file" ;;
+            "copy:"*) kind="thread" ;;
+            "rekey:"*) kind="thread" ;;
             "du:0") kind="thread" ;;
             "trust:0") kind="file" ;;
             "completion:0") kind="words:bash zsh fish" ;;

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
+from typing import Any
 
-import click
+import typer
 
 from ckpt_backends import shell
 from ckpt_backends.url import printable
+from ckpt_cli.lazy import Group
 
 _STORES = frozenset({"STORE", "URL", "[NAME=]STORE"})
 """The metavars of options that name a store, perhaps with a password."""
@@ -17,7 +19,7 @@ _VALUES = frozenset({"CHANNEL=JSON", "FIELD=VALUE", "FILTER", "THREAD:PATH", "CO
 _MASK = "..."
 
 
-def command_text(command: click.Command, argv: Sequence[str]) -> str:
+def command_text(command: Group, argv: Sequence[str]) -> str:
     """Return a command line to read, with each value of the store masked.
 
     The parser itself says which word is the value of an option, however it was written.
@@ -25,13 +27,13 @@ def command_text(command: click.Command, argv: Sequence[str]) -> str:
     words: list[str] = []
     left: list[str] = [*argv]
     while True:
-        context = click.Context(command, **command.context_settings)
+        context = typer.Context(command, **command.context_settings)
         given, left, order = command.make_parser(context).parse_args(left)
         values = {name: iter(v if isinstance(v, list) else [v]) for name, v in given.items()}
         ids: list[str] = []
         options: list[str] = []
         for one in order:
-            if isinstance(one, click.Option):
+            if one.param_type_name == "option":
                 options += _option(one, next(values[one.name or ""], None))
             else:
                 found = given[one.name or ""]
@@ -40,9 +42,7 @@ def command_text(command: click.Command, argv: Sequence[str]) -> str:
         # A word that looks like an option is none behind `--`.
         hidden = any(one.startswith("-") for one in ids)
         words += [*options, "--", *ids] if hidden else [*ids, *options]
-        if not isinstance(command, click.Group) or not left:
-            return shell.command("ckpt", *words)
-        following = command.get_command(context, left[0])
+        following = command.loaded(left[0]) if isinstance(command, Group) and left else None
         if following is None:
             return shell.command("ckpt", *words)
         words.append(left.pop(0))
@@ -57,7 +57,7 @@ def user_name() -> str:
         return ""
 
 
-def _option(one: click.Option, value: object) -> list[str]:
+def _option(one: Any, value: object) -> list[str]:
     """Return an option with its value, as it is printed."""
     name = one.opts[0]
     if one.is_flag or one.count or value is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests import servers
 
 _PACKAGES = (
-    *("click", "ormsgpack", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite"),
+    *("typer", "ormsgpack", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite"),
     *("langgraph-checkpoint-postgres", "langgraph-checkpoint-redis", "psycopg", "redis"),
     *("pymysql", "pymongo", "boto3"),
 )

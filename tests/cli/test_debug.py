@@ -31,7 +31,7 @@ def misread(*_: object, **__: object) -> None:
 
 
 def no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "click", None)
+    monkeypatch.setitem(sys.modules, "typer", None)
 
 
 def broken_parser(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def broken_parser(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def broken_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ckpt_cli.options._remember", broken)
+    monkeypatch.setattr("ckpt_cli.options._keep", broken)
 
 
 def broken_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,8 +83,8 @@ ENTRIES = {
 @pytest.mark.parametrize(
     "module",
     [
-        *("ckpt_cli.run", "click", "ckpt_cli.commands.show", "sqlite3"),
-        *later("ckpt_cli.session", "ckpt_backends.errors", "click.core", "ckpt_cli.app"),
+        *("ckpt_cli.run", "typer", "ckpt_cli.commands.show", "sqlite3"),
+        *later("ckpt_cli.session", "ckpt_backends.errors", "typer.core", "ckpt_cli.app"),
         *later("ckpt_cli.output", "ckpt_cli.threads.opening", "ckpt_backends.sqlite.read"),
         *later("ckpt_cli.threads.thread", "ormsgpack", "json"),
     ],

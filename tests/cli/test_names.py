@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ckpt_cli.app import root
-from ckpt_cli.lazy import GlobalOption, LazyGroup
 from tests.support import ckpt
 
 METAVARS = {
@@ -27,25 +25,15 @@ STUMBLED_OVER = re.compile(
 )
 
 
-def commands() -> Iterator[tuple[str, Any]]:
-    group = root()
-    context = group.make_context("ckpt", ["_"], resilient_parsing=True)
-
-    def inside(name: str, found: Any) -> Iterator[tuple[str, Any]]:
-        if isinstance(found, LazyGroup):
-            for sub in found.refs:
-                yield from inside(f"{name} {sub}".strip(), found.get_command(context, sub))
-        else:
-            yield name, found
-
-    return inside("", group)
+ROOT = root()
+COMMANDS = dict(ROOT.walk())
 
 
 OPTIONS = [
     (name, option)
-    for name, command in commands()
+    for name, command in COMMANDS.items()
     for option in command.params
-    if option.param_type_name == "option" and not isinstance(option, GlobalOption)
+    if option.param_type_name == "option" and option not in ROOT.params
 ]
 IDS = [f"{name} {max(option.opts, key=len)}" for name, option in OPTIONS]
 
@@ -68,12 +56,10 @@ def test_the_help_of_an_option_is_a_short_sentence(name: str, option: Any) -> No
 
 
 EXISTING = {name for _, option in OPTIONS for name in option.opts}
-EXISTING |= {name for option in root().params for name in option.opts} | {"--help"}
+EXISTING |= {name for option in ROOT.params for name in option.opts} | {"--help"}
 
 
-@pytest.mark.parametrize(
-    "command", [found for _, found in commands()], ids=[name for name, _ in commands()]
-)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=list(COMMANDS))
 def test_the_help_of_a_command_is_in_plain_words(command: Any) -> None:
     assert STUMBLED_OVER.search(command.help) is None
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", command.help))

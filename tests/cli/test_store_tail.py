@@ -450,7 +450,7 @@ def test_it_ends_as_soon_as_nobody_reads_on(live: Path) -> None:
         (["--ns", "x"], "--ns requires THREAD"),
         (["first", "--match", "f*"], "cannot be combined"),
         (["first", "--where", "step > 1"], "cannot be combined"),
-        (["--interval", "nan"], "longer than a day"),
+        (["--interval", "nan"], "greater than or equal to 0.05"),
         (["-o", "json"], "use -o ndjson"),
         (["--where", "step >"], "cannot read the filter"),
     ],

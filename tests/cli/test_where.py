@@ -6,12 +6,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 import ckpt_cli
@@ -28,28 +27,15 @@ wrong = "idle > 1h and usr = anna"
 """
 
 
-def commands(
-    group: click.Group | None = None, path: tuple[str, ...] = ()
-) -> Iterator[tuple[str, click.Command]]:
-    group = root() if group is None else group
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        one = group.get_command(context, name)
-        if isinstance(one, click.Group):
-            yield from commands(one, (*path, name))
-        elif one is not None:
-            yield " ".join((*path, name)), one
-
-
-def takes_many_threads(command: click.Command) -> bool:
+def takes_many_threads(command: Any) -> bool:
     """Whether a command takes THREAD..., or --match for threads."""
-    arguments = [one for one in command.params if isinstance(one, click.Argument)]
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
     several = any(one.nargs == -1 and one.name == "threads" for one in arguments)
     match = next((one for one in command.params if "--match" in one.opts), None)
     return several or "Only thread ids" in (getattr(match, "help", None) or "")
 
 
-MANY = {name: one for name, one in commands() if takes_many_threads(one)}
+MANY = {name: one for name, one in root().walk() if takes_many_threads(one)}
 
 
 def ids(answer: CommandResult) -> object:

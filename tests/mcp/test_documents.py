@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from ckpt_cli.app import COMMANDS
+from ckpt_cli.app import root
 from ckpt_cli.mcp.prompts import PROMPTS
 from ckpt_cli.mcp.tools import TOOLS
 from tests.support import ROOT, SAMPLE, ckpt
@@ -27,7 +27,7 @@ def test_the_page_lists_each_tool_and_prompt() -> None:
 
 def test_the_skill_names_commands_that_exist() -> None:
     named = {line.split()[1] for line in re.findall(r"`(ckpt [a-z][^`]*)`", SKILL)}
-    assert named - COMMANDS.keys() == set()
+    assert named - root().commands.keys() == set()
 
 
 def test_the_commands_of_the_skill_run_on_the_sample() -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ckpt_cli.app import COMMANDS, root
-from ckpt_cli.lazy import CommandRef
+from ckpt_cli.app import root
 from ckpt_cli.operations.command_text import command_text
 from tests.deerflow.project import memory, save
 from tests.operations.recorded_store import (
@@ -185,19 +182,8 @@ READING = {
 """Commands that change no store, so that they record nothing."""
 
 
-def commands(refs: dict[str, CommandRef] | None = None) -> Iterator[str]:
-    """Yield the names of all commands."""
-    for name, ref in (COMMANDS if refs is None else refs).items():
-        module, _, attribute = ref.target.partition(":")
-        found = getattr(import_module(f"ckpt_cli.commands.{module}"), attribute)
-        if isinstance(found, dict):
-            yield from (f"{name} {one}" for one in commands(found))
-        else:
-            yield name
-
-
 def test_all_commands_are_tested_here() -> None:
-    assert set(commands()) == {*CASES, *READING}
+    assert set(dict(root().walk())) == {*CASES, *READING}
 
 
 @pytest.fixture(scope="module")

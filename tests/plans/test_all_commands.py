@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
-import click
 import pytest
 
-from ckpt_cli.app import COMMANDS, root
+from ckpt_cli.app import root
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 
 OTHERS = {"apply", "tui", "trust"}
 """Commands that ask, and plan nothing by themselves."""
 
 
-def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        found = group.get_command(context, name)
-        if isinstance(found, click.Group):
-            yield from commands(found, (*words, name))
-        else:
-            yield (*words, name)
+ALL = {tuple(name.split()): found for name, found in root().walk()}
 
 
-def command(words: tuple[str, ...]) -> click.Command:
-    found: click.Command = root()
-    for word in words:
-        assert isinstance(found, click.Group)
-        inner = found.get_command(click.Context(found), word)
-        assert inner is not None
-        found = inner
-    return found
+def command(words: tuple[str, ...]) -> Any:
+    return ALL[words]
 
 
-ALL = list(commands(root()))
 CHANGING = [
     words
     for words in ALL
@@ -44,7 +29,7 @@ CHANGING = [
 
 
 def test_the_commands_are_found() -> None:
-    assert {words[0] for words in ALL} == COMMANDS.keys()
+    assert {words[0] for words in ALL} == root().commands.keys()
     assert {("rollback",), ("purge",), ("ops", "undo"), ("memory", "edit")} <= set(CHANGING)
 
 
@@ -65,7 +50,7 @@ def test_no_plan_holds_a_key_or_a_server(words: tuple[str, ...]) -> None:
     """An option that names one is given again, or has no part in carrying out the plan."""
     found = command(words)
     terms: PlanTerms = getattr(found.callback, TERMS)
-    named = {one.name: one.metavar for one in found.params if isinstance(one, click.Option)}
+    named = {one.name: one.metavar for one in found.params if one.param_type_name == "option"}
     secret = {name for name in named if name and name.endswith(("_key", "key_file"))}
     stores = {name for name, metavar in named.items() if metavar == "STORE"}
     assert {one for one in secret | stores if one} - terms.again <= {

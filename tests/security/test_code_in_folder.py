@@ -17,7 +17,17 @@ from tests.support import SAMPLE, copy_store, first_now
 
 _CKPT = str(Path(sys.executable).parent / "ckpt")
 _OURS = ("ckpt_cli", "ckpt_backends")
-_OTHERS = ("sitecustomize", "usercustomize", "click", "rich", "regex", "lark", "textual", "duckdb")
+_OTHERS = (
+    "sitecustomize",
+    "usercustomize",
+    "typer",
+    "click",
+    "rich",
+    "regex",
+    "lark",
+    "textual",
+    "duckdb",
+)
 _PACKAGES = ("encodings", "multiprocessing", "asyncio", "importlib")
 _PATIENCE = 60
 

@@ -11,7 +11,7 @@ import pytest
 from ormsgpack import Ext, packb
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.app import COMMANDS
+from ckpt_cli.app import root
 from ckpt_cli.queries.store_tail import StoreTail
 from ckpt_cli.queries.tail import Tail
 from ckpt_cli.render.records import entry_record
@@ -331,7 +331,7 @@ def test_tail_of_the_store_shows_no_value(store: Path) -> None:
 def test_every_command_is_tried() -> None:
     # What the screen shows is tried in tests/tui/test_hostile.py, what the server says in
     # tests/mcp/test_tools.py; the others open no store.
-    assert {*LINES, "tui", "mcp", "trust", "completion"} == set(COMMANDS)
+    assert {*LINES, "tui", "mcp", "trust", "completion"} == set(root().commands)
 
 
 def test_the_canary_would_be_seen(store: Path) -> None:

@@ -10,7 +10,7 @@ from ckpt_backends import installing
 from ckpt_backends.installing import install_command, upgrade_command
 
 REQUIRES = [
-    "click>=8.1",
+    "typer>=0.27.2",
     "psycopg[binary]>=3.2 ; extra == 'postgres'",
     "psycopg[binary]>=3.2.10 ; (python_version >= '3.14') and extra == 'postgres'",
     'cryptography[ssh]>=42; extra == "sign"',

@@ -235,7 +235,7 @@ def test_the_tests_use_none_of_a_driver() -> None:
         "from redis import Connection\nclass A(Connection): pass\nclass B(A):\n"
         "    def x(self): return self._sock",
         "from textual.driver import Driver\nclass A(Driver):\n    def x(self): self._app.exit()",
-        "from click import Group\nclass A(Group):\n"
+        "from typer.core import TyperGroup\nclass A(TyperGroup):\n"
         "    def x(self): return super()._main_shell_completion",
     ],
 )
