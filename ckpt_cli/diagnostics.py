@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _Item = TypeVar("_Item")
+_SCHEME = 40
+"""Maximum length of an option and a scheme before `://`."""
 
 
 def report(error: CkptError, *, as_json: bool) -> None:
@@ -227,3 +229,73 @@ def _write(line: str) -> None:
     with suppress(OSError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
+
+
+def fail(error: CkptError, argv: Sequence[str]) -> int:
+    """Print the error of a command line; returns its exit code."""
+    if _given("--debug", argv):
+        traceback(error)
+    error.message = _without_passwords(error.message, argv)
+    error.hint = error.hint and _without_passwords(error.hint, argv)
+    report(error, as_json=_wants_json(argv))
+    return error.exit_code
+
+
+def bug(error: Exception, argv: Sequence[str]) -> int:
+    """Print an error that nobody expected; returns its exit code."""
+    if _given("--debug", argv):
+        traceback(error)
+    # The text of an unexpected error may contain values.
+    words = "redacted" if _given("--redact", argv) else _without_passwords(str(error), argv)
+    line = f"internal error: {type(error).__name__}: {words}"
+    hint = "this is a bug in ckpt; run again with --debug and report what it prints"
+    report(CkptError(line, hint=hint), as_json=_wants_json(argv))
+    return 70
+
+
+def _without_passwords(text: str, argv: Sequence[str]) -> str:
+    """Return a message that may quote a word of the command line, without passwords of URLs.
+
+    A URL may stand where none belongs, or behind an option: `--store=URL`, `-sURL`.
+    """
+    # Late: most runs end without an error.
+    from pathlib import Path
+
+    from ckpt_backends.discovery import backend_of
+    from ckpt_backends.url import printable
+
+    for word in argv:
+        # Each part of the word that may be a URL, the longest first.
+        options = {2, 3} if word.startswith("-") else set()
+        at = word.find("://")
+        starts = {0, *options, word.find("=") + 1, *range(max(0, at - _SCHEME), at)}
+        for part in (word[start:] for start in sorted(starts)):
+            shown = printable(part)
+            if shown != part and any(one in part for one in ("://", "@", "=")):
+                text = text.replace(part, shown)
+                # The parser quotes as `repr` does, and a path has no two slashes.
+                text = text.replace(repr(part)[1:-1], shown).replace(str(Path(part)), shown)
+            scheme, mark, _ = part.partition("://")
+            if mark and backend_of(scheme) is not None:
+                break  # a part of its scheme would be an unknown one, without harmless parameters
+    return text
+
+
+def _given(flag: str, argv: Sequence[str]) -> bool:
+    """Return whether a global flag is given; uses the arguments, since parsing may have failed."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    return flag in argv[:end]
+
+
+def _wants_json(argv: Sequence[str]) -> bool:
+    """Return whether errors are printed as JSON; uses the arguments, since parsing may have
+    failed.
+    """
+    formats = [
+        value
+        for option, value in zip(argv, [*argv[1:], ""], strict=True)
+        if option in {"-o", "--output"}
+    ]
+    formats += [word.partition("=")[2] for word in argv if word.startswith("--output=")]
+    formats += [word[2:].removeprefix("=") for word in argv if word.startswith("-o")]
+    return any(value in {"json", "ndjson"} for value in formats)

@@ -1,7 +1,6 @@
 """Options that several commands share, and those of all commands."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: each of them would be compiled twice at every start.
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, get_annotations
@@ -14,8 +13,8 @@ from ckpt_cli import __version__, color
 
 OptionsT = TypeVar("OptionsT")
 
-Format = Literal["auto", "table", "json", "ndjson", "tsv"]
-When = Literal["auto", "always", "never"]
+_Text = str | None
+_AUTO, _VERSION = "table on a terminal, TSV in a pipe", "Print the version and exit."
 _LARGEST = 999_999_999
 """Products of two such numbers fit into the 64 bits that databases and iterators take."""
 
@@ -39,10 +38,17 @@ def _keep(ctx: Context, param: CallbackParam, value: Any) -> None:
         color.chosen.set(value)
 
 
-def _shared(*names: str, **more: Any) -> Any:
+def _shared(metavar: str, text: str, *names: str, default: str | bool = True) -> Any:
     """Return an option of every command, allowed before and after its name."""
-    panel = "Global options"
-    return Option(*names, callback=_keep, expose_value=False, rich_help_panel=panel, **more)
+    return Option(
+        *names,
+        metavar=metavar,
+        help=text,
+        show_default=default,
+        callback=_keep,
+        expose_value=False,
+        rich_help_panel="Global options",
+    )
 
 
 def _show_version(value: bool) -> None:
@@ -53,90 +59,55 @@ def _show_version(value: bool) -> None:
 
 def global_options(
     store: Annotated[
-        str | None,
-        _shared(
-            "-s",
-            "--store",
-            metavar="URL",
-            help="SQLite file, store URL or profile [env: CKPT_STORE].",
-        ),
+        _Text,
+        _shared("URL", "SQLite file, store URL or profile [env: CKPT_STORE].", "-s", "--store"),
     ] = None,
-    config: Annotated[
-        str | None, _shared("--config", metavar="FILE", help="Read profiles from this file.")
-    ] = None,
+    config: Annotated[_Text, _shared("FILE", "Read profiles from this file.", "--config")] = None,
     output: Annotated[
-        Format | None,
-        _shared(
-            "-o",
-            "--output",
-            metavar="FORMAT",
-            help="auto, table, json, ndjson or tsv.",
-            show_default="table on a terminal, TSV in a pipe",
-        ),
+        Literal["auto", "table", "json", "ndjson", "tsv"] | None,
+        _shared("FORMAT", "auto, table, json, ndjson or tsv.", "-o", "--output", default=_AUTO),
     ] = None,
     color: Annotated[
-        When | None,
-        _shared("--color", metavar="WHEN", help="auto, always or never [env: NO_COLOR]."),
+        Literal["auto", "always", "never"] | None,
+        _shared("WHEN", "auto, always or never [env: NO_COLOR].", "--color"),
     ] = None,
     aes_key_file: Annotated[
-        str | None,
-        _shared(
-            "--aes-key-file",
-            metavar="FILE",
-            help="Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].",
-        ),
+        _Text, _shared("FILE", "Decrypt with this key [env: LANGGRAPH_AES_KEY].", "--aes-key-file")
     ] = None,
     reducer: Annotated[
         list[str] | None,
-        _shared(
-            "--reducer",
-            metavar="CHANNEL=NAME",
-            help="Reducer of a channel, not inferred; repeatable.",
-        ),
+        _shared("CHANNEL=NAME", "Reducer of a channel, not inferred; repeatable.", "--reducer"),
     ] = None,
     library: Annotated[
-        str | None,
+        _Text,
         _shared(
-            "--library",
-            metavar="VERSION",
-            help="Rebuild values as this release of LangGraph does.",
-            show_default="the newest",
+            "VERSION", "Rebuild values as this LangGraph does.", "--library", default="the newest"
         ),
     ] = None,
     redact: Annotated[
-        bool,
-        _shared("--redact", help="Show the type and size of values instead of the values."),
+        bool, _shared("", "Show the type and size of values instead of the values.", "--redact")
     ] = False,
     audit: Annotated[
-        str | None,
-        _shared(
-            "--audit", metavar="FILE", help="Append each change to FILE, as a chain of hashes."
-        ),
+        _Text, _shared("FILE", "Append each change to FILE, as a chain of hashes.", "--audit")
     ] = None,
     copy: Annotated[
-        bool, _shared("--copy", help="Read a private copy of a SQLite file and its log.")
+        bool, _shared("", "Read a private copy of a SQLite file and its log.", "--copy")
     ] = False,
-    no_pager: Annotated[bool, _shared("--no-pager", help="Do not use a pager.")] = False,
-    utc: Annotated[
-        bool, _shared("--utc", help="Show times in UTC.", show_default="local time")
-    ] = False,
-    quiet: Annotated[bool, _shared("-q", "--quiet", help="Print no notes on stderr.")] = False,
+    no_pager: Annotated[bool, _shared("", "Do not use a pager.", "--no-pager")] = False,
+    utc: Annotated[bool, _shared("", "Show times in UTC, not in local time.", "--utc")] = False,
+    quiet: Annotated[bool, _shared("", "Print no notes on stderr.", "-q", "--quiet")] = False,
     verbose: Annotated[
-        bool, _shared("-v", "--verbose", help="Print on stderr which store was opened.")
+        bool, _shared("", "Print on stderr which store was opened.", "-v", "--verbose")
     ] = False,
-    debug: Annotated[bool, _shared("--debug", help="Print the traceback of an error.")] = False,
+    debug: Annotated[bool, _shared("", "Print the traceback of an error.", "--debug")] = False,
     version: Annotated[
         bool,
         Option(
-            "--version",
-            is_eager=True,
-            expose_value=False,
-            callback=_show_version,
-            help="Print the version and exit.",
+            "--version", callback=_show_version, is_eager=True, expose_value=False, help=_VERSION
         ),
     ] = False,
 ) -> None:
-    """Each option is kept by its callback, since it may stand behind the command, too."""
+    """Options of every command. Callbacks keep them, since they may stand behind its name."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 COMPLETE = "_complete"
 """The command that shell completion calls; see `ckpt_cli.complete`."""
 
-_SCHEME = 40
-"""Maximum length of an option and a scheme before `://`."""
-
 
 def safe_streams() -> None:
     """Make stdout and stderr accept any text, even if the parent process closed them."""
@@ -58,7 +55,7 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
     if argv == ["--version"]:
         # Without the parser, which takes most of the time. Elsewhere in a command line, the
         # parser answers it.
-        return _guarded(_print_version, argv, None)
+        return _guarded(_print_version, argv)
     from ckpt_cli.session import Session
 
     session = Session(argv)
@@ -72,13 +69,12 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
         session.close()
 
 
-def _guarded(act: Callable[[], int], argv: list[str], session: Session | None) -> int:
+def _guarded(act: Callable[[], int], argv: list[str], session: Session | None = None) -> int:
     """Return the exit code of `act`, or that of the error that it raises, which is printed."""
     try:
-        code = act()
-        flush()
+        return act()
     except CkptError as error:
-        return _fail(error, argv, session)
+        return _failed(error, argv, session)
     except EOFError:
         # Ctrl-D at a question.
         return 130
@@ -87,14 +83,26 @@ def _guarded(act: Callable[[], int], argv: list[str], session: Session | None) -
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError:
-        return _fail(out_of_memory(), argv, session)
+        return _failed(out_of_memory(), argv, session)
     except Exception as error:
-        return _bug(error, argv)
-    return code
+        from ckpt_cli import diagnostics
+
+        return diagnostics.bug(error, argv)
+
+
+def _failed(error: CkptError, argv: list[str], session: Session | None) -> int:
+    """Print an error, without what profiles took from the environment; returns its exit code."""
+    from ckpt_cli import diagnostics
+
+    if session is not None and isinstance(error, StoreUnavailable | StoreChanged):
+        error.message = session.names.without_values(error.message)
+        error.hint = error.hint and session.names.without_values(error.hint)
+    return diagnostics.fail(error, argv)
 
 
 def _print_version() -> int:
     print(f"ckpt {__version__}")  # noqa: T201
+    flush()
     return 0
 
 
@@ -152,20 +160,6 @@ def flush() -> None:
         raise PartlyDone(f"cannot write the answer: {reason}") from error
 
 
-def _fail(error: CkptError, argv: list[str], session: Session | None) -> int:
-    from ckpt_cli import diagnostics
-
-    if _given("--debug", argv):
-        diagnostics.traceback(error)
-    error.message = _without_passwords(error.message, argv)
-    error.hint = error.hint and _without_passwords(error.hint, argv)
-    if session is not None and isinstance(error, StoreUnavailable | StoreChanged):
-        error.message = session.names.without_values(error.message)
-        error.hint = error.hint and session.names.without_values(error.hint)
-    diagnostics.report(error, as_json=_wants_json(argv))
-    return error.exit_code
-
-
 def _usage(error: typer.TyperException) -> UsageError:
     """Return a parser error in our own form, without a full stop."""
     from ckpt_cli.app import MOVED
@@ -180,64 +174,3 @@ def _usage(error: typer.TyperException) -> UsageError:
             return UsageError(f"there is no `{words}`", hint=f"use `ckpt {now}`")
         hint += "; a thread id that begins with '-' goes after `--`"
     return UsageError(text[:1].lower() + text[1:].rstrip("."), hint=hint)
-
-
-def _bug(error: Exception, argv: list[str]) -> int:
-    from ckpt_cli import diagnostics
-
-    if _given("--debug", argv):
-        diagnostics.traceback(error)
-    # The text of an unexpected error may contain values.
-    words = "redacted" if _given("--redact", argv) else _without_passwords(str(error), argv)
-    line = f"internal error: {type(error).__name__}: {words}"
-    hint = "this is a bug in ckpt; run again with --debug and report what it prints"
-    diagnostics.report(CkptError(line, hint=hint), as_json=_wants_json(argv))
-    return 70
-
-
-def _without_passwords(text: str, argv: list[str]) -> str:
-    """Return a message that may quote a word of the command line, without passwords of URLs.
-
-    A URL may stand where none belongs, or behind an option: `--store=URL`, `-sURL`.
-    """
-    # Late, as in `_carry_out`.
-    from pathlib import Path
-
-    from ckpt_backends.discovery import backend_of
-    from ckpt_backends.url import printable
-
-    for word in argv:
-        # Each part of the word that may be a URL, the longest first.
-        options = {2, 3} if word.startswith("-") else set()
-        at = word.find("://")
-        starts = {0, *options, word.find("=") + 1, *range(max(0, at - _SCHEME), at)}
-        for part in (word[start:] for start in sorted(starts)):
-            shown = printable(part)
-            if shown != part and any(one in part for one in ("://", "@", "=")):
-                text = text.replace(part, shown)
-                # The parser quotes as `repr` does, and a path has no two slashes.
-                text = text.replace(repr(part)[1:-1], shown).replace(str(Path(part)), shown)
-            scheme, mark, _ = part.partition("://")
-            if mark and backend_of(scheme) is not None:
-                break  # a part of its scheme would be an unknown one, without harmless parameters
-    return text
-
-
-def _given(flag: str, argv: list[str]) -> bool:
-    """Return whether a global flag is given; uses the arguments, since parsing may have failed."""
-    end = argv.index("--") if "--" in argv else len(argv)
-    return flag in argv[:end]
-
-
-def _wants_json(argv: list[str]) -> bool:
-    """Return whether errors are printed as JSON; uses the arguments, since parsing may have
-    failed.
-    """
-    formats = [
-        value
-        for option, value in zip(argv, [*argv[1:], ""], strict=True)
-        if option in {"-o", "--output"}
-    ]
-    formats += [word.partition("=")[2] for word in argv if word.startswith("--output=")]
-    formats += [word[2:].removeprefix("=") for word in argv if word.startswith("-o")]
-    return any(value in {"json", "ndjson"} for value in formats)

@@ -297,9 +297,10 @@ def parse(path: Path, table: object, distrust: str | None = None) -> Profiles:
 
 def _profile(path: Path, name: str, table: object) -> Profile:
     where = f"profile '{name}' in '{path}'"
-    if not name or "/" in name:
+    if not name or "/" in name or "." in name:
         raise UsageError(
-            f"cannot use {where}: the name is empty or contains '/'", hint="rename the profile"
+            f"cannot use {where}: the name is empty or contains '/' or '.'",
+            hint="rename the profile: a name with '/' or '.' is a file or a URL",
         )
     if not isinstance(table, dict) or not isinstance(table.get("url"), str):
         raise UsageError(f"{where} has no url", hint=f'write [stores.{name}] and url = "agent.db"')

@@ -336,9 +336,10 @@ class StoreNames:
     def _profile_of(self, name: str) -> Profile | None:
         """Return the profile that a person named; None for a file or a URL.
 
-        A name with a slash is never a profile. Raises `UsageError` if the name is a file, too.
+        A name with a slash or a dot is never a profile: `agent.db` is found without reading a
+        configuration. Raises `UsageError` if the name is a file, too.
         """
-        if "/" in name:
+        if "/" in name or "." in name:
             return None
         is_file = _is_store_file(name)
         try:

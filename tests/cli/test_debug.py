@@ -39,7 +39,7 @@ def broken_parser(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def broken_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ckpt_cli.options._keep", broken)
+    monkeypatch.setattr("ckpt_cli.lazy.LazyCommand.load", broken)
 
 
 def broken_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -388,6 +388,7 @@ def test_a_file_of_another_user_is_refused(
         ("x = 1\n[" + "'a' . " * 100 + "'a']\n", "more than 32 parts"),
         ("x = {y = 1, " + '"\\"".' * 100 + "a = 1}\n", "more than 32 parts"),
         ("[stores.'a/b']\nurl = 'x'\n", "contains '/'"),
+        ("[stores.'a.db']\nurl = 'x'\n", "or '.'"),
         ("[stores.'']\nurl = 'x'\n", "is empty"),
     ],
     ids=["nested", "number", "large", "dotted", "quoted", "escaped", "slash", "empty"],
