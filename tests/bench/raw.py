@@ -1,13 +1,21 @@
 """Baselines for the commands: only reading the same rows with the same driver.
 
-Each is a program for `python -c` that takes the store's path. `click` is imported if the budget
-includes the start of a command line.
+Each is a program for `python -c` that takes the store's path. It parses a command line with Typer
+if the budget includes the start of a command line.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 NOTHING = "pass"
-START_UP = "import click"
+PARSED = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import typer_program
+typer_program.parse()
+"""
+"""The start of a Typer program with the same kinds of options as `ckpt`."""
 TYPER = "import typer"
 
 _OPEN = """
@@ -15,13 +23,13 @@ import sqlite3, sys
 store = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
 """
 START = f"""
-import click
+{PARSED}
 {_OPEN}
 store.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone()
 """
 
 QUERY = f"""
-import click
+{PARSED}
 {_OPEN}
 for row in store.execute(sys.argv[2]):
     pass
@@ -41,7 +49,7 @@ JOIN checkpoints c ON c.thread_id = h.thread_id AND c.checkpoint_id = h.head
 """The open questions, with the rows of the heads at which they are."""
 
 VALUES = f"""
-import click
+{PARSED}
 {_OPEN}
 size = 0
 for query in ("SELECT checkpoint FROM checkpoints", "SELECT value FROM writes"):
@@ -74,14 +82,14 @@ FROM checkpoints GROUP BY thread_id ORDER BY newest DESC, thread_id
 """
 
 NEWEST_THREADS = f"""
-import click
+{PARSED}
 {_OPEN}
 for row in store.execute({_BY_THREAD!r} + "LIMIT 50"):
     print(*row)
 """
 
 ALL_THREADS = f"""
-import click
+{PARSED}
 {_OPEN}
 for row in store.execute({_BY_THREAD!r}):
     pass
@@ -97,8 +105,7 @@ body, metadata = store.execute(
 ).fetchone()
 ormsgpack.unpackb(body, ext_hook=lambda code, data: None)
 """
-HEAD = f"import click\n{_HEAD}"
-HEAD_WITH_TYPER = f"import typer\n{_HEAD}"
+HEAD = f"{PARSED}\n{_HEAD}"
 
 _HEADS = """
 SELECT thread_id, max(checkpoint_id) AS id FROM checkpoints WHERE checkpoint_ns = '' GROUP BY 1
@@ -118,7 +125,7 @@ for row in store.execute('''
 """
 
 KEYS_AND_HEADS = f"""
-import click
+{PARSED}
 {_OPEN}
 for row in store.execute(
     "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id FROM checkpoints"
@@ -131,7 +138,7 @@ for row in store.execute("SELECT DISTINCT thread_id, checkpoint_ns, checkpoint_i
 """The keys of all checkpoints and writes, and the rows of each head."""
 
 COMPARED_KEYS_AND_HEADS = f"""
-import click
+{PARSED}
 {_OPEN}
 for row in store.execute('''
     SELECT c.thread_id FROM checkpoints c WHERE c.parent_checkpoint_id IS NOT NULL

@@ -5,12 +5,17 @@ Each is a program for `python -c` that takes the store's URL.
 
 from __future__ import annotations
 
-REDIS_START = """
+from tests.bench.raw import PARSED
+
+REDIS_START = (
+    PARSED
+    + """
 import sys
-import click, redis
+import redis
 client = redis.Redis.from_url(sys.argv[1], protocol=2)
 client.ping()
 """
+)
 
 REDIS_AGGREGATE = f"""
 {REDIS_START}
@@ -48,12 +53,15 @@ with RedisSaver.from_conn_string(sys.argv[1]) as saver:
         saver.delete_thread(f"old-{n}")
 """
 
-MONGODB_START = """
+MONGODB_START = (
+    PARSED
+    + """
 import sys
-import click, pymongo
+import pymongo
 database = pymongo.MongoClient(sys.argv[1])[sys.argv[1].rpartition("/")[2]]
 database.command("ping")
 """
+)
 
 MONGODB_THREADS = f"""
 {MONGODB_START}

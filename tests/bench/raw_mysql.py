@@ -5,15 +5,19 @@ Each is a program for `python -c` that takes the store's URL.
 
 from __future__ import annotations
 
-_OPEN = """
+from tests.bench.raw import PARSED
+
+_OPEN = (
+    PARSED
+    + """
 import sys
 from urllib.parse import urlsplit
-import click
 import pymysql
 parts = urlsplit(sys.argv[1])
 store = pymysql.connect(host=parts.hostname, port=parts.port or 3306, user=parts.username,
                         password=parts.password or "", database=parts.path[1:], charset="utf8mb4")
 """
+)
 
 START = f"""
 {_OPEN}

@@ -6,6 +6,8 @@ includes the start of a command line.
 
 from __future__ import annotations
 
+from tests.bench.raw import PARSED
+
 LOOSE_SCAN = """
 WITH RECURSIVE walk(thread_id) AS (
     (SELECT thread_id FROM checkpoints ORDER BY 1 LIMIT 1)
@@ -78,13 +80,13 @@ store = psycopg.connect(sys.argv[1])
 
 
 START = f"""
-import click
+{PARSED}
 {_OPEN}
 store.execute("SELECT 1").fetchone()
 """
 
 QUERY = f"""
-import click
+{PARSED}
 {_OPEN}
 rows = store.cursor("rows")
 rows.itersize = 5000
@@ -94,7 +96,7 @@ for row in rows.execute(sys.argv[2]):
 """Streams the rows of a query."""
 
 VALUES = f"""
-import click
+{PARSED}
 {_OPEN}
 size = 0
 for query in (
@@ -115,7 +117,7 @@ print(size)
 def newest(query: str) -> str:
     """Return a program that prints the rows of a query."""
     return f"""
-import click
+{PARSED}
 {_OPEN}
 for row in store.execute({query!r}):
     print(*row)
@@ -123,7 +125,7 @@ for row in store.execute({query!r}):
 
 
 ALL_THREADS = f"""
-import click
+{PARSED}
 {_OPEN}
 rows = store.cursor("threads")
 rows.itersize = 5000
@@ -132,7 +134,7 @@ for row in rows.execute({ALL!r}):
 """
 
 HEAD = f"""
-import click
+{PARSED}
 import ormsgpack
 {_OPEN}
 body, metadata, values = store.execute('''
@@ -197,7 +199,7 @@ for row in stream(f'''
 """
 
 KEYS_AND_HEADS = f"""
-import click
+{PARSED}
 {_OPEN}
 {_STREAM}
 for row in stream(
@@ -211,7 +213,7 @@ for row in stream("SELECT DISTINCT thread_id, checkpoint_ns, checkpoint_id FROM 
 """The keys of all checkpoints and writes, and the rows of each head."""
 
 COMPARED_KEYS_AND_HEADS = f"""
-import click
+{PARSED}
 {_OPEN}
 {_STREAM}
 for row in stream('''

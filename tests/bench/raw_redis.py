@@ -5,11 +5,16 @@ It takes the store's URL, as `raw_postgres` does.
 
 from __future__ import annotations
 
-_OPEN = """
+from tests.bench.raw import PARSED
+
+_OPEN = (
+    PARSED
+    + """
 import sys
-import click, redis
+import redis
 client = redis.Redis.from_url(sys.argv[1], protocol=2)
 """
+)
 
 SCAN = f"""
 {_OPEN}

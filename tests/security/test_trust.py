@@ -391,7 +391,7 @@ def test_a_file_of_another_user_is_refused(
         ("[stores.'a.db']\nurl = 'x'\n", "or '.'"),
         ("[stores.'']\nurl = 'x'\n", "is empty"),
     ],
-    ids=["nested", "number", "large", "dotted", "quoted", "escaped", "slash", "empty"],
+    ids=["nested", "number", "large", "dotted", "quoted", "escaped", "slash", "dot", "empty"],
 )
 def test_a_malformed_file_is_an_error_of_one_line(folder: Path, text: str, says: str) -> None:
     write(folder, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tests.bench import raw, raw_keys, raw_mysql, raw_postgres, raw_redis
 from tests.bench.declared import (
@@ -16,9 +16,7 @@ from tests.bench.declared import (
     python,
 )
 from tests.bench.made_sqlite import rows
-from tests.bench.measure import Command
 from tests.bench.official import equals_official_on_postgres, equals_official_on_sqlite
-from tests.bench.peer import peer_python
 
 _MOST = 1.3
 _SHAPES = ("loop", "straight", "forked")
@@ -29,21 +27,16 @@ def _named(
     other: MakesCommand,
     check: Callable[[Made, Asked], None] | None = None,
     thread: str = "{waiting}",
-    more: Sequence[Beside] = (),
 ) -> Measurement:
     name = "show THREAD" if thread == "{waiting}" else f"show THREAD, {{{thread}}} checkpoints"
     return Measurement(
         what=f"{name} -o json",
         store=store,
         ours=ckpt("show", thread, "-o", "json"),
-        beside=[Beside("start + row + decode", other, _MOST), *more],
+        beside=[Beside("start + row + decode", other, _MOST)],
         check=check,
         rounds=9,
     )
-
-
-def _with_typer(made: Made) -> Command:
-    return [peer_python(), "-c", raw.HEAD_WITH_TYPER, made.url, made.facts["waiting"]]
 
 
 def _shown(made: Made, ask: Asked) -> None:
@@ -74,12 +67,7 @@ SHOW = Subject(
     "show",
     "show of a named thread",
     [
-        _named(
-            "sqlite",
-            python(raw.HEAD, "{waiting}"),
-            equals_official_on_sqlite,
-            more=[Beside("import typer + row + decode", _with_typer)],
-        ),
+        _named("sqlite", python(raw.HEAD, "{waiting}"), equals_official_on_sqlite),
         _named("postgres", python(raw_postgres.HEAD, "{waiting}"), equals_official_on_postgres),
         _named("postgres", python(raw_postgres.HEAD, "deep"), thread="deep"),
         _named("mysql", python(raw_mysql.HEAD, "{waiting}"), _shown),
