@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ckpt_cli.core.filters.expressions import KEY_PART, WORD, WORD_END
 from ckpt_cli.core.filters.terms import ALIAS_NAME
 
 if TYPE_CHECKING:
-    from lark import Lark, Token
+    from lark import Lark
 
 _BRACKETS = r"\[\s*(?:-?\d{1,18}|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')?\s*\]"
 _STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
@@ -45,39 +44,6 @@ IN.2: /in{WORD_END}/i
 LIKE.2: /{_LIKE}/
 %ignore /\s+/
 """
-
-
-# Each token is atomic: the parser does not try a shorter one, either.
-_SINGLE = re.compile(
-    rf"\s*(?!{_NOT})(?P<FIELD>(?>{_FIELD}))\s*(?:(?P<OPERATOR>(?>{_OPERATOR}))|(?P<LIKE>{_LIKE}))"
-    rf"\s*(?:(?P<STRING>(?>{_STRING}))|(?P<WORD>(?>{WORD})))\s*",
-    re.DOTALL,
-)
-
-
-class FilterToken(NamedTuple):
-    """A part of a condition."""
-
-    type: str
-    """FIELD, NOT, OPERATOR, LIKE, IN, WORD or STRING."""
-    text: str
-    position: int
-
-
-def parsed_token(token: Token) -> FilterToken:
-    """Return a token of the parser."""
-    return FilterToken(token.type, str(token), token.start_pos or 0)
-
-
-def single_condition(text: str) -> list[FilterToken] | None:
-    """Return the tokens of a text that is one condition without `in` and `not`, as the parser
-    does; None for any other text.
-    """
-    found = _SINGLE.fullmatch(text)
-    if found is None:
-        return None
-    kinds = ("FIELD", "OPERATOR", "LIKE", "WORD", "STRING")
-    return [FilterToken(one, found[one], found.start(one)) for one in kinds if found[one]]
 
 
 @cache

@@ -28,12 +28,7 @@ from ckpt_cli.core.filters.fields import (
     field_names,
     nearest_field,
 )
-from ckpt_cli.core.filters.grammar import (
-    FilterToken,
-    grammar,
-    parsed_token,
-    single_condition,
-)
+from ckpt_cli.core.filters.grammar import grammar
 from ckpt_cli.core.filters.terms import FilterTerms
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.core.values.paths import parse_path
@@ -103,7 +98,7 @@ class _Reader(NamedTuple):
     def read(self) -> Filter:
         if len(self.text) > _LONGEST:
             raise self._problem(f"it has more than {_LONGEST:,} characters", _LONGEST)
-        return self._shorthand() or self._single() or self._built(self._parsed())
+        return self._shorthand() or self._built(self._parsed())
 
     def _shorthand(self) -> Filter | None:
         """Return the filter for `KEY=VALUE`, unless KEY is a field; None for any other text."""
@@ -120,13 +115,6 @@ class _Reader(NamedTuple):
             raise self._problem("null is ambiguous in KEY=VALUE", found.start("value"), hint)
         operand = Operand(found["value"], quoted=not found["value"])
         return Condition(Field(METADATA, path), Operator.EQUAL, (operand,))
-
-    def _single(self) -> Filter | None:
-        """Return the filter of a text that is one condition, without the parser, which takes 40 ms
-        to load; None for any other text.
-        """
-        tokens = single_condition(self.text) if self.room.levels else None
-        return None if tokens is None else self._condition(tokens)
 
     def _parsed(self) -> Node:
         from lark.exceptions import UnexpectedInput
@@ -163,7 +151,7 @@ class _Reader(NamedTuple):
             hint = f"at most {_DEEPEST} levels of brackets, not and aliases"
             raise self._problem("it is nested too deep", _first(tree).start_pos or 0, hint)
         if tree.data == "condition":
-            tokens = [parsed_token(one) for one in tree.children if isinstance(one, str)]
+            tokens = [one for one in tree.children if isinstance(one, str)]
             return self._condition(tokens)
         self.room.levels -= 1
         try:
@@ -190,7 +178,7 @@ class _Reader(NamedTuple):
         names = (*self.names, name)
         return _Reader(found.text, self.terms, self.room, names, found.origin).read()
 
-    def _condition(self, tokens: Sequence[FilterToken]) -> Filter:
+    def _condition(self, tokens: Sequence[Token]) -> Filter:
         """Return a condition. Raises `ParseError` at the first token that makes no sense."""
         name, *negation, sign = [one for one in tokens if one.type not in {"WORD", "STRING"}]
         values = [one for one in tokens if one.type in {"WORD", "STRING"}]
@@ -198,14 +186,14 @@ class _Reader(NamedTuple):
         place = name
         try:
             self._take_room()
-            field = _field(name.text)
+            field = _field(name)
             place = sign
-            operator = _operator(sign.text, field)
+            operator = _operator(sign, field)
             for place in values:
                 operands.append(self._operand(place, field))
                 value_test(Condition(field, operator, tuple(operands[-1:])))
         except UsageError as error:
-            raise self._problem(error.message, place.position, error.hint) from None
+            raise self._problem(error.message, place.start_pos or 0, error.hint) from None
         found = Condition(field, operator, tuple(operands))
         return Not(found) if negation else found
 
@@ -214,11 +202,11 @@ class _Reader(NamedTuple):
         if self.room.conditions < 0:
             raise UsageError(f"it has more than {_MOST:,} comparisons, with its aliases")
 
-    def _operand(self, token: FilterToken, field: Field) -> Operand:
+    def _operand(self, token: Token, field: Field) -> Operand:
         if token.type == "WORD":
-            operand = Operand(token.text)
+            operand = Operand(str(token))
         else:
-            operand = Operand(re.sub(r"\\([\\\"'])", r"\1", token.text[1:-1]), quoted=True)
+            operand = Operand(re.sub(r"\\([\\\"'])", r"\1", token[1:-1]), quoted=True)
         if FIELDS[field.name].kind is not FieldKind.TIME or operand == Operand("null"):
             return operand
         moment = parse_time(operand.text, self.terms.now, self.terms.zone)
