@@ -275,8 +275,9 @@ def test_nothing_is_imported_into_a_thread_that_the_saver_takes_for_another(
 
 
 def test_nothing_is_added_to_a_thread_that_the_saver_takes_for_another(merging_url: str) -> None:
-    for words in (["rollback", "abc", "step:0"], ["copy", "other@head", "--as", "OTHER"]):
-        answer = ckpt("-s", merging_url, *words, "--force", "--yes")
+    back = ["rollback", "abc", "step:0", "--force"]
+    for words in (back, ["copy", "other@head", "--as", "OTHER"]):
+        answer = ckpt("-s", merging_url, *words, "--yes")
         assert answer.code == 4, answer.err
         assert "the saver cannot tell thread" in answer.err
     assert ckpt("-s", merging_url, "rollback", "other", "step:0", "--force", "--yes").code == 0
