@@ -38,7 +38,6 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
             {
                 "list": ("List threads, newest first.", "threads:list_"),
                 "show": ("Show what is wrong with a thread, and how to resume it.", "threads:show"),
-                "copy": ("Copy a thread with all its history.", "threads_copy:copy"),
                 "delete": ("Remove threads, whatever their status.", "delete:delete"),
             },
         ),
@@ -86,7 +85,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
     },
     "Roll back and repair": {
         "rollback": ("Roll a thread back to an earlier checkpoint.", "rollback:rollback"),
-        "fork": ("Fork a branch or a new thread from a checkpoint.", "fork:fork"),
+        "fork": ("Fork a branch from a checkpoint, edited if wanted.", "fork:fork"),
         "repair": (
             "Mend messages, values or answers.",
             {
@@ -119,7 +118,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
         "import": ("Restore archived threads, into a store of any layout.", "import_:import_"),
     },
     "Move": {
-        "copy": ("Copy threads to another store, of any layout.", "copy:copy"),
+        "copy": ("Copy threads to another store, or to a new thread.", "copy:copy"),
         "rekey": ("Encrypt threads with another key, or decrypt them.", "rekey:rekey"),
     },
     "Stores": {
@@ -149,6 +148,11 @@ MOVED: Mapping[str, str] = {
     "resume": "show THREAD",
     "state": "show THREAD",
     "tree": "show THREAD --tree",
+    "threads copy": "copy THREAD --as NEW",
+    "fork --to": "copy THREAD@REF --as NEW",
+    "copy --set": "fork THREAD@REF --set CHANNEL=JSON --as NEW",
+    "copy --append": "fork THREAD@REF --append CHANNEL=JSON --as NEW",
+    "copy --as-node": "fork THREAD@REF --as-node NODE --as NEW",
 }
 """Commands and options of former times and of other tools, to what does it here."""
 

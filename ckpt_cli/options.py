@@ -221,7 +221,7 @@ def _storable(text: str | None) -> str | None:
 
 Reason = Annotated[
     str | None,
-    Option("--reason", metavar="TEXT", help="Record TEXT in the new metadata.", callback=_storable),
+    Option("--reason", metavar="TEXT", help="Record TEXT as the reason.", callback=_storable),
 ]
 Force = Annotated[
     bool, Option("--force", help="Proceed even if the newest checkpoint is dated in the future.")

@@ -15,7 +15,6 @@ from typing import Any
 from ckpt_backends.model import Status
 from ckpt_cli.app import root
 from ckpt_cli.commands.completion import SCRIPTS
-from ckpt_cli.commands.export import FORMATS as EXPORT_FORMATS
 from ckpt_cli.lazy import Group
 from ckpt_cli.plans.gc import SCOPES
 from ckpt_cli.queries.disk_usage import BYS
@@ -29,8 +28,6 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "--status": tuple(Status),
     "--by": BYS,
     "--scope": (*SCOPES, "all"),
-    "--format": EXPORT_FORMATS,
-    "--to-last": tuple(one for one in Status if one is not Status.EMPTY),
 }
 """The values of an option."""
 KINDS: Mapping[str, str] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from typer import Exit
@@ -18,15 +19,20 @@ from ckpt_backends.errors import (
     StoreChanged,
     Unreadable,
     Unsupported,
+    UsageError,
 )
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.writable import applying, refuse_copy
 from ckpt_cli.commands.confirm import confirm
+from ckpt_cli.commands.thread_targets import TargetId, ThreadTargets
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_change import ChangeOutcome, ThreadChange
 from ckpt_cli.core.random_numbers import seeded_for
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.plans.one_of_many import PLACE, ManyRollbacks, new_thread_id
+from ckpt_cli.plans.rollback_target import TargetOptions
+from ckpt_cli.plans.root_branch import RollbackOptions, check_store
 from ckpt_cli.render.change_many import (
     ChangeWords,
     outcome_columns,
@@ -42,10 +48,6 @@ PlanOne: TypeAlias = Callable[[ThreadReader, str | None], ThreadChange | ChangeO
 """Plans the change of a thread, given the checkpoint that is named, if any.
 
 Returns an outcome for a thread that is ready as it is, and None for one that needs no change.
-"""
-TargetId: TypeAlias = tuple[str, str | None, str | None]
-"""A thread, its checkpoint if one is named, and its head if conditions chose it: they may not hold
-for another head.
 """
 
 _MOVED = "an agent changed it meanwhile"
@@ -301,3 +303,50 @@ def _conclude(outcomes: Sequence[ChangeOutcome], stopped: str) -> None:
         raise PartlyDone(said, hint=hint)
     error = StoreChanged if has_moved else Refused
     raise error(f"{said}: nothing was written", hint=hint)
+
+
+def rollback_many(
+    session: Session,
+    targets: ThreadTargets,
+    target: TargetOptions,
+    options: RollbackOptions,
+    *,
+    new: str | None = None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Roll back, fork or copy many threads, each at the checkpoint that `target` chooses.
+
+    `new` is the template of the ids of new threads. Raises `UsageError` for words that do not say
+    to which checkpoint, or that would give all new threads the same id.
+    """
+    target.check()
+    if new is not None and PLACE not in new:
+        raise UsageError(
+            f"--as '{new}' names one thread, but several would be made",
+            hint=f"put {PLACE} into it: --as '{new}-{PLACE}'; a checkpoint is THREAD@REF",
+        )
+    check_store(session.rows)
+    ids = targets.all(session)
+    _check_refs(ids, target)
+    words = ChangeWords("rollback", "roll back", "rolled back", "rolling back")
+    if options.fork:
+        words = ChangeWords("fork", "fork", "forked", "forking")
+    if new is not None:
+        if not options.edits_state:
+            words = ChangeWords("copy", "copy", "copied", "copying")
+        words = replace(words, new_id=partial(new_thread_id, new))
+    plans = ManyRollbacks(session.editable, target, options, session.now, session.zone, new)
+    change_many(session, ids, plans.plan, words, dry_run=dry_run, yes=yes, reason=options.reason)
+
+
+def _check_refs(ids: Sequence[TargetId], target: TargetOptions) -> None:
+    """Raise `UsageError` unless each thread has a checkpoint, or an option chooses it."""
+    named = [thread_id for thread_id, checkpoint_id, _ in ids if checkpoint_id is not None]
+    if target.given and named:
+        raise UsageError(
+            f"a checkpoint of thread '{named[0]}' is given, so {target.given[0]} cannot choose one",
+            hint="give the threads alone",
+        )
+    if not target.given and not target.head_by_default and len(named) < len(ids):
+        raise UsageError("no checkpoint given", hint=f"give {target.options}, for all threads")

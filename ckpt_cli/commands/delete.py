@@ -20,7 +20,7 @@ from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
 from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
 from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.commands.threads_to_change import threads_to_change
+from ckpt_cli.commands.thread_targets import threads_to_change
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND
 from ckpt_cli.options import (
     DryRun,

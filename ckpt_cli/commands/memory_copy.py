@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from typer import Option
+from typer import Context, Option
 
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_cli.api.memory import opened_memory
@@ -16,7 +16,7 @@ from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying.items import CopiedItem, MemoryCopyReport
 from ckpt_cli.core.memory.item_filter import ItemFilter, format_key, parse_namespace
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes, command_options, takes
+from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.plans.memory_copy import ItemChoice
 from ckpt_cli.render.memory.copy import (
     memory_copy_columns,
@@ -28,27 +28,24 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 
-@command_options
-class MemoryCopyOptions:
-    """The options of `ckpt memory copy`."""
-
+@plannable("memory copy", again=("to",))
+def copy(
+    ctx: Context,
     to: Annotated[
         str, Option("--to", metavar="STORE", help="Copy to this file, URL or profile.")
-    ] = ""
-    namespace: Under = ""
-    match: Match = None
-    create: Annotated[bool, Option("--create", help="Make the target if nothing is there.")] = False
+    ] = "",
+    namespace: Under = "",
+    match: Match = None,
+    create: Annotated[
+        bool, Option("--create", help="Make the target if nothing is there.")
+    ] = False,
     replace: Annotated[
         bool, Option("--replace", help="Replace items of the target that differ.")
-    ] = False
-    plan_out: PlanOut = None
-    dry_run: DryRun = False
-    yes: Yes = False
-
-
-@plannable("memory copy", again=("to",))
-@takes(MemoryCopyOptions)
-def copy(session: Session, options: MemoryCopyOptions) -> None:
+    ] = False,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
     """Copy items to another Store of LangGraph.
 
     Copies namespaces, keys, values, times and times to live between SQLite, PostgreSQL, MongoDB
@@ -63,17 +60,13 @@ def copy(session: Session, options: MemoryCopyOptions) -> None:
     ckpt -s prod memory copy --namespace users/anna --to anna.db --create --yes
     ```
     """
-    if not options.to:
+    session: Session = ctx.obj
+    if not to:
         raise UsageError("no target given", hint="name it: --to STORE")
-    terms = MemoryCopyTerms(
-        session.names.store_url, session.names.url_of(options.to), create=options.create
-    )
-    choice = ItemChoice(
-        parse_namespace(options.namespace),
-        ItemFilter(match=options.match),
-        session.now,
-        options.replace,
-    )
+    names = session.names
+    terms = MemoryCopyTerms(names.store_url, names.url_of(to), create=create)
+    within = parse_namespace(namespace)
+    choice = ItemChoice(within, ItemFilter(match=match), session.now, replace)
     if session.review is not None:
         with opened_memory(session) as memory:
             keys = [one.key for one in choice.of(memory.memory, values=False)]
@@ -82,20 +75,20 @@ def copy(session: Session, options: MemoryCopyOptions) -> None:
         for one in plan_items(terms, choice, _watched):
             session.review.see_copied(one)
     source, target = str(terms.source), str(terms.target)
-    if options.dry_run or (options.replace and not options.yes):
+    if dry_run or (replace and not yes):
         planned = MemoryCopyReport(source, target, is_dry_run=True)
         for one in plan_items(terms, choice, _watched):
             planned.add(one)
-        if options.dry_run or not session.output.machine:
+        if dry_run or not session.output.machine:
             _print(session, planned)
-        if options.dry_run:
+        if dry_run:
             session.note_dry_run()
             _end(session, planned)
             return
-    if not options.yes:
+    if not yes:
         with opened_memory(session) as memory:
             number = sum(1 for _ in choice.of(memory.memory, values=False))
-        made = "Make the store if it is missing, and copy" if options.create else "Copy"
+        made = "Make the store if it is missing, and copy" if create else "Copy"
         confirm(f"{made} {counted(number, 'item')} to '{target}'?")
     report = MemoryCopyReport(source, target, is_dry_run=False)
     with session.recorder_of(terms.target).operation("memory copy") as recording:

@@ -1,20 +1,26 @@
-"""The threads that a command is asked to change."""
+"""The threads that a command is asked to change or to copy."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TypeAlias
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.threads_to_change import threads_to_change
+from ckpt_backends.model import Thread
+from ckpt_cli.api.filters import explained_if_none, filter_of
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.queries.selection import filtered_threads
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.threads.thread import ThreadReader
 
-if TYPE_CHECKING:
-    from ckpt_cli.commands.change_many import TargetId
+TargetId: TypeAlias = tuple[str, str | None, str | None]
+"""A thread, its checkpoint if one is named, and its head if conditions chose it: they may not hold
+for another head.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +113,30 @@ def names_and_ref(
     if len(words) != 2 or (has_choice and session.store.thread(words[1]) is not None):
         return words, None
     return words[:1], words[1]
+
+
+def check_one_way(
+    names: Sequence[str] | None, match: str | None, where: Sequence[str] | None, *, everything: bool
+) -> None:
+    """Raise `UsageError` unless threads are named, or described, or all of them are meant."""
+    if sum((bool(names), match is not None or bool(where), everything)) != 1:
+        raise UsageError(
+            "name the threads in one way",
+            hint="give THREAD..., --all, or --match and --where",
+        )
+
+
+def threads_to_change(
+    session: Session,
+    names: Sequence[str] | None,
+    match: str | None,
+    where: Sequence[str] | None,
+) -> Iterator[Thread]:
+    """Return the threads with these names; without names, all threads that match.
+
+    Shows progress while heads are read. Raises what `filtered_threads` and `filter_of` raise.
+    """
+    watch = partial(progress, total=None, label="choosing threads")
+    wanted = filter_of(session, where, acts=True)
+    found = filtered_threads(session.store, names or (), match, wanted, session.now, watch)
+    return explained_if_none(session, where, found)

@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --plan-out"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -128,10 +128,10 @@ _ckpt_answer() {
             *" --status") kind="words:error interrupted pending done unknown empty" ;;
             *" --where") kind="filter" ;;
             *" --memory") kind="store" ;;
-            *" --plan-out") kind="file" ;;
             *" --from") kind="file" ;;
             *" --archive") kind="file" ;;
             *" --sign-key") kind="file" ;;
+            *" --plan-out") kind="file" ;;
             *" --at") kind="ref" ;;
             *" --ns") kind="ns" ;;
             *" --channel") kind="channel" ;;
@@ -163,7 +163,6 @@ _ckpt_answer() {
         case $cmd in
             "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --watch --interval --exit-code" ;;
             "threads show") kind="words:--memory" ;;
-            "threads copy") kind="words:--plan-out --dry-run --yes" ;;
             "threads delete") kind="words:--from --match --where --archive --sign-key --memory --plan-out --dry-run --yes" ;;
             show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
@@ -194,7 +193,7 @@ _ckpt_answer() {
             secrets) kind="words:--match --where --memory --kinds --jobs --cluster" ;;
             stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs --cluster" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
-            fork) kind="words:--to --match --where --at --as-of --set --append --replace --as-node --reason --force --plan-out --dry-run --yes" ;;
+            fork) kind="words:--match --where --at --as-of --set --append --replace --as-node --as --reason --force --plan-out --dry-run --yes" ;;
             "repair messages") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --content" ;;
             "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
@@ -209,7 +208,7 @@ _ckpt_answer() {
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --memory-namespace --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
             export) kind="words:--match --where --all --format --to --sign-key --table --jobs --cluster" ;;
             import) kind="words:--to --create --trusted-key --allow-pickle --plan-out --dry-run --yes" ;;
-            copy) kind="words:--to --match --where --all --create --replace --new-key-file --encrypt --decrypt --jobs --plan-out --dry-run --yes" ;;
+            copy) kind="words:--to --as --match --where --all --at --as-of --create --replace --new-key-file --encrypt --decrypt --jobs --reason --plan-out --dry-run --yes" ;;
             rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --plan-out --dry-run --yes" ;;
             du) kind="words:--match --where --by --top" ;;
             metrics) kind="words:--since --fast --out" ;;
@@ -222,13 +221,12 @@ _ckpt_answer() {
         kind="words:threads show history diff interrupts errors messages grep sql blame timeline bisect tail report tui mcp sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
     else
         case "$cmd:$place" in
-            "threads:0") kind="words:list show copy delete" ;;
+            "threads:0") kind="words:list show delete" ;;
             "sessions:0") kind="words:list show" ;;
             "memory:0") kind="words:list show search export edit delete copy import" ;;
             "repair:0") kind="words:messages values writes" ;;
             "ops:0") kind="words:list show undo redo verify" ;;
             "threads show:0") kind="thread" ;;
-            "threads copy:0") kind="thread" ;;
             "threads delete:"*) kind="thread" ;;
             "show:0") kind="target" ;;
             "show:1") kind="ref" ;;
@@ -274,7 +272,7 @@ _ckpt_answer() {
             "erase:"*) kind="thread" ;;
             "export:"*) kind="thread" ;;
             "import:"*) kind="file" ;;
-            "copy:"*) kind="thread" ;;
+            "copy:"*) kind="target" ;;
             "rekey:"*) kind="thread" ;;
             "du:0") kind="thread" ;;
             "trust:0") kind="file" ;;

@@ -94,12 +94,12 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "replay": (_ONE, _NO_WRITES, _SHOWN),
     "rollback": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "fork": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
-    "fork --to": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "undo": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "repair messages": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "repair values": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING, *_REBUILT),
     "repair writes": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING, *_NO_ANSWERS),
-    "threads copy": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "copy --as": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "copy --at REF --as": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "sessions list": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
     "export": (),
     "purge": (),
@@ -114,7 +114,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
 
 CHANGING = frozenset(
     {
-        *("rollback", "fork", "fork --to", "undo", "threads copy"),
+        *("rollback", "fork", "copy --as", "copy --at REF --as", "undo"),
         *("repair messages", "repair values", "repair writes"),
         *("purge", "purge --keep-last", "threads delete", "gc"),
     }

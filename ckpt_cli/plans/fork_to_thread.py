@@ -70,7 +70,7 @@ def plan_fork_to_thread(
     left_out = {"checkpoint_id"} if is_head else set[str]()
     at = {name: one for name, one in configurable(key).items() if name not in left_out}
     return CheckpointPlan(
-        action="fork",
+        action="fork" if options.edits_state else "copy",
         main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,

@@ -1,4 +1,4 @@
-"""Plans a rollback or fork of one of many threads.
+"""Plans a rollback, fork or copy of one of many threads.
 
 A run that was stopped goes on where it ended: a thread that it has changed is recognised by its
 head, without a log, and is ready to be resumed.
@@ -30,7 +30,7 @@ from ckpt_cli.threads.target import NamedThread
 from ckpt_cli.threads.thread import ThreadReader
 
 _PUT_BACK = "ckpt put it back before, and nothing ran since"
-_FORKED = "ckpt forked it before, and nothing ran since"
+_COPIED = "ckpt copied it before, and nothing ran since"
 _CUT_SHORT = "its run was cut short before this step ended"
 _BUSY = "its newest checkpoint is a few seconds old: an agent may be running it"
 PLACE = "{thread}"
@@ -38,13 +38,13 @@ PLACE = "{thread}"
 
 
 def new_thread_id(template: str, thread_id: str) -> str:
-    """Return the id of the fork of a thread."""
+    """Return the id of the copy of a thread."""
     return template.replace(PLACE, thread_id)
 
 
 @dataclass(frozen=True, slots=True)
 class ManyRollbacks:
-    """How many threads are rolled back, or forked."""
+    """How many threads are rolled back, forked or copied."""
 
     rows: Store
     """The store as it is stored, decrypted."""
@@ -98,7 +98,7 @@ class ManyRollbacks:
             if target == head.key.checkpoint_id:
                 # As in the plan of a fork of the head.
                 del at["checkpoint_id"]
-            return _ready(reader, there, at, _FORKED)
+            return _ready(reader, there, at, _COPIED)
         plan = plan_fork_to_thread(reader, self.rows, target, new_id, self.options)
         return ThreadChange(reader.thread_id, plan.change, heads_of(reader), plan=plan)
 

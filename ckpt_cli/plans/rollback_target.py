@@ -19,6 +19,7 @@ from ckpt_cli.threads.thread import ThreadReader
 
 ROLLBACK_OPTIONS = "a REF, --steps N, --to-last STATUS, --last-good or --as-of TIME"
 FORK_OPTIONS = "a REF such as `head`, or --as-of TIME"
+COPY_OPTIONS = "--at REF, such as `--at head`, or --as-of TIME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,6 @@ class TargetOptions:
             raise UsageError(
                 f"{given[0]} cannot be combined with {given[1]}", hint="use one of them"
             )
-        _status(self.to_last)
         if (self.at if self.ref is None else self.ref) == "":
             raise UsageError("the REF is empty", hint="`head` is the newest checkpoint")
 
@@ -106,23 +106,15 @@ def chosen_from(
     Raises `NotFound`.
     """
     reader, start = found.reader, found.checkpoint_id
-    status = _status(target_options.to_last)
     if target_options.steps is not None:
         chosen = _up(reader, start, target_options.steps)
-    elif status is not None:
-        chosen = _last_with(reader, start, status)
+    elif target_options.to_last is not None:
+        chosen = _last_with(reader, start, Status(target_options.to_last))
     elif target_options.last_good:
         chosen = _input_of_failed(reader, start, note)
     else:
         return found
     return Target(reader, "", chosen, True)
-
-
-def _status(text: str | None) -> Status | None:
-    known = [one for one in Status if one is not Status.EMPTY]
-    if text is None or text in known:
-        return None if text is None else Status(text)
-    raise UsageError(f"no status '{text}'", hint=f"use {', '.join(known)}")
 
 
 def _up(reader: ThreadReader, start: str, steps: int) -> str:

@@ -38,12 +38,17 @@ class RollbackOptions:
     """Do not roll back the namespaces of stateful subgraphs."""
     reason: str | None = None
     fork: bool = False
-    """The command is `fork`, not `rollback`."""
+    """The command is not `rollback`."""
     edits: tuple[ChannelEdit, ...] = ()
     as_node: str | None = None
     """Continue as if this node had run."""
     force: bool = False
     """Proceed even if the newest checkpoint is in the future."""
+
+    @property
+    def edits_state(self) -> bool:
+        """Whether the copy differs from its checkpoint."""
+        return bool(self.edits) or self.as_node is not None
 
 
 def check_store(rows: Store) -> None:

@@ -111,10 +111,13 @@ def plan_values_fork(
     check_free(rows, thread_id)
     _check_options(options)
     if options.edits:
+        copied = shell.command(
+            "ckpt", "copy", "--as", thread_id, ids=[f"{reader.thread_id}@{checkpoint_id}"]
+        )
         edit = shell.command("ckpt", "fork", "--replace", "CHANNEL=JSON", ids=[thread_id, "head"])
         raise Unsupported(
-            "cannot edit while forking to a new thread in this layout",
-            hint=f"fork without edits, then edit the copy: `{edit}`",
+            "cannot edit a checkpoint in a new thread in this layout",
+            hint=f"copy it, then edit the copy: `{copied}`, `{edit}`",
         )
     target, head = _readable_target_and_head(reader, checkpoint_id)
     line = reader.ancestry("", checkpoint_id)
@@ -122,7 +125,7 @@ def plan_values_fork(
     key = CheckpointKey(thread_id, "", checkpoint_id)
     copies = [CopyOfCheckpoint(CheckpointKey(reader.thread_id, "", one)) for one in line]
     return CheckpointPlan(
-        action="fork",
+        action="copy",
         main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 NEWEST = 5
 """Number of operations that `threads show` names."""
-_COPIES = frozenset({"fork", "threads copy"})
-"""The actions that make a thread of checkpoints of another one, with their ids."""
+_COPIES = frozenset({"copy", "fork", "threads copy"})
+"""The actions that make a thread of checkpoints of another one, with their ids; `threads copy` is
+in older logs.
+"""
 
 
 class ThreadOperations:

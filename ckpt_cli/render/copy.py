@@ -36,7 +36,7 @@ def _columns() -> Sequence[Column]:
     """Return the columns of the threads."""
     return [
         THREAD,
-        Column("STEP", "step", style="change"),
+        Column("ACTION", "action", style="change"),
         Column("CHECKPOINTS", "checkpoints", right=True),
         Column("WRITES", "writes", right=True, drop=2),
         Column("SIZE", "bytes", size, right=True),
@@ -56,7 +56,7 @@ def _row(one: CopiedThread) -> dict[str, Any]:
         reason = f"removes {counted(one.removed.checkpoints, 'checkpoint')} of the target"
     return {
         "thread_id": one.thread_id,
-        "step": one.step.value,
+        "action": one.step.value,
         "checkpoints": one.counts.checkpoints,
         "writes": one.counts.writes,
         "bytes": one.counts.bytes,

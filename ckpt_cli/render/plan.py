@@ -151,6 +151,7 @@ def done_lines(plan: CheckpointPlan, undo: str) -> Iterator[StyledLine]:
     verb = {
         "rollback": "rolled back",
         "fork": "forked",
+        "copy": "copied",
         "undo": "undid the last change of",
         "redo": "took back the undo of",
         "repair": "repaired",
@@ -158,7 +159,8 @@ def done_lines(plan: CheckpointPlan, undo: str) -> Iterator[StyledLine]:
     if plan.head is None:
         text = f"removed thread {thread}"
     elif plan.main.form == "clone":
-        text = f"forked {plan.before.thread_id} to {thread}: its head is {_name(plan, plan.head)}"
+        made = f"{verb[plan.action]} {plan.before.thread_id} to {thread}"
+        text = f"{made}: its head is {_name(plan, plan.head)}"
     else:
         text = f"{verb[plan.action]} {thread}: head is now {_name(plan, plan.head)}"
     yield line(safe_text(text))

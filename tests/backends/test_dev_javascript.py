@@ -174,7 +174,7 @@ def test_a_file_of_python_beside_it_must_be_chosen(
     "words",
     [
         ["rollback", "THREAD", "head", "--yes"],
-        ["fork", "THREAD", "head", "--to", "new", "--yes"],
+        ["copy", "THREAD", "--at", "head", "--as", "new", "--yes"],
         ["fork", "THREAD", "head", "--dry-run"],
         ["threads", "delete", "THREAD", "--yes"],
         ["purge", "--match", "*", "--dry-run"],

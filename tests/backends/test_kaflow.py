@@ -275,7 +275,7 @@ def test_of_a_thread_that_is_deleted_nothing_is_listed(place: Place) -> None:
 
 def test_a_fork_to_a_new_thread(place: Place) -> None:
     url, saver = place
-    answer = ckpt("-s", url, "fork", ANNA, "head", "--to", "copy", "--yes")
+    answer = ckpt("-s", url, "copy", ANNA, "--at", "head", "--as", "copy", "--yes")
     assert answer.code == 0, answer.err
     copied = graph(saver).get_state(config("copy")).values
     assert copied == graph(saver).get_state(config(ANNA)).values
@@ -290,7 +290,7 @@ def test_a_fork_of_an_earlier_checkpoint_is_listed_and_resumed_in_a_thread_of_it
     rows = ckpt("-s", url, "history", ANNA, "-o", "json").json
     target = next(row for row in rows if row["next"] == ["b"])["checkpoint_id"]
     was = graph(saver).get_state(config(ANNA, checkpoint_id=target)).values
-    answer = ckpt("-s", url, "fork", ANNA, target, "--to", "copy", "--yes", "-o", "json")
+    answer = ckpt("-s", url, "copy", ANNA, "--at", target, "--as", "copy", "--yes", "-o", "json")
     assert answer.code == 0, answer.err
     assert "copy" in {one["thread_id"] for one in thread_list(saver)}
     state = graph(saver).get_state(config("copy"))

@@ -46,7 +46,7 @@ COMMANDS = [
 CHANGES = [
     ["replay", "trip", "--repair", "--dry-run"],
     ["rollback", "trip", "head", "--force", "--dry-run"],
-    ["fork", "trip", "head", "--to", "new", "--dry-run"],
+    ["copy", "trip@head", "--as", "new", "--dry-run"],
 ]
 
 

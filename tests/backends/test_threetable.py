@@ -167,7 +167,7 @@ def test_what_was_there_before_is_not_told_where_it_is_not_stored(file: Told) ->
 
 def test_a_copy_offers_no_undo(file: Told) -> None:
     file.fill()
-    words = ("fork", THREAD, "ckpt_002", "--to", "copy")
+    words = ("copy", THREAD, "--at", "ckpt_002", "--as", "copy")
     assert file.json(*words, "--dry-run")["undo"] is None
     done = file.ckpt(*words, "--yes", "-o", "table").out
     assert "ckpt_002" in done
@@ -375,8 +375,8 @@ def test_one_set_of_values_is_the_newest_checkpoints(empty: Told) -> None:
     for words in (
         ["rollback", THREAD, "ckpt_002", "--yes"],
         ["fork", THREAD, "head", "--yes"],
-        ["fork", THREAD, "head", "--to", "other", "--yes"],
-        ["threads", "copy", THREAD, "other", "--yes"],
+        ["copy", THREAD, "--at", "head", "--as", "other", "--yes"],
+        ["copy", THREAD, "--as", "other", "--yes"],
         ["undo", THREAD, "--yes"],
     ):
         refused = empty.ckpt(*words)

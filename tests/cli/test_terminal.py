@@ -182,7 +182,7 @@ WIDE = [
         ["replay", "trip-to-kyoto", "--verify"],
         ["stats"],
         ["du"],
-        ["threads", "copy", "trip-to-kyoto", "a-copy-of-it", "--dry-run"],
+        ["copy", "trip-to-kyoto", "--as", "a-copy-of-it", "--dry-run"],
     ),
 ]
 

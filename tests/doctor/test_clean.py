@@ -174,9 +174,9 @@ def test_a_store_that_ckpt_changed(
 
         for name in TRAVELLED:
             for copy in ("forked", "rolled", "undone", "pruned", "gone"):
-                run("threads", "copy", name, f"{name} {copy}")
+                run("copy", name, "--as", f"{name} {copy}")
             run("fork", f"{name} forked", "~1")
-            run("fork", name, "~1", "--to", f"{name} apart")
+            run("copy", name, "--at", "~1", "--as", f"{name} apart")
             run("rollback", f"{name} rolled", "~2")
             run("rollback", f"{name} undone", "~2")
             run("undo", f"{name} undone")

@@ -295,7 +295,7 @@ def test_nothing_is_wrong_after_what_ckpt_does(
     for words in (
         ["rollback", "trip", "~1"],
         ["rollback", "trip", "~1"],
-        ["fork", "trip", "head", "--to", "copy"],
+        ["copy", "trip@head", "--as", "copy"],
         ["rollback", "back", "~1"],
         ["undo", "back"],
         ["purge", "--keep-last", "2", "--match", "pruned"],

@@ -19,7 +19,7 @@ from tests.support import ckpt
 COMMANDS = {
     "last-good": LAST_GOOD,
     "steps": ("rollback", *FAILED, "--steps", "1"),
-    "fork-to": RETRY,
+    "copy": RETRY,
 }
 
 

@@ -22,8 +22,8 @@ THREADS = ("broken-0", "broken-1", "asks")
 WAYS = [
     ("rollback", "--match", "broken-*", "--last-good"),
     ("rollback", "broken-0", "broken-1", "--steps", "1"),
-    ("fork", "--where", "status = error", "--to", "{thread}-again"),
-    ("fork", "--where", "status = error", "--at", "~1", "--to", "{thread}-again"),
+    ("copy", "--where", "status = error", "--at", "head", "--as", "{thread}-again"),
+    ("copy", "--where", "status = error", "--at", "~1", "--as", "{thread}-again"),
 ]
 
 
@@ -100,7 +100,7 @@ def test_a_list_to_resume_carries_the_metadata(path: Path, words: tuple[str, ...
     "words",
     [
         ("rollback", "broken-0", "--steps", "1", "--yes"),
-        ("fork", "broken-0", "--to", "new", "--yes"),
+        ("copy", "broken-0", "--at", "head", "--as", "new", "--yes"),
         ("show", "broken-0"),
         ("show", "asks"),
         ("threads", "show", "broken-1"),

@@ -57,7 +57,7 @@ def test_put_back_taken_back_and_resumed(url: str) -> None:
 
 def test_a_fork_to_new_threads(url: str) -> None:
     before = rows_of(url)
-    done = by_thread(ckpt("-s", url, "fork", *BROKEN, "--to", "{thread}-retry"))
+    done = by_thread(ckpt("-s", url, "copy", *BROKEN, "--at", "head", "--as", "{thread}-retry"))
     assert set(done) == {"a-retry", "b-retry", "c-retry"}
     assert rows_of(url) == before
     with agent_on(url, is_mended=True) as agent:

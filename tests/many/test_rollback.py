@@ -222,7 +222,7 @@ WRONG = [
     (["raise-0", "raise-1", "--last-good", "--steps", "2"], "--steps cannot be combined"),
     (["raise-0@~1", "raise-1", "die-0", "--last-good"], "so --last-good cannot choose one"),
     (["raise-0@~1", "raise-0@~2", "die-0@head"], "is named with different checkpoints"),
-    (["--match", "*", "--to-last", "sleepy"], "no status 'sleepy'"),
+    (["--match", "*", "--to-last", "sleepy"], "'sleepy' is not one of 'error'"),
 ]
 
 

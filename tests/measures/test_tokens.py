@@ -156,7 +156,7 @@ def test_a_copy_counts_again_and_a_pruned_thread_what_is_left(
     for text in ("one", "two"):
         graph.invoke({"messages": [HumanMessage(text)]}, CONFIG)
     left = [one for one in graph.get_state(CONFIG).values["messages"] if one.type == "ai"]
-    copied = ckpt("-s", path, "threads", "copy", "t", "copy", "--yes")
+    copied = ckpt("-s", path, "copy", "t", "--as", "copy", "--yes")
     assert copied.code == 0, copied.err
     whole = by(path, "thread")
     assert whole["copy"] == whole["t"]

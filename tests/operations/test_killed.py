@@ -97,8 +97,8 @@ def exported(place: Place) -> None:
 COMMANDS: dict[str, tuple[Callable[[Place], None], Callable[[Path], list[str]]]] = {
     "rollback": (nothing, lambda _: ["rollback", THREAD, "--steps", "3", "--yes"]),
     "fork": (nothing, lambda _: ["fork", THREAD, "~2", "--yes"]),
-    "fork-to": (nothing, lambda _: ["fork", THREAD, "~2", "--to", "new", "--yes"]),
-    "threads-copy": (nothing, lambda _: ["threads", "copy", THREAD, "new", "--yes"]),
+    "copy-checkpoint": (nothing, lambda _: ["copy", THREAD, "--at", "~2", "--as", "new", "--yes"]),
+    "copy-thread": (nothing, lambda _: ["copy", THREAD, "--as", "new", "--yes"]),
     "undo": (rolled_back, lambda _: ["undo", THREAD, "--yes"]),
     "ops-undo": (rolled_back, lambda _: ["ops", "undo", "--yes"]),
     "ops-redo": (undone, lambda _: ["ops", "redo", "--yes"]),

@@ -100,7 +100,7 @@ def test_a_log_of_another_user_is_refused(sample: Path) -> None:
 def test_several_processes_at_once_lose_nothing(tmp_path: Path, sample: Path) -> None:
     names = [f"t{number}" for number in range(6)]
     for name in names:
-        assert ckpt("-s", sample, "threads", "copy", "refund-4711", name, "--yes").code == 0
+        assert ckpt("-s", sample, "copy", "refund-4711", "--as", name, "--yes").code == 0
 
     def roll_back(name: str) -> int:
         words = ["-s", str(sample), "rollback", name, "--steps", "1", "--yes", "-q"]
@@ -116,6 +116,18 @@ def test_several_processes_at_once_lose_nothing(tmp_path: Path, sample: Path) ->
     assert sorted(one["threads"][0] for one in newest) == sorted(names)
     for one in newest:
         assert ckpt("-s", sample, "ops", "undo", one["op"], "--yes").code == 0
+    assert rows_of(sample) == before
+
+
+def test_a_copy_that_was_recorded_under_its_former_name_is_taken_back(sample: Path) -> None:
+    before = rows_of(sample)
+    assert ckpt("-s", sample, "copy", TRIP, "--as", "new", "--yes").code == 0
+    path = state() / "log.ndjson"
+    text = path.read_text()
+    assert text.count('"action":"copy"') == 1
+    path.write_text(text.replace('"action":"copy"', '"action":"threads copy"'))
+    assert ops(sample)[0]["action"] == "threads copy"
+    assert ckpt("-s", sample, "undo", "new", "--yes").code == 0
     assert rows_of(sample) == before
 
 

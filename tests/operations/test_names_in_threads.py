@@ -130,9 +130,9 @@ def test_a_redacted_answer_has_no_reason(rolled_back: Path) -> None:
     assert ckpt("-s", rolled_back, "--redact", "history", KYOTO, "-o", "json").json[0]["operation"]
 
 
-def test_a_fork_to_a_thread_is_named_there_alone(sample: Path) -> None:
-    run(sample, "fork", KYOTO, "~2", "--to", "other", "--yes", "--reason", "to try")
+def test_a_copy_in_a_thread_is_named_there_alone(sample: Path) -> None:
+    run(sample, "copy", KYOTO, "--at", "~2", "--as", "other", "--yes", "--reason", "to try")
     (shown,) = run(sample, "threads", "show", "other")["operations"]
-    assert (shown["action"], shown["reason"]) == ("fork", "to try")
+    assert (shown["action"], shown["reason"]) == ("copy", "to try")
     assert not any("operation" in one for one in run(sample, "history", KYOTO))
     assert any("operation" in one for one in run(sample, "history", "other"))

@@ -48,7 +48,7 @@ ROLLBACK = f"rollback {TRIP} --steps 2 --yes"
 PLAN = f"rollback {TRIP} --steps 2 --plan-out plan"
 CASES = {
     "rollback": Case(ROLLBACK, "rollback", (TRIP,)),
-    "fork": Case(f"fork {TRIP}@head~2 --to new --yes", "fork", ("new",)),
+    "fork": Case(f"fork {TRIP} head~2 --yes", "fork", (TRIP,)),
     "undo": Case(f"undo {TRIP} --yes", "undo", (TRIP,), before=(ROLLBACK,)),
     "ops undo": Case("ops undo --yes", "undo", (TRIP,), before=(ROLLBACK,)),
     "ops redo": Case("ops redo --yes", "redo", (TRIP,), before=(ROLLBACK, "ops undo --yes")),
@@ -64,7 +64,6 @@ CASES = {
         "threads delete",
         (TRIP, REFUND),
     ),
-    "threads copy": Case(f"threads copy {TRIP} new --yes", "threads copy", ("new",)),
     "import": Case(
         "import archive --yes",
         "import",
@@ -106,6 +105,16 @@ CASES = {
     ),
 }
 OTHERS = {
+    "a copy in the same store": Case(f"copy {TRIP} --as new --yes", "copy", ("new",)),
+    "a copy of a checkpoint": Case(
+        f"copy {TRIP}@head~2 --as new --yes --reason ticket-7",
+        "copy",
+        ("new",),
+        more={"reason": "ticket-7"},
+    ),
+    "an edited copy": Case(
+        f"fork {TRIP} head~2 --replace hotel=null --as new --yes", "fork", ("new",)
+    ),
     "a purge of whole threads": Case(
         f"purge --match {TRIP} --include-pending --archive archive --yes", "purge", (TRIP,)
     ),

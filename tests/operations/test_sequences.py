@@ -94,7 +94,7 @@ class Changes(RuleBasedStateMachine):
 
     @rule(thread=st.sampled_from(THREADS), name=st.sampled_from(["new", "other"]))
     def fork_to(self, thread: str, name: str) -> None:
-        self._change("fork", thread, "~1", "--to", name)
+        self._change("copy", thread, "--at", "~1", "--as", name)
 
     @rule(thread=st.sampled_from(THREADS))
     def repair(self, thread: str) -> None:

@@ -28,8 +28,8 @@ CASES: dict[str, Words] = {
     "rollback root only": ["rollback", KYOTO, "--steps", "4", "--root-only"],
     "fork": ["fork", KYOTO, "step:3", "--replace", 'itinerary=["rest"]'],
     "fork set": ["fork", KYOTO, "step:3", "--set", 'messages=[{"role": "user", "content": "x"}]'],
-    "fork to": ["fork", KYOTO, "--to", "new"],
-    "threads copy": ["threads", "copy", KYOTO, "new"],
+    "copy checkpoint": ["copy", KYOTO, "--at", "head", "--as", "new"],
+    "copy thread": ["copy", KYOTO, "--as", "new"],
     "threads delete": ["threads", "delete", KYOTO, REFUND],
     "purge": ["purge", "--older-than", "0s", "--include-interrupted"],
     "prune": ["purge", "--keep-last", "2"],
@@ -232,7 +232,7 @@ def test_a_copy_notices_a_change_on_each_side(
 
 
 def test_a_copied_thread_is_compared_row_by_row(sample: Path, plan: Path) -> None:
-    save(sample, plan, CASES["fork to"])
+    save(sample, plan, CASES["copy checkpoint"])
     with closing(sqlite3.connect(sample)) as db, db:
         db.execute("UPDATE writes SET value = value || x'00' WHERE thread_id = ?", [KYOTO])
     before = sample.read_bytes()

@@ -469,7 +469,7 @@ def test_repair_stores_what_became_of_texts_and_pairs(tmp_path: Path) -> None:
 
 def test_a_fork_previews_what_the_reducer_makes(cleared: Path) -> None:
     removal = '[{"type": "remove", "content": "", "id": "zz"}]'
-    words = ["fork", "t", "--to", "new", "--set", f"messages={removal}", "--dry-run"]
+    words = ["fork", "t", "--as", "new", "--set", f"messages={removal}", "--dry-run"]
     assert "remove" not in ckpt("-s", cleared, *words).out.replace("--set", "")
     files = ckpt("-s", cleared, *words[:4], "--set", 'files={"/b": null}', "--dry-run").out
     assert "/b" in files

@@ -83,7 +83,7 @@ ON_THREAD = [
     ["errors", "--history", "-o", "json"],
     *(["messages", "--full", "-o", "json"], ["rollback", "--steps", "1", "--dry-run"], ["du"]),
     *(["rollback", "--at", "head", "--dry-run", "-o", "json"], ["undo", "--dry-run"], ["export"]),
-    *(["fork", "--at", "head", "--to", "another", "--dry-run"], ["du", "--by", "channel"]),
+    *(["copy", "--at", "head", "--as", "another", "--dry-run"], ["du", "--by", "channel"]),
     *(["fork", "--at", "head", "--append", "messages=1", "--dry-run"], ["export", "-o", "json"]),
     *(
         ["show", "--redact"],
@@ -91,7 +91,7 @@ ON_THREAD = [
         ["diff", "--stat"],
         ["show", "--as-of", "1d"],
     ),
-    *(["blame", "--", "{}", "messages"], ["threads", "copy", "--dry-run", "--", "{}", "new"]),
+    *(["blame", "--", "{}", "messages"], ["copy", "--as", "new", "--dry-run", "--", "{}"]),
     *(["threads", "delete", "--dry-run"], ["messages", "--stat"], ["show", "--redact", "--writes"]),
     *(
         ["fork", "--at", "head", "--set", "messages=[]", "--dry-run"],
@@ -116,7 +116,7 @@ WHOLE = [
 CHANGING = [
     *(["rollback", "--steps", "1", "--yes"], ["undo", "--yes"], ["replay", "--repair", "--yes"]),
     *(["fork", "--at", "head", "--append", "messages=1", "--yes"], ["export", "--to", "archive"]),
-    *(["fork", "--at", "head", "--to", "another", "--yes"], ["undo", "--yes", "--", "another"]),
+    *(["copy", "--at", "head", "--as", "another", "--yes"], ["undo", "--yes", "--", "another"]),
     *(["threads", "delete", "--archive", "archive", "--yes"], ["threads", "list"]),
     ["gc", "--scope", "all", "--grace", "0s", "--archive", "archive", "--yes"],
     ["purge", "--keep-last", "1", "--archive", "archive", "--yes"],

@@ -52,7 +52,7 @@ OTHERS = [
     ["rollback", "--steps", "1", "--dry-run"],
     ["rollback", "--at", "head", "--dry-run", "-o", "json"],
     ["fork", "--at", "head", "--dry-run"],
-    ["fork", "--at", "head", "--to", "another thread", "--dry-run", "-o", "json"],
+    ["copy", "--at", "head", "--as", "another thread", "--dry-run", "-o", "json"],
     ["fork", "--at", "head", "--append", "messages=1", "--dry-run"],
     ["undo", "--dry-run"],
     ["du"],

@@ -145,7 +145,7 @@ INPUTS: dict[str, tuple[st.SearchStrategy[str], list[str]]] = {
     "ref of a rollback": (refs, ["rollback", "--dry-run", "--", THREAD, "{}"]),
     "target": (targets, ["show", "--", "{}"]),
     "target of messages": (targets, ["messages", "-o", "json", "--", "{}"]),
-    "new thread": (targets, ["fork", THREAD, "--at", "head", "--dry-run", "--to", "{}"]),
+    "new thread": (targets, ["copy", THREAD, "--at", "head", "--dry-run", "--as", "{}"]),
     "as of": (times, ["show", THREAD, "--as-of", "{}"]),
     "since": (times, ["threads", "list", "--since", "{}"]),
     "until": (times, ["threads", "list", "-o", "json", "--until", "{}"]),

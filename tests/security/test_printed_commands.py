@@ -138,7 +138,7 @@ def plans(bench: Bench, text: str) -> Iterator[Pasted]:
     shown = bench.run("rollback", "--steps", "1", "--dry-run", "-o", "table", *guarded(text))
     yield after("undo +", shown.out), ["-s", bench.store, "undo", *guarded(text)]
     new = f"{text}2"
-    shown = bench.run("fork", "--to", new, "--dry-run", "-o", "json", THREAD, "head")
+    shown = bench.run("copy", "--as", new, "--at", "head", "--dry-run", "-o", "json", THREAD)
     yield shown.json["undo"], ["-s", bench.store, "undo", *guarded(new)]
 
 

@@ -116,11 +116,11 @@ def test_a_copy_is_as_it_was_planned_while_the_agent_goes_on(store: Path) -> Non
 
 
 def test_left_over_rows_of_the_new_name_are_not_taken_over(store: Path) -> None:
-    assert ckpt("-s", store, "fork", "t", "head", "--to", "u", "--yes").code == 0
+    assert ckpt("-s", store, "copy", "t@head", "--as", "u", "--yes").code == 0
     with closing(sqlite3.connect(store)) as connection:
         connection.execute("DELETE FROM checkpoints WHERE thread_id = 'u'")
         connection.commit()
-    answer = ckpt("-s", store, "fork", "t", "head", "--to", "u", "--yes")
+    answer = ckpt("-s", store, "copy", "t@head", "--as", "u", "--yes")
     assert answer.code == 5
     assert "orphaned rows" in answer.err
 

@@ -82,19 +82,20 @@ PURGE = ["purge", "--match", OURS, "--older-than", "0s", "--include-pending", "-
 IMPORT = ["import", "ARCHIVE", "--yes"]
 GC = ["gc", "--scope", "all", "--grace", "0s", "--yes"]
 FORK = ["fork", OURS, "--at", "step:1", "--yes"]
+COPY = ["copy", OURS, "--at", "step:1", "--as", NEW, "--yes"]
 PAIRS: dict[str, tuple[Callable[[str], None], list[str], list[str]]] = {
     "rollback, rollback": (nothing, ROLLBACK, ROLLBACK),
     "rollback, fork": (nothing, ROLLBACK, FORK),
-    "fork, fork to a new thread": (nothing, [*FORK, "--to", NEW], [*FORK, "--to", NEW]),
+    "copy of a checkpoint, copy of it": (nothing, COPY, COPY),
     "edit, edit": (nothing, [*FORK, "--replace", "who=1"], [*FORK, "--replace", "who=2"]),
     "undo, undo": (rollback_first, ["undo", OURS, "--yes"], ["undo", OURS, "--yes"]),
     "undo, rollback": (rollback_first, ["undo", OURS, "--yes"], ROLLBACK),
     "copy, copy": (
         nothing,
-        ["threads", "copy", OURS, NEW, "--yes"],
-        ["threads", "copy", OURS, NEW, "--yes"],
+        ["copy", OURS, "--as", NEW, "--yes"],
+        ["copy", OURS, "--as", NEW, "--yes"],
     ),
-    "copy, delete": (nothing, ["threads", "copy", OURS, NEW, "--yes"], DELETE),
+    "copy, delete": (nothing, ["copy", OURS, "--as", NEW, "--yes"], DELETE),
     "delete, delete": (nothing, DELETE, DELETE),
     "delete, rollback": (nothing, DELETE, ROLLBACK),
     "prune, prune": (rollback_first, PRUNE, PRUNE),

@@ -46,7 +46,7 @@ class CheckpointPlan:
     It can be applied once: afterwards the thread differs from what `change` expects.
     """
 
-    action: Literal["rollback", "fork", "undo", "redo", "repair"]
+    action: Literal["rollback", "fork", "copy", "undo", "redo", "repair"]
     main: TouchedCheckpoint
     """The checkpoint in the root namespace."""
     before: CheckpointKey

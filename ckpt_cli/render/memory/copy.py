@@ -42,7 +42,8 @@ def memory_copy_columns() -> Sequence[Column]:
     return [
         Column("NAMESPACE", "namespace", style="node"),
         Column("KEY", "key", style="head"),
-        Column("STEP", "step", style="change"),
+        Column("ACTION", "action", style="change"),
+        Column("STEP", "step", table=False),
         Column("SIZE", "bytes", size, right=True),
         Column("WHY", "reason", cut=True, style="dim"),
     ]
@@ -54,6 +55,7 @@ def memory_copy_rows(report: MemoryCopyReport) -> Iterator[dict[str, Any]]:
         yield {
             "namespace": format_namespace(one.key.namespace),
             "key": one.key.key,
+            "action": one.step.value,
             "step": one.step.value,
             "bytes": one.size,
             "reason": one.reason,
@@ -65,7 +67,7 @@ def memory_copy_lines(report: MemoryCopyReport, width: int) -> Iterator[StyledLi
     shown = [
         row
         for row in memory_copy_rows(report)
-        if report.is_dry_run or row["step"] != CopyStep.COPY.value
+        if report.is_dry_run or row["action"] != CopyStep.COPY.value
     ]
     if shown:
         yield from table_lines(shown, memory_copy_columns(), width)
