@@ -57,13 +57,6 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
         "report": ("Write an HTML page about a thread, for a ticket.", "report:report"),
         "tui": ("Browse threads, checkpoints and long-term memory in the terminal.", "tui:tui"),
         "mcp": ("Serve the store to an agent, read-only (MCP).", "mcp:mcp"),
-        "sessions": (
-            "List or show an application's sessions.",
-            {
-                "list": ("List the sessions of an application, newest first.", "sessions:list_"),
-                "show": ("Show one session and the status of its thread.", "sessions:show"),
-            },
-        ),
         "memory": (
             "List, search, edit or delete long-term memory.",
             {
@@ -75,11 +68,15 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
                 "delete": ("Delete items and their vectors.", "memory_delete:delete"),
                 "copy": ("Copy items to another Store of LangGraph.", "memory_copy:copy"),
                 "import": ("Restore archived items.", "memory_import:import_"),
+                "sessions": (
+                    "List an application's chat sessions, or show one.",
+                    "memory:sessions",
+                ),
             },
         ),
     },
     "Verify": {
-        "replay": ("Verify checkpoints against recorded writes.", "replay:replay"),
+        "replay": ("Verify that a thread's states follow from its tasks' writes.", "replay:replay"),
         "doctor": ("Check threads for damage and other faults.", "doctor:doctor"),
         "secrets": ("Find credentials: keys, tokens and passwords in threads.", "secrets:secrets"),
         "stats": ("Show what nodes write, how long they take, or what tokens cost.", "stats:stats"),
@@ -90,11 +87,11 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
         "repair": (
             "Mend messages, values or answers.",
             {
-                "messages": ("Answer tool calls that have no result.", "repair_kinds:messages"),
-                "values": ("Restore values that are missing or unreadable.", "repair_kinds:values"),
+                "messages": ("Answer tool calls that have no result.", "repair:messages"),
+                "values": ("Restore values that are missing or unreadable.", "repair:values"),
                 "writes": (
                     "Drop answers that were used already, or that made a task fail.",
-                    "repair_kinds:writes",
+                    "repair:writes",
                 ),
             },
         ),
@@ -149,6 +146,9 @@ MOVED: Mapping[str, str] = {
     "resume": "show THREAD",
     "state": "show THREAD",
     "tree": "show THREAD --tree",
+    "sessions": "memory sessions",
+    "sessions list": "memory sessions",
+    "sessions show": "memory sessions SESSION",
 }
 """Commands and options of former times and of other tools, to what does it here."""
 

@@ -97,8 +97,6 @@ _ckpt_answer() {
             cmd=$word
         elif [[ $cmd == threads ]]; then
             cmd="threads $word"
-        elif [[ $cmd == sessions ]]; then
-            cmd="sessions $word"
         elif [[ $cmd == memory ]]; then
             cmd="memory $word"
         elif [[ $cmd == repair ]]; then
@@ -180,7 +178,6 @@ _ckpt_answer() {
             report) kind="words:--at --ns --all-ns --since --last" ;;
             tui) kind="words:--refresh --write --serve --port" ;;
             mcp) kind="words:--values --channels --max-chars --timeout" ;;
-            "sessions list") kind="words:--thread --user" ;;
             "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --no-expired --category --min-confidence --source --duplicates --orphans --threads" ;;
             "memory show") kind="words:--namespace --raw --threads" ;;
             "memory search") kind="words:--namespace -E --regex -i --ignore-case -n --limit" ;;
@@ -189,13 +186,14 @@ _ckpt_answer() {
             "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --plan-out --dry-run --yes --write" ;;
             "memory copy") kind="words:--to --namespace --match --create --replace --plan-out --dry-run --yes" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --plan-out --dry-run --yes --write" ;;
-            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --cluster --repair --plan-out --dry-run --yes" ;;
+            "memory sessions") kind="words:--thread --user" ;;
+            replay) kind="words:--at --ns --all-steps --verify --strict --all --match --where --jobs --cluster --repair --plan-out --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs --cluster" ;;
             secrets) kind="words:--match --where --memory --kinds --jobs --cluster" ;;
             stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs --cluster" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
             fork) kind="words:--to --match --where --at --as-of --set --append --replace --as-node --reason --force --plan-out --dry-run --yes" ;;
-            "repair messages") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --content" ;;
+            "repair messages") kind="words:--at --match --where --all --content --reason --force --plan-out --dry-run --yes" ;;
             "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             undo) kind="words:--force --plan-out --dry-run --yes" ;;
@@ -219,12 +217,11 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts errors messages grep sql blame timeline bisect tail report tui mcp sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
+        kind="words:threads show history diff interrupts errors messages grep sql blame timeline bisect tail report tui mcp memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
-            "sessions:0") kind="words:list show" ;;
-            "memory:0") kind="words:list show search export edit delete copy import" ;;
+            "memory:0") kind="words:list show search export edit delete copy import sessions" ;;
             "repair:0") kind="words:messages values writes" ;;
             "ops:0") kind="words:list show undo redo verify" ;;
             "threads show:0") kind="thread" ;;
@@ -246,12 +243,12 @@ _ckpt_answer() {
             "bisect:0") kind="target" ;;
             "tail:0") kind="thread" ;;
             "report:0") kind="target" ;;
-            "sessions show:0") kind="session" ;;
             "memory list:0") kind="namespace" ;;
             "memory show:0") kind="item" ;;
             "memory edit:0") kind="item" ;;
             "memory delete:"*) kind="item" ;;
             "memory import:"*) kind="file" ;;
+            "memory sessions:0") kind="session" ;;
             "replay:0") kind="target" ;;
             "doctor:"*) kind="thread" ;;
             "secrets:"*) kind="thread" ;;

@@ -29,7 +29,7 @@ function __ckpt_read
             end
         else if test -z "$__ckpt_cmd"
             set -g __ckpt_cmd $word
-        else if contains -- $__ckpt_cmd threads sessions memory repair ops
+        else if contains -- $__ckpt_cmd threads memory repair ops
             set -g __ckpt_cmd "$__ckpt_cmd $word"
         else
             test $__ckpt_place = 0; and set -g __ckpt_thread $word
@@ -124,10 +124,6 @@ complete -c ckpt -n '__ckpt_at "" 0' -a report -d 'Write an HTML page about a th
 complete -c ckpt -n '__ckpt_at "report" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a tui -d 'Browse threads, checkpoints and long-term memory in the terminal.'
 complete -c ckpt -n '__ckpt_at "" 0' -a mcp -d 'Serve the store to an agent, read-only (MCP).'
-complete -c ckpt -n '__ckpt_at "" 0' -a sessions -d 'List or show an application\'s sessions.'
-complete -c ckpt -n '__ckpt_at "sessions" 0' -a list -d 'List the sessions of an application, newest first.'
-complete -c ckpt -n '__ckpt_at "sessions" 0' -a show -d 'Show one session and the status of its thread.'
-complete -c ckpt -n '__ckpt_at "sessions show" 0' -a '(__ckpt_ask session argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a memory -d 'List, search, edit or delete long-term memory.'
 complete -c ckpt -n '__ckpt_at "memory" 0' -a list -d 'List items by namespace, without values.'
 complete -c ckpt -n '__ckpt_at "memory list" 0' -a '(__ckpt_ask namespace argument)'
@@ -142,7 +138,9 @@ complete -c ckpt -n '__ckpt_at "memory delete" 0 9999' -a '(__ckpt_ask item argu
 complete -c ckpt -n '__ckpt_at "memory" 0' -a copy -d 'Copy items to another Store of LangGraph.'
 complete -c ckpt -n '__ckpt_at "memory" 0' -a import -d 'Restore archived items.'
 complete -c ckpt -n '__ckpt_at "memory import" 0 9999' -F
-complete -c ckpt -n '__ckpt_at "" 0' -a replay -d 'Verify checkpoints against recorded writes.'
+complete -c ckpt -n '__ckpt_at "memory" 0' -a sessions -d 'List an application\'s chat sessions, or show one.'
+complete -c ckpt -n '__ckpt_at "memory sessions" 0' -a '(__ckpt_ask session argument)'
+complete -c ckpt -n '__ckpt_at "" 0' -a replay -d 'Verify that a thread\'s states follow from its tasks\' writes.'
 complete -c ckpt -n '__ckpt_at "replay" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a doctor -d 'Check threads for damage and other faults.'
 complete -c ckpt -n '__ckpt_at "doctor" 0 9999' -a '(__ckpt_ask thread argument)'
@@ -343,8 +341,6 @@ complete -c ckpt -n '__ckpt_in "mcp"' -l values -d 'Show all values, not only ty
 complete -c ckpt -n '__ckpt_in "mcp"' -l channels -x -d 'Show the values of these channels, such as messages,plan.'
 complete -c ckpt -n '__ckpt_in "mcp"' -l max-chars -x -d 'Characters of an answer; the rest comes in pages.'
 complete -c ckpt -n '__ckpt_in "mcp"' -l timeout -x -d 'Stop a call after SECONDS.'
-complete -c ckpt -n '__ckpt_in "sessions list"' -l thread -x -a '(__ckpt_ask thread)' -d 'Only sessions of this thread.'
-complete -c ckpt -n '__ckpt_in "sessions list"' -l user -x -d 'Only sessions of this user.'
 complete -c ckpt -n '__ckpt_in "memory list"' -l flat -d 'Show a table, not a tree.'
 complete -c ckpt -n '__ckpt_in "memory list"' -s n -l limit -x -d 'Show at most N.'
 complete -c ckpt -n '__ckpt_in "memory list"' -l all -d 'Show all.'
@@ -398,10 +394,13 @@ complete -c ckpt -n '__ckpt_in "memory import"' -l plan-out -r -F -d 'Save the p
 complete -c ckpt -n '__ckpt_in "memory import"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "memory import"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "memory import"' -l write -d 'Write to memory.json even though DeerFlow may overwrite it.'
+complete -c ckpt -n '__ckpt_in "memory sessions"' -l thread -x -a '(__ckpt_ask thread)' -d 'Only sessions of this thread.'
+complete -c ckpt -n '__ckpt_in "memory sessions"' -l user -x -d 'Only sessions of this user.'
 complete -c ckpt -n '__ckpt_in "replay"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
 complete -c ckpt -n '__ckpt_in "replay"' -l ns -x -a '(__ckpt_ask ns)' -d 'Only this namespace; \'\' is the root.'
-complete -c ckpt -n '__ckpt_in "replay"' -l verify -d 'Print a summary; exit 1 on any mismatch.'
-complete -c ckpt -n '__ckpt_in "replay"' -l strict -d 'As --verify; exit 1 also if anything cannot be verified.'
+complete -c ckpt -n '__ckpt_in "replay"' -l all-steps -d 'Show every channel of every step, also what matches.'
+complete -c ckpt -n '__ckpt_in "replay"' -l verify -d 'Exit with 1 if anything differs.'
+complete -c ckpt -n '__ckpt_in "replay"' -l strict -d 'Exit with 1 also if anything cannot be verified.'
 complete -c ckpt -n '__ckpt_in "replay"' -l all -d 'Replay all threads.'
 complete -c ckpt -n '__ckpt_in "replay"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "replay"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
@@ -469,12 +468,12 @@ complete -c ckpt -n '__ckpt_in "repair messages"' -l at -x -a '(__ckpt_ask ref)'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l all -d 'Repair all threads that need it.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l content -x -d 'Content of the results that are added.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l reason -x -d 'Record TEXT in the new metadata.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l force -d 'Proceed even if the newest checkpoint is dated in the future.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l yes -d 'Do not ask for confirmation.'
-complete -c ckpt -n '__ckpt_in "repair messages"' -l content -x -d 'Content of the results that are added.'
 complete -c ckpt -n '__ckpt_in "repair values"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
 complete -c ckpt -n '__ckpt_in "repair values"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "repair values"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'

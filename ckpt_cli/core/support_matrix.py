@@ -100,7 +100,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "repair values": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING, *_REBUILT),
     "repair writes": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING, *_NO_ANSWERS),
     "threads copy": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
-    "sessions list": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
+    "memory sessions": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
     "export": (),
     "purge": (),
     "purge --keep-last": (_ONE,),

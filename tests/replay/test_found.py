@@ -75,7 +75,7 @@ def test_replay_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
     assert f"stored value differs from what append produces: {WHERE}" in shown.out
     (row,) = [
         one
-        for one in ckpt("-s", path, "replay", "t", "-o", "json").json
+        for one in ckpt("-s", path, "replay", "t", "--all-steps", "-o", "json").json
         if one["verdict"] == "mismatch"
     ]
     assert (row["child"], row["differences"]["places"][0]["stored"]) == (head, "tick 999")
@@ -83,7 +83,11 @@ def test_replay_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
 
 def test_no_value_is_told_where_values_are_redacted(forged: tuple[Path, str]) -> None:
     path, head = forged
-    for words in (["replay", "t"], ["replay", "t", "--verify"], ["diff", "--writes", f"t@{head}"]):
+    for words in (
+        ["replay", "t"],
+        ["replay", "t", "--all-steps"],
+        ["diff", "--writes", f"t@{head}"],
+    ):
         answer = ckpt("-s", path, "--redact", *words, "-o", "json")
         assert "mismatch" in answer.out
         assert "tick 999" not in answer.out
