@@ -58,7 +58,11 @@ def doctor(
         False
     ),
     grace: Annotated[
-        str, Option(metavar="AGE", help="Do not report what an agent may have written within AGE.")
+        str,
+        Option(
+            metavar="AGE",
+            help="Ignore what is younger than AGE: an agent may still write the rest.",
+        ),
     ] = "1m",
     summary: Summary = False,
     jobs: Jobs = 1,

@@ -20,7 +20,10 @@ def erase(
     threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Thread ids.")] = None,
     subject: Annotated[
         str | None,
-        Option(metavar="FILTER", help="Erase a person: a filter, or a word for the profile."),
+        Option(
+            metavar="FILTER",
+            help="Erase this person: a filter, or a name if the profile sets `subject`.",
+        ),
     ] = None,
     where: Where = None,
     match: Match = None,
@@ -68,7 +71,7 @@ def erase(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Erase threads, or a person, with all that was made from them.
+    """Erase a person, threads or single values for good.
 
     Removes the threads in all namespaces, the sessions and items of long-term memory that came from
     them or are the person's, the archives that ckpt wrote of them, and what ckpt recorded about

@@ -38,9 +38,7 @@ def secrets(
     ctx: Context,
     threads: Annotated[
         list[str] | None,
-        Argument(
-            metavar="[THREAD]...", help="Threads to search. [default: all, and long-term memory]"
-        ),
+        Argument(metavar="THREAD", help="Threads to search. [default: all, and long-term memory]"),
     ] = None,
     match: Match = None,
     where: Where = None,
@@ -51,7 +49,7 @@ def secrets(
     jobs: Jobs = 1,
     cluster: Cluster = None,
 ) -> None:
-    """Find credentials: keys, tokens and passwords in threads.
+    """Find keys, tokens and passwords in threads and memory.
 
     Searches values, writes and metadata of all checkpoints, and long-term memory; in a store
     without threads, such as DeerFlow's memory.json, the memory alone. Prints where a secret is and
