@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,9 +90,7 @@ def delete(
         make_folder(archive)
     bundle: Bundle | None = None
     with opened_memory(session).memory as memory:
-        chosen = _chosen(session, memory, keys, namespace, wanted)
-        # The listing ends here: an open reader would block the writer of a file without WAL.
-        planned = list(islice(chosen, limit + 1))
+        planned = _planned(session, memory, keys, namespace, wanted, at_most=limit + 1)
         items, more = planned[:limit], len(planned) > limit
         shown = list(map(without_values, items)) if session.settings.get("redact") else items
         if session.review is not None:
@@ -149,18 +147,21 @@ def _check_words(
         )
 
 
-def _chosen(
+def _planned(
     session: Session,
     memory: MemoryStore,
     keys: Sequence[str] | None,
     namespace: str,
     wanted: ItemFilter,
-) -> Iterable[Item]:
+    *,
+    at_most: int,
+) -> list[Item]:
     """Return the items to delete, unredacted: they are compared again before they are deleted."""
     prefix = parse_namespace(namespace)
     if keys:
-        return named_items(memory, keys, prefix)
-    return list_items(memory, prefix, wanted, session.now, redacted=False)
+        return list(islice(named_items(memory, keys, prefix), at_most))
+    # The listing ends here: an open reader would block the writer of a file without WAL.
+    return list(islice(list_items(memory, prefix, wanted, session.now, redacted=False), at_most))
 
 
 def check_allowed(info: MemoryInfo, *, write: bool) -> None:
