@@ -125,3 +125,18 @@ def test_other_stores_have_no_sessions(sample: Any) -> None:
     answer = ckpt("-s", sample, "memory", "sessions")
     assert answer.code == 4
     assert "redis://" in answer.err
+    assert ckpt("-s", sample, "memory", "sessions", "s1", "--user", "ann").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (["sessions"], "memory sessions"),
+        (["sessions", "list", "--user", "ann"], "memory sessions"),
+        (["sessions", "show", "s1"], "memory sessions SESSION"),
+    ],
+)
+def test_their_old_name_leads_to_the_new_one(words: list[str], now: str) -> None:
+    answer = ckpt(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith(f"hint: use `ckpt {now}`\n")
