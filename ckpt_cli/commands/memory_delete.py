@@ -114,7 +114,7 @@ def delete(
             done = remove_items(session.names.store_url, items, recording, bundle)
         if done.not_erased:
             session.note(done.not_erased)
-    _answer(session, shown, done, bundle and bundle.path, more=more, dry_run=dry_run)
+    _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
     if done.stopped is not None:
         raise PartlyDone(
             f"{done.stopped.message}; {counted(len(items) - done.removed, 'item')} left",
@@ -186,13 +186,14 @@ def _answer(
     session: Session,
     items: list[Item],
     done: MemoryReport,
-    bundle: Path | None,
+    bundle: Bundle | None,
     *,
     more: bool,
     dry_run: bool,
 ) -> None:
     """Print the plan, or the receipt: items before, removed and after."""
     now, shown = session.now, items if dry_run else items[: done.removed]
+    path = None if bundle is None else bundle.path
 
     def record() -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -200,7 +201,7 @@ def _answer(
             "items": [item_record(one, now) for one in shown],
             "removed": sum_record(() if dry_run else shown),
             "more": more,
-            "archive": None if bundle is None else str(bundle),
+            "archive": path and str(path),
         }
         if not dry_run:
             found["before"] = sum_record(items)
@@ -210,7 +211,7 @@ def _answer(
 
     session.output.document(
         record,
-        lambda: removal_lines(shown, now, more=more, done=not dry_run, bundle=bundle),
+        lambda: removal_lines(shown, now, more=more, done=not dry_run, bundle=path),
         rows=lambda: (row_record(one, now) for one in shown),
         columns=item_columns(now),
     )
