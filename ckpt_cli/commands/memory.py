@@ -14,7 +14,6 @@ from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_backends.memory.protocol import Item
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.memory import MemoryHandle, opened_memory
-from ckpt_cli.api.sessions import session_beside, sessions_beside
 from ckpt_cli.core.memory.item_filter import ItemFilter
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
@@ -30,7 +29,6 @@ from ckpt_cli.render.memory.items import (
     tree_lines,
 )
 from ckpt_cli.render.memory.provenance import origin_lines
-from ckpt_cli.render.sessions import session_columns, session_lines
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.session import Session
 from ckpt_cli.threads.redaction import no_raw
@@ -313,6 +311,10 @@ def sessions(
     ```
     """
     session: Session = ctx.obj
+    # What reads items needs none of it.
+    from ckpt_cli.api.sessions import session_beside, sessions_beside
+    from ckpt_cli.render.sessions import session_columns, session_lines
+
     output, columns = session.output, session_columns(session.now)
     if name is None:
         found = sessions_beside(session, lambda: session.store, thread=thread, user=user)
