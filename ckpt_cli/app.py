@@ -32,9 +32,9 @@ up), step:N, tip:N (end of a branch; 0 is the newest), or a time such as 2h (two
 
 
 COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
-    "Inspect": {
+    "Read threads and memory": {
         "threads": (
-            "List, show, copy or delete threads.",
+            "List, show or delete threads.",
             {
                 "list": ("List threads, newest first.", "threads:list_"),
                 "show": ("Show what is wrong with a thread, and how to resume it.", "threads:show"),
@@ -44,27 +44,11 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
         "show": ("Show the state at a checkpoint, or the tree of a thread.", "show:show"),
         "history": ("List a thread's checkpoints, newest first.", "history:history"),
         "diff": ("Show what changed between two checkpoints.", "diff:diff"),
-        "interrupts": ("List the questions that wait for an answer.", "interrupts:interrupts"),
-        "errors": ("List the tasks that failed.", "errors:errors"),
         "messages": ("Print the conversation of a thread.", "messages:messages"),
         "grep": ("Search threads for a text.", "grep:grep"),
-        "sql": ("Ask SQL of threads, checkpoints, values and messages.", "sql:sql"),
-        "blame": ("Show which step and task set a value.", "blame:blame"),
-        "timeline": ("Show how long each step of a thread took.", "timeline:timeline"),
-        "bisect": ("Find the first checkpoint where a condition holds.", "bisect:bisect"),
         "tail": ("Print new checkpoints as they are saved, of all threads or one.", "tail:tail"),
-        "report": ("Write an HTML page about a thread, for a ticket.", "report:report"),
-        "tui": ("Browse threads, checkpoints and long-term memory in the terminal.", "tui:tui"),
-        "mcp": ("Serve the store to an agent, read-only (MCP).", "mcp:mcp"),
-        "sessions": (
-            "List or show an application's sessions.",
-            {
-                "list": ("List the sessions of an application, newest first.", "sessions:list_"),
-                "show": ("Show one session and the status of its thread.", "sessions:show"),
-            },
-        ),
         "memory": (
-            "List, search, edit or delete long-term memory.",
+            "Show, search and change long-term memory; list chat sessions.",
             {
                 "list": ("List items by namespace, without values.", "memory:list_"),
                 "show": ("Show one item with its value, or all items.", "memory:show"),
@@ -74,26 +58,42 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
                 "delete": ("Delete items and their vectors.", "memory_delete:delete"),
                 "copy": ("Copy items to another Store of LangGraph.", "memory_copy:copy"),
                 "import": ("Restore archived items.", "memory_import:import_"),
+                "sessions": (
+                    "List an application's chat sessions, or show one.",
+                    "memory:sessions",
+                ),
             },
         ),
+        "tui": ("Browse threads, checkpoints and long-term memory in the terminal.", "tui:tui"),
     },
-    "Verify": {
-        "replay": ("Verify checkpoints against recorded writes.", "replay:replay"),
+    "Find out what went wrong": {
+        "interrupts": ("List the questions that wait for an answer.", "interrupts:interrupts"),
+        "errors": ("List the tasks that failed.", "errors:errors"),
+        "blame": ("Show which step and task set a value.", "blame:blame"),
+        "bisect": ("Find the first checkpoint where a condition holds.", "bisect:bisect"),
+        "replay": ("Verify that a thread's states follow from its tasks' writes.", "replay:replay"),
         "doctor": ("Check threads for damage and other faults.", "doctor:doctor"),
-        "secrets": ("Find credentials: keys, tokens and passwords in threads.", "secrets:secrets"),
-        "stats": ("Show what nodes write, how long they take, or what tokens cost.", "stats:stats"),
+        "report": ("Write an HTML page about a thread, for a ticket.", "report:report"),
     },
-    "Roll back and repair": {
+    "Measure and query": {
+        "stats": ("Show what nodes write, how long they take, or what tokens cost.", "stats:stats"),
+        "timeline": ("Show how long each step of a thread took.", "timeline:timeline"),
+        "du": ("Show disk usage by thread, channel and type.", "du:du"),
+        "metrics": ("Print metrics of the store for a monitoring system.", "metrics:metrics"),
+        "sql": ("Ask SQL of threads, checkpoints, values and messages.", "sql:sql"),
+        "mcp": ("Serve the store to an agent, read-only (MCP).", "mcp:mcp"),
+    },
+    "Change threads": {
         "rollback": ("Roll a thread back to an earlier checkpoint.", "rollback:rollback"),
         "fork": ("Fork a branch from a checkpoint, edited if wanted.", "fork:fork"),
         "repair": (
-            "Mend messages, values or answers.",
+            "Mend messages, values or answers that are stored wrongly.",
             {
-                "messages": ("Answer tool calls that have no result.", "repair_kinds:messages"),
-                "values": ("Restore values that are missing or unreadable.", "repair_kinds:values"),
+                "messages": ("Answer tool calls that have no result.", "repair:messages"),
+                "values": ("Restore values that are missing or unreadable.", "repair:values"),
                 "writes": (
                     "Drop answers that were used already, or that made a task fail.",
-                    "repair_kinds:writes",
+                    "repair:writes",
                 ),
             },
         ),
@@ -110,22 +110,26 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
             },
         ),
     },
-    "Clean up and archive": {
+    "Clean up": {
         "purge": ("Remove old threads, or prune old checkpoints inside them.", "purge:purge"),
         "gc": ("Delete orphaned rows.", "gc:gc"),
-        "erase": ("Erase threads, or a person, with all that was made from them.", "erase:erase"),
+    },
+    "Erase and encrypt": {
+        "secrets": ("Find keys, tokens and passwords in threads and memory.", "secrets:secrets"),
+        "erase": (
+            "Erase a person, threads or single values for good.",
+            "erase:erase",
+        ),
+        "rekey": ("Encrypt threads with another key, or decrypt them.", "rekey:rekey"),
+    },
+    "Copy and archive": {
+        "copy": ("Copy threads to another store, or to a new thread.", "copy:copy"),
         "export": ("Write threads to archive files, as JSON, or as tables.", "export:export"),
         "import": ("Restore archived threads, into a store of any layout.", "import_:import_"),
     },
-    "Move": {
-        "copy": ("Copy threads to another store, or to a new thread.", "copy:copy"),
-        "rekey": ("Encrypt threads with another key, or decrypt them.", "rekey:rekey"),
-    },
-    "Stores": {
-        "du": ("Show disk usage by thread, channel and type.", "du:du"),
-        "metrics": ("Print metrics of the store for a monitoring system.", "metrics:metrics"),
+    "Set up": {
         "stores": ("List stores with their layout, size and saver.", "stores:stores"),
-        "trust": ("Show what a configuration file would do, ask, and trust it.", "trust:trust_"),
+        "trust": ("Trust a configuration file, after showing what it would do.", "trust:trust_"),
         "completion": (
             "Print or install the completion script of a shell.",
             "completion:completion",
@@ -153,6 +157,9 @@ MOVED: Mapping[str, str] = {
     "copy --set": "fork THREAD@REF --set CHANNEL=JSON --as NEW",
     "copy --append": "fork THREAD@REF --append CHANNEL=JSON --as NEW",
     "copy --as-node": "fork THREAD@REF --as-node NODE --as NEW",
+    "sessions": "memory sessions",
+    "sessions list": "memory sessions",
+    "sessions show": "memory sessions SESSION",
 }
 """Commands and options of former times and of other tools, to what does it here."""
 

@@ -75,8 +75,9 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that is named. Raises `UsageError` for a name of former times."""
-        words = " ".join([*ctx.command_path.split(" ")[1:], args[0]])
-        moved = ctx.find_root().command.moved
-        if words in moved and args[0] not in self.commands:
-            raise UsageError(f"there is no `ckpt {words}`", hint=f"use `ckpt {moved[words]}`")
+        above, moved = ctx.command_path.split(" ")[1:], ctx.find_root().command.moved
+        for given in () if args[0] in self.commands else (args[:2], args[:1]):
+            words = " ".join([*above, *given])
+            if now := moved.get(words):
+                raise UsageError(f"there is no `ckpt {words}`", hint=f"use `ckpt {now}`")
         return super().resolve_command(ctx, args)

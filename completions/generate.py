@@ -14,7 +14,6 @@ from typing import Any
 
 from ckpt_backends.model import Status
 from ckpt_cli.app import root
-from ckpt_cli.commands.completion import SCRIPTS
 from ckpt_cli.lazy import Group
 from ckpt_cli.plans.gc import SCOPES
 from ckpt_cli.queries.disk_usage import BYS
@@ -44,7 +43,6 @@ KINDS: Mapping[str, str] = {
     "SESSION": "session",
     "OP": "op",
     "FILTER": "filter",
-    "SHELL": f"words:{' '.join(SCRIPTS)}",
 }
 """By metavar, the kind of a value for `ckpt _complete`; the shell itself completes a `file`."""
 NAMED_KINDS: Mapping[tuple[str, str], str] = {

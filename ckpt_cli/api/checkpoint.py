@@ -232,14 +232,14 @@ class CheckpointHandle:
         return Answer(written(self.target, told, chosen), written_record)
 
     def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[ReplayReport]:
-        """Verify the steps that led to it, as `ckpt replay THREAD@REF --verify` does.
+        """Verify the steps that led to it, as `ckpt replay THREAD@REF` does.
 
         `reducers` is as in `ThreadHandle.replay`. Raises `NotFound` or `UsageError`.
         """
         return self._replayed(reducers).report()
 
     def transitions(self, reducers: Mapping[str, str] | None = None) -> AnswerList[JudgedThread]:
-        """Return the same for each channel of each of these steps, as `ckpt replay` prints it."""
+        """Return each channel of each of these steps, as `ckpt replay --all-steps` prints it."""
         return self._replayed(reducers).transitions()
 
     def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:

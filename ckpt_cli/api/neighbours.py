@@ -30,7 +30,7 @@ class NeighbourAnswers:
     def sessions(
         self, *, thread: str | None = None, user: str | None = None
     ) -> list[Answer[Joined]]:
-        """Return the sessions of an application, as `ckpt sessions list` prints them.
+        """Return the sessions of an application, as `ckpt memory sessions` prints them.
 
         `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
         store no sessions in such a store.
@@ -40,7 +40,7 @@ class NeighbourAnswers:
         return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
 
     def session(self, name: str) -> Answer[Joined]:
-        """Return a session by its id, `USER:ID` or its key, as `ckpt sessions show` prints it.
+        """Return a session, as `ckpt memory sessions SESSION` prints it; by id, `USER:ID` or key.
 
         Raises `NotFound`, `Ambiguous` or `Unsupported`.
         """

@@ -29,11 +29,11 @@ class JudgedThread(NamedTuple):
     judgements: Mapping[Place, Judgement]
 
     def report(self) -> Answer[ReplayReport]:
-        """Return the verdicts, as `ckpt replay --verify` prints them."""
+        """Return the verdicts, as `ckpt replay` prints them."""
         return Answer(report(self.found, self.judgements), report_record)
 
     def transitions(self) -> AnswerList[JudgedThread]:
-        """Return each channel of each transition, as `ckpt replay` prints them."""
+        """Return each channel of each transition, as `ckpt replay --all-steps` prints them."""
         return AnswerList(self, lambda one: transition_rows(one.found, one.judgements))
 
 

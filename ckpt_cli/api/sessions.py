@@ -20,7 +20,7 @@ def sessions_beside(
     thread: str | None = None,
     user: str | None = None,
 ) -> list[Answer[Joined]]:
-    """Return the sessions in the store that is named, as `ckpt sessions list` prints them.
+    """Return the sessions in the store that is named, as `ckpt memory sessions` prints them.
 
     `opened` returns its checkpoints; there may be none. Raises `Unsupported` if applications store
     no sessions in such a store.
@@ -36,7 +36,7 @@ def sessions_beside(
 
 
 def session_beside(around: Surroundings, opened: Callable[[], Store], name: str) -> Answer[Joined]:
-    """Return one session with all its fields, as `ckpt sessions show` prints it.
+    """Return one session with all its fields, as `ckpt memory sessions SESSION` prints it.
 
     Raises `NotFound`, `Ambiguous` or `Unsupported`.
     """

@@ -310,7 +310,7 @@ class ThreadHandle(FollowedThread):
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
     ) -> Answer[ReplayReport]:
-        """Verify the thread against its recorded writes, as `ckpt replay --verify` does.
+        """Verify the thread against its recorded writes, as `ckpt replay` does.
 
         `reducers` maps channels to the names of their reducers, in addition to those of the
         profile; others are inferred. Raises `NotFound`, `Ambiguous` or `UsageError`.
@@ -320,7 +320,7 @@ class ThreadHandle(FollowedThread):
     def transitions(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
     ) -> AnswerList[JudgedThread]:
-        """Return the same for each channel of each transition, as `ckpt replay` prints it."""
+        """Return each channel of each transition, as `ckpt replay --all-steps` prints it."""
         return self._replayed(reducers, ns).transitions()
 
     def doctor(self, *, deep: bool = False, grace: When = "1m") -> Answer[ThreadReport]:

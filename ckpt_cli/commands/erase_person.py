@@ -1,7 +1,8 @@
-"""Erase threads, or a person: show what was found, ask, carry it out, write the receipt."""
+"""Erase threads, or a person: plan, ask, carry it out, write the receipt, verify a receipt."""
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,20 +11,22 @@ from pathlib import Path
 
 from typer import Exit
 
-from ckpt_backends.errors import PartlyDone, UsageError
+from ckpt_backends import shell
+from ckpt_backends.errors import PartlyDone, StoreUnavailable, UsageError
+from ckpt_backends.files.regular_file import read_regular
 from ckpt_cli import __version__
 from ckpt_cli.api.filters import explain_short_forms, filter_of
 from ckpt_cli.apply.erase import ErasureRun
 from ckpt_cli.apply.erase_receipt import check_receipt_path, write_receipt
+from ckpt_cli.apply.recording import Recorder
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.unfinished_erasures import UnfinishedErasure, unfinished_erasure
 from ckpt_cli.apply.writable import check_removable, refuse_copy
 from ckpt_cli.commands.confirm import confirm
-from ckpt_cli.commands.erase_options import EraseOptions
 from ckpt_cli.config.erase_rules import EraseRules
 from ckpt_cli.core.erasure.digests import ErasedIds
 from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
-from ckpt_cli.core.erasure.receipt import ErasureReceipt
+from ckpt_cli.core.erasure.receipt import ErasureReceipt, receipt_from_record
 from ckpt_cli.core.erasure.subject import check_field, check_memory_pattern, parse_subject
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.operations.audit import AuditFile
@@ -32,6 +35,7 @@ from ckpt_cli.operations.place import place_of, store_text
 from ckpt_cli.plans.erase import ErasurePlan
 from ckpt_cli.plans.erase_everything import ErasureRequest, plan_everything, surviving_threads
 from ckpt_cli.plans.erase_facts import erasure_facts
+from ckpt_cli.queries.erase_verification import verified_places
 from ckpt_cli.queries.memory_location import MemoryPlace, memory_place
 from ckpt_cli.render.erase import (
     erasure_lines,
@@ -39,38 +43,83 @@ from ckpt_cli.render.erase import (
     erasure_record,
     place_columns,
     place_rows,
+    verification_record,
 )
+from ckpt_cli.render.terminal.table import table_lines
 from ckpt_cli.render.terminal.units import iso
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 _CANNOT_UNDO = "an erasure cannot be undone"
+_LONGEST = 256 << 20
+"""Bytes of a receipt."""
 
 
-def verify_receipt(session: Session, options: EraseOptions, path: Path) -> None:
-    """Check that nothing of a receipt has come back; see `erase_verify`."""
-    from ckpt_cli.commands.erase_verify import verify
+def erasure_request(
+    session: Session,
+    threads: Sequence[str],
+    subject: str | None,
+    where: Sequence[str] | None,
+    match: str | None,
+    memory: str | None,
+    patterns: Sequence[str] | None,
+    archives: Sequence[Path],
+) -> ErasureRequest:
+    """Return what is asked for, by the options and the profile. Raises `UsageError`.
 
+    `patterns` are the namespaces of a person in long-term memory.
+    """
     rules = session.names.erase_rules or EraseRules()
-    memories = [one.url for one in _memories(session, options.memory)]
-    verify(session, path, memories, _folders(options, rules))
+    if rules.subject is not None:
+        check_field(rules.subject)
+    for folder in archives:
+        if not folder.exists():
+            raise UsageError(f"there is no folder '{folder}'", hint="name folders with archives")
+    if patterns is None and rules.memory is not None:
+        patterns = [rules.memory]
+    for one in patterns or ():
+        check_memory_pattern(one)
+    return ErasureRequest(
+        tuple(threads),
+        None if subject is None else parse_subject(subject, rules.subject),
+        rules.subject,
+        filter_of(session, where, acts=True),
+        match,
+        tuple(patterns or ()),
+        tuple(_memories(session, memory)),
+        _folders(session, archives),
+        audit=session.names.audit,
+    )
 
 
-def erase_person(session: Session, options: EraseOptions) -> None:
+def erase_person(
+    session: Session,
+    request: ErasureRequest,
+    *,
+    subject: str | None,
+    where: Sequence[str] | None,
+    command: str,
+    receipt: Path | None,
+    rewrite: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
     """Plan an erasure, show it and, unless it is a dry run, carry it out.
 
+    `subject` and `where` are the texts of the filters in the request; `command` is recorded.
     Raises `Refused` where nobody can be asked or the answer is no, and `PartlyDone` if something
     is left.
     """
-    if not options.dry_run:
+    if not dry_run:
         refuse_copy(session.names.store_url)
-        if options.receipt is not None:
-            check_receipt_path(options.receipt)
+        if receipt is not None:
+            check_receipt_path(receipt)
         session.settle()
     check_removable(session.store)
     place = place_of(session.names.store_url)
-    before = unfinished_erasure(place, options.asked)
-    request = replace(_request(session, options), earlier=None if before is None else before.ids)
+    asked = "\0".join([subject or "", request.match or "", *(where or ()), *request.threads])
+    before = unfinished_erasure(place, asked)
+    request = replace(request, earlier=None if before is None else before.ids)
     plan = plan_everything(
         session.store,
         session.opening,
@@ -79,15 +128,15 @@ def erase_person(session: Session, options: EraseOptions) -> None:
         lambda threads: progress(threads, total=None, label="reading threads"),
     )
     report = ErasureReport(
-        options.subject,
-        options.dry_run,
+        subject,
+        dry_run,
         mentions=plan.mentions,
         has_more_mentions=plan.has_more_mentions,
         is_searched=request.finds_mentions,
     )
-    _note_missing(session, options.threads or (), plan)
+    _note_missing(session, request.threads, plan)
     if not plan.threads:
-        explain_short_forms(session, options.where)
+        explain_short_forms(session, where)
     if plan.unsearched:
         values = counted(plan.unsearched, "value")
         session.note(f"{values} could not be searched for the person's name")
@@ -97,15 +146,18 @@ def erase_person(session: Session, options: EraseOptions) -> None:
     if session.review is not None:
         for fact in erasure_facts(plan, session.rows):
             session.review.see(fact)
-    if options.dry_run:
+    if dry_run:
         report.add(plan.places())
         _print(session, report)
         session.note_dry_run("erased")
         return
-    if not (plan.is_empty or options.yes):
+    if not (plan.is_empty or yes):
         _show_and_ask(session, plan, report)
-    unfinished = before or UnfinishedErasure(ErasedIds(), place, options.asked)
-    caught = _carry_out(session, options, request, plan, report, unfinished)
+    unfinished = before or UnfinishedErasure(ErasedIds(), place, asked)
+    recorder = replace(session.recorder, command=command)
+    caught = _carry_out(session, request, plan, report, unfinished, recorder, rewrite=rewrite)
+    if receipt is not None:
+        _write_receipt(session, receipt, plan, report, unfinished)
     _print(session, report)
     _end(report, caught)
 
@@ -120,35 +172,6 @@ def _note_missing(session: Session, given: Sequence[str], plan: ErasurePlan) -> 
         session.note(f"not in this store: thread {named}{more}")
 
 
-def _folders(options: EraseOptions, rules: EraseRules) -> tuple[Path, ...]:
-    return (*(options.archives or ()), *map(Path, rules.archives))
-
-
-def _request(session: Session, options: EraseOptions) -> ErasureRequest:
-    """Return what is asked for, by the options and the profile. Raises `UsageError`."""
-    rules = session.names.erase_rules or EraseRules()
-    if rules.subject is not None:
-        check_field(rules.subject)
-    for folder in options.archives or ():
-        if not folder.exists():
-            raise UsageError(f"there is no folder '{folder}'", hint="name folders with archives")
-    patterns = options.memory_namespace or ([] if rules.memory is None else [rules.memory])
-    for one in patterns:
-        check_memory_pattern(one)
-    return ErasureRequest(
-        tuple(options.threads or ()),
-        None if options.subject is None else parse_subject(options.subject, rules.subject),
-        rules.subject,
-        filter_of(session, options.where, acts=True),
-        options.match,
-        tuple(patterns),
-        tuple(_memories(session, options.memory)),
-        _folders(options, rules),
-        audit=session.names.audit,
-        finds_mentions=not options.no_mentions,
-    )
-
-
 def _show_and_ask(session: Session, plan: ErasurePlan, report: ErasureReport) -> None:
     if not session.output.machine:
         shown = replace(report, places=plan.places(), is_dry_run=True)
@@ -158,13 +181,15 @@ def _show_and_ask(session: Session, plan: ErasurePlan, report: ErasureReport) ->
 
 def _carry_out(
     session: Session,
-    options: EraseOptions,
     request: ErasureRequest,
     plan: ErasurePlan,
     report: ErasureReport,
     unfinished: UnfinishedErasure,
+    recorder: Recorder,
+    *,
+    rewrite: bool,
 ) -> list[int]:
-    """Erase everything that was planned, and write the receipt. Returns the signals meanwhile.
+    """Erase everything that was planned. Returns the signals meanwhile.
 
     Raises `Refused` if the audit file cannot be written.
     """
@@ -180,7 +205,6 @@ def _carry_out(
     ids.add_names(plan.scope.names)
     caught: list[int] = []
     if not plan.is_empty:
-        recorder = replace(session.recorder, command=_command(session))
         if recorder.audit is not None:
             # Later, it would be one more place that is left, after others were erased.
             AuditFile(recorder.audit).check()
@@ -197,14 +221,12 @@ def _carry_out(
                 recording,
                 report,
                 lambda: f"received {signal.Signals(caught[0]).name}" if caught else "",
-                rewrite=options.rewrite,
+                rewrite=rewrite,
                 progress=_step_note(session),
             ).carry_out()
             _add_survivors(session, request, plan, report, ids)
         if report.is_complete:
             unfinished.remove()
-    if options.receipt is not None:
-        _write_receipt(session, options.receipt, plan, report, unfinished)
     return caught
 
 
@@ -252,13 +274,6 @@ def _add_survivors(
         )
 
 
-def _command(session: Session) -> str:
-    """Return the command line with the names of options only: the rest names the person."""
-    known = {f"--{name.replace('_', '-')}" for name in EraseOptions.__annotations__}
-    names = dict.fromkeys(word.partition("=")[0] for word in session.argv)
-    return " ".join(["ckpt erase", *(one for one in names if one in known)])
-
-
 def _step_note(session: Session) -> Callable[[str], None]:
     """Return what is told each step of an engine, which may take long."""
     return session.note if session.settings.get("verbose") else lambda _: None
@@ -296,3 +311,57 @@ def _memories(session: Session, chosen: str | None) -> Iterator[MemoryPlace]:
     other = memory_place(url, session.names.other_store("memory", chosen))
     if other is not None:
         yield other
+
+
+def _folders(session: Session, named: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the folders of archives that are named, and those of the profile."""
+    rules = session.names.erase_rules or EraseRules()
+    return (*named, *map(Path, rules.archives))
+
+
+def verify_receipt(
+    session: Session, path: Path, memory: str | None, archives: Sequence[Path]
+) -> None:
+    """Check that nothing of a receipt is back, place by place, and print the answer.
+
+    Exits with 1 if something is back. Raises `PartlyDone` if a place cannot be checked.
+    """
+    receipt = _read(path)
+    memories = [one.url for one in _memories(session, memory)]
+    folders = _folders(session, archives)
+    url = session.names.store_url
+    if receipt.place != place_of(url):
+        raise UsageError(
+            f"cannot verify '{path}' in '{url}': it is of the store '{receipt.store}'",
+            hint=f"use `-s {shell.word(receipt.store)}`",
+        )
+    named = dict.fromkeys([*map(Path, receipt.named_folders), *(one.absolute() for one in folders)])
+    places = list(verified_places(receipt, url, lambda: session.store, memories, named))
+    record = verification_record(str(path), places)
+    session.output.document(
+        lambda: record,
+        lambda: table_lines(record["places"], place_columns(), session.output.width),
+        rows=lambda: record["places"],
+        columns=place_columns(),
+    )
+    if back := [one for one in places if one.state == "kept"]:
+        session.note(f"something is back in {counted(len(back), 'place')}")
+        raise Exit(1)
+    if unread := [one for one in places if one.state == "unreachable"]:
+        number = counted(len(unread), "place")
+        raise PartlyDone(f"{number} could not be checked: {unread[0].reason}")
+
+
+def _read(path: Path) -> ErasureReceipt:
+    try:
+        return receipt_from_record(json.loads(read_regular(path, _LONGEST)))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot read the receipt '{path}': {reason}") from error
+    except StoreUnavailable as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsageError(
+            f"cannot read the receipt '{path}': not a receipt of an erasure",
+            hint="give a file that `ckpt erase --receipt FILE` wrote",
+        ) from error

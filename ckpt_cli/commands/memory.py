@@ -1,4 +1,4 @@
-"""`ckpt memory`: the long-term memory of agents, in LangGraph's Store or DeerFlow's files."""
+"""`ckpt memory`: long-term memory, in LangGraph's Store or DeerFlow's files, and chat sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ckpt_cli.api.memory import MemoryHandle, opened_memory
 from ckpt_cli.core.memory.item_filter import ItemFilter
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Threads, command_options, not_huge, takes
+from ckpt_cli.options import Threads, not_huge
 from ckpt_cli.render.memory.full_text import full_text_lines
 from ckpt_cli.render.memory.items import (
     hit_columns,
@@ -46,49 +46,44 @@ Match = Annotated[
 ]
 
 
-@command_options
-class MemoryListOptions:
-    """The options of `ckpt memory list`."""
-
+def list_(
+    ctx: Context,
     namespace: Annotated[
         str, Argument(metavar="NAMESPACE", help="Namespace and all below it, such as users/anna.")
-    ] = ""
-    flat: Annotated[bool, Option("--flat", help="Show a table, not a tree.")] = False
+    ] = "",
+    flat: Annotated[bool, Option("--flat", help="Show a table, not a tree.")] = False,
     limit: Annotated[
         int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
-    ] = 50
-    everything: Annotated[bool, Option("--all", help="Show all.")] = False
-    match: Match = None
+    ] = 50,
+    everything: Annotated[bool, Option("--all", help="Show all.")] = False,
+    match: Match = None,
     since: Annotated[
         str | None, Option(metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07.")
-    ] = None
+    ] = None,
     until: Annotated[
         str | None, Option(metavar="TIME", help="Only items not updated after TIME.")
-    ] = None
+    ] = None,
     expired: Annotated[
         bool | None, Option("--expired/--no-expired", help="Only expired items, or only others.")
-    ] = None
+    ] = None,
     category: Annotated[str | None, Option(metavar="NAME", help="Only facts of this category.")] = (
         None
-    )
+    ),
     min_confidence: Annotated[
         float | None,
         Option(metavar="F", help="Only facts with a confidence of at least F.", min=0, max=1),
-    ] = None
+    ] = None,
     source: Annotated[
         str | None, Option(metavar="THREAD", help="Only items that came from THREAD.")
-    ] = None
+    ] = None,
     duplicates: Annotated[
         bool, Option("--duplicates", help="Only facts that repeat an older fact.")
-    ] = False
+    ] = False,
     orphans: Annotated[
         bool, Option("--orphans", help="Only facts from threads that no longer exist.")
-    ] = False
-    threads: Threads = None
-
-
-@takes(MemoryListOptions)
-def list_(session: Session, options: MemoryListOptions) -> None:
+    ] = False,
+    threads: Threads = None,
+) -> None:
     """List items by namespace, without values.
 
     Prints a tree on a terminal, else one row per item, with the text of DeerFlow's facts. Marks
@@ -101,34 +96,34 @@ def list_(session: Session, options: MemoryListOptions) -> None:
     ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
     ```
     """
-    since, until = session.time(options.since), session.time(options.until)
+    session: Session = ctx.obj
     output, now = session.output, session.now
     counted, more = 0, False
     with opened_memory(session) as memory:
         found = memory.items(
-            options.namespace,
-            match=options.match,
-            since=since,
-            until=until,
-            expired=options.expired,
-            category=options.category,
-            min_confidence=options.min_confidence,
-            source=options.source,
-            duplicates=options.duplicates,
-            orphans=options.orphans,
-            threads=options.threads,
+            namespace,
+            match=match,
+            since=session.time(since),
+            until=session.time(until),
+            expired=expired,
+            category=category,
+            min_confidence=min_confidence,
+            source=source,
+            duplicates=duplicates,
+            orphans=orphans,
+            threads=threads,
         )
         marks = found.marks
 
         def shown() -> Iterator[Answer[Item]]:
             nonlocal counted, more
             for counted, one in enumerate(found, 1):
-                if counted > options.limit and not options.everything:
+                if counted > limit and not everything:
                     more = True
                     return
                 yield one
 
-        if output.table and not options.flat:
+        if output.table and not flat:
             items = (one.found for one in shown())
             output.document(dict, lambda: tree_lines(items, now, marks, output.width))
         else:
@@ -140,10 +135,10 @@ def list_(session: Session, options: MemoryListOptions) -> None:
             )
             output.records(rows, item_columns(now, marked=bool(found.faults), texts=True))
     if not counted:
-        is_some = options.namespace or found.faults or found.wanted != ItemFilter()
+        is_some = namespace or found.faults or found.wanted != ItemFilter()
         session.note("no item matches" if is_some else "no items")
     elif more:
-        session.note(f"showing the first {options.limit} items; -n N or --all for more")
+        session.note(f"showing the first {limit} items; -n N or --all for more")
 
 
 def show(
@@ -290,3 +285,49 @@ def export(
             session.output.records(records, ())
         else:
             session.output.lines(records)
+
+
+def sessions(
+    ctx: Context,
+    name: Annotated[
+        str | None,
+        Argument(metavar="SESSION", help="Session id, USER:ID or key. [default: list all]"),
+    ] = None,
+    thread: Annotated[
+        str | None, Option(metavar="THREAD", help="Only sessions of this thread.")
+    ] = None,
+    user: Annotated[str | None, Option(metavar="USER", help="Only sessions of this user.")] = None,
+) -> None:
+    """List an application's chat sessions, or show one.
+
+    Reads the chat sessions that an application keeps in Redis next to its checkpoints, with the
+    status of each session's thread. By default these are the keys that match `*context*:*:*`. For
+    other keys, add a pattern to the URL: `redis://localhost/0?pattern=app:session:*`
+
+    ```
+    ckpt -s redis://localhost/0 memory sessions
+    ckpt -s redis://localhost/0 memory sessions --thread user-42
+    ckpt -s redis://localhost/0 memory sessions 8d1f
+    ```
+    """
+    session: Session = ctx.obj
+    # What reads items needs none of it.
+    from ckpt_cli.api.sessions import session_beside, sessions_beside
+    from ckpt_cli.render.sessions import session_columns, session_lines
+
+    output, columns = session.output, session_columns(session.now)
+    if name is None:
+        found = sessions_beside(session, lambda: session.store, thread=thread, user=user)
+        output.records((one.to_dict() for one in found), columns)
+        if not found:
+            session.note("no session matches" if thread or user else "this store has no sessions")
+        return
+    if thread is not None or user is not None:
+        raise UsageError("SESSION cannot be combined with --thread or --user")
+    answer = session_beside(session, lambda: session.store, name)
+    output.document(
+        answer.to_dict,
+        lambda: session_lines(answer.found, session.now, session.zone, output.width),
+        rows=lambda: [answer.to_dict()],
+        columns=columns,
+    )

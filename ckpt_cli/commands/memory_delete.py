@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from ckpt_backends.changes.bundle import Bundle, make_folder
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
@@ -20,7 +21,7 @@ from ckpt_cli.commands.memory import Match, Under
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
-from ckpt_cli.options import DryRun, Yes, command_options, not_huge, takes
+from ckpt_cli.options import DryRun, Yes, not_huge
 from ckpt_cli.queries.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory.items import (
     amount,
@@ -39,38 +40,33 @@ Write = Annotated[
 ]
 
 
-@command_options
-class MemoryDeleteOptions:
-    """The arguments and options of `ckpt memory delete`."""
-
+@plannable("memory delete", again=("sign_key",))
+def delete(
+    ctx: Context,
     keys: Annotated[
         list[str] | None, Argument(metavar="KEY", help="Key, or NAMESPACE/KEY; repeatable.")
-    ] = None
-    namespace: Under = ""
-    match: Match = None
-    expired: Annotated[bool, Option("--expired", help="Select expired items.")] = False
+    ] = None,
+    namespace: Under = "",
+    match: Match = None,
+    expired: Annotated[bool, Option("--expired", help="Select expired items.")] = False,
     older_than: Annotated[
         str | None,
         Option(metavar="AGE", help="Select items not updated for AGE: 30d, 2h or a date."),
-    ] = None
-    everything: Annotated[bool, Option("--all", help="Select all items of --namespace.")] = False
+    ] = None,
+    everything: Annotated[bool, Option("--all", help="Select all items of --namespace.")] = False,
     limit: Annotated[
         int,
         Option("-n", "--limit", metavar="N", help="Delete at most N.", min=1, callback=not_huge),
-    ] = 100_000
+    ] = 100_000,
     archive: Annotated[
         Path | None, Option(metavar="DIR", help="Archive the items in DIR first.")
-    ] = None
-    sign_key: SignKey = None
-    plan_out: PlanOut = None
-    dry_run: DryRun = False
-    yes: Yes = False
-    write: Write = False
-
-
-@plannable("memory delete", again=("sign_key",))
-@takes(MemoryDeleteOptions)
-def delete(session: Session, options: MemoryDeleteOptions) -> None:
+    ] = None,
+    sign_key: SignKey = None,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    write: Write = False,
+) -> None:
     """Delete items and their vectors.
 
     Select items by key, or by rules that must all match. If an item changes after the plan was
@@ -82,21 +78,20 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
     ckpt -s memory.db memory delete --namespace users/anna --all --archive backups
     ```
     """
-    wanted = ItemFilter(
-        match=options.match,
-        until=session.time(options.older_than),
-        expired=options.expired or None,
-    )
-    if not options.dry_run:
+    session: Session = ctx.obj
+    until = session.time(older_than)
+    wanted = ItemFilter(match=match, until=until, expired=expired or None)
+    if not dry_run:
         refuse_copy(session.names.store_url)
-    _check_words(options, wanted)
-    key = signing_key(options.sign_key, options.archive)
-    if options.archive is not None and not options.dry_run:
-        make_folder(options.archive)
+    by_rule = wanted != ItemFilter() or everything
+    _check_words(keys, namespace, by_rule=by_rule, everything=everything)
+    key = signing_key(sign_key, archive)
+    if archive is not None and not dry_run:
+        make_folder(archive)
     bundle: Bundle | None = None
     with opened_memory(session).memory as memory:
-        planned = _plan(session, memory, options, wanted)
-        items, more = planned[: options.limit], len(planned) > options.limit
+        planned = _planned(session, memory, keys, namespace, wanted, at_most=limit + 1)
+        items, more = planned[:limit], len(planned) > limit
         shown = list(map(without_values, items)) if session.settings.get("redact") else items
         if session.review is not None:
             for one in items:
@@ -104,64 +99,69 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
         info = memory.describe()
         if not items:
             session.note("nothing to do")
-        elif not options.dry_run:
-            check_allowed(info, write=options.write)
-            if not options.yes:
+        elif not dry_run:
+            check_allowed(info, write=write)
+            if not yes:
                 # Holds no lock while a person decides.
                 memory.refresh()
                 _show_and_ask(session, shown, more=more)
-            if options.archive is not None:
-                bundle = archive_items(memory, items, options.archive, iso(session.now), key)
+            if archive is not None:
+                bundle = archive_items(memory, items, archive, iso(session.now), key)
     done = MemoryReport(0)
-    if items and not options.dry_run:
+    if items and not dry_run:
         cannot_undo = "no archive was made" if bundle is None else ""
         with session.recorder.operation("memory delete", cannot_undo=cannot_undo) as recording:
             done = remove_items(session.names.store_url, items, recording, bundle)
         if done.not_erased:
             session.note(done.not_erased)
-    path = None if bundle is None else bundle.path
-    _answer(session, shown, done, path, more=more, dry_run=options.dry_run)
+    _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
     if done.stopped is not None:
         raise PartlyDone(
             f"{done.stopped.message}; {counted(len(items) - done.removed, 'item')} left",
             hint=done.stopped.hint,
         ) from done.stopped
-    if more and not options.dry_run:
+    if more and not dry_run:
         raise PartlyDone(
-            f"stopped after {counted(options.limit, 'item')}; more match",
+            f"stopped after {counted(limit, 'item')}; more match",
             hint="run the same command again",
         )
 
 
-def _check_words(options: MemoryDeleteOptions, wanted: ItemFilter) -> None:
+def _check_words(
+    keys: Sequence[str] | None, namespace: str, *, by_rule: bool, everything: bool
+) -> None:
     """Raise `UsageError` if nothing is selected, or by keys and rules at once."""
-    by_rule = wanted != ItemFilter() or options.everything
-    if options.keys and by_rule:
+    if keys and by_rule:
         raise UsageError(
             "cannot combine keys and rules",
             hint="name keys, or leave them out and use --match, --expired, --older-than or --all",
         )
-    if not options.keys and not by_rule:
+    if not keys and not by_rule:
         raise UsageError(
             "nothing selected",
             hint="name keys, or add --expired, --older-than, --match, or --all with --namespace",
         )
-    if options.everything and not parse_namespace(options.namespace):
+    if everything and not parse_namespace(namespace):
         raise UsageError(
             "--all needs a namespace", hint="add --namespace NAMESPACE, or use --match '*'"
         )
 
 
-def _plan(
-    session: Session, memory: MemoryStore, options: MemoryDeleteOptions, wanted: ItemFilter
+def _planned(
+    session: Session,
+    memory: MemoryStore,
+    keys: Sequence[str] | None,
+    namespace: str,
+    wanted: ItemFilter,
+    *,
+    at_most: int,
 ) -> list[Item]:
-    """The items to delete, unredacted, as they are compared again before they are deleted."""
-    prefix = parse_namespace(options.namespace)
-    if options.keys:
-        return list(named_items(memory, options.keys, prefix))
+    """Return the items to delete, unredacted: they are compared again before they are deleted."""
+    prefix = parse_namespace(namespace)
+    if keys:
+        return list(islice(named_items(memory, keys, prefix), at_most))
     # The listing ends here: an open reader would block the writer of a file without WAL.
-    found = list_items(memory, prefix, wanted, session.now, redacted=False)
-    return list(islice(found, options.limit + 1))
+    return list(islice(list_items(memory, prefix, wanted, session.now, redacted=False), at_most))
 
 
 def check_allowed(info: MemoryInfo, *, write: bool) -> None:
@@ -186,13 +186,14 @@ def _answer(
     session: Session,
     items: list[Item],
     done: MemoryReport,
-    bundle: Path | None,
+    bundle: Bundle | None,
     *,
     more: bool,
     dry_run: bool,
 ) -> None:
     """Print the plan, or the receipt: items before, removed and after."""
     now, shown = session.now, items if dry_run else items[: done.removed]
+    path = None if bundle is None else bundle.path
 
     def record() -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -200,7 +201,7 @@ def _answer(
             "items": [item_record(one, now) for one in shown],
             "removed": sum_record(() if dry_run else shown),
             "more": more,
-            "archive": None if bundle is None else str(bundle),
+            "archive": path and str(path),
         }
         if not dry_run:
             found["before"] = sum_record(items)
@@ -210,7 +211,7 @@ def _answer(
 
     session.output.document(
         record,
-        lambda: removal_lines(shown, now, more=more, done=not dry_run, bundle=bundle),
+        lambda: removal_lines(shown, now, more=more, done=not dry_run, bundle=path),
         rows=lambda: (row_record(one, now) for one in shown),
         columns=item_columns(now),
     )

@@ -55,7 +55,7 @@ class _Checked:
 def import_(
     ctx: Context,
     files: Annotated[
-        list[Path], Argument(metavar="FILE", help="Archives of memory delete --archive.")
+        list[Path], Argument(metavar="FILE", help="Archives that `memory delete --archive` wrote.")
     ],
     trusted_key: TrustedKeys = None,
     allow_pickle: AllowPickle = False,

@@ -39,7 +39,7 @@ def trust_(
     remove: Annotated[bool, Option("--remove", help="Stop trusting the file.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Show what a configuration file would do, ask, and trust it.
+    """Trust a configuration file, after showing what it would do.
 
     A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
     you trust it, its profiles can only open local stores in its folder. They cannot read

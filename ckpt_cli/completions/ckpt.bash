@@ -91,14 +91,12 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --plan-out"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --plan-out"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
         elif [[ $cmd == threads ]]; then
             cmd="threads $word"
-        elif [[ $cmd == sessions ]]; then
-            cmd="sessions $word"
         elif [[ $cmd == memory ]]; then
             cmd="memory $word"
         elif [[ $cmd == repair ]]; then
@@ -135,15 +133,16 @@ _ckpt_answer() {
             *" --at") kind="ref" ;;
             *" --ns") kind="ns" ;;
             *" --channel") kind="channel" ;;
-            *" --by") kind="words:thread channel ns type table" ;;
-            *" --file") kind="file" ;;
-            *" --thread") kind="thread" ;;
             *" --source") kind="thread" ;;
             *" --threads") kind="store" ;;
             *" --namespace") kind="namespace" ;;
             "memory export --to") kind="file" ;;
             "memory copy --to") kind="store" ;;
             *" --trusted-key") kind="file" ;;
+            *" --thread") kind="thread" ;;
+            *" --by") kind="words:thread channel ns type table" ;;
+            *" --out") kind="file" ;;
+            *" --file") kind="file" ;;
             *" --to-last") kind="words:error interrupted pending done unknown" ;;
             "apply --to") kind="store" ;;
             *" --new-key-file") kind="file" ;;
@@ -153,11 +152,10 @@ _ckpt_answer() {
             *" --subject") kind="filter" ;;
             *" --values-from") kind="file" ;;
             *" --archives") kind="file" ;;
+            "copy --to") kind="store" ;;
             *" --format") kind="words:bundle jsonl parquet csv ndjson" ;;
             "export --to") kind="file" ;;
             "import --to") kind="store" ;;
-            "copy --to") kind="store" ;;
-            *" --out") kind="file" ;;
         esac
     elif [[ -z $ended && $cur == -* ]]; then
         case $cmd in
@@ -167,19 +165,9 @@ _ckpt_answer() {
             show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --exit-code" ;;
-            interrupts) kind="words:--match --where --older-than --exit-code" ;;
-            errors) kind="words:--match --where --since --history --by -n --limit --summary --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
             grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs --cluster" ;;
-            sql) kind="words:--file --thread --match --where --attach --interactive --tables --schema --timeout --jobs --cluster" ;;
-            blame) kind="words:--at --ns" ;;
-            timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
-            bisect) kind="words:--exec --binary --since --until --at --ns" ;;
             tail) kind="words:-n --lines --match --where --ns --all-ns --interval" ;;
-            report) kind="words:--at --ns --all-ns --since --last" ;;
-            tui) kind="words:--refresh --write --serve --port" ;;
-            mcp) kind="words:--values --channels --max-chars --timeout" ;;
-            "sessions list") kind="words:--thread --user" ;;
             "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --no-expired --category --min-confidence --source --duplicates --orphans --threads" ;;
             "memory show") kind="words:--namespace --raw --threads" ;;
             "memory search") kind="words:--namespace -E --regex -i --ignore-case -n --limit" ;;
@@ -188,13 +176,24 @@ _ckpt_answer() {
             "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --plan-out --dry-run --yes --write" ;;
             "memory copy") kind="words:--to --namespace --match --create --replace --plan-out --dry-run --yes" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --plan-out --dry-run --yes --write" ;;
-            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --cluster --repair --plan-out --dry-run --yes" ;;
+            "memory sessions") kind="words:--thread --user" ;;
+            tui) kind="words:--refresh --write --serve --port" ;;
+            interrupts) kind="words:--match --where --older-than --exit-code" ;;
+            errors) kind="words:--match --where --since --history --by -n --limit --summary --exit-code" ;;
+            blame) kind="words:--at --ns" ;;
+            bisect) kind="words:--exec --binary --since --until --at --ns" ;;
+            replay) kind="words:--at --ns --all-steps --verify --strict --all --match --where --jobs --cluster --repair --plan-out --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs --cluster" ;;
-            secrets) kind="words:--match --where --memory --kinds --jobs --cluster" ;;
+            report) kind="words:--at --ns --all-ns --since --last" ;;
             stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs --cluster" ;;
+            timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
+            du) kind="words:--match --where --by --top" ;;
+            metrics) kind="words:--since --fast --out" ;;
+            sql) kind="words:--file --thread --match --where --attach --interactive --tables --schema --timeout --jobs --cluster" ;;
+            mcp) kind="words:--values --channels --max-chars --timeout" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
             fork) kind="words:--match --where --at --as-of --set --append --replace --as-node --as --reason --force --plan-out --dry-run --yes" ;;
-            "repair messages") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --content" ;;
+            "repair messages") kind="words:--at --match --where --all --content --reason --force --plan-out --dry-run --yes" ;;
             "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             undo) kind="words:--force --plan-out --dry-run --yes" ;;
@@ -205,25 +204,23 @@ _ckpt_answer() {
             "ops verify") kind="words:--head" ;;
             purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --summary --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --plan-out --batch --dry-run --yes" ;;
+            secrets) kind="words:--match --where --memory --kinds --jobs --cluster" ;;
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --memory-namespace --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
+            rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --plan-out --dry-run --yes" ;;
+            copy) kind="words:--to --as --match --where --all --at --as-of --create --replace --new-key-file --encrypt --decrypt --jobs --reason --plan-out --dry-run --yes" ;;
             export) kind="words:--match --where --all --format --to --sign-key --table --jobs --cluster" ;;
             import) kind="words:--to --create --trusted-key --allow-pickle --plan-out --dry-run --yes" ;;
-            copy) kind="words:--to --as --match --where --all --at --as-of --create --replace --new-key-file --encrypt --decrypt --jobs --reason --plan-out --dry-run --yes" ;;
-            rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --plan-out --dry-run --yes" ;;
-            du) kind="words:--match --where --by --top" ;;
-            metrics) kind="words:--since --fast --out" ;;
             stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove --yes" ;;
             completion) kind="words:--install" ;;
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts errors messages grep sql blame timeline bisect tail report tui mcp sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
+        kind="words:threads show history diff messages grep tail memory tui interrupts errors blame bisect replay doctor report stats timeline du metrics sql mcp rollback fork repair undo apply ops purge gc secrets erase rekey copy export import stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show delete" ;;
-            "sessions:0") kind="words:list show" ;;
-            "memory:0") kind="words:list show search export edit delete copy import" ;;
+            "memory:0") kind="words:list show search export edit delete copy import sessions" ;;
             "repair:0") kind="words:messages values writes" ;;
             "ops:0") kind="words:list show undo redo verify" ;;
             "threads show:0") kind="thread" ;;
@@ -234,26 +231,26 @@ _ckpt_answer() {
             "diff:0") kind="target" ;;
             "diff:1") kind="ref" ;;
             "diff:2") kind="ref" ;;
-            "interrupts:"*) kind="thread" ;;
-            "errors:"*) kind="thread" ;;
             "messages:0") kind="target" ;;
             "grep:"[!0]*) kind="thread" ;;
-            "blame:0") kind="target" ;;
-            "blame:1") kind="channel" ;;
-            "timeline:0") kind="target" ;;
-            "bisect:0") kind="target" ;;
             "tail:0") kind="thread" ;;
-            "report:0") kind="target" ;;
-            "sessions show:0") kind="session" ;;
             "memory list:0") kind="namespace" ;;
             "memory show:0") kind="item" ;;
             "memory edit:0") kind="item" ;;
             "memory delete:"*) kind="item" ;;
             "memory import:"*) kind="file" ;;
+            "memory sessions:0") kind="session" ;;
+            "interrupts:"*) kind="thread" ;;
+            "errors:"*) kind="thread" ;;
+            "blame:0") kind="target" ;;
+            "blame:1") kind="channel" ;;
+            "bisect:0") kind="target" ;;
             "replay:0") kind="target" ;;
             "doctor:"*) kind="thread" ;;
-            "secrets:"*) kind="thread" ;;
+            "report:0") kind="target" ;;
             "stats:0") kind="thread" ;;
+            "timeline:0") kind="target" ;;
+            "du:0") kind="thread" ;;
             "rollback:0") kind="target" ;;
             "rollback:1") kind="ref" ;;
             "rollback:"[!0]*) kind="target" ;;
@@ -269,12 +266,12 @@ _ckpt_answer() {
             "ops undo:0") kind="op" ;;
             "ops redo:0") kind="op" ;;
             "ops verify:0") kind="file" ;;
+            "secrets:"*) kind="thread" ;;
             "erase:"*) kind="thread" ;;
+            "rekey:"*) kind="thread" ;;
+            "copy:"*) kind="target" ;;
             "export:"*) kind="thread" ;;
             "import:"*) kind="file" ;;
-            "copy:"*) kind="target" ;;
-            "rekey:"*) kind="thread" ;;
-            "du:0") kind="thread" ;;
             "trust:0") kind="file" ;;
             "completion:0") kind="words:bash zsh fish" ;;
             "demo:0") kind="file" ;;

@@ -100,7 +100,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "repair writes": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING, *_NO_ANSWERS),
     "copy --as": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "copy --at REF --as": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
-    "sessions list": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
+    "memory sessions": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
     "export": (),
     "purge": (),
     "purge --keep-last": (_ONE,),

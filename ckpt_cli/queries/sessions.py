@@ -55,7 +55,7 @@ def find_session(
         if name in (one.session_id, f"{one.user_id}:{one.session_id}", one.key)
     ]
     if not fits:
-        raise NotFound(f"no session '{name}'", hint="`ckpt sessions list` lists them")
+        raise NotFound(f"no session '{name}'", hint="`ckpt memory sessions` lists them")
     if len(fits) > 1:
         keys = ", ".join(shell.word(one.key) for one in sorted(fits, key=lambda one: one.key))
         raise Ambiguous(f"'{name}' matches {len(fits)} sessions", hint=f"use a key: {keys}")

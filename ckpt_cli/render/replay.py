@@ -84,7 +84,7 @@ def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
 
 
 def report_record(found: ReplayReport) -> dict[str, Any]:
-    """Return the answer of `replay --verify` as JSON."""
+    """Return the answer of `replay` as JSON."""
     return {
         "thread_id": found.thread_id,
         "transitions": found.transitions,
@@ -127,34 +127,47 @@ THREAD_COLUMNS = [
 
 
 def report_lines(found: ReplayReport, refs: Mapping[str, str], width: int) -> Iterator[StyledLine]:
-    """Yield the verdicts of one thread, its channels and its findings."""
-    yield line(
-        (safe_text(found.thread_id), "head"),
-        f"  {counted(found.transitions, 'transition')}: ",
-        *_count_spans(_counts(found.verdicts)),
-    )
-    if found.assumed:
-        yield line((f"  {counted(found.assumed, 'value')} matched in an assumed order", "dim"))
-    rows = [{"channel": label(place), **_channel(one)} for place, one in found.channels.items()]
-    if rows:
-        yield line("")
-        yield from table_lines(rows, _CHANNEL_COLUMNS, width)
+    """Yield the channels of one thread, what differs or cannot be verified, and the sum."""
+    if found.channels:
+        yield from table_lines(channel_rows(found), CHANNEL_COLUMNS, width)
     yield from _finding_lines(found, refs)
+    if found.channels:
+        yield line("")
+    if found.assumed:
+        yield line((f"{counted(found.assumed, 'value')} matched in an assumed order", "dim"))
+    yield line(counted(found.transitions, "transition"), *_sum_spans(_counts(found.verdicts)))
 
 
-def _count_spans(counts: Mapping[str, int]) -> Iterator[Span]:
-    for place, (name, n) in enumerate(counts.items()):
-        yield (", " if place else "", "plain")
-        yield (f"{n} {name}", _STYLES[name] if n else "dim")
+def _sum_spans(counts: Mapping[str, int]) -> Iterator[Span]:
+    before = ": "
+    for name, n in counts.items():
+        if n:
+            yield (before, "plain")
+            yield (f"{n} {name}", _STYLES[name])
+            before = ", "
 
 
-_CHANNEL_COLUMNS = [
+def channel_rows(found: ReplayReport) -> Iterator[dict[str, Any]]:
+    """Yield the channels of one thread, each with its namespace, one row each."""
+    for (graph, channel), one in found.channels.items():
+        yield {
+            "thread_id": found.thread_id,
+            "namespace": graph,
+            "channel": channel,
+            **_channel(one),
+        }
+
+
+CHANNEL_COLUMNS = [
+    Column("THREAD", "thread_id", table=False),
+    Column("NAMESPACE", "namespace", drop=1),
     Column("CHANNEL", "channel", style="head"),
     Column("REDUCER", "reducer", empty="?"),
-    Column("EVIDENCE", "evidence", right=True),
+    Column("EVIDENCE", "evidence", right=True, drop=2),
     Column("MATCH", "match", right=True),
     Column("MISMATCH", "mismatch", right=True, style=lambda n: "error" if n else "plain"),
     Column("UNVERIFIABLE", "unverifiable", right=True),
+    Column("CANDIDATES", "candidates", table=False),
 ]
 
 

@@ -43,7 +43,7 @@ def session_record(found: Joined) -> dict[str, Any]:
 
 
 def session_columns(now: datetime) -> Sequence[Column]:
-    """Return the columns of `sessions list`."""
+    """Return the columns of `memory sessions`."""
     return [
         Column("SESSION", "session_id", style="head"),
         Column("USER", "user_id"),

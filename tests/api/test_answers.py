@@ -91,11 +91,11 @@ ANSWERS: list[tuple[str, Ask]] = [
     ("du --by channel", lambda store: store.du_by("channel")),
     ("du --by thread --top 3", lambda store: store.du_by("thread", top=3)),
     (f"du {TRIP} --by ns", trip(lambda one: one.du_by("ns"))),
-    (f"replay {TRIP}", trip(lambda one: one.transitions())),
+    (f"replay {TRIP} --all-steps", trip(lambda one: one.transitions())),
     (f"replay {TRIP} --verify", trip(lambda one: one.replay())),
     (f"replay {TRIP} --verify --ns planner", trip(lambda one: one.replay(ns="planner"))),
     (f"replay {TRIP} --verify --ns=", trip(lambda one: one.replay(ns=""))),
-    (f"replay {TRIP}@step:3", third(lambda one: one.transitions())),
+    (f"replay {TRIP}@step:3 --all-steps", third(lambda one: one.transitions())),
     (f"replay {TRIP}@step:3 --verify", third(lambda one: one.replay())),
     (
         f"replay {TRIP} --verify --reducer messages=append",

@@ -52,6 +52,12 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
     assert "Global options" in answer.out
 
 
+def test_one_group_has_what_erases_and_encrypts() -> None:
+    group = ckpt("--help").out.partition("Erase and encrypt")[2].partition("╰")[0]
+    names = [line.split()[1] for line in group.splitlines()[1:] if not line.startswith("│  ")]
+    assert [one for one in names if one in REFS] == ["secrets", "erase", "rekey"]
+
+
 def test_ckpt_alone_prints_its_help() -> None:
     answer = ckpt()
     assert answer.code == 2

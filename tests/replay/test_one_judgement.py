@@ -46,7 +46,9 @@ def replayed(path: Path) -> Verdicts:
             one["reducer"],
         )
         for thread in ckpt("-s", path, "threads", "list", "--all", "-o", "json").json
-        for one in ckpt("-s", path, "replay", "-o", "json", "--", thread["thread_id"]).json
+        for one in ckpt(
+            "-s", path, "replay", "--all-steps", "-o", "json", "--", thread["thread_id"]
+        ).json
     }
 
 
@@ -411,7 +413,7 @@ def test_a_thread_without_snapshots_says_what_cannot_be_verified(tmp_path: Path)
     assert {one["reason"] for one in report["findings"]} == {
         "a DeltaChannel stores no value between snapshots"
     }
-    shown = ckpt("-s", path, "replay", "t")
+    shown = ckpt("-s", path, "replay", "t", "--all-steps")
     assert shown.out.count("unverifiable") == 4
     with sqlite3.connect(path) as db:
         db.execute(

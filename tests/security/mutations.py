@@ -77,6 +77,7 @@ ON_THREAD = [
     *(["show"], ["show", "--writes", "--metadata"], ["show", "-o", "json"], ["show", "--mermaid"]),
     *(["show", "--tree"], ["show", "--tree", "--all-ns", "-o", "json"], ["show", "--where"]),
     *(["history", "--all-ns", "-o", "table"], ["history", "-o", "json"], ["diff"], ["replay"]),
+    ["replay", "--all-steps"],
     *(["diff", "--writes", "-o", "json"], ["replay", "--verify", "-o", "json"], ["stats"]),
     *(["timeline"], ["timeline", "-o", "json"], ["stats", "--time"], ["stats", "--tokens"]),
     *(["replay", "--repair", "--dry-run"], ["interrupts"], ["threads", "show"], ["messages"]),
@@ -95,7 +96,7 @@ ON_THREAD = [
     *(["threads", "delete", "--dry-run"], ["messages", "--stat"], ["show", "--redact", "--writes"]),
     *(
         ["fork", "--at", "head", "--set", "messages=[]", "--dry-run"],
-        ["sessions", "list", "--thread"],
+        ["memory", "sessions", "--thread"],
     ),
     *(["show", "--svg"], ["report", "--all-ns"]),
 ]

@@ -29,7 +29,7 @@ COMMANDS = [
     ["grep", "from"],
     ["interrupts"],
     ["memory", "list"],
-    ["sessions", "list"],
+    ["memory", "sessions"],
     ["rollback", "trip", "~1", "--yes"],
     ["threads", "delete", "trip", "--yes"],
 ]

@@ -78,8 +78,6 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "export": [[THREAD, "--format", "jsonl"], [THREAD]],
     "import": [["nothing.ckpt.gz"]],
-    # Refused here; those of Redis are held to the same in `tests/backends`.
-    "sessions": [["list"], ["show", THREAD]],
     # Refused here as well; those of each Store are held to the same in `tests/memory`.
     "memory": [
         *(["list"], ["show", "k"], ["search", "."], ["export"], ["delete", "k", "--dry-run"]),
@@ -87,6 +85,8 @@ LINES: dict[str, list[list[str]]] = {
         *(["show"], ["list", "--duplicates", "--orphans"]),
         # Refused here; those of DeerFlow are held to the same in `tests/deerflow`.
         ["edit", "k", "--set", "content=x"],
+        # Refused here; those of Redis are held to the same in `tests/backends`.
+        *(["sessions"], ["sessions", THREAD]),
     ],
     "diff": [
         [THREAD],
@@ -101,6 +101,7 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "replay": [
         [THREAD],
+        [THREAD, "--all-steps"],
         [THREAD, "--verify"],
         [f"{THREAD}@{HEAD}", "--verify"],
         ["--all", "--verify"],

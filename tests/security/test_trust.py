@@ -75,7 +75,7 @@ REFUSED = [
     ["-s", "evil", "threads", "list"],
     ["-s", "plain", "threads", "list"],
     ["-s", "plain", "stores"],
-    ["-s", "plain", "sessions", "list"],
+    ["-s", "plain", "memory", "sessions"],
     ["-s", "plain", "memory", "list"],
     ["-s", "plain", "import", "agent.db", "--yes"],
     ["-s", "evil", "purge", "--expired", "--yes"],

@@ -73,7 +73,7 @@ def test_no_error_tells_a_value(
         for command in (
             ["stores"],
             ["memory", "list"],
-            ["sessions", "list"],
+            ["memory", "sessions"],
             ["stores", "-o", "json"],
         ):
             assert not tells(ckpt(*words, *command), *VALUES.values(), str(port))
@@ -190,7 +190,12 @@ def test_a_scheme_from_the_environment_is_not_told(
     monkeypatch.setenv("TOKEN", "ghp16C7e42F292c")
     for url in ("${TOKEN}://u@h/db", "${TOKEN}://u@h:x:y/db"):
         words = write(tmp_path, f"url = '{url}'")
-        for command in (["threads", "list"], ["memory", "list"], ["sessions", "list"], ["stores"]):
+        for command in (
+            ["threads", "list"],
+            ["memory", "list"],
+            ["memory", "sessions"],
+            ["stores"],
+        ):
             answer = ckpt(*words, *command)
             assert answer.code == 2
             assert not tells(answer, "ghp16C7e42F292c", "ghp16C7e42F292c".lower())

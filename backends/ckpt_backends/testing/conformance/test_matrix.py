@@ -43,7 +43,7 @@ WORDS: Mapping[str, list[str]] = {
     "repair values": ["repair", "values", "chat", "--dry-run"],
     "repair writes": ["repair", "writes", "chat", "--dry-run"],
     "copy --as": ["copy", "chat", "--as", "new", "--dry-run"],
-    "sessions list": ["sessions", "list"],
+    "memory sessions": ["memory", "sessions"],
     "export": ["export", "chat", "--to"],
     "purge": ["purge", "--match", "chat", "--dry-run"],
     "purge --keep-last": ["purge", "--match", "chat", "--keep-last", "1", "--dry-run"],
