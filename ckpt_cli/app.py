@@ -82,7 +82,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
         "replay": ("Verify checkpoints against recorded writes.", "replay:replay"),
         "doctor": ("Check threads for damage and other faults.", "doctor:doctor"),
         "secrets": ("Find credentials: keys, tokens and passwords in threads.", "secrets:secrets"),
-        "stats": ("Show what nodes write, how long they take, or what tokens cost.", "stats:stats"),
+        "stats": ("Show runs, writes, times and tokens of each node.", "stats:stats"),
     },
     "Roll back and repair": {
         "rollback": ("Roll a thread back to an earlier checkpoint.", "rollback:rollback"),
@@ -149,6 +149,8 @@ MOVED: Mapping[str, str] = {
     "resume": "show THREAD",
     "state": "show THREAD",
     "tree": "show THREAD --tree",
+    "stats --time": "stats",
+    "stats --tokens": "stats --by model",
 }
 """Commands and options of former times and of other tools, to what does it here."""
 

@@ -135,7 +135,6 @@ _ckpt_answer() {
             *" --at") kind="ref" ;;
             *" --ns") kind="ns" ;;
             *" --channel") kind="channel" ;;
-            *" --by") kind="words:thread channel ns type table" ;;
             *" --file") kind="file" ;;
             *" --thread") kind="thread" ;;
             *" --source") kind="thread" ;;
@@ -144,6 +143,7 @@ _ckpt_answer() {
             "memory export --to") kind="file" ;;
             "memory copy --to") kind="store" ;;
             *" --trusted-key") kind="file" ;;
+            "stats --by") kind="words:node channel model thread day user" ;;
             *" --to-last") kind="words:error interrupted pending done unknown" ;;
             "apply --to") kind="store" ;;
             *" --new-key-file") kind="file" ;;
@@ -157,6 +157,7 @@ _ckpt_answer() {
             "export --to") kind="file" ;;
             "import --to") kind="store" ;;
             "copy --to") kind="store" ;;
+            "du --by") kind="words:thread channel ns type table" ;;
             *" --out") kind="file" ;;
         esac
     elif [[ -z $ended && $cur == -* ]]; then
@@ -192,7 +193,7 @@ _ckpt_answer() {
             replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --cluster --repair --plan-out --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs --cluster" ;;
             secrets) kind="words:--match --where --memory --kinds --jobs --cluster" ;;
-            stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs --cluster" ;;
+            stats) kind="words:--by --match --where --ns --since --until --top --jobs --cluster" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
             fork) kind="words:--to --match --where --at --as-of --set --append --replace --as-node --reason --force --plan-out --dry-run --yes" ;;
             "repair messages") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --content" ;;

@@ -78,7 +78,12 @@ ON_THREAD = [
     *(["show", "--tree"], ["show", "--tree", "--all-ns", "-o", "json"], ["show", "--where"]),
     *(["history", "--all-ns", "-o", "table"], ["history", "-o", "json"], ["diff"], ["replay"]),
     *(["diff", "--writes", "-o", "json"], ["replay", "--verify", "-o", "json"], ["stats"]),
-    *(["timeline"], ["timeline", "-o", "json"], ["stats", "--time"], ["stats", "--tokens"]),
+    *(
+        ["timeline"],
+        ["timeline", "-o", "json"],
+        ["stats", "--by", "channel"],
+        ["stats", "--by", "model"],
+    ),
     *(["replay", "--repair", "--dry-run"], ["interrupts"], ["threads", "show"], ["messages"]),
     ["errors", "--history", "-o", "json"],
     *(["messages", "--full", "-o", "json"], ["rollback", "--steps", "1", "--dry-run"], ["du"]),
