@@ -76,7 +76,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
         "report": ("Write an HTML page about a thread, for a ticket.", "report:report"),
     },
     "Measure and query": {
-        "stats": ("Show what nodes write, how long they take, or what tokens cost.", "stats:stats"),
+        "stats": ("Show runs, writes, times and tokens of each node.", "stats:stats"),
         "timeline": ("Show how long each step of a thread took.", "timeline:timeline"),
         "du": ("Show disk usage by thread, channel and type.", "du:du"),
         "metrics": ("Print metrics of the store for a monitoring system.", "metrics:metrics"),
@@ -160,6 +160,8 @@ MOVED: Mapping[str, str] = {
     "sessions": "memory sessions",
     "sessions list": "memory sessions",
     "sessions show": "memory sessions SESSION",
+    "stats --time": "stats",
+    "stats --tokens": "stats --by model",
 }
 """Commands and options of former times and of other tools, to what does it here."""
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from ckpt_backends.model import Status
 from ckpt_cli.app import root
+from ckpt_cli.core.stats import GROUPINGS
 from ckpt_cli.lazy import Group
 from ckpt_cli.plans.gc import SCOPES
-from ckpt_cli.queries.disk_usage import BYS
 from ckpt_cli.queries.threads import SORTS
 
 TEMPLATES = Path(__file__).parent
@@ -25,7 +25,6 @@ FOLDER = TEMPLATES.parent / "ckpt_cli" / "completions"
 WORDS: Mapping[str, tuple[str, ...]] = {
     "--sort": SORTS,
     "--status": tuple(Status),
-    "--by": BYS,
     "--scope": (*SCOPES, "all"),
 }
 """The values of an option."""
@@ -40,6 +39,7 @@ KINDS: Mapping[str, str] = {
     "CHANNEL": "channel",
     "CHANNEL[.PATH]": "channel",
     "KEY": "item",
+    "KEYS": f"words:{' '.join(GROUPINGS)}",
     "SESSION": "session",
     "OP": "op",
     "FILTER": "filter",

@@ -14,10 +14,36 @@ from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched, watchers
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.usage.sums import UsageSums
-    from ckpt_cli.core.write_counts import WriteCounts
+    from ckpt_cli.core.stats import Stats
     from ckpt_cli.queries.disk_usage import By, Survey
-    from ckpt_cli.queries.node_times import NodeTimes
+    from ckpt_cli.queries.stats import StatsQuery
+
+
+def stats_query(
+    around: Surroundings, by: str | Sequence[str] | None, since: When | None, until: When | None
+) -> StatsQuery:
+    """Return what `stats` counts; without `by`, all that is told about nodes and channels.
+
+    Raises `UsageError`.
+    """
+    from ckpt_cli.core.stats import StatsPart, parse_groupings, parts_of
+    from ckpt_cli.queries.stats import Range, StatsQuery
+
+    within = Range(time_of(around, since), time_of(around, until))
+    if by is None:
+        return StatsQuery(("node", "channel"), ~StatsPart(0), within, around.zone)
+    keys = parse_groupings(texts(by))
+    return StatsQuery(keys, parts_of(keys), within, around.zone)
+
+
+def stats_answer(
+    around: Surroundings, found: Stats, by: str | Sequence[str] | None
+) -> Answer[Stats]:
+    """Return what `stats` counted, with what tokens cost."""
+    from ckpt_cli.render.stats import stats_record
+
+    keys = None if by is None else found.by
+    return Answer(found, partial(stats_record, prices=around.names.prices, by=keys))
 
 
 class MeasureAnswers:
@@ -30,6 +56,7 @@ class MeasureAnswers:
         self,
         threads: str | Iterable[str] | None = None,
         *,
+        by: str | Sequence[str] | None = None,
         match: str | None = None,
         where: str | Sequence[str] = (),
         since: When | None = None,
@@ -37,87 +64,25 @@ class MeasureAnswers:
         jobs: int = 1,
         cluster: str | None = None,
         watch: Watcher = unwatched,
-    ) -> Answer[WriteCounts]:
-        """Return which nodes wrote how much to which channels, as `ckpt stats` prints it.
+    ) -> Answer[Stats]:
+        """Return what was written, how long it took and what it cost, as `ckpt stats` prints it.
 
+        `by` is one or several of `node`, `channel`, `model`, `thread`, `day` and `user`; without
+        it, `nodes` holds the answer by node, and `by` and `channels` tell more of the writes.
         `since` and `until` limit the checkpoints, by an age such as `7d` or a time. The other
         arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
-        from ckpt_cli.core.write_counts import WriteCounts
-        from ckpt_cli.queries.stats import Range, threads_stats
-        from ckpt_cli.render.stats import stats_record
+        from ckpt_cli.core.stats import Stats
+        from ckpt_cli.queries.stats import threads_stats
 
-        around, found = self._around, WriteCounts()
-        within = Range(time_of(around, since), time_of(around, until))
+        around, wanted = self._around, stats_query(self._around, by, since, until)
+        found = Stats(wanted.by, wanted.parts)
         executor = around.executor(jobs, cluster)
         choosing, answering = watchers(executor, where, watch)
         chosen = self._selected(threads, match, where, choosing)
-        for one in answering(threads_stats(self._store, executor, chosen, within)):
+        for one in answering(threads_stats(self._store, executor, chosen, wanted)):
             found.add(one)
-        return Answer(found, stats_record)
-
-    def node_times(
-        self,
-        threads: str | Iterable[str] | None = None,
-        *,
-        match: str | None = None,
-        where: str | Sequence[str] = (),
-        since: When | None = None,
-        until: When | None = None,
-        jobs: int = 1,
-        cluster: str | None = None,
-        watch: Watcher = unwatched,
-    ) -> Answer[NodeTimes]:
-        """Return how long each node took, as `ckpt stats --time` prints it.
-
-        The arguments are those of `stats`. Raises `NotFound` or `UsageError`.
-        """
-        from ckpt_cli.queries.node_times import NodeTimes, threads_node_times
-        from ckpt_cli.queries.stats import Range
-        from ckpt_cli.render.node_times import node_times_record
-
-        around, found = self._around, NodeTimes()
-        within = Range(time_of(around, since), time_of(around, until))
-        executor = around.executor(jobs, cluster)
-        choosing, answering = watchers(executor, where, watch)
-        chosen = self._selected(threads, match, where, choosing)
-        for one in answering(threads_node_times(self._store, executor, chosen, within)):
-            found.add(one)
-        return Answer(found, node_times_record)
-
-    def tokens(
-        self,
-        threads: str | Iterable[str] | None = None,
-        *,
-        by: str | Sequence[str] = "model",
-        match: str | None = None,
-        where: str | Sequence[str] = (),
-        since: When | None = None,
-        until: When | None = None,
-        jobs: int = 1,
-        cluster: str | None = None,
-        watch: Watcher = unwatched,
-    ) -> Answer[UsageSums]:
-        """Return how many tokens messages cost, as `ckpt stats --tokens` prints it.
-
-        `by` is one or several of `model`, `node`, `thread` and `day`. The other arguments are
-        those of `stats`. Raises `NotFound` or `UsageError`.
-        """
-        from ckpt_cli.core.usage.sums import UsageSums, parse_groupings
-        from ckpt_cli.queries.stats import Range
-        from ckpt_cli.queries.token_usage import UsageQuery, threads_usage
-        from ckpt_cli.render.usage import usage_record
-
-        around = self._around
-        within = Range(time_of(around, since), time_of(around, until))
-        wanted = UsageQuery(parse_groupings(texts(by)), within, around.zone)
-        found = UsageSums(wanted.by)
-        executor = around.executor(jobs, cluster)
-        choosing, answering = watchers(executor, where, watch)
-        chosen = self._selected(threads, match, where, choosing)
-        for one in answering(threads_usage(self._store, executor, chosen, wanted)):
-            found.add(one)
-        return Answer(found, partial(usage_record, prices=around.names.prices))
+        return stats_answer(around, found, by)
 
     def du(
         self,

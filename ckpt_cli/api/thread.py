@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.followed_thread import FollowedThread
-from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
+from ckpt_cli.api.measures import stats_answer, stats_query
+from ckpt_cli.api.surroundings import Surroundings, When, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -23,15 +24,13 @@ if TYPE_CHECKING:
     from ckpt_cli.api.replaying import JudgedThread
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.core.replay.report import ReplayReport
+    from ckpt_cli.core.stats import Stats
     from ckpt_cli.core.timeline.assemble import Timeline
-    from ckpt_cli.core.usage.sums import UsageSums
-    from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.doctor.terms import ThreadReport
     from ckpt_cli.queries.errors import Failure
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
-    from ckpt_cli.queries.node_times import NodeTimes
     from ckpt_cli.queries.thread_operations import ThreadOperations
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.queries.tree import Tree
@@ -226,62 +225,21 @@ class ThreadHandle(FollowedThread):
     def stats(
         self,
         *,
+        by: str | Sequence[str] | None = None,
         ns: str | None = None,
         since: When | None = None,
         until: When | None = None,
-    ) -> Answer[WriteCounts]:
-        """Return which nodes wrote how much to which channels, as `ckpt stats THREAD` prints it.
+    ) -> Answer[Stats]:
+        """Return what was written, how long it took and what it cost, as `ckpt stats THREAD` does.
 
-        `since` and `until` limit the checkpoints, by an age such as `7d` or a time.
-        Raises `NotFound`, `Ambiguous` or `UsageError`.
+        `by` is as in `StoreHandle.stats`; `since` and `until` limit the checkpoints, by an age such
+        as `7d` or a time. Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
-        from ckpt_cli.queries.stats import Range, thread_stats
-        from ckpt_cli.render.stats import stats_record
+        from ckpt_cli.queries.stats import thread_stats
 
-        within = Range(time_of(self.around, since), time_of(self.around, until))
-        return Answer(thread_stats(self.reader, within, self._namespace(ns)), stats_record)
-
-    def node_times(
-        self,
-        *,
-        ns: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Answer[NodeTimes]:
-        """Return how long each node took, as `ckpt stats THREAD --time` prints it.
-
-        The arguments are those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
-        """
-        from ckpt_cli.queries.node_times import thread_node_times
-        from ckpt_cli.queries.stats import Range
-        from ckpt_cli.render.node_times import node_times_record
-
-        within = Range(time_of(self.around, since), time_of(self.around, until))
-        found = thread_node_times(self.reader, within, self._namespace(ns))
-        return Answer(found, node_times_record)
-
-    def tokens(
-        self,
-        *,
-        by: str | Sequence[str] = "model",
-        ns: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Answer[UsageSums]:
-        """Return how many tokens its messages cost, as `ckpt stats THREAD --tokens` prints it.
-
-        `by` is one or several of `model`, `node`, `thread` and `day`. The other arguments are
-        those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
-        """
-        from ckpt_cli.core.usage.sums import parse_groupings
-        from ckpt_cli.queries.stats import Range
-        from ckpt_cli.queries.token_usage import UsageQuery, thread_usage
-        from ckpt_cli.render.usage import usage_record
-
-        within = Range(time_of(self.around, since), time_of(self.around, until))
-        wanted = UsageQuery(parse_groupings(texts(by)), within, self.around.zone)
-        found = thread_usage(self.reader, wanted, self._namespace(ns))
-        return Answer(found, partial(usage_record, prices=self.around.names.prices))
+        wanted = stats_query(self.around, by, since, until)
+        found = thread_stats(self.reader, wanted, self._namespace(ns))
+        return stats_answer(self.around, found, by)
 
     def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""

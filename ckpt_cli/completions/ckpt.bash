@@ -140,7 +140,8 @@ _ckpt_answer() {
             "memory copy --to") kind="store" ;;
             *" --trusted-key") kind="file" ;;
             *" --thread") kind="thread" ;;
-            *" --by") kind="words:thread channel ns type table" ;;
+            "stats --by") kind="words:node channel model thread day user" ;;
+            "du --by") kind="words:thread channel ns type table" ;;
             *" --out") kind="file" ;;
             *" --file") kind="file" ;;
             *" --to-last") kind="words:error interrupted pending done unknown" ;;
@@ -185,7 +186,7 @@ _ckpt_answer() {
             replay) kind="words:--at --ns --all-steps --verify --strict --all --match --where --jobs --cluster --repair --plan-out --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs --cluster" ;;
             report) kind="words:--at --ns --all-ns --since --last" ;;
-            stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs --cluster" ;;
+            stats) kind="words:--by --match --where --ns --since --until --top --jobs --cluster" ;;
             timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
             du) kind="words:--match --where --by --top" ;;
             metrics) kind="words:--since --fast --out" ;;

@@ -87,7 +87,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "interrupts": (_NO_WRITES,),
     "errors": (_NO_WRITES,),
     "stats": (_NO_WRITES,),
-    "stats --tokens": (),
+    "stats --by model": (),
     "timeline": (_UNTIMED,),
     "report": (_NEWEST, _ONE_STATE),
     "diff --writes": (_ONE, _NO_WRITES, _SHOWN),

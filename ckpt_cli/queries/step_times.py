@@ -58,13 +58,16 @@ class _TaskKeys:
 _Tasks = Mapping[str, _TaskKeys]
 
 
-def read_steps(reader: ThreadReader, *, whole: bool) -> ThreadSteps:
+def read_steps(
+    reader: ThreadReader, *, whole: bool, writes: Iterable[Write] | None = None
+) -> ThreadSteps:
     """Return the steps of a thread; with `whole`, all bodies of a small thread are read.
 
     Otherwise, bodies are read only of steps whose nodes the keys do not name, and of long ones.
+    `writes` are all of the thread, without their values, if they were read before.
     """
-    index = _index(reader)
-    tasks = _tasks(reader)
+    index = {ns: some[::-1] for ns, some in reader.indexes().items()}
+    tasks = _tasks(reader.store.writes(reader.thread_id) if writes is None else writes)
     metadata = _metadata(reader, index, tasks)
     number = sum(map(len, index.values()))
     found = {
@@ -81,20 +84,10 @@ def read_steps(reader: ThreadReader, *, whole: bool) -> ThreadSteps:
     return ThreadSteps(found, _calls(found, tasks, metadata))
 
 
-def _index(reader: ThreadReader) -> dict[str, list[Checkpoint]]:
-    """Return the checkpoints of each namespace, oldest first."""
-    found: dict[str, list[Checkpoint]] = {}
-    for one in reader.store.checkpoints(reader.thread_id):
-        found.setdefault(one.key.checkpoint_ns, []).append(one)
-    for some in found.values():
-        some.reverse()
-    return found
-
-
-def _tasks(reader: ThreadReader) -> dict[Key, dict[str, _TaskKeys]]:
+def _tasks(writes: Iterable[Write]) -> dict[Key, dict[str, _TaskKeys]]:
     """Return the tasks that stored something at each checkpoint, by task id."""
     found: dict[Key, dict[str, _TaskKeys]] = {}
-    for write in reader.store.writes(reader.thread_id):
+    for write in writes:
         if write.task_id == NULL_TASK_ID:
             continue
         here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), {})

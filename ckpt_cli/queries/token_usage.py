@@ -4,25 +4,21 @@ Messages come from the writes of tasks, so those that were removed or trimmed si
 A state is read only where the writes that made it are not stored.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import datetime, tzinfo
-from functools import partial
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, TypedBytes
-from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.messages import MODEL_ROLES, Message, as_message
 from ckpt_cli.core.conversation.transcript import model_of
 from ckpt_cli.core.state import read_body
+from ckpt_cli.core.stats import CALLER, UPDATE
 from ckpt_cli.core.tasks.step_nodes import node_path, path_text
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.core.tasks.tasks import CONTROL
@@ -30,19 +26,9 @@ from ckpt_cli.core.tasks.triggers import SENDS, START
 from ckpt_cli.core.tasks.writes import tasks_by_id
 from ckpt_cli.core.tree.calls import is_call
 from ckpt_cli.core.usage.message_ledger import FoundMessage, MessageLedger, Origin, Told
-from ckpt_cli.core.usage.sums import CountedMessage, Grouping, UsageSums
 from ckpt_cli.core.usage.tokens import TokenCounts, counts_of
 from ckpt_cli.core.values.unwrap import unwrap
-from ckpt_cli.core.write_counts import CALLER, UPDATE
-from ckpt_cli.queries.stats import Range
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.executor.work import Each, each
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import TriggerInference
-
-if TYPE_CHECKING:
-    from ckpt_backends.model import Thread
-    from ckpt_cli.threads.executor.executor import Executor
 
 INPUT = "(input)"
 """Shown as the node of messages that a run was started with."""
@@ -55,80 +41,35 @@ _DEEPEST = 8
 _AT_ONCE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class UsageQuery:
-    """Which messages are counted, and for what."""
+class ThreadMessages(NamedTuple):
+    """The messages of models in a thread, each once."""
 
-    by: tuple[Grouping, ...]
-    within: Range
-    zone: tzinfo
-    """The time zone of days."""
+    found: Sequence[FoundMessage]
+    unread: int
+    """Number of values that could not be read, whose messages are missing."""
 
 
-def thread_usage(
-    reader: ThreadReader, wanted: UsageQuery, checkpoint_ns: str | None = None
-) -> UsageSums:
-    """Return the tokens of the messages of a thread, on all branches."""
-    found = UsageSums(wanted.by, threads=1)
+def messages_of(reader: ThreadReader, checkpoint_ns: str | None = None) -> ThreadMessages:
+    """Return the messages of models in a thread, on all branches."""
     with remembering() as memo:
-        ledger = _ledger(reader, checkpoint_ns)
-        found.unread = memo.unreadable
-    within = [one for one in ledger.messages() if wanted.within.holds(one.origin.at)]
-    kept = [one for one in within if one.tokens.messages]
-    found.without_usage = len(within) - len(kept)
-    nodes = _nodes(reader, kept) if "node" in wanted.by else {}
-    hidden = redaction.is_redacted(reader.store)
-    for one in kept:
-        at = one.origin.at
-        found.count(
-            CountedMessage(
-                thread_id=reader.thread_id,
-                model=one.model,
-                shown_model=None if hidden else one.model,
-                node=nodes.get(one.origin),
-                day=None if at is None else at.astimezone(wanted.zone).date(),
-                tokens=one.tokens,
-            )
-        )
-    return found
+        return ThreadMessages([*_ledger(reader, checkpoint_ns).messages()], memo.unreadable)
 
 
 def thread_messages(
     reader: ThreadReader, *, with_nodes: bool
 ) -> Iterator[tuple[FoundMessage, str | None]]:
     """Yield each message that tells its tokens, and with `with_nodes` the node that wrote it."""
-    with remembering():
-        found = [one for one in _ledger(reader, None).messages() if one.tokens.messages]
-    nodes = _nodes(reader, found) if with_nodes else {}
-    return ((one, nodes.get(one.origin)) for one in found)
-
-
-def threads_usage(
-    store: Store, executor: Executor, threads: Iterable[Thread], wanted: UsageQuery
-) -> Iterator[UsageSums]:
-    """Yield the tokens of each thread, in the order given."""
-    return executor.run(store, threads, partial(_counting, wanted))
-
-
-def _counting(wanted: UsageQuery, store: Store) -> Each[UsageSums]:
-    inference = TriggerInference(store)
-
-    def count(thread_id: str) -> UsageSums:
-        try:
-            return thread_usage(ThreadReader(store, thread_id, inference), wanted)
-        except NotFound:  # deleted meanwhile, or an id that can only be listed
-            return UsageSums(wanted.by)
-
-    return each(count)
+    found = [one for one in messages_of(reader).found if one.tokens.messages]
+    nodes = nodes_of(reader, found) if with_nodes else {}
+    for one in found:
+        yield one, INPUT if with_nodes and _is_input(one.origin) else nodes.get(one.origin)
 
 
 def _ledger(reader: ThreadReader, only: str | None) -> MessageLedger:
     """Return all messages of models, from writes and from states without stored writes."""
     found = MessageLedger()
-    index = {
-        (one.key.checkpoint_ns, one.key.checkpoint_id): one
-        for one in reader.store.checkpoints(reader.thread_id, checkpoint_ns=only)
-    }
+    indexes = reader.indexes() if only is None else {only: reader.index(only)}
+    index = {(ns, one.key.checkpoint_id): one for ns, some in indexes.items() for one in some}
     stored: set[tuple[str, str]] = set()
     for write in reader.store.writes(reader.thread_id, checkpoint_ns=only, values=True):
         key = write.key.checkpoint_ns, write.key.checkpoint_id
@@ -221,7 +162,7 @@ def _given(told: Told) -> Told:
     return ((message, one if one and one.tokens.messages else None) for message, one in told)
 
 
-def _nodes(reader: ThreadReader, messages: Iterable[FoundMessage]) -> dict[Origin, str]:
+def nodes_of(reader: ThreadReader, messages: Iterable[FoundMessage]) -> dict[Origin, str]:
     """Return the path of the node that wrote each message, as far as known."""
     found: dict[Origin, str] = {}
     unnamed: dict[str, list[Origin]] = {}
@@ -249,8 +190,6 @@ def _named(origin: Origin) -> str | None:
         return CALLER
     if origin.task_path.startswith(UPDATE_PATH):
         return UPDATE
-    if origin.own_node == START:
-        return INPUT
     if origin.own_node is None:
         return None
     return path_text(node_path(origin.checkpoint_ns, [origin.own_node]))

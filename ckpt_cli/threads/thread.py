@@ -77,6 +77,7 @@ class ThreadReader:
         self.thread = found
         self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}
+        self._is_indexed = False
         self._delta: dict[str, set[str]] = {}
         self._learned: dict[tuple[str, ...], Mapping[str, Collection[str]]] = {}
         """The nodes that each channel triggers, by graph."""
@@ -112,6 +113,16 @@ class ThreadReader:
             found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns)
             self._indexes[checkpoint_ns] = list(found)
         return self._indexes[checkpoint_ns]
+
+    def indexes(self) -> Mapping[str, list[Checkpoint]]:
+        """Return the same of all namespaces that have any, with one query."""
+        if not self._is_indexed:
+            found: dict[str, list[Checkpoint]] = {}
+            for one in self.store.checkpoints(self.thread_id):
+                found.setdefault(one.key.checkpoint_ns, []).append(one)
+            self._indexes = found | self._indexes
+            self._is_indexed = True
+        return {ns: index for ns, index in self._indexes.items() if index}
 
     def head(self, checkpoint_ns: str) -> str | None:
         """Return the checkpoint that a saver loads in a namespace; None if there is none."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import ckpt_cli
-from ckpt_backends.errors import ParseError
+from ckpt_backends.errors import ParseError, UsageError
 from ckpt_cli import Answer, AnswerList, CheckpointHandle, StoreHandle, ThreadHandle
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
@@ -75,15 +75,14 @@ ANSWERS: list[tuple[str, Ask]] = [
     ),
     ("stats --since 2100-01-01", lambda store: store.stats(since="2100-01-01")),
     (f"stats {TRIP} --ns planner", trip(lambda one: one.stats(ns="planner"))),
-    ("stats --time", lambda store: store.node_times()),
-    ("stats --time --jobs 2", lambda store: store.node_times()),
-    (f"stats {TRIP} --time --ns planner", trip(lambda one: one.node_times(ns="planner"))),
-    ("stats --tokens", lambda store: store.tokens()),
+    ("stats --by user,day --jobs 2", lambda store: store.stats(by=["user", "day"])),
+    (f"stats {TRIP} --by node --ns planner", trip(lambda one: one.stats(by="node", ns="planner"))),
+    ("stats --by model", lambda store: store.stats(by="model")),
     (
-        "stats --tokens --by thread,node --jobs 2",
-        lambda store: store.tokens(by=["thread", "node"]),
+        "stats --by thread,node --jobs 2",
+        lambda store: store.stats(by=["thread", "node"]),
     ),
-    (f"stats {TRIP} --tokens --by model", trip(lambda one: one.tokens())),
+    (f"stats {TRIP} --by channel", trip(lambda one: one.stats(by="channel"))),
     (f"timeline {TRIP} --last 3", trip(lambda one: one.timeline(last=3))),
     (f"timeline {TRIP}@step:3", trip(lambda one: one.at("step:3").timeline())),
     ("du", lambda store: store.du()),
@@ -166,7 +165,7 @@ ERRORS: list[tuple[str, Ask]] = [
     (f"grep a {TRIP} --match b", lambda store: store.grep("a", [TRIP], match="b")),
     ("stats --until soon", lambda store: store.stats(until="soon")),
     (f"stats {TRIP} --ns nothing", trip(lambda one: one.stats(ns="nothing"))),
-    ("du --by colour", lambda store: store.du_by("colour")),  # type: ignore[arg-type]
+    ("stats --by colour", lambda store: store.stats(by="colour")),
     (f"replay {TRIP} --ns nothing", trip(lambda one: one.replay(ns="nothing"))),
     (f"replay {TRIP} --reducer hotel=no", trip(lambda one: one.replay({"hotel": "no"}))),
     (f"replay {TRIP} --reducer no=sum", trip(lambda one: one.replay({"no": "sum"}))),
@@ -200,6 +199,11 @@ def test_a_handle_raises_at_once_what_the_command_reports(
     if isinstance(error, ParseError):
         said["position"] = error.position
     assert json.loads(printed.err) == said
+
+
+def test_disk_usage_by_something_else_is_refused(store: StoreHandle) -> None:
+    with pytest.raises(UsageError, match="cannot group by 'colour'"):
+        store.du_by("colour")  # type: ignore[arg-type]
 
 
 def test_the_tree_is_drawn_as_the_command_draws_it(

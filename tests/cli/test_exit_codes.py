@@ -37,7 +37,7 @@ WRONG = [
     (2, ["blame", "trip-to-kyoto"], "missing argument"),
     (2, ["blame", "trip-to-kyoto", "messages[].id"], "is not the path of one value"),
     (2, ["blame", "trip-to-kyoto", "."], "is not the path of one value"),
-    (2, ["du", "--by", "colour"], "cannot group by 'colour'"),
+    (2, ["du", "--by", "colour"], "'colour' is not one of 'thread', 'channel'"),
     (2, ["du", "--top", "0"], "--top"),
     (2, ["tail", "trip-to-kyoto", "--interval", "0"], "--interval"),
     (3, ["messages", "nobody"], "no thread 'nobody'"),

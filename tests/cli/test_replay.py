@@ -166,7 +166,7 @@ def test_stats_count_what_the_writes_are(store: Path) -> None:
     assert round(sum(one["share"] for one in found["by"]), 2) == 1
     none = ckpt("-s", store, "stats", "--until", "2001-01-01", "-o", "json").json
     assert none["writes"] == none["checkpoints"] == 0
-    assert "messages" in ckpt("-s", store, "stats", "chat").out
+    assert "messages" in ckpt("-s", store, "stats", "chat", "--by", "channel").out
 
 
 def test_an_error_is_one_line(store: Path) -> None:

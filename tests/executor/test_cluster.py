@@ -28,8 +28,7 @@ COMMANDS = [
     "doctor --deep",
     "grep -F a",
     "stats",
-    "stats --time",
-    "stats --tokens --by thread,day",
+    "stats --by thread,day",
     "secrets",
 ]
 

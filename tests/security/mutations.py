@@ -79,7 +79,12 @@ ON_THREAD = [
     *(["history", "--all-ns", "-o", "table"], ["history", "-o", "json"], ["diff"], ["replay"]),
     ["replay", "--all-steps"],
     *(["diff", "--writes", "-o", "json"], ["replay", "--verify", "-o", "json"], ["stats"]),
-    *(["timeline"], ["timeline", "-o", "json"], ["stats", "--time"], ["stats", "--tokens"]),
+    *(
+        ["timeline"],
+        ["timeline", "-o", "json"],
+        ["stats", "--by", "channel"],
+        ["stats", "--by", "model"],
+    ),
     *(["replay", "--repair", "--dry-run"], ["interrupts"], ["threads", "show"], ["messages"]),
     ["errors", "--history", "-o", "json"],
     *(["messages", "--full", "-o", "json"], ["rollback", "--steps", "1", "--dry-run"], ["du"]),

@@ -112,9 +112,9 @@ def _wrapped(node: ValueNode, text: str, width: int, lead: list[Span | str]) -> 
 
 
 def _below(node: ValueNode, text: str, width: int) -> Iterator[StyledLine]:
-    """Yield a text over as many lines as needed."""
+    """Yield a text over as many lines as needed, with blanks in the place of tabs."""
     indent = " " * (sign_column(node, width) + 4)
-    for one in text.split("\n"):
+    for one in text.expandtabs().split("\n"):
         for piece in wrap(one, width - len(indent)):
             yield line(indent, piece) if piece else line("")
 

@@ -41,7 +41,7 @@ _VALUE = Need.VALUE
 
 USAGE = QueryTable(
     "usage",
-    "Messages of models that tell their tokens, each once, as `stats --tokens` counts them.",
+    "Messages of models that tell their tokens, each once, as `stats --by model` counts them.",
     keys_of(
         SqlColumn("ts", "TIMESTAMPTZ", "Start of the step that wrote it.", _VALUE),
         SqlColumn("task_id", "VARCHAR", "Task that wrote it.", _VALUE),
@@ -56,5 +56,5 @@ USAGE = QueryTable(
         SqlColumn("cost", "DOUBLE", "Cost; NULL without a price.", _VALUE, "of [prices]"),
     ),
     _rows,
-    commands="stats --tokens",
+    commands="stats --by model",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -77,6 +78,7 @@ def test_a_path_leads_to_its_value(state: dict[str, Value]) -> None:
 
 
 @given(STATES, st.randoms(use_true_random=False), st.integers(1, 200))
+@example({"": "\n\t"}, Random(1), 1)
 def test_what_is_open_is_shown_with_all_that_is_directly_below(
     state: dict[str, Value], chance: Any, width: int
 ) -> None:

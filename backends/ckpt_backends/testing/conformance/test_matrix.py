@@ -30,7 +30,7 @@ WORDS: Mapping[str, list[str]] = {
     "interrupts": ["interrupts"],
     "errors": ["errors", "--history"],
     "stats": ["stats"],
-    "stats --tokens": ["stats", "--tokens"],
+    "stats --by model": ["stats", "--by", "model"],
     "timeline": ["timeline", "chat"],
     "report": ["report", "chat", "--all-ns"],
     "diff --writes": ["diff", "chat", "--writes"],

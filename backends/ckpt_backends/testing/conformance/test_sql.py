@@ -115,7 +115,7 @@ def test_a_query_answers_from_all_threads(filled: FilledStore) -> None:
     sums = ", ".join(f"sum({one}) AS {one}" for one in TOKENS)
     query = f"SELECT model, thread_id, count(*) AS messages, {sums} FROM usage GROUP BY ALL"
     found = run(filled, "sql", query, "-o", "json").json
-    stats = run(filled, "stats", "--tokens", "--by", "model,thread", "-o", "json").json
+    stats = run(filled, "stats", "--by", "model,thread", "-o", "json").json
     columns = ("model", "thread_id", "messages", *TOKENS)
     assert sorted_rows(found, columns) == sorted_rows(stats["by"], columns)
     listed = run(filled, "threads", "list", "--all", "-o", "json").json

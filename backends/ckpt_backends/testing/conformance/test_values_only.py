@@ -58,8 +58,8 @@ def test_the_timeline_has_the_times_of_the_head_and_its_ancestors(filled: Filled
             assert listed[one["checkpoint_id"]]["parent_checkpoint_id"] == before["checkpoint_id"]
             assert one["ended_at"] == listed[one["checkpoint_id"]]["ts"]
             assert sorted(one["nodes"] or ()) == sorted(listed[one["checkpoint_id"]]["nodes"])
-    assert told(filled, "stats", "--time")["threads"] == len(filled.threads)
-    assert told(filled, "stats", "--tokens")["threads"] == len(filled.threads)
+    assert told(filled, "stats")["threads"] == len(filled.threads)
+    assert told(filled, "stats", "--by", "model")["threads"] == len(filled.threads)
 
 
 def test_every_state_is_the_one_that_was_stored_or_said_not_to_be(filled: FilledStore) -> None:
