@@ -76,6 +76,7 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that is named. Raises `UsageError` for a name of former times."""
         words = " ".join([*ctx.command_path.split(" ")[1:], args[0]])
-        if words in self.moved and args[0] not in self.commands:
-            raise UsageError(f"there is no `ckpt {words}`", hint=f"use `ckpt {self.moved[words]}`")
+        moved = ctx.find_root().command.moved
+        if words in moved and args[0] not in self.commands:
+            raise UsageError(f"there is no `ckpt {words}`", hint=f"use `ckpt {moved[words]}`")
         return super().resolve_command(ctx, args)

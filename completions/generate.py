@@ -46,6 +46,7 @@ KINDS: Mapping[str, str] = {
     "KEY": "item",
     "SESSION": "session",
     "OP": "op",
+    "THREAD|OP": "change",
     "FILTER": "filter",
     "SHELL": f"words:{' '.join(SCRIPTS)}",
 }

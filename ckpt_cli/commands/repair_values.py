@@ -13,7 +13,7 @@ from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_change import ThreadChange
 from ckpt_cli.core.replay.repair_plan import Repair
-from ckpt_cli.plans.undo_values import record_repair
+from ckpt_cli.plans.undo import record_repair
 from ckpt_cli.render.plan import undo_command
 from ckpt_cli.render.repair import (
     REPAIR_COLUMNS,

@@ -199,10 +199,9 @@ _ckpt_answer() {
             "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             undo) kind="words:--force --plan-out --dry-run --yes" ;;
+            redo) kind="words:--plan-out --dry-run --yes" ;;
             apply) kind="words:--to --new-key-file --sign-key --trusted-key --allow-pickle --memory --receipt --dry-run --yes" ;;
             "ops list") kind="words:-n --limit --all --thread --action" ;;
-            "ops undo") kind="words:--plan-out --dry-run --yes" ;;
-            "ops redo") kind="words:--plan-out --dry-run --yes" ;;
             "ops verify") kind="words:--head" ;;
             purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --summary --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --plan-out --batch --dry-run --yes" ;;
@@ -219,14 +218,14 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts errors messages grep sql blame timeline bisect tail report tui mcp sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
+        kind="words:threads show history diff interrupts errors messages grep sql blame timeline bisect tail report tui mcp sessions memory replay doctor secrets stats rollback fork repair undo redo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
             "sessions:0") kind="words:list show" ;;
             "memory:0") kind="words:list show search export edit delete copy import" ;;
             "repair:0") kind="words:messages values writes" ;;
-            "ops:0") kind="words:list show undo redo verify" ;;
+            "ops:0") kind="words:list show verify" ;;
             "threads show:0") kind="thread" ;;
             "threads copy:0") kind="thread" ;;
             "threads delete:"*) kind="thread" ;;
@@ -265,11 +264,10 @@ _ckpt_answer() {
             "repair messages:"*) kind="target" ;;
             "repair values:"*) kind="target" ;;
             "repair writes:"*) kind="target" ;;
-            "undo:0") kind="thread" ;;
+            "undo:0") kind="change" ;;
+            "redo:0") kind="op" ;;
             "apply:0") kind="file" ;;
             "ops show:0") kind="op" ;;
-            "ops undo:0") kind="op" ;;
-            "ops redo:0") kind="op" ;;
             "ops verify:0") kind="file" ;;
             "erase:"*) kind="thread" ;;
             "export:"*) kind="thread" ;;

@@ -134,10 +134,15 @@ def shown_lines(
     if len(steps) > _SHOWN:
         yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
     if one.is_undoable:
-        undo = shell.command("ckpt", *words, "ops", "undo", ids=[operation.op])
+        undo = shell.command("ckpt", *words, "undo", ids=[operation.op])
         yield command_field("undo", undo)
     else:
         yield from field("no undo", one.why_not, width, "warn")
+
+
+def operation_text(one: Operation, now: datetime) -> str:
+    """Return the name of an operation and its age: `rollback 3f2a9c0b7d41, 2 minutes ago`."""
+    return f"{one.action} {one.op}, {ago(now)(iso(one.at))}"
 
 
 def undo_plan_record(
@@ -174,10 +179,9 @@ def undo_plan_lines(
     width: int,
 ) -> Iterator[StyledLine]:
     """Yield the plan that takes back an operation as text."""
-    age = ago(now)(iso(operation.at))
     is_memory = any(step.step.thread_id is None for step in steps)
     number = counted(sum(step.step.number for step in steps), "item" if is_memory else "thread")
-    yield from field(action, f"{operation.action} {operation.op}, {age}, {number}", width, "head")
+    yield from field(action, f"{operation_text(operation, now)}, {number}", width, "head")
     for step in islice(steps, _SHOWN):
         label = _MEMORY
         if step.step.thread_id is not None:
