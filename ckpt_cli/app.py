@@ -150,6 +150,7 @@ MOVED: Mapping[str, str] = {
     "tree": "show THREAD --tree",
     "ops undo": "undo OP",
     "ops redo": "redo OP",
+    "purge --plan": "apply FILE",
 }
 """Commands and options of former times and of other tools, to what does it here."""
 

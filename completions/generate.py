@@ -17,7 +17,6 @@ from ckpt_cli.app import root
 from ckpt_cli.commands.completion import SCRIPTS
 from ckpt_cli.commands.export import FORMATS as EXPORT_FORMATS
 from ckpt_cli.lazy import Group
-from ckpt_cli.plans.gc import SCOPES
 from ckpt_cli.queries.disk_usage import BYS
 from ckpt_cli.queries.threads import SORTS
 
@@ -28,7 +27,6 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "--sort": SORTS,
     "--status": tuple(Status),
     "--by": BYS,
-    "--scope": (*SCOPES, "all"),
     "--format": EXPORT_FORMATS,
     "--to-last": tuple(one for one in Status if one is not Status.EMPTY),
 }

@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -148,7 +148,6 @@ _ckpt_answer() {
             "apply --to") kind="store" ;;
             *" --new-key-file") kind="file" ;;
             *" --receipt") kind="file" ;;
-            *" --plan") kind="file" ;;
             *" --scope") kind="words:blobs writes calls all" ;;
             *" --subject") kind="filter" ;;
             *" --values-from") kind="file" ;;
@@ -200,10 +199,10 @@ _ckpt_answer() {
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             undo) kind="words:--force --plan-out --dry-run --yes" ;;
             redo) kind="words:--plan-out --dry-run --yes" ;;
-            apply) kind="words:--to --new-key-file --sign-key --trusted-key --allow-pickle --memory --receipt --dry-run --yes" ;;
+            apply) kind="words:--to --new-key-file --sign-key --trusted-key --allow-pickle --memory --receipt --archive --batch --sleep --max-duration --vacuum --skip-changed --summary --dry-run --yes" ;;
             "ops list") kind="words:-n --limit --all --thread --action" ;;
             "ops verify") kind="words:--head" ;;
-            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --summary --dry-run --yes" ;;
+            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --max-duration --batch --sleep --vacuum --memory --summary --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --plan-out --batch --dry-run --yes" ;;
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --memory-namespace --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
             export) kind="words:--match --where --all --format --to --sign-key --table --jobs --cluster" ;;

@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --memory' '* --plan-out' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' 'interrupts --where' '* --older-than' 'errors --where' '* --by' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --file' '* --thread' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --exec' '* --lines' 'tail --where' '* --refresh' '* --port' '* --channels' '* --max-chars' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'export --where' '* --format' '* --table' 'copy --where' 'rekey --where' 'du --where' '* --out'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --memory' '* --plan-out' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' 'interrupts --where' '* --older-than' 'errors --where' '* --by' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --file' '* --thread' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --exec' '* --lines' 'tail --where' '* --refresh' '* --port' '* --channels' '* --max-chars' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --batch' '* --sleep' '* --max-duration' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'export --where' '* --format' '* --table' 'copy --where' 'rekey --where' 'du --where' '* --out'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -503,8 +503,15 @@ complete -c ckpt -n '__ckpt_in "apply"' -l new-key-file -r -F -d 'Encrypt encryp
 complete -c ckpt -n '__ckpt_in "apply"' -l sign-key -r -F -d 'Sign archives with this Ed25519 private key.'
 complete -c ckpt -n '__ckpt_in "apply"' -l trusted-key -r -F -d 'Only archives signed by a public key in FILE; repeatable.'
 complete -c ckpt -n '__ckpt_in "apply"' -l allow-pickle -d 'Also restore pickles, which run code when loaded.'
-complete -c ckpt -n '__ckpt_in "apply"' -l memory -r -a '(__ckpt_ask store)' -F -d 'The long-term memory to erase items from.'
+complete -c ckpt -n '__ckpt_in "apply"' -l memory -r -a '(__ckpt_ask store)' -F -d 'The long-term memory of the threads.'
 complete -c ckpt -n '__ckpt_in "apply"' -l receipt -r -F -d 'Write the receipt of an erasure to FILE.'
+complete -c ckpt -n '__ckpt_in "apply"' -l archive -r -F -d 'Archive each thread in DIR first.'
+complete -c ckpt -n '__ckpt_in "apply"' -l batch -x -d 'Threads per transaction.'
+complete -c ckpt -n '__ckpt_in "apply"' -l sleep -x -d 'Pause between transactions.'
+complete -c ckpt -n '__ckpt_in "apply"' -l max-duration -x -d 'Start no batch after TIME, such as 30m.'
+complete -c ckpt -n '__ckpt_in "apply"' -l vacuum -d 'Reclaim disk space afterwards (VACUUM).'
+complete -c ckpt -n '__ckpt_in "apply"' -l skip-changed -d 'Keep threads that changed; remove the others.'
+complete -c ckpt -n '__ckpt_in "apply"' -l summary -d 'Print one line with the numbers, for a chat or a cron job.'
 complete -c ckpt -n '__ckpt_in "apply"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "apply"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "ops list"' -s n -l limit -x -d 'Show at most N.'
@@ -527,7 +534,6 @@ complete -c ckpt -n '__ckpt_in "purge"' -l include-error -d 'Remove threads with
 complete -c ckpt -n '__ckpt_in "purge"' -l archive -r -F -d 'Archive each thread in DIR before removing it.'
 complete -c ckpt -n '__ckpt_in "purge"' -l sign-key -r -F -d 'Sign archives with this Ed25519 private key.'
 complete -c ckpt -n '__ckpt_in "purge"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
-complete -c ckpt -n '__ckpt_in "purge"' -l plan -r -F -d 'Carry out the plan in FILE.'
 complete -c ckpt -n '__ckpt_in "purge"' -l max-duration -x -d 'Start no batch after TIME, such as 30m.'
 complete -c ckpt -n '__ckpt_in "purge"' -l batch -x -d 'Threads per transaction (default: 200; more if keys are scanned).'
 complete -c ckpt -n '__ckpt_in "purge"' -l sleep -x -d 'Pause between transactions.'
@@ -536,9 +542,9 @@ complete -c ckpt -n '__ckpt_in "purge"' -l memory -r -a '(__ckpt_ask store)' -F 
 complete -c ckpt -n '__ckpt_in "purge"' -l summary -d 'Print one line with the numbers, for a chat or a cron job.'
 complete -c ckpt -n '__ckpt_in "purge"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "purge"' -l yes -d 'Do not ask for confirmation.'
-complete -c ckpt -n '__ckpt_in "gc"' -l scope -x -a 'blobs writes calls all' -d 'Kind of rows: blobs, writes, calls or all; repeatable.'
+complete -c ckpt -n '__ckpt_in "gc"' -l scope -x -a 'blobs writes calls all' -d 'Kind of rows: blobs, writes, calls, all; repeatable. [default with --dry-run: all]'
 complete -c ckpt -n '__ckpt_in "gc"' -l grace -x -d 'Keep rows that are younger than AGE.'
-complete -c ckpt -n '__ckpt_in "gc"' -l archive -r -F -d 'Archive each thread in DIR before changing it.'
+complete -c ckpt -n '__ckpt_in "gc"' -l archive -r -F -d 'Archive each thread in DIR before removing it.'
 complete -c ckpt -n '__ckpt_in "gc"' -l sign-key -r -F -d 'Sign archives with this Ed25519 private key.'
 complete -c ckpt -n '__ckpt_in "gc"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "gc"' -l batch -x -d 'Threads per transaction.'
