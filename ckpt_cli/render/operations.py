@@ -36,6 +36,8 @@ from ckpt_cli.render.values.one_line import counted
 
 _SHOWN = 20
 """Maximum number of threads or steps that are shown as text."""
+_NAMED = 3
+"""Maximum number of threads that are named in a list."""
 _MEMORY = "memory"
 
 
@@ -66,8 +68,8 @@ def operation_columns(now: datetime) -> Sequence[Column]:
         Column("OP", "op", style="head"),
         Column("AGE", "at", ago(now)),
         Column("ACTION", "action"),
+        Column("COUNT", "number", right=True),
         Column("THREADS", "threads", _names, cut=True),
-        Column("NUMBER", "number", right=True, table=False),
         Column("UNDONE BY", "undone_by", str, style="dim", drop=1),
         Column("UNDOES", "undoes", str, style="dim", drop=2),
         Column("REASON", "reason", str, cut=True, drop=3),
@@ -278,5 +280,5 @@ def _checkpoints(part: StepPart | None) -> list[str]:
 
 
 def _names(threads: Iterable[str]) -> str:
-    found = list(threads)
-    return ", ".join(found[:3]) + (f", {len(found) - 3} more" if len(found) > 3 else "")
+    found = list(islice(threads, _NAMED + 1))
+    return ", ".join([*found[:_NAMED], *("..." for _ in found[_NAMED:])])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.terminal import ckpt_in_terminal
 from tests.operations.rows import rows_of
 from tests.support import CommandResult, ckpt
 
@@ -333,3 +335,12 @@ def test_the_plan_and_the_question_name_the_operation(
 def test_the_former_names_lead_to_the_new_ones(store: Path, old: str, new: str) -> None:
     refused = ckpt("-s", store, "ops", old, "3f2a")
     assert (refused.code, f"hint: use `ckpt {new}`" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_number_of_threads_is_listed_at_any_width(store: Path, width: int) -> None:
+    words = ["purge", "--match", "*", "--include-pending", "--include-error"]
+    number = done(store, *words, "-o", "json").json["removed"]["threads"]
+    assert number > 3
+    _, shown = ckpt_in_terminal("-s", store, "ops", "list", width=width, height=99)
+    assert re.search(rf"count: {number}$|purge +{number} ", shown, re.MULTILINE), shown
