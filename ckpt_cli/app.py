@@ -97,15 +97,14 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
                 ),
             },
         ),
-        "undo": ("Undo the last change of a thread.", "undo:undo"),
+        "undo": ("Undo the last change of a thread, or one operation.", "undo:undo"),
+        "redo": ("Take back an undo.", "undo:redo"),
         "apply": ("Carry out a saved plan.", "apply:apply"),
         "ops": (
-            "List what ckpt changed, and take it back.",
+            "List or show what ckpt changed.",
             {
                 "list": ("List what ckpt changed, newest first.", "ops:list_"),
                 "show": ("Show one operation: what it changed in each thread.", "ops:show"),
-                "undo": ("Take back one operation, in all its threads.", "ops:undo"),
-                "redo": ("Take back an undo.", "ops:redo"),
                 "verify": ("Check the chain of an audit file.", "ops:verify"),
             },
         ),
@@ -162,6 +161,9 @@ MOVED: Mapping[str, str] = {
     "sessions show": "memory sessions SESSION",
     "stats --time": "stats",
     "stats --tokens": "stats --by model",
+    "ops undo": "undo OP",
+    "ops redo": "redo OP",
+    "purge --plan": "apply FILE",
 }
 """Commands and options of former times and of other tools, to what does it here."""
 

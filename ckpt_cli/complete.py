@@ -234,6 +234,14 @@ def _operations(session: Session, *_: str) -> Iterator[Found]:
             yield one.op, " ".join([one.action, *one.threads[:1]])
 
 
+def _changes(session: Session, word: str, *_: str) -> Iterator[Found]:
+    """Yield what `undo` takes back: threads, and operations after the first digit of an id."""
+    if word and set(word) <= set("0123456789abcdef"):
+        with suppress(CkptError):
+            yield from _operations(session)
+    yield from _threads(session, word)
+
+
 def _filters(session: Session, word: str, *_: str) -> Iterator[Found]:
     """Yield the filter that is typed with its last word completed: an alias, field or status."""
     from ckpt_cli.core.filters.completion import last_words
@@ -259,5 +267,6 @@ _KINDS: Mapping[str, Callable[[Session, str, str, str], Iterator[Found]]] = {
     "item": _items,
     "session": _sessions,
     "op": _operations,
+    "change": _changes,
     "filter": _filters,
 }

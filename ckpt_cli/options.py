@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 from typer import Argument, BadParameter, CallbackParam, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
+from ckpt_backends.model import Status
 from ckpt_cli import __version__, color
 
 OptionsT = TypeVar("OptionsT")
@@ -175,6 +176,14 @@ Where = Annotated[
         "--where",
         metavar="FILTER",
         help="Only threads that match FILTER, such as 'status = error'; repeatable.",
+    ),
+]
+Statuses = Annotated[
+    list[Status] | None,
+    Option(
+        "--status",
+        metavar="STATUS",
+        help=f"Only threads with this status: {', '.join(Status)}; repeatable.",
     ),
 ]
 Channels = Annotated[

@@ -16,7 +16,6 @@ from ckpt_backends.model import Status
 from ckpt_cli.app import root
 from ckpt_cli.core.stats import GROUPINGS
 from ckpt_cli.lazy import Group
-from ckpt_cli.plans.gc import SCOPES
 from ckpt_cli.queries.threads import SORTS
 
 TEMPLATES = Path(__file__).parent
@@ -25,7 +24,6 @@ FOLDER = TEMPLATES.parent / "ckpt_cli" / "completions"
 WORDS: Mapping[str, tuple[str, ...]] = {
     "--sort": SORTS,
     "--status": tuple(Status),
-    "--scope": (*SCOPES, "all"),
 }
 """The values of an option."""
 KINDS: Mapping[str, str] = {
@@ -42,6 +40,7 @@ KINDS: Mapping[str, str] = {
     "KEYS": f"words:{' '.join(GROUPINGS)}",
     "SESSION": "session",
     "OP": "op",
+    "THREAD|OP": "change",
     "FILTER": "filter",
 }
 """By metavar, the kind of a value for `ckpt _complete`; the shell itself completes a `file`."""

@@ -29,8 +29,7 @@ from ckpt_cli.operations.steps import (
     RowsRestored,
     StepPart,
 )
-from ckpt_cli.plans.undo_memory import were_carried_out
-from ckpt_cli.plans.undo_operation import values_at
+from ckpt_cli.plans.undo_operation import values_at, were_carried_out
 
 _ADDING = (RowsAdded, RowsRestored, ItemsAdded, ItemsRestored)
 """Steps of which only the end of the run records what takes them back."""

@@ -6,12 +6,11 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Exit
+from typer import Exit, Option
 
 from ckpt_backends.errors import PartlyDone
 from ckpt_cli import __version__
@@ -21,6 +20,7 @@ from ckpt_cli.apply.writable import check_removable, refuse_copy
 from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.plan_out import note_saved
 from ckpt_cli.core.retention.purge_plan import PurgeReport
+from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.purge import (
@@ -36,12 +36,20 @@ from ckpt_cli.render.purge import (
 )
 from ckpt_cli.render.summaries import purge_summary
 from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.terminal.units import iso
+from ckpt_cli.render.terminal.units import iso, size
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.signatures import SigningKey
+
+
+ArchiveFolder = Annotated[
+    Path | None,
+    Option("--archive", metavar="DIR", help="Archive each thread in DIR before removing it."),
+]
+_AT_MOST = 20
+"""Number of threads that are shown on a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,15 @@ class RemovalTerms:
     """Where the plan is saved instead."""
     summary: bool = False
     """Print one line instead of the plan and the report."""
+    again: str = "run the same command again"
+    """How to go on after a stop."""
+
+
+def end_of(max_duration: str | None) -> float | None:
+    """Return when a removal starts no further batch, by `time.monotonic`. Raises `UsageError`."""
+    if max_duration is None:
+        return None
+    return time.monotonic() + parse_duration(max_duration).total_seconds()
 
 
 def check_terms(session: Session, terms: RemovalTerms) -> None:
@@ -99,8 +116,29 @@ def show_and_remove(
         session.output.summary(purge_summary(report.sums, plan.kept, report, seconds))
     elif report.sums.threads or session.output.machine or not session.settings.get("quiet"):
         _print_report(session, plan, report, terms.archive, memories, receipt=receipt)
-    _raise_stopped(report)
+    if action == "purge" and report.sums.threads and not (terms.vacuum or terms.summary):
+        _note_free_space(session)
+    _raise_stopped(report, terms.again)
     return report
+
+
+def _note_free_space(session: Session) -> None:
+    """Note that a file did not shrink, if its engine says so."""
+    session.store.refresh()
+    info = session.store.describe()
+    if info.free and info.size:
+        session.note(
+            f"the file keeps its size: {size(info.free)} of {size(info.size)} are free for new"
+            " rows; --vacuum returns them to the disk"
+        )
+
+
+def _plan_lines(
+    session: Session, plan: PlanFile, memories: list[dict[str, Any]] | None
+) -> Iterator[StyledLine]:
+    output = session.output
+    most = _AT_MOST if output.terminal else None
+    return plan_lines(plan, output.width, most, _going_lines(memories, output.width))
 
 
 def _print_plan(
@@ -115,7 +153,7 @@ def _print_plan(
                 **purge_record(plan, PurgeReport(), terms.archive, dry_run=True),
                 **({} if memories is None else {"memories": memories}),
             },
-            lambda: chain(plan_lines(plan, output.width), _going_lines(memories, output.width)),
+            lambda: _plan_lines(session, plan, memories),
             rows=plan.records,
             columns=purge_columns(),
         )
@@ -162,14 +200,13 @@ def _print_report(
     )
 
 
-def _raise_stopped(report: PurgeReport) -> None:
+def _raise_stopped(report: PurgeReport, again: str) -> None:
     """Raise `PartlyDone` after a stop or a failed vacuum, and exit with 130 after Ctrl-C."""
     if report.signal == signal.SIGINT:
         raise Exit(130)
     if report.stopped:
         raise PartlyDone(
-            f"stopped: {report.stopped}; {counted(report.left, 'thread')} left",
-            hint="run the same command again",
+            f"stopped: {report.stopped}; {counted(report.left, 'thread')} left", hint=again
         )
     if report.vacuum is not None:
         raise PartlyDone(
@@ -200,9 +237,7 @@ def _show_and_ask(
 ) -> None:
     output = session.output
     if not (output.machine or terms.summary):
-        width = output.width
-        lines = partial(chain, plan_lines(plan, width), _going_lines(memories, width))
-        output.document(dict, lines)
+        output.document(dict, lambda: _plan_lines(session, plan, memories))
     confirm(question(plan.sums))
 
 

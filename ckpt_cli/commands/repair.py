@@ -27,7 +27,7 @@ from ckpt_cli.options import At, DryRun, Force, Match, Reason, Where, Yes
 from ckpt_cli.plans.head_copy import with_reason
 from ckpt_cli.plans.repair_values import plan_value_repair
 from ckpt_cli.plans.repair_writes import plan_write_repair
-from ckpt_cli.plans.undo_values import record_repair
+from ckpt_cli.plans.undo import record_repair
 from ckpt_cli.render.change_many import ChangeWords
 from ckpt_cli.render.plan import undo_command
 from ckpt_cli.render.repair import (

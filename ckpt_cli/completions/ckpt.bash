@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --plan-out"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --plan-out"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -148,7 +148,6 @@ _ckpt_answer() {
             "apply --to") kind="store" ;;
             *" --new-key-file") kind="file" ;;
             *" --receipt") kind="file" ;;
-            *" --plan") kind="file" ;;
             *" --scope") kind="words:blobs writes calls all" ;;
             *" --subject") kind="filter" ;;
             *" --values-from") kind="file" ;;
@@ -198,12 +197,11 @@ _ckpt_answer() {
             "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             undo) kind="words:--force --plan-out --dry-run --yes" ;;
-            apply) kind="words:--to --new-key-file --sign-key --trusted-key --allow-pickle --memory --receipt --dry-run --yes" ;;
+            redo) kind="words:--plan-out --dry-run --yes" ;;
+            apply) kind="words:--to --new-key-file --sign-key --trusted-key --allow-pickle --memory --receipt --archive --batch --sleep --max-duration --vacuum --skip-changed --summary --dry-run --yes" ;;
             "ops list") kind="words:-n --limit --all --thread --action" ;;
-            "ops undo") kind="words:--plan-out --dry-run --yes" ;;
-            "ops redo") kind="words:--plan-out --dry-run --yes" ;;
             "ops verify") kind="words:--head" ;;
-            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --summary --dry-run --yes" ;;
+            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --max-duration --batch --sleep --vacuum --memory --summary --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --plan-out --batch --dry-run --yes" ;;
             secrets) kind="words:--match --where --memory --kinds --jobs --cluster" ;;
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --memory-namespace --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
@@ -217,13 +215,13 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff messages grep tail memory tui interrupts errors blame bisect replay doctor report stats timeline du metrics sql mcp rollback fork repair undo apply ops purge gc secrets erase rekey copy export import stores trust completion demo"
+        kind="words:threads show history diff messages grep tail memory tui interrupts errors blame bisect replay doctor report stats timeline du metrics sql mcp rollback fork repair undo redo apply ops purge gc secrets erase rekey copy export import stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show delete" ;;
             "memory:0") kind="words:list show search export edit delete copy import sessions" ;;
             "repair:0") kind="words:messages values writes" ;;
-            "ops:0") kind="words:list show undo redo verify" ;;
+            "ops:0") kind="words:list show verify" ;;
             "threads show:0") kind="thread" ;;
             "threads delete:"*) kind="thread" ;;
             "show:0") kind="target" ;;
@@ -261,11 +259,10 @@ _ckpt_answer() {
             "repair messages:"*) kind="target" ;;
             "repair values:"*) kind="target" ;;
             "repair writes:"*) kind="target" ;;
-            "undo:0") kind="thread" ;;
+            "undo:0") kind="change" ;;
+            "redo:0") kind="op" ;;
             "apply:0") kind="file" ;;
             "ops show:0") kind="op" ;;
-            "ops undo:0") kind="op" ;;
-            "ops redo:0") kind="op" ;;
             "ops verify:0") kind="file" ;;
             "secrets:"*) kind="thread" ;;
             "erase:"*) kind="thread" ;;

@@ -175,17 +175,17 @@ class _Plans:
         return True
 
     def _by_writes_gc(self, finding: Finding) -> Finding | None:
-        ids = self._removed("writes").checkpoints.get(finding.checkpoint_ns or "", ())
+        ids = self._removed(Scope.WRITES).checkpoints.get(finding.checkpoint_ns or "", ())
         return finding if finding.checkpoint_id in ids else None
 
     def _by_values_gc(self, finding: Finding) -> Finding | None:
         place = finding.checkpoint_ns, finding.channel, finding.version
-        blobs = self._removed("blobs").blobs
+        blobs = self._removed(Scope.BLOBS).blobs
         found = any((one.checkpoint_ns, one.channel, one.version) == place for one in blobs)
         return finding if found else None
 
     def _by_calls_gc(self, finding: Finding) -> Finding | None:
-        found = self._removed("calls").checkpoints.get(finding.checkpoint_ns or "")
+        found = self._removed(Scope.CALLS).checkpoints.get(finding.checkpoint_ns or "")
         return finding if found else None
 
     def _removed(self, scope: Scope) -> Inside:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from enum import StrEnum
 from itertools import groupby
-from typing import Literal
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import CkptError
@@ -17,8 +17,17 @@ from ckpt_cli.plans.purge import kept, pruned, sum_of
 from ckpt_cli.queries.references import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.threads.checkpoint import check_names_values
 
-Scope = Literal["blobs", "writes", "calls"]
-SCOPES: tuple[Scope, ...] = ("blobs", "writes", "calls")
+
+class Scope(StrEnum):
+    """A kind of orphaned rows."""
+
+    BLOBS = "blobs"
+    """Values that no checkpoint names."""
+    WRITES = "writes"
+    """Writes of checkpoints that do not exist."""
+    CALLS = "calls"
+    """Checkpoints of subgraph calls without their root checkpoint."""
+    ALL = "all"
 
 
 def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator[PlannedRemoval]:
@@ -27,7 +36,8 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
     Rows stored after `before` are kept, because savers may commit a row before the row that refers
     to it. A value has no time; the time of its thread's last activity is used instead.
     """
-    wanted = set(scopes)
+    given = set(scopes)
+    wanted = set(Scope) if Scope.ALL in given else given
     ids = (thread_id for thread_id, _ in groupby(store.usage(), lambda one: one.thread_id))
     for thread_id in ids:
         found = plan_thread_gc(store, thread_id, wanted, before)
@@ -60,13 +70,13 @@ def _orphans(
         if key not in there:
             lost[key] = write.at
     calls: set[tuple[str, str]] = set()
-    if "calls" in wanted:
+    if Scope.CALLS in wanted:
         calls = {key for key in _calls(store, thread, there) if _old(key[1], before)}
     orphaned: set[tuple[str, str]] = set()
-    if "writes" in wanted:
+    if Scope.WRITES in wanted:
         orphaned = {key for key, at in lost.items() if _old(key[1], before, at)}
     blobs: dict[BlobKey, tuple[int, int]] = {}
-    if "blobs" in wanted and (thread.last_at is None or thread.last_at < before):
+    if Scope.BLOBS in wanted and (thread.last_at is None or thread.last_at < before):
         blobs = _unnamed(store, thread, calls)
     keys = calls | orphaned
     if not keys and not blobs:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import StoreChanged
 from ckpt_backends.files.atomic_write import writing
-from ckpt_backends.model import StoreInfo
+from ckpt_backends.model import StoreInfo, Thread
+from ckpt_backends.protocol import Store
 from ckpt_cli.core.retention.purge_plan import (
     PlannedRemoval,
     PurgeSums,
@@ -30,9 +32,11 @@ from ckpt_cli.plans.saved_plan import (
     damaged,
     header_record,
     line_of,
-    read_saved_plan,
     unusable,
 )
+
+_AT_ONCE = 500
+"""Number of threads that are compared at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +93,28 @@ def write_plan(path: Path, header: PlanHeader, threads: Iterable[PlannedRemoval]
     return PlanFile(SavedPlan(path, path, header), counted.sums, counted.kept, is_own=True)
 
 
-def read_plan(path: Path, folder: Path) -> PlanFile:
-    """Read a plan of a removal, and copy it into a private folder.
-
-    Raises `UsageError` if it is not one, or damaged, and `StoreUnavailable` if it is not a regular
-    file.
-    """
-    saved = read_saved_plan(path, folder)
-    if saved.header.kind != "removal":
-        raise UsageError(
-            f"cannot remove threads by the plan '{path}': it is a plan of"
-            f" `ckpt {saved.header.action}`",
-            hint="carry it out with `ckpt apply`",
-        )
-    return counted_plan(saved)
-
-
 def counted_plan(saved: SavedPlan) -> PlanFile:
     """Read all threads of a plan of a removal once. Raises `UsageError` at a damaged line."""
     counted = _Count()
     for one in _threads(saved):
         counted.see(one)
     return PlanFile(saved, counted.sums, counted.kept)
+
+
+def check_unmoved(store: Store, planned: Iterable[PlannedRemoval]) -> None:
+    """Raise `StoreChanged` if a thread of a plan has changed or is gone."""
+    left = iter(planned)
+    while some := list(islice(left, _AT_ONCE)):
+        sizes = store.sizes([one.thread_id for one in some])
+        for one, size in zip(some, sizes, strict=True):
+            thread = store.thread(one.thread_id) or Thread(one.thread_id, None, None, None, 0, 0)
+            why = one.removal.reason_to_skip(thread.last_at, thread.checkpoints, size.writes)
+            if why:
+                raise StoreChanged(
+                    f"thread '{one.thread_id}' {why}, so nothing was removed",
+                    hint="make a new plan with --plan-out",
+                )
+    store.refresh()
 
 
 class _Count:

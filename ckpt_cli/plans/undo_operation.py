@@ -1,10 +1,11 @@
-"""Plans that take back one recorded operation, or some of its threads."""
+"""Plans that take back one recorded operation: its steps on threads, or on long-term memory."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, check_bundle
@@ -12,14 +13,24 @@ from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.removal import GONE
 from ckpt_backends.changes.rows import compare
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.codec import decode, to_json
 from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged
+from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, check_unchanged
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.parts import CheckpointPart
 from ckpt_backends.transfer.routes import parts_of_rows
 from ckpt_cli.core.forking.marks import FROM
+from ckpt_cli.core.memory.item_filter import format_key
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.state import read_body, read_metadata
+from ckpt_cli.operations.memory_parts import (
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+    MemoryPart,
+)
 from ckpt_cli.operations.steps import (
     AppliedChange,
     OperationStep,
@@ -66,17 +77,31 @@ def refused_steps(
 
 
 def planned_steps(
-    steps: Iterable[OperationStep], store: Store, rows: Store
+    steps: Sequence[OperationStep], store: Store, rows: Store
 ) -> Iterator[PlannedStep | RefusedStep]:
     """Yield what takes back each step, the last one first.
 
     `rows` has the rows of the store as they are stored.
     """
-    for one in reversed(list(steps)):
+    for one in reversed(steps):
         try:
             yield planned_step(one, store, rows)
         except CkptError as error:
             yield RefusedStep(one, error)
+
+
+def planned_items(
+    steps: Sequence[OperationStep], memory: MemoryStore
+) -> Iterator[PlannedStep | RefusedStep]:
+    """Yield what takes back each step on long-term memory, the last one first."""
+    for one in reversed(steps):
+        try:
+            item_to_take_back(memory, one)
+        except CkptError as error:
+            yield RefusedStep(one, error)
+        else:
+            assert one.back is not None  # noqa: S101 - it was checked
+            yield PlannedStep(one, one.back, one.turned())
 
 
 def planned_step(step: OperationStep, store: Store, rows: Store) -> PlannedStep:
@@ -237,15 +262,7 @@ def checked_bundle(step: OperationStep, rows: Store) -> Bundle:
     back = step.back
     if not isinstance(back, RowsRestored):
         raise TypeError(type(back))
-    try:
-        bundle = check_bundle(back.bundle)
-    except CkptError as error:
-        raise Refused(f"cannot undo: {error.message}", hint=error.hint) from error
-    if bundle.digest != back.digest:
-        raise Refused(
-            f"cannot undo: '{back.bundle}' is not the archive that was written then",
-            hint="`ckpt import` restores it all the same",
-        )
+    bundle = recorded_archive(back)
     if isinstance(step.done, RowsRemoved):
         check_removed(step.done.planned, bundle, rows)
     # Raises `StoreChanged` if a row is there with other contents.
@@ -280,3 +297,80 @@ def check_removed(planned: PlannedRemoval, bundle: Bundle, rows: Store) -> None:
             f"cannot undo: thread '{removal.thread_id}' {why}",
             hint=f"`ckpt import {shell.word(str(bundle.path))}` adds all that is missing",
         )
+
+
+def item_to_take_back(memory: MemoryStore, step: OperationStep) -> Item | None:
+    """Check that a step can be taken back; return the item if fields of one are to be set.
+
+    Raises `StoreChanged` if an item was used since, and `Refused` if the archive of removed items
+    is not there any more.
+    """
+    match step.back:
+        case ItemsRemoved(items):
+            found = _found(memory, [one.key for one in items])
+            for one in items:
+                try:
+                    check_unchanged(one, found.get(one.key))
+                except StoreChanged as error:
+                    raise _used(one.key) from error
+        case ItemsRestored() as part:
+            recorded_archive(part)
+        case ItemEdited(key):
+            item = _found(memory, [key]).get(key)
+            fields = step.done.fields if isinstance(step.done, ItemEdited) else {}
+            if item is None or not _has_fields(item, fields):
+                raise _used(key)
+            return item
+        case _:
+            raise Refused("cannot undo: what it replaced was not kept")
+    return None
+
+
+def _used(key: ItemKey) -> StoreChanged:
+    return StoreChanged(f"cannot undo: item '{format_key(key)}' was used since")
+
+
+def recorded_archive(part: RowsRestored | ItemsRestored) -> Bundle:
+    """Return the archive that a step names. Raises `Refused` if it is missing or another one."""
+    try:
+        bundle = check_bundle(part.bundle)
+    except CkptError as error:
+        raise Refused(f"cannot undo: {error.message}", hint=error.hint) from error
+    if bundle.digest != part.digest:
+        command = "import" if isinstance(part, RowsRestored) else "memory import"
+        raise Refused(
+            f"cannot undo: '{part.bundle}' is not the archive that was written then",
+            hint=f"`ckpt {command}` restores it all the same",
+        )
+    return bundle
+
+
+def were_carried_out(memory: MemoryStore, part: MemoryPart) -> bool:
+    """Return whether a store is as it is after a part was carried out."""
+    match part:
+        case ItemsRemoved(items):
+            return not _found(memory, [one.key for one in items])
+        case ItemsRestored():
+            keys = {memory.key_of(row) for row in recorded_archive(part).rows()}
+            return len(_found(memory, list(keys))) == len(keys)
+        case ItemsAdded(keys):
+            return bool(_found(memory, keys))
+        case ItemEdited(key, fields):
+            found = _found(memory, [key])
+            return key in found and _has_fields(found[key], fields)
+
+
+def _found(memory: MemoryStore, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+    """Return those of some items that a store has, with their values."""
+    found = {one.key: one for one in memory.items(keys=keys, values=True)}
+    # In a file that is not in WAL mode, an open read would block the writer.
+    memory.refresh()
+    return found
+
+
+def _has_fields(item: Item, fields: Mapping[str, Any]) -> bool:
+    """Return whether the fields of an item have these values."""
+    value = None if item.value is None else to_json(decode(item.value))
+    if not isinstance(value, dict):
+        return False
+    return all(name in value and value[name] == one for name, one in fields.items())

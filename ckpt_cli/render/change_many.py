@@ -177,7 +177,7 @@ def outcome_lines(
     yield line("")
     yield line(count_text(outcomes, words))
     if op is not None:
-        yield command_field("undo", shell.command("ckpt", *store, "ops", "undo", op))
+        yield command_field("undo", shell.command("ckpt", *store, "undo", op))
 
 
 def _resume_lines(outcomes: Sequence[ChangeOutcome]) -> Iterator[StyledLine]:

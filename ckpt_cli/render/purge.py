@@ -42,17 +42,25 @@ def purge_columns() -> Sequence[Column]:
     ]
 
 
-def plan_lines(plan: PlanFile, width: int) -> Iterator[StyledLine]:
-    """Yield what would be removed: a table, the totals, and the threads that a rule keeps."""
+def plan_lines(
+    plan: PlanFile, width: int, most: int | None = None, more: Iterable[StyledLine] = ()
+) -> Iterator[StyledLine]:
+    """Yield what would be removed: a table of at most `most` threads, the threads that a rule
+    keeps, `more`, and the totals.
+    """
     if plan.going:
         has_blobs = plan.sums.removed.blobs + plan.sums.pruned.blobs > 0
         columns = [one for one in purge_columns() if one.key != "blobs" or has_blobs]
-        yield from table_lines(plan.records(), columns, width)
+        yield from table_lines(islice(plan.records(), most), columns, width)
+        if most is not None and plan.going > most:
+            yield line((f"... and {plan.going - most} more; -o tsv lists all", "dim"))
         yield line("")
+    yield from _kept_lines(plan.kept, width, "Would keep")
+    yield from more
+    if plan.going:
         yield from _total_lines(plan.sums, width, "Would remove", "Would prune")
     else:
         yield line("Would remove nothing.")
-    yield from _kept_lines(plan.kept, width, "Would keep")
 
 
 def report_lines(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_cli.core.replay.repair_plan import DamagedValue, Repair
-from ckpt_cli.plans.undo_values import ValuesUndo
+from ckpt_cli.plans.undo import ValuesUndo
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import plain_columns

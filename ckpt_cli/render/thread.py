@@ -140,7 +140,7 @@ def _operation_lines(
     changes = (one for one in found.operations if one.operation.undoes is None)
     newest = next((one for one in changes if one.is_undoable), None)
     if newest is not None:
-        undo = shell.command("ckpt", *words, "ops", "undo", ids=[newest.op])
+        undo = shell.command("ckpt", *words, "undo", ids=[newest.op])
         yield command_field("undo", undo)
 
 

@@ -35,9 +35,8 @@ from ckpt_cli.plans.repair_values import plan_value_repair
 from ckpt_cli.plans.repair_writes import plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions
-from ckpt_cli.plans.undo import newest_added, plan_undo
+from ckpt_cli.plans.undo import newest_added, plan_undo, plan_values_undo, record_repair
 from ckpt_cli.plans.undo_operation import PlannedStep, planned_step
-from ckpt_cli.plans.undo_values import plan_values_undo, record_repair
 from ckpt_cli.queries.operations import REDO, UNDO
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.render.operations import part_text

@@ -27,7 +27,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.apply.purge import run_purge
 from ckpt_cli.apply.recording import Recorder
-from ckpt_cli.apply.undo_operation import carry_out
+from ckpt_cli.apply.undo import carry_out
 from ckpt_cli.apply.writable import apply_change, writable_store
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.retention.purge_plan import PurgeReport

@@ -242,7 +242,7 @@ def test_a_fork_below_the_head_is_undone_and_made_again(place: Place) -> None:
         heads.append(done.json["checkpoint_id"])
     _, first = (one["op"] for one in ckpt("-s", url, "ops", "list", "-o", "json").json[:2])
     for words in (("undo", first), ("redo",)):
-        answer = ckpt("-s", url, "ops", *words, "--yes")
+        answer = ckpt("-s", url, *words, "--yes")
         assert answer.code == 0, answer.err
         newest = saver.get_tuple(config(ANNA))
         assert newest is not None

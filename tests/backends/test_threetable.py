@@ -604,9 +604,9 @@ def test_a_rollback_below_the_head_is_undone_and_made_again(file: Told) -> None:
     assert file.json("show", THREAD)["checkpoint_id"] == "ckpt_006"
     _, first = (one["op"] for one in file.json("ops", "list")[:2])
     before = file.json("history", THREAD)
-    assert file.ckpt("ops", "undo", first, "--yes").code == 0
+    assert file.ckpt("undo", first, "--yes").code == 0
     assert file.json("show", THREAD)["checkpoint_id"] == "ckpt_006"
-    done = file.ckpt("ops", "redo", "--yes")
+    done = file.ckpt("redo", "--yes")
     assert done.code == 0, done.err
     again = file.json("history", THREAD)
     assert [one["checkpoint_id"] for one in again] == [one["checkpoint_id"] for one in before]

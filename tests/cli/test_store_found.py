@@ -136,7 +136,7 @@ def test_memory_is_found_if_no_threads_are_here(folder: Path) -> None:
         ["purge", "--match", "*", "--yes"],
         ["gc", "--scope", "all", "--yes"],
         ["undo", "trip-to-kyoto", "--yes"],
-        ["ops", "undo", "--yes"],
+        ["undo", "--yes"],
         ["repair", "messages", "--all", "--yes"],
         ["replay", "trip-to-kyoto", "--repair", "--yes"],
         ["erase", "trip-to-kyoto", "--yes"],

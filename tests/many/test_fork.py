@@ -54,7 +54,7 @@ def test_a_second_run_adds_what_is_left(path: Path) -> None:
     assert set(states(again).values()) == {"ready"}
     assert rows_of(path) == after
     for _ in range(2):
-        assert ckpt("-s", path, "ops", "undo", "--yes").code == 0
+        assert ckpt("-s", path, "undo", "--yes").code == 0
     assert rows_of(path) == before
 
 

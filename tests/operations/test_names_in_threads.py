@@ -57,7 +57,7 @@ def test_people_read_its_id_and_reason(rolled_back: Path) -> None:
     assert f"  rollback {listed['op'][:8]}: wrong\\x1b[2J hotel\n" in drawn
     shown = ckpt("-s", rolled_back, "threads", "show", KYOTO).out
     assert f"{listed['op']}  rollback, " in shown
-    (undo,) = [line.split("ckpt ", 1)[1] for line in shown.splitlines() if " ops undo " in line]
+    (undo,) = [line.split("ckpt ", 1)[1] for line in shown.splitlines() if " undo " in line]
     assert ckpt(*undo.split(), "--yes").code == 0
     assert ckpt("-s", rolled_back, "undo", KYOTO).code == 3
 

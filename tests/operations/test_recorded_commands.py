@@ -50,8 +50,7 @@ CASES = {
     "rollback": Case(ROLLBACK, "rollback", (TRIP,)),
     "fork": Case(f"fork {TRIP} head~2 --yes", "fork", (TRIP,)),
     "undo": Case(f"undo {TRIP} --yes", "undo", (TRIP,), before=(ROLLBACK,)),
-    "ops undo": Case("ops undo --yes", "undo", (TRIP,), before=(ROLLBACK,)),
-    "ops redo": Case("ops redo --yes", "redo", (TRIP,), before=(ROLLBACK, "ops undo --yes")),
+    "redo": Case("redo --yes", "redo", (TRIP,), before=(ROLLBACK, "undo --yes")),
     "apply": Case("apply plan --yes", "rollback", (TRIP,), before=(PLAN,)),
     "repair messages": Case(f"repair messages {UNANSWERED} --yes", "repair", (UNANSWERED,)),
     "repair values": Case(f"repair values {DAMAGED} --yes", "repair", (DAMAGED,)),
@@ -249,7 +248,7 @@ def test_a_change_is_one_operation_that_can_be_taken_back(folder: Path, name: st
     assert (one["undoable"], one["why_not"] or "") == (not case.why_not, case.why_not)
     assert one.items() >= case.more.items()
     assert Path(one["store"]) == path
-    undone = ckpt("-s", path, "ops", "undo", one["op"], "--yes")
+    undone = ckpt("-s", path, "undo", one["op"], "--yes")
     if case.why_not:
         assert undone.code == 5, undone.err
         assert case.why_not in undone.err

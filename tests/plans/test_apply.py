@@ -148,20 +148,20 @@ def test_the_operation_has_the_reason_and_the_command_of_the_plan(sample: Path, 
 
 def test_an_operation_is_taken_back_by_a_plan(sample: Path, plan: Path, tmp_path: Path) -> None:
     before = rows(sample)
-    for words in (["undo", KYOTO], ["ops", "undo"]):
+    for words in (["undo", KYOTO], ["undo"]):
         assert ckpt("-s", sample, *CASES["rollback"], "--yes").code == 0
         save(sample, plan, words)
         assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
         assert rows(sample) == before
         assert ckpt("-s", sample, "apply", plan, "--yes").code == 6
-    save(sample, plan, ["ops", "redo"])
+    save(sample, plan, ["redo"])
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
     assert rows(sample) != before
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 6
     archive = tmp_path / "archive"
     whole = rows(sample)
     assert ckpt("-s", sample, "threads", "delete", KYOTO, "--archive", archive, "--yes").code == 0
-    save(sample, plan, ["ops", "undo"])
+    save(sample, plan, ["undo"])
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
     assert rows(sample) == whole
 

@@ -139,11 +139,11 @@ def test_a_redo_is_not_redone_though_the_agent_went_on_before_the_undo(store: Pa
     with agent(store) as graph:
         graph.invoke(None, config("t"))
     assert ckpt("-s", store, "undo", "t", "--yes").code == 0
-    redo = ckpt("-s", store, "ops", "redo", "--yes", "-o", "json").json
+    redo = ckpt("-s", store, "redo", "--yes", "-o", "json").json
     newest, undo, _ = ckpt("-s", store, "ops", "list", "-o", "json").json
     assert redo["action"] == newest["action"] == "redo"
     assert redo["undoes"] == newest["undoes"] == undo["op"]
-    assert ckpt("-s", store, "ops", "redo", "--yes").code == 3
+    assert ckpt("-s", store, "redo", "--yes").code == 3
 
 
 @pytest.mark.parametrize(

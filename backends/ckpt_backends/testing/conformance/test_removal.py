@@ -289,7 +289,7 @@ def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: 
     plan.write_text("\n".join(kept) + "\n")
     emptied.library.run("c", "more")
     went_on = emptied.rows("c")
-    done = emptied.ckpt("purge", "--plan", plan, "--yes", "-o", "json").json
+    done = emptied.ckpt("apply", plan, "--skip-changed", "--yes", "-o", "json").json
     assert [one["thread_id"] for one in done["threads"]] == ["a"]
     assert [one["thread_id"] for one in done["skipped"]] == ["c"]
     assert emptied.read("a") == []

@@ -93,7 +93,7 @@ def _operations(url: str) -> list[dict[str, str]]:
 
 
 def _done(url: str, *words: str) -> None:
-    answer = ckpt("-s", url, "ops", *words, "--yes")
+    answer = ckpt("-s", url, *words, "--yes")
     assert answer.code == 0, answer.err
 
 

@@ -1,4 +1,4 @@
-"""Takes back the steps of an operation, one thread after the other."""
+"""Takes back the steps of an operation, one thread or one part of long-term memory at a time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, StoreChanged
+from ckpt_backends.open_for_writing import open_editable_memory, open_writable_memory
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.stopping import collected_signals
-from ckpt_cli.apply.writable import writable_store
-from ckpt_cli.operations.steps import AppliedChange, RowsRemoved, RowsRestored
-from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
+from ckpt_cli.apply.writable import refuse_copy, writable_store
+from ckpt_cli.operations.memory_parts import ItemEdited, ItemsRemoved, ItemsRestored
+from ckpt_cli.operations.steps import AppliedChange, OperationStep, RowsRemoved, RowsRestored
+from ckpt_cli.plans.undo_operation import (
+    PlannedStep,
+    RefusedStep,
+    item_to_take_back,
+    recorded_archive,
+)
 
 
 @dataclass(slots=True)
@@ -28,7 +36,7 @@ class UndoReport:
     not_erased: str = ""
     """A note about removed data that could not be erased."""
 
-    def raise_failures(self) -> None:
+    def raise_failures(self, noun: str) -> None:
         """Raise the error if nothing was done, or `PartlyDone` if something is left."""
         if self.failed and not self.done:
             raise self.failed[0].error
@@ -38,7 +46,7 @@ class UndoReport:
             first = self.failed[0].error.hint if self.failed else None
             again = "run the same command again for the rest"
             raise PartlyDone(
-                f"left {number} of {number + len(self.done)} threads unchanged: {why}",
+                f"left {number} of {number + len(self.done)} {noun}s unchanged: {why}",
                 hint=again if first is None else f"{first}; then {again}",
             )
 
@@ -100,3 +108,49 @@ def carry_out(writable: WritableStore, one: PlannedStep) -> None:
             if one.bundle is None:
                 raise CkptError("an archive is checked before it is restored")
             writable.restore(one.bundle.rows())
+
+
+def take_back_items(
+    url: StoreUrl, steps: Iterable[PlannedStep | RefusedStep], recording: Recording
+) -> UndoReport:
+    """Carry out steps on long-term memory, each of them whole or not at all."""
+    refuse_copy(url)
+    report = UndoReport()
+    for one in steps:
+        if isinstance(one, RefusedStep):
+            report.failed.append(one)
+            continue
+        recording.intend([one.turned])
+        try:
+            report.not_erased = _take_back_item(url, one.step) or report.not_erased
+        except (StoreChanged, Refused) as error:
+            recording.failed(error)
+            report.failed.append(RefusedStep(one.step, error))
+            continue
+        recording.done()
+        report.done.append(one)
+    return report
+
+
+def _take_back_item(url: StoreUrl, step: OperationStep) -> str:
+    """Carry out what takes a step back. Raises `StoreChanged` if an item was used since, and
+    `Refused` if the archive of removed items is not there any more.
+
+    Returns a note about removed data that could not be erased, or `''`.
+    """
+    with open_memory(url) as memory:
+        item = item_to_take_back(memory, step)
+    match step.back:
+        case ItemsRemoved(items):
+            with open_writable_memory(url) as writable:
+                writable.remove(items)
+                return writable.finish_removal()
+        case ItemsRestored() as part:
+            with open_writable_memory(url) as writable:
+                writable.restore(recorded_archive(part).rows())
+        case ItemEdited(_, fields) if item is not None:
+            with open_editable_memory(url) as editable:
+                editable.edit(item, fields)
+        case _:
+            raise Refused("cannot undo: what it replaced was not kept")
+    return ""
