@@ -280,10 +280,10 @@ def test_undo_takes_a_thread_before_an_operation(store: Path) -> None:
     done(store, "rollback", REFUND, "~1")
     (one,) = ops(store)
     word = one["op"][:4]
-    done(store, "fork", TRIP, "step:3", "--to", word)
+    done(store, "copy", f"{TRIP}@step:3", "--as", word)
     answer = done(store, "undo", word)
     assert f"'{word}' is a thread; operation {one['op']} begins like it" in answer.err
-    assert [row["action"] for row in ops(store)] == ["undo", "fork", "rollback"]
+    assert [row["action"] for row in ops(store)] == ["undo", "copy", "rollback"]
     assert ops(store)[2]["undone_by"] is None
     # The thread is gone now, and the word names the operation.
     assert f"{one['action']} {one['op']}" in done(store, "undo", word).out
@@ -293,7 +293,7 @@ def test_undo_takes_a_thread_before_an_operation(store: Path) -> None:
 def test_a_thread_that_was_removed_is_one_too(store: Path, tmp_path: Path) -> None:
     done(store, "rollback", REFUND, "~1")
     word = ops(store)[0]["op"][:4]
-    done(store, "fork", TRIP, "step:3", "--to", word)
+    done(store, "copy", f"{TRIP}@step:3", "--as", word)
     before = rows_of(store)
     done(store, "threads", "delete", word, "--archive", tmp_path)
     done(store, "undo", word)
