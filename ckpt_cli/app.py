@@ -34,15 +34,17 @@ up), step:N, tip:N (end of a branch; 0 is the newest), or a time such as 2h (two
 COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
     "Inspect": {
         "threads": (
-            "List, show, copy or delete threads.",
+            "List, copy or delete threads.",
             {
                 "list": ("List threads, newest first.", "threads:list_"),
-                "show": ("Show what is wrong with a thread, and how to resume it.", "threads:show"),
                 "copy": ("Copy a thread with all its history.", "threads_copy:copy"),
                 "delete": ("Remove threads, whatever their status.", "delete:delete"),
             },
         ),
-        "show": ("Show the state at a checkpoint, or the tree of a thread.", "show:show"),
+        "show": (
+            "Show what is wrong with a thread, how to resume it, and its state.",
+            "show:show",
+        ),
         "history": ("List a thread's checkpoints, newest first.", "history:history"),
         "diff": ("Show what changed between two checkpoints.", "diff:diff"),
         "interrupts": ("List the questions that wait for an answer.", "interrupts:interrupts"),
@@ -148,6 +150,7 @@ MOVED: Mapping[str, str] = {
     "delete": "threads delete THREAD",
     "resume": "show THREAD",
     "state": "show THREAD",
+    "threads show": "show THREAD",
     "tree": "show THREAD --tree",
 }
 """Commands and options of former times and of other tools, to what does it here."""
@@ -182,7 +185,7 @@ def root() -> Group:
 def _command(root: Group, name: str, line: str, what: Any, panel: str | None = None) -> Any:
     if isinstance(what, str):
         return LazyCommand(name, what, line, panel)
-    group = Group(
+    group = Ckpt(
         name=name,
         help=line,
         params=root.shared,

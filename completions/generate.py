@@ -19,13 +19,11 @@ from ckpt_cli.commands.export import FORMATS as EXPORT_FORMATS
 from ckpt_cli.lazy import Group
 from ckpt_cli.plans.gc import SCOPES
 from ckpt_cli.queries.disk_usage import BYS
-from ckpt_cli.queries.threads import SORTS
 
 TEMPLATES = Path(__file__).parent
 FOLDER = TEMPLATES.parent / "ckpt_cli" / "completions"
 
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "--sort": SORTS,
     "--status": tuple(Status),
     "--by": BYS,
     "--scope": (*SCOPES, "all"),

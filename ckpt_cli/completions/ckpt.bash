@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -127,15 +127,15 @@ _ckpt_answer() {
             *" --sort") kind="words:last first id checkpoints namespaces step bytes" ;;
             *" --status") kind="words:error interrupted pending done unknown empty" ;;
             *" --where") kind="filter" ;;
-            *" --memory") kind="store" ;;
             *" --plan-out") kind="file" ;;
             *" --from") kind="file" ;;
             *" --archive") kind="file" ;;
             *" --sign-key") kind="file" ;;
+            *" --memory") kind="store" ;;
             *" --at") kind="ref" ;;
             *" --ns") kind="ns" ;;
             *" --channel") kind="channel" ;;
-            *" --by") kind="words:thread channel ns type table" ;;
+            "errors --by") kind="words:error node" ;;
             *" --file") kind="file" ;;
             *" --thread") kind="thread" ;;
             *" --source") kind="thread" ;;
@@ -144,6 +144,7 @@ _ckpt_answer() {
             "memory export --to") kind="file" ;;
             "memory copy --to") kind="store" ;;
             *" --trusted-key") kind="file" ;;
+            "stats --by") kind="words:thread channel ns type table" ;;
             *" --to-last") kind="words:error interrupted pending done unknown" ;;
             "apply --to") kind="store" ;;
             *" --new-key-file") kind="file" ;;
@@ -157,15 +158,15 @@ _ckpt_answer() {
             "export --to") kind="file" ;;
             "import --to") kind="store" ;;
             "copy --to") kind="store" ;;
+            "du --by") kind="words:thread channel ns type table" ;;
             *" --out") kind="file" ;;
         esac
     elif [[ -z $ended && $cur == -* ]]; then
         case $cmd in
             "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --watch --interval --exit-code" ;;
-            "threads show") kind="words:--memory" ;;
             "threads copy") kind="words:--plan-out --dry-run --yes" ;;
             "threads delete") kind="words:--from --match --where --archive --sign-key --memory --plan-out --dry-run --yes" ;;
-            show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
+            show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --long --memory --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --exit-code" ;;
             interrupts) kind="words:--match --where --older-than --exit-code" ;;
@@ -222,12 +223,11 @@ _ckpt_answer() {
         kind="words:threads show history diff interrupts errors messages grep sql blame timeline bisect tail report tui mcp sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
     else
         case "$cmd:$place" in
-            "threads:0") kind="words:list show copy delete" ;;
+            "threads:0") kind="words:list copy delete" ;;
             "sessions:0") kind="words:list show" ;;
             "memory:0") kind="words:list show search export edit delete copy import" ;;
             "repair:0") kind="words:messages values writes" ;;
             "ops:0") kind="words:list show undo redo verify" ;;
-            "threads show:0") kind="thread" ;;
             "threads copy:0") kind="thread" ;;
             "threads delete:"*) kind="thread" ;;
             "show:0") kind="target" ;;

@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --memory' '* --plan-out' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' 'interrupts --where' '* --older-than' 'errors --where' '* --by' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --file' '* --thread' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --exec' '* --lines' 'tail --where' '* --refresh' '* --port' '* --channels' '* --max-chars' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'export --where' '* --format' '* --table' 'copy --where' 'rekey --where' 'du --where' '* --out'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --plan-out' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --memory' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' 'interrupts --where' '* --older-than' 'errors --where' '* --by' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --file' '* --thread' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --exec' '* --lines' 'tail --where' '* --refresh' '* --port' '* --channels' '* --max-chars' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'export --where' '* --format' '* --table' 'copy --where' 'rekey --where' 'du --where' '* --out'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -85,15 +85,13 @@ function __ckpt_ask
 end
 
 complete -c ckpt -f
-complete -c ckpt -n '__ckpt_at "" 0' -a threads -d 'List, show, copy or delete threads.'
+complete -c ckpt -n '__ckpt_at "" 0' -a threads -d 'List, copy or delete threads.'
 complete -c ckpt -n '__ckpt_at "threads" 0' -a list -d 'List threads, newest first.'
-complete -c ckpt -n '__ckpt_at "threads" 0' -a show -d 'Show what is wrong with a thread, and how to resume it.'
-complete -c ckpt -n '__ckpt_at "threads show" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "threads" 0' -a copy -d 'Copy a thread with all its history.'
 complete -c ckpt -n '__ckpt_at "threads copy" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "threads" 0' -a delete -d 'Remove threads, whatever their status.'
 complete -c ckpt -n '__ckpt_at "threads delete" 0 9999' -a '(__ckpt_ask thread argument)'
-complete -c ckpt -n '__ckpt_at "" 0' -a show -d 'Show the state at a checkpoint, or the tree of a thread.'
+complete -c ckpt -n '__ckpt_at "" 0' -a show -d 'Show what is wrong with a thread, how to resume it, and its state.'
 complete -c ckpt -n '__ckpt_at "show" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "show" 1' -a '(__ckpt_ask ref argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a history -d 'List a thread\'s checkpoints, newest first.'
@@ -233,7 +231,6 @@ complete -c ckpt -n '__ckpt_in "threads list"' -l page -x -d 'Page number.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l watch -d 'Show the list again and again on the terminal.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l interval -x -d 'With --watch: read it every SECONDS.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l exit-code -d 'Exit with 1 if anything is found.'
-complete -c ckpt -n '__ckpt_in "threads show"' -l memory -r -a '(__ckpt_ask store)' -F -d 'Long-term memory of these threads. [default: from the profile or DeerFlow]'
 complete -c ckpt -n '__ckpt_in "threads copy"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "threads copy"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "threads copy"' -l yes -d 'Do not ask for confirmation.'
@@ -254,6 +251,8 @@ complete -c ckpt -n '__ckpt_in "show"' -l path -x -d 'Show one part of the state
 complete -c ckpt -n '__ckpt_in "show"' -l full -d 'Do not cut long values on a terminal.'
 complete -c ckpt -n '__ckpt_in "show"' -l writes -d 'Also show what the tasks of its next step wrote.'
 complete -c ckpt -n '__ckpt_in "show"' -l metadata -d 'Also show the metadata of the checkpoint.'
+complete -c ckpt -n '__ckpt_in "show"' -l long -d 'Show each namespace; in JSON also size, changes and memory.'
+complete -c ckpt -n '__ckpt_in "show"' -l memory -r -a '(__ckpt_ask store)' -F -d 'Long-term memory of these threads. [default: from the profile or DeerFlow]'
 complete -c ckpt -n '__ckpt_in "show"' -l raw -d 'Print the stored bytes of the checkpoint, undecoded.'
 complete -c ckpt -n '__ckpt_in "show"' -l where -d 'Print the queries that find it in the store.'
 complete -c ckpt -n '__ckpt_in "show"' -l tree -d 'Draw the checkpoints of the thread as a tree.'
@@ -279,7 +278,7 @@ complete -c ckpt -n '__ckpt_in "errors"' -l match -x -d 'Only thread ids matchin
 complete -c ckpt -n '__ckpt_in "errors"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "errors"' -l since -x -d 'Only tasks that failed since TIME: 2h, 2026-04-07.'
 complete -c ckpt -n '__ckpt_in "errors"' -l history -d 'Also tasks that were retried, handled or left behind; reads all checkpoints.'
-complete -c ckpt -n '__ckpt_in "errors"' -l by -x -a 'thread channel ns type table' -d 'Count by error or node: one line for each kind.'
+complete -c ckpt -n '__ckpt_in "errors"' -l by -x -a 'error node' -d 'Count by error or node: one line for each kind.'
 complete -c ckpt -n '__ckpt_in "errors"' -s n -l limit -x -d 'Show at most N.'
 complete -c ckpt -n '__ckpt_in "errors"' -l summary -d 'Print one line with the numbers, for a chat or a cron job.'
 complete -c ckpt -n '__ckpt_in "errors"' -l exit-code -d 'Exit with 1 if anything is found.'

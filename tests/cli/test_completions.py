@@ -71,7 +71,7 @@ def bash(line: str) -> list[str]:
     ("line", "offers"),
     [
         ("ckpt sh", ["show"]),
-        ("ckpt threads ", ["copy", "delete", "list", "show"]),
+        ("ckpt threads ", ["copy", "delete", "list"]),
         ("ckpt ops u", ["undo"]),
         ("ckpt -o n", ["ndjson"]),
         ("ckpt threads list --sort b", ["bytes"]),

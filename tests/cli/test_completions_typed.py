@@ -182,7 +182,7 @@ def test_a_word_is_completed(shell: TerminalShell, line: str, whole: str) -> Non
     ("group", "commands"),
     [
         ("", {"threads", "show", "memory", "sessions", "demo"}),
-        ("threads ", {"list", "show", "copy", "delete"}),
+        ("threads ", {"list", "copy", "delete"}),
         ("sessions ", {"list", "show"}),
         ("memory ", {"list", "show", "search", "export", "edit", "delete", "import"}),
     ],

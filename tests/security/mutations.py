@@ -79,7 +79,7 @@ ON_THREAD = [
     *(["history", "--all-ns", "-o", "table"], ["history", "-o", "json"], ["diff"], ["replay"]),
     *(["diff", "--writes", "-o", "json"], ["replay", "--verify", "-o", "json"], ["stats"]),
     *(["timeline"], ["timeline", "-o", "json"], ["stats", "--time"], ["stats", "--tokens"]),
-    *(["replay", "--repair", "--dry-run"], ["interrupts"], ["threads", "show"], ["messages"]),
+    *(["replay", "--repair", "--dry-run"], ["interrupts"], ["show", "--long"], ["messages"]),
     ["errors", "--history", "-o", "json"],
     *(["messages", "--full", "-o", "json"], ["rollback", "--steps", "1", "--dry-run"], ["du"]),
     *(["rollback", "--at", "head", "--dry-run", "-o", "json"], ["undo", "--dry-run"], ["export"]),

@@ -44,7 +44,7 @@ OTHERS = [
     ["stats", "--tokens", "--by", "model,node,thread,day"],
     ["interrupts"],
     ["errors", "--history"],
-    ["threads", "show"],
+    ["show", "--long"],
     ["messages"],
     ["messages", "--full"],
     ["messages", "-o", "json"],
