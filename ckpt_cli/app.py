@@ -34,14 +34,16 @@ up), step:N, tip:N (end of a branch; 0 is the newest), or a time such as 2h (two
 COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
     "Read threads and memory": {
         "threads": (
-            "List, show or delete threads.",
+            "List or delete threads.",
             {
                 "list": ("List threads, newest first.", "threads:list_"),
-                "show": ("Show what is wrong with a thread, and how to resume it.", "threads:show"),
                 "delete": ("Remove threads, whatever their status.", "delete:delete"),
             },
         ),
-        "show": ("Show the state at a checkpoint, or the tree of a thread.", "show:show"),
+        "show": (
+            "Show what is wrong with a thread, how to resume it, and its state.",
+            "show:show",
+        ),
         "history": ("List a thread's checkpoints, newest first.", "history:history"),
         "diff": ("Show what changed between two checkpoints.", "diff:diff"),
         "messages": ("Print the conversation of a thread.", "messages:messages"),
@@ -150,6 +152,7 @@ MOVED: Mapping[str, str] = {
     "delete": "threads delete THREAD",
     "resume": "show THREAD",
     "state": "show THREAD",
+    "threads show": "show THREAD",
     "tree": "show THREAD --tree",
     "threads copy": "copy THREAD --as NEW",
     "fork --to": "copy THREAD@REF --as NEW",

@@ -1,18 +1,13 @@
 """Options that several commands share, and those of all commands."""
 
 # Without `annotations` of `__future__`: each of them would be compiled twice at every start.
-from collections.abc import Callable
-from functools import wraps
-from inspect import Parameter, Signature, get_annotations
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, CallbackParam, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
 from ckpt_cli import __version__, color
-
-OptionsT = TypeVar("OptionsT")
 
 _Text = str | None
 _AUTO, _VERSION = "table on a terminal, TSV in a pipe", "Print the version and exit."
@@ -109,37 +104,6 @@ def global_options(
     ] = False,
 ) -> None:
     """Options of every command. Callbacks keep them, since they may stand behind its name."""
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-def command_options(options: type[OptionsT]) -> type[OptionsT]:
-    options.__init__ = _keep_values  # type: ignore[assignment]
-    return options
-
-
-def _keep_values(options: object, **values: Any) -> None:
-    for name, value in values.items():
-        setattr(options, name, value)
-
-
-def takes(
-    options: type[OptionsT],
-) -> Callable[[Callable[[Any, OptionsT], None]], Callable[..., None]]:
-    params = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=Context)]
-    for one in reversed(options.__mro__):
-        for name, hint in get_annotations(one, eval_str=True).items():
-            default = getattr(options, name, Parameter.empty)
-            params.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
-
-    def decorate(command: Callable[[Any, OptionsT], None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(ctx: Context, **values: Any) -> None:
-            command(ctx.obj, options(**values))
-
-        run.__signature__ = Signature(params)  # type: ignore[attr-defined]
-        return run
-
-    return decorate
 
 
 Thread = Annotated[

@@ -16,13 +16,11 @@ from ckpt_backends.model import Status
 from ckpt_cli.app import root
 from ckpt_cli.core.stats import GROUPINGS
 from ckpt_cli.lazy import Group
-from ckpt_cli.queries.threads import SORTS
 
 TEMPLATES = Path(__file__).parent
 FOLDER = TEMPLATES.parent / "ckpt_cli" / "completions"
 
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "--sort": SORTS,
     "--status": tuple(Status),
 }
 """The values of an option."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import NotFound
@@ -135,14 +135,14 @@ class CheckpointHandle:
         """
         from ckpt_cli.api.plain_values import plain_values
 
-        found = self._state.found
+        found = self._state
         found.moment.check_readable()
         return plain_values(found.state.values)
 
     @property
     def rebuilt(self) -> dict[str, str]:
         """Channels with a value that is not stored, and how it was rebuilt."""
-        return dict(self._state.found.state.rebuilt)
+        return dict(self._state.state.rebuilt)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -177,13 +177,29 @@ class CheckpointHandle:
         return picked(self.target, path)
 
     def show(
-        self, channels: str | Collection[str] | None = None, *, writes: bool = True
+        self,
+        channels: str | Collection[str] | None = None,
+        *,
+        writes: bool = True,
+        operations: bool = False,
+        size: bool = False,
+        namespaces: bool = False,
     ) -> Answer[CheckpointView]:
-        """Return what `ckpt show` prints; `channels` limits the values."""
-        from ckpt_cli.queries.show import view
+        """Return what `ckpt show` prints; `channels` limits the values.
+
+        At the head of the root graph, `operations` adds what `ckpt` changed, `size` the size of
+        the thread, and `namespaces` the checkpoints in each; `ckpt show --long` has all three.
+        """
+        from ckpt_cli.queries.show import view, whole_thread
         from ckpt_cli.render.records import show_record
 
-        return Answer(view(self.target, _names(channels), writes=writes), show_record)
+        facts = partial(
+            whole_thread,
+            operations=self.thread.operations if operations else None,
+            size=size,
+            namespaces=namespaces,
+        )
+        return Answer(view(self.target, _names(channels), writes=writes, facts=facts), show_record)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole checkpoint as `ckpt show -o json` prints it."""
@@ -333,8 +349,10 @@ class CheckpointHandle:
         return CheckpointHandle(self.thread, target)
 
     @cached_property
-    def _state(self) -> Answer[CheckpointView]:
-        return self.show(writes=False)
+    def _state(self) -> CheckpointView:
+        from ckpt_cli.queries.show import view
+
+        return view(self.target, None, writes=False)
 
     def __eq__(self, other: object) -> bool:
         """Whether it is the same checkpoint of the same open store."""
@@ -351,9 +369,7 @@ class CheckpointHandle:
         from ckpt_cli.render.state import show_lines
 
         around = self.thread.around
-        lines = show_lines(
-            self._state.found, around.now, around.zone, 100, writes=False, metadata=False
-        )
+        lines = show_lines(self._state, around.now, around.zone, 100, writes=False, metadata=False)
         return html_of(lines)
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from ckpt_cli.queries.report import (
     choose_checkpoints,
     reported_checkpoints,
 )
-from ckpt_cli.queries.threads import summarize
+from ckpt_cli.queries.show import summarize
 from ckpt_cli.render.report.checkpoints import checkpoint_json
 from ckpt_cli.render.report.page import ReportParts, report_page
 from ckpt_cli.render.tree.svg import draw_tree

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.errors import Failure
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.queries.show import Summary
     from ckpt_cli.queries.thread_operations import ThreadOperations
-    from ckpt_cli.queries.threads import Summary
     from ckpt_cli.queries.tree import Tree
     from ckpt_cli.render.terminal.styled_text import StyledLine
 
@@ -126,8 +126,11 @@ class ThreadHandle(FollowedThread):
         return (CheckpointHandle(self, self._target(entry), entry) for entry in found)
 
     def summary(self) -> Answer[Summary]:
-        """Return what `ckpt threads show` prints: status, errors, questions and size."""
-        from ckpt_cli.queries.threads import summarize
+        """Return what `ckpt show --long` says of the thread: status, errors, questions and size.
+
+        It does not read the state. `writes` is the number of writes in the thread.
+        """
+        from ckpt_cli.queries.show import summarize
         from ckpt_cli.render.records import summary_record
 
         return Answer(summarize(self.reader, self.operations), summary_record)
@@ -304,7 +307,7 @@ class ThreadHandle(FollowedThread):
         """Return the long-term memory made from the thread; None if no memory is known.
 
         `memory` names it; without, the one of the profile or next to the store is read. The dicts
-        are `memories` of `ckpt threads show`.
+        are `memories` of `ckpt show`.
         """
         from ckpt_cli.api.memories import memories_from
 

@@ -73,7 +73,6 @@ _REBUILT = (
 
 LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "threads list": (),
-    "threads show": (),
     "show": (_ONE_STATE,),
     "show --tree": (_NEWEST,),
     "history": (_NEWEST,),

@@ -2,8 +2,7 @@
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from fnmatch import translate
 from functools import partial
@@ -11,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
-from ckpt_backends.model import Status, Thread, ThreadSize
+from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ALL_THREADS
 from ckpt_cli.core.refs import just_made
@@ -23,14 +22,7 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
     from ckpt_cli.core.filters.expressions import Filter
-    from ckpt_cli.core.tasks.resume import Resume
-    from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.queries.filtered_threads import ThreadChooser
-    from ckpt_cli.queries.operations import ListedOperation
-    from ckpt_cli.queries.thread_operations import ThreadOperations
-    from ckpt_cli.threads.checkpoint import Moment
-    from ckpt_cli.threads.expiry import Lifetime
-    from ckpt_cli.threads.thread import ThreadReader
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "step", "bytes")
@@ -128,7 +120,11 @@ def list_threads(
             rows = with_sizes(store, rows)
     if first_messages:
         rows = (row._replace(first_message=first_message(store, row.thread)) for row in rows)
-    yield from map(_hidden, rows) if redaction.is_redacted(store) else rows
+    if redaction.is_redacted(store):
+        from ckpt_cli.queries.head_details import redacted_row
+
+        rows = map(redacted_row, rows)
+    yield from rows
 
 
 def described_threads(
@@ -143,14 +139,19 @@ def described_threads(
 
     Heads are read for `details`, sizes with `sizes`, which needs `details`.
     """
-    from ckpt_cli.queries.head_details import with_details, with_sizes, with_titles
+    from ckpt_cli.queries.head_details import (
+        redacted_row,
+        with_details,
+        with_sizes,
+        with_titles,
+    )
 
     rows: Iterator[ListedThread] = map(ListedThread, threads)
     if details:
         rows = with_titles(store, with_details(store, rows, inference), every=True)
     if sizes:
         rows = with_sizes(store, rows)
-    return map(_hidden, rows) if redaction.is_redacted(store) else rows
+    return map(redacted_row, rows) if redaction.is_redacted(store) else rows
 
 
 def _chooser(
@@ -189,23 +190,6 @@ def _as_text(content: "Value") -> str | None:
     if content is None or isinstance(content, str):
         return content
     return json.dumps(to_json(content), ensure_ascii=False)
-
-
-def _hidden(row: ListedThread) -> ListedThread:
-    """Return a thread of a store with `--redact`."""
-    from ckpt_cli.core.redact import redact, redact_metadata, redact_text
-
-    details = row.details
-    if details is None or details.head is None:
-        return row
-    head = details.head._replace(metadata=redact_metadata(details.head.metadata))
-    error = None if details.error is None else redact_text(details.error)
-    asked, title = details.question, details.title
-    question = None if asked is None else asked._replace(value=redact(asked.value))
-    hidden = redact_text(title) if isinstance(title, str) else None
-    return row._replace(
-        details=details._replace(head=head, error=error, question=question, title=hidden),
-    )
 
 
 def _last_made(store: Store, thread: Thread, checkpoint_id: str) -> datetime | None:
@@ -262,79 +246,3 @@ def _order(row: ListedThread, sort: Sort) -> tuple[Any, ...]:
         "bytes": -((details.bytes if details else None) or 0),
     }
     return keys[sort], thread.thread_id
-
-
-class Summary(NamedTuple):
-    """One thread as a whole."""
-
-    row: ListedThread
-    head: "Moment | None"
-    size: ThreadSize
-    in_namespaces: tuple["NamespaceSummary", ...]
-    lifetime: "Lifetime | None" = None
-    """How long the head remains usable; None if nothing of it expires."""
-    plaintext: bool = False
-    """The head is stored unencrypted, in a thread with encrypted checkpoints."""
-    unloaded: str = ""
-    """What the saver does instead of loading the head, in words; `''` if it loads it."""
-    rolls_back: bool = False
-    """Whether `ckpt rollback` works on the layout."""
-    joins: Sequence["Join"] = ()
-    """The nodes that wait for several others, of which some have finished."""
-    operations: Sequence["ListedOperation"] = ()
-    """The newest recorded operations of `ckpt` on the thread, newest first."""
-    resume: "Resume | None" = None
-    """What a resume from the head does; None if there is no head."""
-
-
-class NamespaceSummary(NamedTuple):
-    """One namespace of a thread."""
-
-    checkpoint_ns: str
-    checkpoints: int
-    tips: int
-    forks: int
-    head: str | None
-
-
-def summarize(reader: "ThreadReader", operations: "ThreadOperations") -> Summary:
-    """Return everything that the index and the head show about a thread."""
-    # Imported late: lists do not need them.
-    from ckpt_cli.core.support_matrix import limit
-    from ckpt_cli.queries.head_details import with_details, with_sizes
-    from ckpt_cli.queries.thread_operations import NEWEST
-    from ckpt_cli.threads.expiry import lifetime
-    from ckpt_cli.threads.nested_nodes import resume_of
-    from ckpt_cli.threads.thread import unloaded_head
-
-    store = reader.store
-    head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
-    listed = with_details(store, [ListedThread(reader.thread)], TriggerInference(store))
-    (row,) = with_sizes(store, listed)
-    return Summary(
-        row=_hidden(row) if redaction.is_redacted(store) else row,
-        head=redaction.moment(head) if head and redaction.is_redacted(store) else head,
-        resume=None if head is None else resume_of(reader, head),
-        size=store.size(reader.thread_id),
-        in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
-        lifetime=None if head is None else lifetime(reader, head.key),
-        plaintext=head is not None and reader.is_plaintext(head),
-        unloaded="" if head is None else unloaded_head(reader),
-        rolls_back=limit("rollback", reader.capabilities) is None,
-        joins=() if head is None else reader.joins(head),
-        operations=operations.newest_first[:NEWEST],
-    )
-
-
-def _namespace(reader: "ThreadReader", checkpoint_ns: str) -> NamespaceSummary:
-    from ckpt_cli.core.refs import tips
-
-    index = reader.index(checkpoint_ns)
-    children = Counter(one.parent_checkpoint_id for one in index)
-    return NamespaceSummary(
-        checkpoint_ns,
-        checkpoints=len(index),
-        tips=len(tips(index)),
-        forks=sum(n > 1 for parent, n in children.items() if parent is not None),
-        head=reader.head(checkpoint_ns),
-    )

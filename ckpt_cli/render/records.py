@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.layouts import OpenableLayout
     from ckpt_cli.queries.operations import ListedOperation
-    from ckpt_cli.queries.show import CheckpointView
+    from ckpt_cli.queries.show import CheckpointView, Summary, WholeThread
     from ckpt_cli.queries.stores import FoundStore
-    from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
 
@@ -162,7 +161,21 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
         record["input"] = to_json(found.given)
     if found.unloaded:
         record["unloaded"] = found.unloaded
-    return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
+    record |= _lifetime(found.lifetime) | _plaintext(found.plaintext)
+    # What holds for the thread has no key of the checkpoint, such as `next`.
+    return record if found.thread is None else {**whole_thread_record(found.thread), **record}
+
+
+def whole_thread_record(found: WholeThread) -> dict[str, Any]:
+    """Return a thread as a whole, as in `show` at the head; what was not read has no key."""
+    record = thread_record(found.row)
+    if found.size is not None:
+        record["all_writes"] = found.size.writes
+    if found.in_namespaces is not None:
+        record["in_namespaces"] = [one._asdict() for one in found.in_namespaces]
+    if found.operations:
+        record["operations"] = list(map(_operation, found.operations))
+    return record
 
 
 def join_record(one: Join) -> dict[str, Any]:
@@ -199,10 +212,11 @@ def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
 
 
 def summary_record(found: Summary) -> dict[str, Any]:
-    """Return one thread of `threads show`."""
+    """Return a thread with its head, without the state."""
     from ckpt_cli.render.resume import resume_record
 
-    record = thread_record(found.row)
+    record = whole_thread_record(found.facts)
+    record["writes"] = record.pop("all_writes")
     if found.head is not None:
         record |= {
             key: value
@@ -212,10 +226,6 @@ def summary_record(found: Summary) -> dict[str, Any]:
         if found.resume is not None:
             record["resume"] = resume_record(found.head, found.resume)
     record["joins"] = list(map(join_record, found.joins))
-    record["writes"] = found.size.writes
-    record["in_namespaces"] = [ns._asdict() for ns in found.in_namespaces]
-    if found.operations:
-        record["operations"] = list(map(_operation, found.operations))
     if found.unloaded:
         record["unloaded"] = found.unloaded
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)

@@ -1,4 +1,4 @@
-"""Print one thread: status, next nodes, questions, and how to resume."""
+"""Print what holds at the head of a thread, and for the thread as a whole."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import short_ns
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, table_lines
-from ckpt_cli.render.terminal.units import age, size, step_number, when
+from ckpt_cli.render.terminal.units import age, size, when
 from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.resume import Resume
     from ckpt_cli.core.tasks.tasks import Step, Task
     from ckpt_cli.core.tasks.triggers import Join
-    from ckpt_cli.queries.threads import Summary
+    from ckpt_cli.queries.show import WholeThread
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
 
@@ -50,8 +50,31 @@ _NOT_STORED = "this store does not say which nodes read the last values"
 PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
 
 
-def namespace_columns() -> Sequence[Column]:
-    """Return the columns of the namespaces in `threads show`."""
+def thread_lines(
+    found: WholeThread, words: Sequence[str], now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
+    """Yield how old and how large a thread is, and what `ckpt` changed in it.
+
+    `words` are the options that name its store.
+    """
+    thread = found.row.thread
+    for name, moment in (("created", thread.first_at), ("active", thread.last_at)):
+        if moment is not None:
+            yield from field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)", width)
+    holds = counted(thread.checkpoints, "checkpoint")
+    if thread.namespaces > 1:
+        holds += f" of {thread.namespaces} namespaces"
+    if found.size is not None:
+        holds = f"{size(found.size.bytes)} in {holds} and {counted(found.size.writes, 'write')}"
+    yield from field("size", holds, width)
+    yield from _operation_lines(found, words, now, width)
+    if found.in_namespaces is not None:
+        yield line("")
+        spaces = [one._asdict() for one in found.in_namespaces]
+        yield from table_lines(spaces, _namespace_columns(), width)
+
+
+def _namespace_columns() -> Sequence[Column]:
     return [
         Column("NAMESPACE", "checkpoint_ns", lambda ns: short_ns(ns) or "(root)"),
         Column("CHECKPOINTS", "checkpoints", right=True),
@@ -61,59 +84,19 @@ def namespace_columns() -> Sequence[Column]:
     ]
 
 
-def summary_lines(
-    found: Summary, words: Sequence[str], now: datetime, zone: tzinfo, width: int
+def rollback_lines(
+    found: WholeThread, resume: Resume | None, words: Sequence[str], width: int
 ) -> Iterator[StyledLine]:
-    """Yield one thread as text; `words` are the options that name its store."""
-    from ckpt_cli.render.resume import config_lines  # late: lists do not need it
-
-    thread, details = found.row.thread, found.row.details
-    yield from field("thread", thread.thread_id, width, "head")
-    if details is not None:
-        yield from status_lines(details.conditions, width)
-    if found.head is not None:
-        yield from head_lines(found.head, found.resume, width)
-        if found.resume is not None:
-            yield from config_lines(found.head, found.resume)
-        yield from _rollback_lines(found, words, width)
-    yield from join_lines(found.joins, width)
-    yield from lifetime_lines(found.lifetime, now, zone, width)
-    if found.plaintext:
-        yield from field("warning", f"the head is {PLAINTEXT}", width, "error")
-    if found.unloaded:
-        yield from field("warning", found.unloaded, width, "error")
-    for name, moment in (("created", thread.first_at), ("active", thread.last_at)):
-        if moment is not None:
-            yield from field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)", width)
-    yield from field(
-        "size",
-        f"{size(found.size.bytes)} in {counted(found.size.checkpoints, 'checkpoint')}"
-        f" and {counted(found.size.writes, 'write')}",
-        width,
-    )
-    yield from _operation_lines(found, words, now, width)
-    yield line("")
-    spaces = [one._asdict() for one in found.in_namespaces]
-    yield from table_lines(spaces, namespace_columns(), width)
-
-
-def _rollback_lines(found: Summary, words: Sequence[str], width: int) -> Iterator[StyledLine]:
     """Yield the command that goes back to before a failed step, where `ckpt` can roll back."""
-    details = found.row.details
-    if details is None or Status.ERROR not in details.conditions or not found.rolls_back:
+    if not found.can_roll_back:
         return
-    command = shell.command(
-        "ckpt", *words, "rollback", "--last-good", ids=[found.row.thread.thread_id]
-    )
-    yield command_field("or", command)
+    ids = [found.row.thread.thread_id]
+    yield command_field("or", shell.command("ckpt", *words, "rollback", "--last-good", ids=ids))
     yield from field(
         "", "goes back to before the failed step; all of its tasks run again", width, "dim"
     )
-    if found.resume is not None and found.resume.answered:
-        yield command_field(
-            "or",
-            shell.command("ckpt", *words, "repair", "writes", ids=[found.row.thread.thread_id]),
-        )
+    if resume is not None and resume.answered:
+        yield command_field("or", shell.command("ckpt", *words, "repair", "writes", ids=ids))
         yield from field(
             "", "drops the answer that failed, so that the node asks again", width, "dim"
         )
@@ -127,7 +110,7 @@ def join_lines(joins: Sequence[Join], width: int) -> Iterator[StyledLine]:
 
 
 def _operation_lines(
-    found: Summary, words: Sequence[str], now: datetime, width: int
+    found: WholeThread, words: Sequence[str], now: datetime, width: int
 ) -> Iterator[StyledLine]:
     """Yield what `ckpt` changed, and the command that takes back the newest change."""
     for place, one in enumerate(found.operations):
@@ -162,13 +145,6 @@ def lifetime_lines(
     yield from field("expires", text, width, "time")
     for remark in found.remarks:
         yield from field("note", remark, width, "dim")
-
-
-def head_lines(head: Moment, resume: Resume | None, width: int) -> Iterator[StyledLine]:
-    """Yield what follows a head: next nodes, errors and questions, and how to resume."""
-    text = f"{head.key.checkpoint_id}  step {step_number(head.number)}"
-    yield from field("head", text, width, "id")
-    yield from step_lines(head, width, live=True, resume=resume)
 
 
 def step_lines(

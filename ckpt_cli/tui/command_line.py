@@ -112,4 +112,4 @@ def memory_command(memory: Sequence[str], key: ItemKey) -> str:
 
 def thread_memory_command(store: Sequence[str], memory: str, thread_id: str) -> str:
     """Return the command that prints a thread with its memory items."""
-    return command("ckpt", *store, "threads", "show", "--memory", memory, ids=[thread_id])
+    return command("ckpt", *store, "show", "--memory", memory, ids=[thread_id])

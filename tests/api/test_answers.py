@@ -53,7 +53,10 @@ ANSWERS: list[tuple[str, Ask]] = [
     (f"blame {TRIP}@step:3 messages[-1]", third(lambda one: one.blame("messages[-1]"))),
     (f"messages {TRIP}", trip(lambda one: one.head.messages)),
     (f"messages {TRIP} --stat", trip(lambda one: one.head.message_stats())),
-    (f"threads show {TRIP}", trip(lambda one: one.summary())),
+    (
+        f"show {TRIP} --long",
+        trip(lambda one: one.head.show(operations=True, size=True, namespaces=True)),
+    ),
     ("interrupts", lambda store: store.interrupts()),
     (f"interrupts {REFUND} {TRIP}", lambda store: store.interrupts([REFUND, TRIP])),
     (f"interrupts {REFUND}", lambda store: store[REFUND].interrupts()),
@@ -267,3 +270,12 @@ def test_a_tail_goes_on_with_what_is_saved_meanwhile(tmp_path: Path) -> None:
         assert steps == [1, 2, 3]
         assert waited == [0.5]
         assert opened[REFUND].head.step == 3
+
+
+def test_a_summary_is_what_show_says_without_the_state(path: Path, store: StoreHandle) -> None:
+    shown = ckpt("-s", path, "show", TRIP, "--long", "-o", "json").json
+    summary = as_json(store[TRIP].summary())
+    title = summary.pop("title")
+    assert title in shown["values"]["messages"][1]["content"]
+    assert (summary.pop("writes"), summary.pop("joins")) == (shown["all_writes"], [])
+    assert summary == {name: shown[name] for name in summary}

@@ -302,7 +302,7 @@ def test_keys_that_no_saver_makes_are_left_out(folder: Path) -> None:
         )
         assert len(store.notes()) == 4
         assert "more" in store.notes()[-1]
-    for words in (["du"], ["threads", "show", "a"], ["gc", "--scope", "all", "--dry-run"]):
+    for words in (["du"], ["show", "--long", "a"], ["gc", "--scope", "all", "--dry-run"]):
         assert ckpt("-s", folder, *words).code == 0
     assert ckpt("-s", folder, "threads", "delete", "a", "--yes").code == 4
 

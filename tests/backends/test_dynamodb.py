@@ -331,7 +331,7 @@ def test_one_thread_is_read_without_a_scan(place: DynamoDbHarness, called: Count
         ["show", "trip", "--writes", "--metadata"],
         ["show", "trip", "--tree", "--all-ns"],
         ["history", "trip"],
-        ["threads", "show", "trip"],
+        ["show", "--long", "trip"],
         ["diff", "trip"],
         ["messages", "trip"],
         ["replay", "trip"],

@@ -32,7 +32,7 @@ PLAIN = "no user"
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],
-    ["threads", "show", ANNA],
+    ["show", "--long", ANNA],
     ["show", ANNA, "--writes", "--metadata"],
     ["show", ANNA, "--tree", "--all-ns", "--unfold"],
     ["show", ANNA, "--raw"],

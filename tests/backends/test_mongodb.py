@@ -38,7 +38,7 @@ SECRET = "hunter2-canary"
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["show", "trip", "--tree", "--all-ns", "--unfold"],
     ["show", "trip", "--raw"],

@@ -26,7 +26,7 @@ from tests.support import ckpt
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["show", "trip", "--tree", "--all-ns", "--unfold"],
     ["show", "trip", "--raw"],

@@ -39,7 +39,7 @@ from tests.support import FIXTURES, ckpt
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["show", "trip", "--tree", "--all-ns", "--unfold"],
     ["show", "trip", "--raw"],
@@ -767,7 +767,7 @@ def test_times_to_live_are_shown_with_what_expires_first(redis_stack_url: str, l
     told = {one["thread_id"]: one.get("expires_at") for one in listed}
     assert told["stays"] is None
     assert told["goes"] is not None
-    assert "in 1h" in ckpt("-s", redis_stack_url, "threads", "show", "goes").out
+    assert "in 1h" in ckpt("-s", redis_stack_url, "show", "goes").out
     past = ckpt("-s", redis_stack_url, "show", "goes@~1")
     assert "expires" in past.out
     assert "first" not in past.out

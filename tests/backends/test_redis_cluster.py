@@ -27,7 +27,7 @@ THREADS = ["a", "a:b", "b", "trip", "A", "c*", "{tag}", 'o"x']
 COMMANDS = [
     ["threads", "list", "--all"],
     ["threads", "list", "--long"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["show", "trip", "--tree", "--all-ns", "--unfold"],
     ["history", "trip", "--all-ns"],

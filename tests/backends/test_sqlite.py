@@ -31,7 +31,7 @@ OLD = "refund-4711"
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
-    ["threads", "show", "trip-to-kyoto"],
+    ["show", "--long", "trip-to-kyoto"],
     ["show", "trip-to-kyoto", "--writes", "--metadata"],
     ["show", "trip-to-kyoto", "--tree", "--all-ns", "--unfold"],
     ["show", "trip-to-kyoto", "--raw"],

@@ -147,7 +147,7 @@ def test_the_trace_is_read_in_columns_with_its_times(file: Told) -> None:
 def test_a_step_that_is_not_stored_is_one_question_mark(file: Told) -> None:
     file.fill()
     for words in (
-        ("threads", "show", THREAD),
+        ("show", "--long", THREAD),
         ("show", THREAD),
         ("diff", THREAD),
         ("diff", "--writes", THREAD),

@@ -71,7 +71,7 @@ def bash(line: str) -> list[str]:
     ("line", "offers"),
     [
         ("ckpt sh", ["show"]),
-        ("ckpt threads ", ["delete", "list", "show"]),
+        ("ckpt threads ", ["delete", "list"]),
         ("ckpt ops v", ["verify"]),
         ("ckpt -o n", ["ndjson"]),
         ("ckpt threads list --sort b", ["bytes"]),

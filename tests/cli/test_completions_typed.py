@@ -182,7 +182,7 @@ def test_a_word_is_completed(shell: TerminalShell, line: str, whole: str) -> Non
     ("group", "commands"),
     [
         ("", {"threads", "show", "memory", "demo"}),
-        ("threads ", {"list", "show", "delete"}),
+        ("threads ", {"list", "delete"}),
         ("memory ", {"list", "show", "search", "export", "edit", "delete", "import", "sessions"}),
     ],
 )

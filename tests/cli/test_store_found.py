@@ -61,7 +61,7 @@ def test_the_only_store_is_read_and_named(folder: Path) -> None:
     )
     assert ckpt("-q", "threads", "list").err == ""
     # What is printed to be pasted names it.
-    assert "ckpt -s ./store.db rollback" in ckpt("threads", "show", "invoice-import").out
+    assert "ckpt -s ./store.db rollback" in ckpt("show", "invoice-import").out
 
 
 def test_several_stores_are_listed_with_the_way_to_name_each(folder: Path) -> None:
@@ -331,7 +331,7 @@ def test_a_folder_below_in_which_stores_are_kept(inside: str, folder: Path, home
     answer = ckpt("threads", "list", "-o", "json")
     assert len(answer.json) == 8
     assert f"'./{inside}/checkpoints.sqlite', the only store in '{inside}'" in answer.err
-    shown = ckpt("threads", "show", "invoice-import").out
+    shown = ckpt("show", "invoice-import").out
     assert f"ckpt -s ./{inside}/checkpoints.sqlite rollback" in shown
 
 

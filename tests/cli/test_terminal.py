@@ -166,7 +166,7 @@ PASTED = re.compile(r"undo +ckpt -s |config +\{")
         ["history", "research-agent", "--all-ns"],
         ["grep", "Kanra"],
         *later(
-            ["threads", "show", "refund-4711"],
+            ["show", "--long", "refund-4711"],
             ["interrupts"],
             ["show", "refund-4711"],
             ["blame", "trip-to-kyoto", "hotel"],
@@ -192,7 +192,7 @@ WIDE = [
     ["diff", "--writes", "trip-to-kyoto@step:8"],
     ["rollback", "trip-to-kyoto", "step:8", "--dry-run"],
     *later(
-        ["threads", "show", "trip-to-kyoto"],
+        ["show", "--long", "trip-to-kyoto"],
         ["history", "trip-to-kyoto", "--all-ns"],
         ["diff", "trip-to-kyoto"],
         ["diff", "trip-to-kyoto", "step:2", "--stat"],

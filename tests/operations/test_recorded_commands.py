@@ -183,7 +183,7 @@ READING = {
         "stats",
     ),
     *("bisect", "errors", "metrics", "report", "timeline"),
-    *("mcp", "sql", "stores", "tail", "threads list", "threads show", "trust"),
+    *("mcp", "sql", "stores", "tail", "threads list", "trust"),
     "tui",  # tests/tui/test_changing.py
 }
 """Commands that change no store, so that they record nothing."""

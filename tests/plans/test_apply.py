@@ -171,8 +171,8 @@ def test_a_line_that_is_deleted_keeps_its_thread(sample: Path, plan: Path) -> No
     head, *lines = plan.read_text().splitlines()
     plan.write_text("\n".join([head, *(one for one in lines if REFUND not in one)]) + "\n")
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
-    assert ckpt("-s", sample, "threads", "show", REFUND).code == 0
-    assert ckpt("-s", sample, "threads", "show", KYOTO).code == 3
+    assert ckpt("-s", sample, "show", REFUND).code == 0
+    assert ckpt("-s", sample, "show", KYOTO).code == 3
 
 
 def test_a_plan_of_a_removal_keeps_its_archive(sample: Path, plan: Path, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_plan_is_saved_if_some_of_it_is_left_out(sample: Path, plan: Path) -> 
     answer = ckpt("-s", sample, "threads", "delete", REFUND, "none", "--plan-out", plan)
     assert answer.code == 7
     assert ckpt("apply", plan, "--yes").code == 0
-    assert ckpt("-s", sample, "threads", "show", REFUND).code == 3
+    assert ckpt("-s", sample, "show", REFUND).code == 3
 
 
 def test_a_command_that_fails_leaves_no_plan(sample: Path, plan: Path) -> None:

@@ -214,7 +214,7 @@ def test_an_answer_that_failed_is_used_first_until_it_is_dropped(
     assert ckpt("-s", path, "interrupts", "-o", "json").json == []
     (row,) = ckpt("-s", path, "threads", "list", "-o", "json").json
     assert row["conditions"] == ["error"]
-    shown = ckpt("-s", path, "threads", "show", "t").out
+    shown = ckpt("-s", path, "show", "t").out
     assert f"gives {node} the same answer again" in shown
     assert "the answer that was given last is stored, too, but no question gets it" in shown
     assert "repair writes t" in shown

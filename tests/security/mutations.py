@@ -85,7 +85,7 @@ ON_THREAD = [
         ["stats", "--by", "channel"],
         ["stats", "--by", "model"],
     ),
-    *(["replay", "--repair", "--dry-run"], ["interrupts"], ["threads", "show"], ["messages"]),
+    *(["replay", "--repair", "--dry-run"], ["interrupts"], ["show", "--long"], ["messages"]),
     ["errors", "--history", "-o", "json"],
     *(["messages", "--full", "-o", "json"], ["rollback", "--steps", "1", "--dry-run"], ["du"]),
     *(["rollback", "--at", "head", "--dry-run", "-o", "json"], ["undo", "--dry-run"], ["export"]),

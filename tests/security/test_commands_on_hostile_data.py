@@ -44,7 +44,7 @@ OTHERS = [
     ["stats", "--by", "model,node,thread,day,user"],
     ["interrupts"],
     ["errors", "--history"],
-    ["threads", "show"],
+    ["show", "--long"],
     ["messages"],
     ["messages", "--full"],
     ["messages", "-o", "json"],

@@ -150,13 +150,13 @@ def hints_about_threads(bench: Bench, text: str) -> Iterator[Pasted]:
     yield quoted(bench.run("rollback", "--steps", "99", *named).err), ["history", *named]
     yield quoted(bench.run("show", *guarded(text, "nope")).err), ["history", *named]
     at = f"{text}@head"
-    yield quoted(bench.run("threads", "show", *guarded(at)).err), ["show", *guarded(at)]
+    yield quoted(bench.run("history", *guarded(at)).err), ["show", *guarded(at)]
     said = bench.run("rollback", "--steps", "1", *guarded(at)).err
     yield f"ckpt {after('hint: give the thread alone: ', said)}", [text]
 
 
 def close_matches(bench: Bench, text: str) -> Iterator[Pasted]:
-    said = bench.run("threads", "show", *guarded(text[:-1] or "x")).err
+    said = bench.run("history", *guarded(text[:-1] or "x")).err
     if "did you mean" in said and text == text.strip() and text[:-1] and name(text) in said:
         yield f"ckpt show {name(text)}", ["show", text]
 
@@ -202,7 +202,7 @@ def screens(bench: Bench, text: str) -> Iterator[Pasted]:
     )
     yield (
         command_line.thread_memory_command(store, text, text),
-        [*store, "threads", "show", "--memory", text, *guarded(text)],
+        [*store, "show", "--memory", text, *guarded(text)],
     )
 
 

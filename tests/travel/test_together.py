@@ -232,7 +232,7 @@ def test_a_delete_that_keeps_a_thread_says_so(
     answer = ckpt("-s", sample, "threads", "delete", "trip-to-kyoto", *others, "--yes")
     assert answer.code == code, answer.err
     assert "not deleted: trip-to-kyoto changed meanwhile" in answer.err
-    assert ckpt("-s", sample, "threads", "show", "trip-to-kyoto").code == 0
+    assert ckpt("-s", sample, "show", "trip-to-kyoto").code == 0
 
 
 def test_a_plan_notices_that_the_thread_changed_while_it_was_read(sample: Path) -> None:

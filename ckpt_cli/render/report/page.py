@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 
 from ckpt_backends.model import StoreInfo
 from ckpt_cli.queries.messages import Conversation
-from ckpt_cli.queries.threads import Summary
+from ckpt_cli.queries.show import Summary
 from ckpt_cli.render.markup import add, element, html
 from ckpt_cli.render.report import sections
 from ckpt_cli.render.report.checkpoints import CheckpointJson, local_time
@@ -84,7 +84,7 @@ def report_page(parts: ReportParts) -> ReportPage:
     hidden_steps = add_timeline(main, parts.timeline, parts.zone)
     hidden = sections.add_conversation(main, parts.conversation, parts.ref)
     sections.add_errors(main, parts.checkpoints.failures)
-    thread_id = parts.summary.row.thread.thread_id
+    thread_id = parts.summary.facts.row.thread.thread_id
     commands = sections.commands(
         thread_id, parts.checkpoint_id, parts.ns, parts.words, parts.summary
     )

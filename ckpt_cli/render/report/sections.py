@@ -14,7 +14,7 @@ from ckpt_cli.core.conversation.transcript import Call, Turn, is_error
 from ckpt_cli.core.tasks.status import has_failed
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text, waiting_paths
 from ckpt_cli.queries.messages import Conversation
-from ckpt_cli.queries.threads import Summary
+from ckpt_cli.queries.show import Summary
 from ckpt_cli.render.markup import add
 from ckpt_cli.render.report.checkpoints import FailedTask, local_time
 from ckpt_cli.render.report.state_changes import cut_text
@@ -40,18 +40,16 @@ _MEANINGS = {
 
 def add_heading(page: Element, found: Summary, now: datetime, zone: tzinfo) -> None:
     """Add the thread's id, its status, and how large and how old it is."""
-    thread, size_of = found.row.thread, found.size
+    thread, stored = found.facts.row.thread, found.facts.size
     header = add(page, "header")
     add(header, "p", "LangGraph thread", class_="kind")
     add(header, "h1", thread.thread_id or "''")
     marks = add(header, "p", class_="marks")
     for one in _conditions(found):
         add(marks, "span", one.value, class_=f"mark {one.value}")
-    facts = [
-        counted(size_of.checkpoints, "checkpoint"),
-        counted(size_of.writes, "write"),
-        size(size_of.bytes),
-    ]
+    facts = [counted(thread.checkpoints, "checkpoint")]
+    if stored is not None:
+        facts += [counted(stored.writes, "write"), size(stored.bytes)]
     add(header, "p", " · ".join(facts), class_="dim")
     times = [
         f"{name} {local_time(at, zone)} ({age(at, now)} ago)"
@@ -144,12 +142,12 @@ def commands(
         return shell.command("ckpt", *words, *more, ids=[thread_id])
 
     at = ["--at", checkpoint_id]
-    yield "Show the status, and how to resume", line("threads", "show")
+    yield "Show the status, and how to resume", line("show")
     yield "Draw the tree", line("show", "--tree", *where)
     yield "Show the state at the checkpoint", line("show", *at, *where)
     yield "Show what changed there", line("diff", *at, *where)
     yield "Verify the steps against what the tasks wrote", line("replay", "--verify")
-    if Status.ERROR in _conditions(summary) and summary.rolls_back:
+    if summary.facts.can_roll_back:
         yield (
             "Plan to go back to before the failed step",
             line("rollback", "--last-good", "--dry-run"),

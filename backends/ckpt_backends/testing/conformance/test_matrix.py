@@ -16,7 +16,6 @@ from ckpt_cli.core.support_matrix import LIMITS, Limit, limit
 
 WORDS: Mapping[str, list[str]] = {
     "threads list": ["threads", "list"],
-    "threads show": ["threads", "show", "chat"],
     "show": ["show", "chat"],
     "show --tree": ["show", "chat", "--tree"],
     "history": ["history", "chat"],
