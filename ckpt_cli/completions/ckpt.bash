@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --plan-out"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -125,10 +125,10 @@ _ckpt_answer() {
             *" --sort") kind="words:last first id checkpoints namespaces step bytes" ;;
             *" --status") kind="words:error interrupted pending done unknown empty" ;;
             *" --where") kind="filter" ;;
-            *" --memory") kind="store" ;;
             *" --from") kind="file" ;;
             *" --archive") kind="file" ;;
             *" --sign-key") kind="file" ;;
+            *" --memory") kind="store" ;;
             *" --plan-out") kind="file" ;;
             *" --at") kind="ref" ;;
             *" --ns") kind="ns" ;;
@@ -140,6 +140,7 @@ _ckpt_answer() {
             "memory copy --to") kind="store" ;;
             *" --trusted-key") kind="file" ;;
             *" --thread") kind="thread" ;;
+            "errors --by") kind="words:error node" ;;
             "stats --by") kind="words:node channel model thread day user" ;;
             "du --by") kind="words:thread channel ns type table" ;;
             *" --out") kind="file" ;;
@@ -160,9 +161,8 @@ _ckpt_answer() {
     elif [[ -z $ended && $cur == -* ]]; then
         case $cmd in
             "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --watch --interval --exit-code" ;;
-            "threads show") kind="words:--memory" ;;
             "threads delete") kind="words:--from --match --where --archive --sign-key --memory --plan-out --dry-run --yes" ;;
-            show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
+            show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --long --memory --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
@@ -218,11 +218,10 @@ _ckpt_answer() {
         kind="words:threads show history diff messages grep tail memory tui interrupts errors blame bisect replay doctor report stats timeline du metrics sql mcp rollback fork repair undo redo apply ops purge gc secrets erase rekey copy export import stores trust completion demo"
     else
         case "$cmd:$place" in
-            "threads:0") kind="words:list show delete" ;;
+            "threads:0") kind="words:list delete" ;;
             "memory:0") kind="words:list show search export edit delete copy import sessions" ;;
             "repair:0") kind="words:messages values writes" ;;
             "ops:0") kind="words:list show verify" ;;
-            "threads show:0") kind="thread" ;;
             "threads delete:"*) kind="thread" ;;
             "show:0") kind="target" ;;
             "show:1") kind="ref" ;;
