@@ -31,7 +31,7 @@ from ckpt_cli.core.conversation.messages import (
     content_blocks,
 )
 
-_PEOPLE = {"human", "user"}
+_PEOPLE = frozenset({"human", "user"})
 _IDS = ("id", "call_id", "tool_call_id", "tool_use_id")
 _RESULT_OF = ("tool_call_id", "tool_use_id")
 """Keys in the blocks of a message, for the call that a block answers."""
