@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
-from ckpt_backends.errors import CkptError, ParseError
+from ckpt_backends.errors import CkptError, ParseError, StoreChanged, StoreUnavailable
 from ckpt_cli.color import chosen, has_color
-from ckpt_cli.render.terminal.cell_width import cell_len, fit
-from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
+from ckpt_cli.render.text import cell_len, fit, safe_json, safe_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from ckpt_cli.config.store_names import StoreNames
 
 _Item = TypeVar("_Item")
 _SCHEME = 40
@@ -275,12 +276,15 @@ def _write(line: str) -> None:
         sys.stderr.flush()
 
 
-def fail(error: CkptError, argv: Sequence[str]) -> int:
-    """Print the error of a command line; returns its exit code."""
+def fail(error: CkptError, argv: Sequence[str], names: StoreNames | None = None) -> int:
+    """Print the error of a command line, without secrets; returns its exit code."""
     if _given("--debug", argv):
         traceback(error)
     error.message = _without_passwords(error.message, argv)
     error.hint = error.hint and _without_passwords(error.hint, argv)
+    if names is not None and isinstance(error, StoreUnavailable | StoreChanged):
+        error.message = names.without_values(error.message)
+        error.hint = error.hint and names.without_values(error.hint)
     report(error, as_json=_wants_json(argv))
     return error.exit_code
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import typer
@@ -23,18 +25,24 @@ def without_type_of_flags(params: Iterable[Any]) -> None:
             one.metavar = ""
 
 
+def _python_name(word: str) -> str:
+    """Return the name of a command in Python: `list_` for `list`."""
+    return f"{word}_" if iskeyword(word) or hasattr(builtins, word) else word
+
+
 class LazyCommand(TyperCommand):
     """The name and the line of a command. Its function is imported when it is called."""
 
-    def __init__(self, name: str, target: str, summary: str, panel: str | None = None) -> None:
-        super().__init__(name, help=summary, rich_help_panel=panel, rich_markup_mode=MARKUP)
-        self.target = target
+    def __init__(self, name: str, line: str, panel: str | None = None, group: str = "") -> None:
+        super().__init__(name, help=line, rich_help_panel=panel, rich_markup_mode=MARKUP)
+        self.group = group
 
     def load(self, shared: Sequence[Any]) -> TyperCommand:
         """Import the command, and add the options that it shares with all others."""
-        module, _, function = self.target.partition(":")
+        name = self.name or ""
+        module = import_module(f"ckpt_cli.commands.{_python_name(self.group or name)}")
         app = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
-        app.command(self.name)(getattr(import_module(f"ckpt_cli.commands.{module}"), function))
+        app.command(name)(getattr(module, _python_name(name)))
         command: Any = get_command(app)
         without_type_of_flags(command.params)
         command.params += shared

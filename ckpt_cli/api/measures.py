@@ -1,4 +1,4 @@
-"""What `StoreHandle` answers about amounts: writes, time, tokens and space."""
+"""What Python code may ask of many threads: lists, sums and usage."""
 
 from __future__ import annotations
 
@@ -6,17 +6,93 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.api.answer import (
+    Answer,
+    AnswerList,
+    Watcher,
+    explained_if_none,
+    filter_of,
+    texts,
+    unwatched,
+    watchers,
+)
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
-from ckpt_cli.api.texts import texts
-from ckpt_cli.api.watch import Watcher, unwatched, watchers
+from ckpt_cli.queries.selection import filtered_threads
+from ckpt_cli.queries.threads import SORTS, Selection, Sort, parse_status
 
 if TYPE_CHECKING:
     from ckpt_cli.core.stats import Stats
-    from ckpt_cli.queries.disk_usage import By, Survey
-    from ckpt_cli.queries.stats import StatsQuery
+    from ckpt_cli.queries.usage import By, StatsQuery, Survey
+
+
+def selection(
+    around: Surroundings,
+    *,
+    where: str | Iterable[str] | None,
+    status: str | Iterable[str] | None,
+    match: str | None,
+    since: When | None,
+    until: When | None,
+    user: str | None,
+) -> Selection:
+    """Return which threads these conditions choose. Raises `UsageError`."""
+    return Selection(
+        match=match,
+        since=time_of(around, since),
+        until=time_of(around, until),
+        status=frozenset(map(parse_status, texts(status))),
+        user=user,
+        where=filter_of(around, where),
+    )
+
+
+def sort_key(text: str) -> Sort:
+    """Return a sort key by its name. Raises `UsageError` if there is none."""
+    for known in SORTS:
+        if known == text:
+            return known
+    raise UsageError(f"cannot sort by '{text}'", hint=f"use one of {', '.join(SORTS)}")
+
+
+def chosen_threads(
+    store: Store,
+    around: Surroundings,
+    threads: str | Iterable[str] | None,
+    match: str | None,
+    where: str | Sequence[str],
+    watch: Watcher = unwatched,
+) -> Iterator[Thread] | None:
+    """Return the threads with these ids, or else those that match a pattern and a filter.
+
+    Returns None without any condition. `watch` gets each thread that is looked at.
+    """
+    if threads is None and match is None and not where:
+        return None
+    return threads_with_head_writes(store, around, None, threads, match, where, watch)
+
+
+def threads_with_head_writes(
+    store: Store,
+    around: Surroundings,
+    channels: frozenset[str] | None,
+    threads: str | Iterable[str] | None,
+    match: str | None,
+    where: str | Sequence[str],
+    watch: Watcher = unwatched,
+) -> Iterator[Thread]:
+    """Return the same threads, by default all.
+
+    With `channels`, threads that were not named must have a write on one of these at their head.
+    """
+    names = texts(threads)
+    if threads is not None and not names:  # an empty selection is not all threads
+        return iter(())
+    condition = filter_of(around, where)
+    found = filtered_threads(store, names, match, condition, around.now, watch, channels)
+    return explained_if_none(around, where, found)
 
 
 def stats_query(
@@ -27,7 +103,7 @@ def stats_query(
     Raises `UsageError`.
     """
     from ckpt_cli.core.stats import StatsPart, parse_groupings, parts_of
-    from ckpt_cli.queries.stats import Range, StatsQuery
+    from ckpt_cli.queries.usage import Range, StatsQuery
 
     within = Range(time_of(around, since), time_of(around, until))
     if by is None:
@@ -40,7 +116,7 @@ def stats_answer(
     around: Surroundings, found: Stats, by: str | Sequence[str] | None
 ) -> Answer[Stats]:
     """Return what `stats` counted, with what tokens cost."""
-    from ckpt_cli.render.stats import stats_record
+    from ckpt_cli.render.usage import stats_record
 
     keys = None if by is None else found.by
     return Answer(found, partial(stats_record, prices=around.names.prices, by=keys))
@@ -73,7 +149,7 @@ class MeasureAnswers:
         arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.core.stats import Stats
-        from ckpt_cli.queries.stats import threads_stats
+        from ckpt_cli.queries.usage import threads_stats
 
         around, wanted = self._around, stats_query(self._around, by, since, until)
         found = Stats(wanted.by, wanted.parts)
@@ -97,7 +173,7 @@ class MeasureAnswers:
         `match` is a pattern for ids, `where` a filter as in `threads`: only these threads are
         measured. Raises `UsageError`.
         """
-        from ckpt_cli.api.disk_usage import disk_usage
+        from ckpt_cli.api.questions import disk_usage
 
         return disk_usage(self._store, self._measured(match, where, watch), top, watch)
 
@@ -115,7 +191,7 @@ class MeasureAnswers:
         `by` is `thread`, `channel`, `ns`, `type` or `table`. The other arguments are those of `du`.
         Raises `UsageError`.
         """
-        from ckpt_cli.api.disk_usage import disk_usage_by
+        from ckpt_cli.api.questions import disk_usage_by
 
         return disk_usage_by(self._store, self._measured(match, where, watch), by, top, watch)
 
@@ -127,7 +203,6 @@ class MeasureAnswers:
         watch: Watcher,
     ) -> Iterator[Thread]:
         """Return the chosen threads, by default all."""
-        from ckpt_cli.api.listing import chosen_threads
 
         chosen = chosen_threads(self._store, self._around, threads, match, where, watch)
         return self._store.threads() if chosen is None else chosen
@@ -136,7 +211,6 @@ class MeasureAnswers:
         self, match: str | None, where: str | Sequence[str], watch: Watcher
     ) -> Collection[str] | None:
         """Return the ids of the threads that are measured; None for all."""
-        from ckpt_cli.api.listing import chosen_threads
 
         chosen = chosen_threads(self._store, self._around, None, match, where, watch)
         return None if chosen is None else {one.thread_id for one in chosen}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_cli import __version__
+from ckpt_cli.api.answer import Watcher, unwatched
 from ckpt_cli.api.surroundings import When, time_of
-from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.queries.messages import Conversation, conversation
 from ckpt_cli.queries.report import (
     ChosenCheckpoints,
@@ -17,16 +17,15 @@ from ckpt_cli.queries.report import (
     reported_checkpoints,
 )
 from ckpt_cli.queries.show import summarize
-from ckpt_cli.render.report.checkpoints import checkpoint_json
-from ckpt_cli.render.report.page import ReportParts, report_page
-from ckpt_cli.render.tree.svg import draw_tree
-from ckpt_cli.render.tree.wording import UNICODE, TreeWording
-from ckpt_cli.render.values.one_line import counted
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.target import Target
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.target import Target
+from ckpt_cli.render.report import ReportParts, checkpoint_json, report_page
+from ckpt_cli.render.tree import UNICODE, TreeWording
+from ckpt_cli.render.tree_pictures import draw_tree
+from ckpt_cli.render.values import counted
 
 if TYPE_CHECKING:
-    from ckpt_cli.api.checkpoint import CheckpointHandle
+    from ckpt_cli.api.thread import CheckpointHandle
 
 
 def report(

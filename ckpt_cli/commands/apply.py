@@ -13,22 +13,22 @@ from typer import Argument, Context, Option, TyperException
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, StoreChanged, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, end_of, show_and_remove
-from ckpt_cli.commands.confirm import confirm
-from ckpt_cli.commands.keys import NewKeyFile
+from ckpt_cli.commands.arguments import AllowPickle, NewKeyFile, SignKey, TrustedKeys, signing_key
+from ckpt_cli.commands.changing import RemovalTerms, check_terms, confirm, end_of, show_and_remove
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
-from ckpt_cli.commands.signatures import AllowPickle, SignKey, TrustedKeys, signing_key
 from ckpt_cli.core.random_numbers import seeded
 from ckpt_cli.lazy import Group
 from ckpt_cli.options import DryRun, Summary, Yes, not_huge
-from ckpt_cli.plans.plan_file import check_unmoved, counted_plan
-from ckpt_cli.plans.plan_review import AppliedRemoval, FactCheck
 from ckpt_cli.plans.saved_plan import (
     NO_STORE,
+    AppliedRemoval,
+    FactCheck,
     PlanHeader,
     PlannedStore,
     SavedPlan,
     check_place,
+    check_unmoved,
+    counted_plan,
     damaged,
     read_saved_plan,
 )

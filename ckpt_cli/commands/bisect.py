@@ -11,14 +11,14 @@ from typing import Annotated
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import PartlyDone, UsageError
-from ckpt_cli.api.watch import unwatched
+from ckpt_cli.api.answer import unwatched
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, Namespace, Thread
 from ckpt_cli.queries.bisect import Bisection, Candidate, Test
+from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.render.bisect import bisect_columns, bisect_lines
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments
 
 _SKIP = 125
 _LAST = 127

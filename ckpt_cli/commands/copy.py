@@ -12,15 +12,20 @@ from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, Us
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
-from ckpt_cli.apply.copy_stores import CopyTerms, opened_sides
-from ckpt_cli.apply.copy_threads import copy_threads, plan_threads
-from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import show_and_apply, write
-from ckpt_cli.commands.confirm import confirm
-from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
+from ckpt_cli.apply.copy import CopyTerms, copy_threads, opened_sides, plan_threads
+from ckpt_cli.apply.recording import refuse_copy
+from ckpt_cli.commands.arguments import (
+    Decrypt,
+    Encrypt,
+    NewKeyFile,
+    ThreadTargets,
+    check_one_way,
+    keys_of,
+    threads_to_change,
+)
+from ckpt_cli.commands.changing import confirm, show_and_apply, write
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.thread_targets import ThreadTargets, check_one_way, threads_to_change
-from ckpt_cli.core.copying.outcomes import CopyReport
+from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import (
@@ -33,24 +38,20 @@ from ckpt_cli.options import (
     Where,
     Yes,
 )
-from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
-from ckpt_cli.plans.one_of_many import new_thread_id
-from ckpt_cli.plans.rollback_target import COPY_OPTIONS, TargetOptions
-from ckpt_cli.plans.root_branch import RollbackOptions
-from ckpt_cli.plans.thread_copy import plan_thread_copy
-from ckpt_cli.queries.language import language_of
-from ckpt_cli.render.copy import copy_lines, copy_record
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import line
-from ckpt_cli.render.terminal.table import plain_columns
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread, plan_thread_copy
+from ckpt_cli.plans.rollback import COPY_OPTIONS, TargetOptions, new_thread_id
+from ckpt_cli.queries.stores import language_of
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.target import TargetArguments, find_named
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.plan import copy_lines, copy_record
+from ckpt_cli.render.table import plain_columns
+from ckpt_cli.render.text import line, safe_text
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.target import TargetArguments, find_named
-from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
-    from ckpt_cli.plans.plan_review import PlanReview
+    from ckpt_cli.plans.saved_plan import PlanReview
 
 _SIZES_AT_ONCE = 500
 
@@ -214,7 +215,7 @@ def _copy_here(
     options = RollbackOptions(reason=reason, fork=True)
     if targets.is_several:
         # One thread does not need it.
-        from ckpt_cli.commands.change_many import rollback_many
+        from ckpt_cli.commands.changing import rollback_many
 
         rollback_many(session, targets, choice, options, new=new, dry_run=dry_run, yes=yes)
         return

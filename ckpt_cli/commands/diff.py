@@ -8,21 +8,20 @@ from typing import Annotated
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.api.checkpoint import CheckpointHandle
-from ckpt_cli.core.replay.elimination import Verdict
+from ckpt_cli.api.thread import CheckpointHandle
+from ckpt_cli.core.elimination import Verdict
 from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread
-from ckpt_cli.queries.replay_all import check_channels
+from ckpt_cli.queries.replay import check_channels
+from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.render.history import change_columns
 from ckpt_cli.render.records import change_rows
-from ckpt_cli.render.step_writes import (
+from ckpt_cli.render.replay import (
     WRITTEN_COLUMNS,
     written_lines,
     written_rows,
 )
-from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.render.values.diff_header import diff_header_lines
+from ckpt_cli.render.value_diff import diff_header_lines, diff_text
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments
 
 
 def diff(

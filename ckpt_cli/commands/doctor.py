@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import PartlyDone
-from ckpt_cli.api.doctor import Examination
-from ckpt_cli.core.doctor.codes import Severity
+from ckpt_cli.api.questions import Examination
+from ckpt_cli.core.doctor.findings import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import (
     Cluster,
@@ -21,19 +21,17 @@ from ckpt_cli.options import (
 )
 from ckpt_cli.render.doctor import (
     RECORD_COLUMNS,
+    TYPE_RECORD_COLUMNS,
     finding_columns,
     finding_row,
     progress_text,
     summary_text,
-    unchecked_notes,
-)
-from ckpt_cli.render.doctor_types import (
-    TYPE_RECORD_COLUMNS,
     type_lines,
     type_record,
     types_record,
+    unchecked_notes,
 )
-from ckpt_cli.render.summaries import doctor_summary
+from ckpt_cli.render.thread import doctor_summary
 from ckpt_cli.session import Session
 
 

@@ -10,8 +10,8 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Match, Where, not_huge
-from ckpt_cli.queries.disk_usage import BYS, By
-from ckpt_cli.render.disk_usage import (
+from ckpt_cli.queries.usage import BYS, By
+from ckpt_cli.render.usage import (
     SURVEY_COLUMNS,
     amount_columns,
     more_text,

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.api.watch import unwatched
+from ckpt_cli.api.answer import unwatched
 from ckpt_cli.core.support_matrix import limit as lacks
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match, Summary, Where, not_huge
-from ckpt_cli.queries.error_groups import GROUPINGS, GroupBy
-from ckpt_cli.render.errors import failure_columns, group_columns
-from ckpt_cli.render.summaries import errors_summary
+from ckpt_cli.queries.incidents import GROUPINGS, GroupBy
+from ckpt_cli.render.incidents import failure_columns, group_columns
+from ckpt_cli.render.thread import errors_summary
 from ckpt_cli.session import Session
 
 

@@ -17,18 +17,16 @@ from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError, Refused, UsageError
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_cli import __version__
-from ckpt_cli.api.filters import explain_short_forms
+from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.thread import ThreadHandle
-from ckpt_cli.apply.archives import archive_header
-from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.commands.thread_targets import check_one_way
+from ckpt_cli.apply.recording import archive_header
+from ckpt_cli.commands.arguments import SignKey, check_one_way, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Where
-from ckpt_cli.queries.language import language_of
-from ckpt_cli.render.terminal.table import THREAD, Column
-from ckpt_cli.render.terminal.units import iso, size
+from ckpt_cli.queries.stores import language_of
+from ckpt_cli.reading import redaction
+from ckpt_cli.render.table import THREAD, Column, iso, size
 from ckpt_cli.session import Session
-from ckpt_cli.threads import redaction
 
 TABLE_COLUMNS = (
     Column("TABLE", "table", style="head"),
@@ -157,11 +155,10 @@ def _tables(
     everything: bool,
 ) -> None:
     """Write the tables of `ckpt sql` to files."""
-    from ckpt_cli.api.exporting import TableExport
-    from ckpt_cli.api.querying import SqlSource, ThreadChoice
-    from ckpt_cli.sql.catalog import check_tables
+    from ckpt_cli.api.sql import SqlSource, TableExport, ThreadChoice
+    from ckpt_cli.reading.workers import refuse_lost
+    from ckpt_cli.sql.planning import check_tables
     from ckpt_cli.sql.tables import TABLES
-    from ckpt_cli.threads.executor.work import refuse_lost
 
     check_one_way(names, match, where, everything=everything)
     if to is None:

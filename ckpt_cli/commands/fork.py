@@ -8,10 +8,10 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.apply_plan import show_and_apply
+from ckpt_cli.commands.arguments import ThreadTargets, names_and_ref
+from ckpt_cli.commands.changing import show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.thread_targets import ThreadTargets, names_and_ref
-from ckpt_cli.core.forking.edit_state import parse_edit
+from ckpt_cli.core.edit_state import parse_edit
 from ckpt_cli.options import (
     AsOf,
     At,
@@ -24,11 +24,14 @@ from ckpt_cli.options import (
     Where,
     Yes,
 )
-from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
-from ckpt_cli.plans.one_of_many import new_thread_id
-from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.rollback_target import FORK_OPTIONS, TargetOptions, find_target
-from ckpt_cli.plans.root_branch import RollbackOptions
+from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
+from ckpt_cli.plans.rollback import (
+    FORK_OPTIONS,
+    TargetOptions,
+    find_target,
+    new_thread_id,
+    plan_rollback,
+)
 from ckpt_cli.session import Session
 
 
@@ -120,7 +123,7 @@ def fork(
     targets.check()
     if targets.is_several:
         # One thread does not need it.
-        from ckpt_cli.commands.change_many import rollback_many
+        from ckpt_cli.commands.changing import rollback_many
 
         rollback_many(session, targets, choice, options, new=as_, dry_run=dry_run, yes=yes)
         return

@@ -9,18 +9,18 @@ from typer import Context, Option
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import (
+from ckpt_cli.commands.arguments import SignKey, signing_key
+from ckpt_cli.commands.changing import (
     ArchiveFolder,
     RemovalTerms,
     check_terms,
     show_and_remove,
 )
 from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
-from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes, not_huge
-from ckpt_cli.plans.gc import Scope, plan_gc
+from ckpt_cli.plans.purge import Scope, plan_gc
 from ckpt_cli.session import Session
 
 

@@ -11,12 +11,12 @@ from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_backends.model import Thread
-from ckpt_cli.api.listing import chosen_threads
-from ckpt_cli.core.search.patterns import FASTER, gave_up, stopped_text
+from ckpt_cli.api.measures import chosen_threads
+from ckpt_cli.core.search import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Cluster, Jobs, Match, Where, not_huge
-from ckpt_cli.queries.replay_all import check_channels
-from ckpt_cli.render.grep import hit_columns, table_record
+from ckpt_cli.queries.replay import check_channels
+from ckpt_cli.render.search import hit_columns, table_record
 from ckpt_cli.session import Session
 
 

@@ -16,19 +16,17 @@ from ckpt_backends.changes.bundle import Bundle, bundles_in, read_header
 from ckpt_backends.changes.rows import Restored
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_backends.transfer.form import Language
-from ckpt_cli.apply.copy_stores import make_target, opened_target
-from ckpt_cli.apply.recording import Recorder
-from ckpt_cli.apply.restore import RestoreReport, restore_threads
-from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.confirm import confirm
+from ckpt_cli.apply.copy import RestoreReport, make_target, opened_target, restore_threads
+from ckpt_cli.apply.recording import Recorder, refuse_copy
+from ckpt_cli.commands.arguments import AllowPickle, Trust, TrustedKeys, signed_by
+from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.plans.import_target import ArchiveChecks, ImportTarget
-from ckpt_cli.plans.plan_review import PlanReview
-from ckpt_cli.render.terminal.table import THREAD, Column
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.plans.copy import ArchiveChecks, ImportTarget
+from ckpt_cli.plans.saved_plan import PlanReview
+from ckpt_cli.render.table import THREAD, Column
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 _COLUMNS = (

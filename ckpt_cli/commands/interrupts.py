@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Context, Exit, Option
 
-from ckpt_cli.api.watch import unwatched
+from ckpt_cli.api.answer import unwatched
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match, Where
 from ckpt_cli.render.history import interrupt_columns

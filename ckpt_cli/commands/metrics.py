@@ -12,8 +12,8 @@ from typer import Context, Option
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.queries.metrics import StoreMetrics
-from ckpt_cli.render.metrics import metrics_text
+from ckpt_cli.queries.usage import StoreMetrics
+from ckpt_cli.render.usage import metrics_text
 from ckpt_cli.session import Session
 
 _READABLE = 0o644

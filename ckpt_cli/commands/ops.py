@@ -13,11 +13,14 @@ from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.operations.audit import verified
-from ckpt_cli.operations.journal import has_steps, steps_of
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
-from ckpt_cli.operations.steps import OperationStep
-from ckpt_cli.operations.unfinished import unfinished
+from ckpt_cli.operations.log import (
+    OperationLog,
+    OperationStep,
+    has_steps,
+    place_of,
+    steps_of,
+    unfinished,
+)
 from ckpt_cli.options import not_huge
 from ckpt_cli.queries.operations import changed, operation_named, operations, redacted
 from ckpt_cli.render.operations import (

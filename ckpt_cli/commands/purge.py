@@ -9,9 +9,10 @@ from typer import Context, Option
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.api.filters import explained_if_none, filter_of
+from ckpt_cli.api.answer import explained_if_none, filter_of
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import (
+from ckpt_cli.commands.arguments import SignKey, signing_key
+from ckpt_cli.commands.changing import (
     ArchiveFolder,
     RemovalTerms,
     check_terms,
@@ -19,8 +20,7 @@ from ckpt_cli.commands.apply_removal import (
     show_and_remove,
 )
 from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
-from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.core.retention.policy import RetentionRules
+from ckpt_cli.core.retention import RetentionRules
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Match, Memory, Statuses, Summary, Where, Yes, not_huge

@@ -10,20 +10,26 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
-from ckpt_cli.apply.rekey import ThreadRekeyer
-from ckpt_cli.apply.writable import refuse_copy, writable_store
-from ckpt_cli.commands.confirm import confirm
-from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
+from ckpt_cli.apply.copy import ThreadRekeyer
+from ckpt_cli.apply.recording import refuse_copy, writable_store
+from ckpt_cli.commands.arguments import (
+    Decrypt,
+    Encrypt,
+    NewKeyFile,
+    check_one_way,
+    keys_of,
+    threads_to_change,
+)
+from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.thread_targets import check_one_way, threads_to_change
-from ckpt_cli.core.rekeying import RekeyReport
+from ckpt_cli.core.copying import RekeyReport
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import DryRun, Match, Where, Yes
-from ckpt_cli.plans.rekey import RekeySide, check_keys, planned_rekey, rekey_side
-from ckpt_cli.queries.language import language_of
-from ckpt_cli.render.rekey import rekey_columns, rekey_lines, rekey_record, rekey_rows
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.plans.copy import RekeySide, check_keys, planned_rekey, rekey_side
+from ckpt_cli.queries.stores import language_of
+from ckpt_cli.render.plan import rekey_columns, rekey_lines, rekey_record, rekey_rows
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 _CANNOT_UNDO = "rekey again with the former key"

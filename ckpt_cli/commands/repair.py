@@ -12,35 +12,30 @@ from typer import Argument, Context, Option
 
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, UsageError
-from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import show_and_apply, write
-from ckpt_cli.commands.change_many import change_many
-from ckpt_cli.commands.confirm import confirm
+from ckpt_cli.apply.recording import refuse_copy
+from ckpt_cli.commands.arguments import ThreadTargets
+from ckpt_cli.commands.changing import change_many, confirm, show_and_apply, write
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.thread_targets import ThreadTargets
-from ckpt_cli.core.forking.plan import CheckpointPlan
-from ckpt_cli.core.forking.sealed_change import sealed_change
-from ckpt_cli.core.forking.thread_change import ThreadChange
-from ckpt_cli.core.replay.reducer_options import known_reducers
-from ckpt_cli.core.replay.repair_plan import Repair
+from ckpt_cli.core.forking import CheckpointPlan, ThreadChange, sealed_change
+from ckpt_cli.core.reducers import known_reducers
+from ckpt_cli.core.replay import Repair
 from ckpt_cli.options import At, DryRun, Force, Match, Reason, Where, Yes
-from ckpt_cli.plans.head_copy import with_reason
-from ckpt_cli.plans.repair_values import plan_value_repair
-from ckpt_cli.plans.repair_writes import plan_write_repair
+from ckpt_cli.plans.repair import plan_value_repair, plan_write_repair
+from ckpt_cli.plans.rollback import with_reason
 from ckpt_cli.plans.undo import record_repair
-from ckpt_cli.render.change_many import ChangeWords
-from ckpt_cli.render.plan import undo_command
-from ckpt_cli.render.repair import (
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.plan import (
     REPAIR_COLUMNS,
+    ChangeWords,
     refused_lines,
     repair_lines,
     repair_record,
     repair_rows,
+    undo_command,
 )
-from ckpt_cli.render.terminal.fields import command_field
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.text import command_field
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.thread import ThreadReader
 
 _WORDS = ChangeWords("repair", "repair", "repaired", "repairing")
 
@@ -85,7 +80,7 @@ def messages(
     session: Session = ctx.obj
     targets = _targets(threads, at, match, where, everything=everything)
     # Another kind of repair does not need it.
-    from ckpt_cli.plans.repair_messages import AwaitedCall, plan_message_repair
+    from ckpt_cli.plans.repair import AwaitedCall, plan_message_repair
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
         try:

@@ -12,12 +12,13 @@ from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import known_reducers
-from ckpt_cli.core.replay.report import ReplayReport
-from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.reducers import known_reducers
+from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.replay import ReplayReport
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, Cluster, DryRun, Jobs, Match, OptionalThread, Where, Yes
+from ckpt_cli.reading.target import TargetArguments, find_thread
 from ckpt_cli.render.replay import (
     CHANNEL_COLUMNS,
     REPORT_COLUMNS,
@@ -27,9 +28,8 @@ from ckpt_cli.render.replay import (
     report_rows,
     transition_columns,
 )
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments, find_thread
 
 
 @plannable("replay", only_with="repair")
@@ -169,8 +169,8 @@ def _repair(
 ) -> None:
     # What changes a store takes as long to load as all the rest.
     from ckpt_cli.commands.repair import show_values_repair
-    from ckpt_cli.plans.repair_values import plan_value_repair
-    from ckpt_cli.queries.replay_all import check_channels
+    from ckpt_cli.plans.repair import plan_value_repair
+    from ckpt_cli.queries.replay import check_channels
 
     reducers = known_reducers(dict(session.names.reducers))
     reader = find_thread(session.store, thread, session.note)

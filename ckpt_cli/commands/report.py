@@ -11,8 +11,8 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.api.report import report as page_of
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, Namespace, OptionalThread, not_huge
+from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments
 
 _LAST = 200
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
-from ckpt_cli.commands.apply_plan import show_and_apply
+from ckpt_cli.commands.arguments import ThreadTargets, names_and_ref
+from ckpt_cli.commands.changing import show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.thread_targets import ThreadTargets, names_and_ref
 from ckpt_cli.options import (
     AsOf,
     At,
@@ -23,9 +23,8 @@ from ckpt_cli.options import (
     Yes,
     not_huge,
 )
-from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.rollback_target import TargetOptions, find_target
-from ckpt_cli.plans.root_branch import RollbackOptions, check_store
+from ckpt_cli.plans.fork import RollbackOptions, check_store
+from ckpt_cli.plans.rollback import TargetOptions, find_target, plan_rollback
 from ckpt_cli.session import Session
 
 
@@ -93,7 +92,7 @@ def rollback(
     check_store(session.rows)
     if targets.is_several:
         # One thread does not need it.
-        from ckpt_cli.commands.change_many import rollback_many
+        from ckpt_cli.commands.changing import rollback_many
 
         rollback_many(session, targets, choice, options, dry_run=dry_run, yes=yes)
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, UnknownLayout, Unsupported
-from ckpt_cli.api.secrets import SecretSearch, without_secrets
+from ckpt_cli.api.questions import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import (
     Cluster,
@@ -18,7 +18,7 @@ from ckpt_cli.options import (
     Memory,
     Where,
 )
-from ckpt_cli.render.secrets import (
+from ckpt_cli.render.search import (
     SECRET_RECORD_COLUMNS,
     found_text,
     kind_columns,
@@ -27,7 +27,7 @@ from ckpt_cli.render.secrets import (
     secret_row,
     secrets_progress_text,
 )
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def secrets(
     """
     session: Session = ctx.obj
     if kinds:
-        from ckpt_cli.core.secrets.kinds import known_kinds
+        from ckpt_cli.core.secrets import known_kinds
 
         session.output.records(kind_records(known_kinds()), kind_columns())
         return

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Context, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.api.checkpoint import CheckpointHandle
-from ckpt_cli.api.thread import ThreadHandle
+from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
 from ckpt_cli.options import AsOf, At, Channels, Memory, Namespace, OptionalThread
+from ckpt_cli.reading.target import NamedThread, TargetArguments
 from ckpt_cli.render.records import channel_rows, picked_rows
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.text import StyledLine, safe_text
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import NamedThread, TargetArguments
 
 if TYPE_CHECKING:
-    from ckpt_cli.render.terminal.table import Column
+    from ckpt_cli.render.table import Column
 
 
 def show(
@@ -141,16 +139,15 @@ def _show_tree(
 
     def text() -> Iterator[StyledLine]:
         # Here, since a plain `show` needs none of it.
-        from ckpt_cli.render.tree.lines import tree_lines
-        from ckpt_cli.render.tree.mermaid import mermaid_lines
-        from ckpt_cli.render.tree.wording import ASCII, UNICODE
+        from ckpt_cli.render.tree import ASCII, UNICODE, tree_lines
+        from ckpt_cli.render.tree_pictures import mermaid_lines
 
         found = thread.read_tree(named.ns, all_ns=all_ns, unfold=unfold, keep=keep)
         if draws == "mermaid":
             yield from mermaid_lines(found.plan, found.details, found.refs)
             return
         if draws == "svg":
-            from ckpt_cli.render.tree.svg import svg_lines
+            from ckpt_cli.render.tree_pictures import svg_lines
 
             yield from svg_lines(
                 found.plan,
@@ -180,7 +177,7 @@ def _show_tree(
 
 
 def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:
-    from ckpt_cli.render.terminal.table import Column
+    from ckpt_cli.render.table import Column
 
     found = checkpoint.sources()
     session.output.document(
@@ -192,7 +189,7 @@ def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:
 
 
 def _show_path(session: Session, checkpoint: CheckpointHandle, path: str) -> None:
-    from ckpt_cli.render.terminal.table import Column
+    from ckpt_cli.render.table import Column
 
     found = checkpoint.select(path)
     rows, many = picked_rows(found), "[]" in path

@@ -23,7 +23,7 @@ from ckpt_cli.options import Cluster, Jobs, Match, Where, not_huge
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
-    from ckpt_cli.api.querying import SqlSession, ThreadChoice
+    from ckpt_cli.api.sql import SqlSession, ThreadChoice
 
 _SECONDS = 300
 PROMPT, MORE = "ckpt> ", "  ... "
@@ -110,7 +110,7 @@ def sql(
     if tables or schema is not None:
         _describe(session, schema)
         return
-    from ckpt_cli.api.querying import ThreadChoice
+    from ckpt_cli.api.sql import ThreadChoice
 
     text = _query(query, file)
     choice = ThreadChoice(
@@ -160,7 +160,7 @@ def _query(query: str | None, file: Path | None) -> str:
 def _session(session: Session, attached: Sequence[str], stack: ExitStack) -> SqlSession:
     """Open all stores. Raises `UsageError`, or what opening one raises."""
 
-    from ckpt_cli.api.querying import SqlSession, SqlSource
+    from ckpt_cli.api.sql import SqlSession, SqlSource
     from ckpt_cli.sql.database import MAIN, RESERVED
 
     profile = session.names.profile
@@ -191,7 +191,7 @@ def _named(text: str) -> tuple[str, str]:
 
 def _describe(session: Session, table: str | None) -> None:
     from ckpt_cli.render.sql import COLUMN_COLUMNS, TABLE_COLUMNS
-    from ckpt_cli.sql.catalog import column_records, table_records
+    from ckpt_cli.sql.planning import column_records, table_records
 
     if table is None:
         session.output.records(table_records(), TABLE_COLUMNS)

@@ -8,10 +8,10 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.api.watch import Watcher
+from ckpt_cli.api.answer import Watcher
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Where, not_huge
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 _TOP = 20
@@ -71,7 +71,7 @@ def stats(
     ckpt -s agent.db stats -o json | jq '.nodes[:5]'
     ```
     """
-    from ckpt_cli.render.stats import stats_columns, stats_lines, stats_notes, stats_records
+    from ckpt_cli.render.usage import stats_columns, stats_lines, stats_notes, stats_records
 
     session: Session = ctx.obj
     output = session.output

@@ -8,10 +8,10 @@ from typing import Annotated
 from typer import Context, Option
 
 from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, not_huge
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.reading.target import TargetArguments
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.render.timeline import STEP_COLUMNS, step_records
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments
 
 
 def timeline(
@@ -51,7 +51,7 @@ def timeline(
 
     def text() -> Iterator[StyledLine]:
         # JSON does not need it.
-        from ckpt_cli.render.timeline_lines import timeline_lines
+        from ckpt_cli.render.timeline import timeline_lines
 
         yield from timeline_lines(
             found,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckpt_backends.url import StoreUrl
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_cli.reading.store import Opening
     from ckpt_cli.tui.app import CkptApp, Start
     from ckpt_cli.tui.context import MemoryNamed
 
@@ -145,7 +145,7 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
 
     Raises what opening it raises.
     """
-    from ckpt_cli.queries.memory_location import memory_place
+    from ckpt_cli.queries.memory import memory_place
     from ckpt_cli.tui.context import MemoryNamed
 
     url, words = session.names.store_url, session.names.words
@@ -174,7 +174,7 @@ def _threads_of_memory(session: Session, error: CkptError) -> StoreUrl | None:
 
     Raises `error` if it holds no memory either.
     """
-    from ckpt_cli.queries.provenance import threads_place
+    from ckpt_cli.queries.memory import threads_place
 
     url = session.names.store_url
     threads = threads_place(url, session.names.other_store("threads")).url

@@ -15,27 +15,21 @@ from ckpt_backends import shell
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import NotFound, Refused, StoreChanged, StoreUnavailable, UsageError
 from ckpt_backends.registry import open_memory
+from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.apply.undo import UndoReport, stopped_by, take_back, take_back_items
-from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import show_and_apply, write
-from ckpt_cli.commands.confirm import confirm
+from ckpt_cli.commands.changing import confirm, show_and_apply, write
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
-from ckpt_cli.operations.record import Operation
-from ckpt_cli.operations.steps import AppliedChange, OperationStep
+from ckpt_cli.operations.log import AppliedChange, Operation, OperationLog, OperationStep, place_of
 from ckpt_cli.options import DryRun, Force, Yes
 from ckpt_cli.plans.undo import (
+    PlannedStep,
+    RefusedStep,
     ValuesUndo,
     forget_repair,
     newest_added,
     plan_undo,
     plan_values_undo,
-)
-from ckpt_cli.plans.undo_operation import (
-    PlannedStep,
-    RefusedStep,
     planned_items,
     planned_steps,
     refused_steps,
@@ -54,18 +48,18 @@ from ckpt_cli.queries.operations import (
     steps_left,
     undo_of,
 )
+from ckpt_cli.reading.target import find_thread
+from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.operations import (
     UNDO_PLAN_COLUMNS,
     operation_text,
     undo_plan_lines,
     undo_plan_record,
 )
-from ckpt_cli.render.repair import VALUES_UNDO_COLUMNS, values_undo_lines, values_undo_record
-from ckpt_cli.render.terminal.fields import field
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.plan import VALUES_UNDO_COLUMNS, values_undo_lines, values_undo_record
+from ckpt_cli.render.text import field
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import find_thread
-from ckpt_cli.threads.thread import ThreadReader
 
 _OP = re.compile("[0-9a-f]{4,12}")
 """The id of an operation, or enough of it: a mistyped thread id should name none."""

@@ -8,13 +8,17 @@ from ckpt_backends.codec import DEFAULT_LIMITS, Limits, decode
 from ckpt_backends.codec.values import Cut
 from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tasks.status import blocking_error
+from ckpt_cli.core.tasks.tasks import blocking_error
 from ckpt_cli.queries.listed_threads import Details, Head, ListedThread
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.heads import expiry_times, read_heads, some_at_once
-from ckpt_cli.threads.nested_nodes import resume_of
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.thread import (
+    Moment,
+    ThreadReader,
+    TriggerInference,
+    expiry_times,
+    read_heads,
+    resume_of,
+    some_at_once,
+)
 
 _LARGE = 256 * 1024
 """Bytes of messages, stored apart from their checkpoint, that are not read for a title."""
@@ -86,7 +90,7 @@ def details_of(reader: ThreadReader, head: Moment | None, *, title: bool = True)
     resume = resume_of(reader, head, inside=False) if head.step.next or head.writes else None
     said = None
     if title:
-        from ckpt_cli.core.conversation.title import title_of  # late: `show` prints the state
+        from ckpt_cli.core.conversation import title_of  # late: `show` prints the state
 
         said = title_of(head.body.values)
     return Details(
@@ -108,7 +112,7 @@ def with_titles(
 
     Messages that are stored apart are read here, unless they are large.
     """
-    from ckpt_cli.core.conversation.title import says_nothing
+    from ckpt_cli.core.conversation import says_nothing
 
     for some in some_at_once(rows):
         unread: list[CheckpointKey] = []
@@ -125,7 +129,7 @@ def with_titles(
 
 def _titles_at(store: Store, keys: Sequence[CheckpointKey]) -> dict[str, str]:
     """Return titles by thread id; of the messages, only as much is decoded as a title needs."""
-    from ckpt_cli.core.conversation.title import MESSAGES, title_of
+    from ckpt_cli.core.conversation import MESSAGES, title_of
 
     titles = {}
     for one in store.checkpoints_at(keys, body=True, values=[MESSAGES]) if keys else ():

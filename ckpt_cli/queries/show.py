@@ -11,24 +11,19 @@ from ckpt_backends.model import CheckpointKey, Status, ThreadSize
 from ckpt_cli.core.channels import given_input, is_state
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.refs import tips
-from ckpt_cli.core.tasks.step_nodes import new_input
-from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
+from ckpt_cli.core.tasks.tasks import TaskWrite, new_input, task_writes
 from ckpt_cli.queries.listed_threads import ListedThread
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.lost_values import LostValues
-from ckpt_cli.threads.nested_nodes import resume_of
-from ckpt_cli.threads.states import State, read_state
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader, unloaded_head
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import LostValues, State, read_state
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of, unloaded_head
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.resume import Resume
     from ckpt_cli.core.tasks.triggers import Join
-    from ckpt_cli.core.values.paths import Selected
-    from ckpt_cli.queries.operations import ListedOperation
-    from ckpt_cli.queries.thread_operations import ThreadOperations
-    from ckpt_cli.threads.expiry import Lifetime
+    from ckpt_cli.core.values import Selected
+    from ckpt_cli.queries.operations import ListedOperation, ThreadOperations
+    from ckpt_cli.reading.store import Lifetime
 
 
 class NamespaceSummary(NamedTuple):
@@ -166,7 +161,7 @@ def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
 
 def summarize(reader: ThreadReader, operations: "ThreadOperations") -> Summary:
     """Return everything that the index and the head show about a thread."""
-    from ckpt_cli.threads.expiry import lifetime
+    from ckpt_cli.reading.store import lifetime
 
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     facts = whole_thread(
@@ -247,7 +242,7 @@ def views(reader: ThreadReader) -> Iterator[CheckpointView]:
 def _lifetime(reader: ThreadReader, key: CheckpointKey) -> "Lifetime | None":
     if not reader.store.keys_expire:
         return None
-    from ckpt_cli.threads.expiry import lifetime
+    from ckpt_cli.reading.store import lifetime
 
     return lifetime(reader, key)
 
@@ -273,7 +268,7 @@ def picked(target: Target, path: str) -> "list[Selected]":
 
     Raises `NotFound` with the existing keys, `Unreadable`, or `UsageError`.
     """
-    from ckpt_cli.core.values.paths import parse_path, select
+    from ckpt_cli.core.values import parse_path, select
 
     parsed = parse_path(path)
     reader = target.reader

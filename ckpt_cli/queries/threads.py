@@ -1,9 +1,10 @@
-"""List threads: filter, sort and page them, and read their heads."""
+"""Lists threads."""
 
-# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fnmatch import translate
 from functools import partial
 from itertools import islice
@@ -12,17 +13,51 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_backends.thread_bounds import ALL_THREADS
-from ckpt_cli.core.refs import just_made
+from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
+from ckpt_cli.core.refs import LONGEST_MAKING, just_made
 from ckpt_cli.queries.listed_threads import ListedThread
-from ckpt_cli.queries.selection_bounds import bounds_of_selection
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.thread import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
-    from ckpt_cli.core.filters.expressions import Filter
+    from ckpt_cli.core.filters.language import Filter
     from ckpt_cli.queries.filtered_threads import ThreadChooser
+
+
+_GLOB = re.compile(r"[*?[]")
+
+
+def bounds_of_selection(wanted: Selection, now: datetime) -> ThreadBounds:
+    """Return bounds of all threads that a selection can choose, with ages as of `now`."""
+    pattern, ids = wanted.match or "", None
+    special = _GLOB.search(pattern)
+    if wanted.match is not None and special is None:
+        ids = frozenset({pattern})
+    bounds = ThreadBounds(
+        ids=ids,
+        prefix=pattern[: special.start()] if special else "",
+        since=wanted.since,
+        until=None if wanted.until is None else later(wanted.until, LONGEST_MAKING),
+        users=None if wanted.user is None else frozenset({wanted.user}),
+        head_channels=wanted.head_channels,
+    )
+    condition = wanted.filter
+    if condition is None:
+        return bounds
+    # Imported late, like all about filters: most lists have none.
+    from ckpt_cli.core.filters.evaluate import both, bounds_of
+
+    return both(bounds, bounds_of(condition, now))
+
+
+def later(moment: datetime, gap: timedelta) -> datetime:
+    """Return a later time, or the same at the end of the calendar."""
+    try:
+        return moment + gap
+    except OverflowError:
+        return moment
+
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "step", "bytes")
@@ -42,18 +77,17 @@ class Selection(NamedTuple):
     """The thread must be in one of these conditions; any if empty."""
     user: str | None = None
     """The owner of the thread, in layouts that store one."""
-    where: "Filter | None" = None
+    where: Filter | None = None
     head_channels: frozenset[str] | None = None
     """A write on one of these channels must be stored with the thread's root head."""
 
     @property
-    def filter(self) -> "Filter | None":
+    def filter(self) -> Filter | None:
         """The status and `where` as one filter."""
         if not self.status:
             return self.where
         # Imported late, like all about filters: most lists have none.
-        from ckpt_cli.core.filters.expressions import Condition, Field, Operand, all_of
-        from ckpt_cli.core.filters.fields import Operator
+        from ckpt_cli.core.filters.language import Condition, Field, Operand, Operator, all_of
 
         operands = tuple(map(Operand, sorted(self.status)))
         status = Condition(Field("status"), Operator.IN, operands)
@@ -156,7 +190,7 @@ def described_threads(
 
 def _chooser(
     store: Store, wanted: Selection, inference: TriggerInference, now: datetime
-) -> "ThreadChooser | None":
+) -> ThreadChooser | None:
     condition = wanted.filter
     if condition is None:
         return None
@@ -168,8 +202,8 @@ def _chooser(
 def first_message(store: Store, thread: Thread) -> str | None:
     """Return the first human message in a thread; None if its head has no messages."""
     from ckpt_cli.queries.messages import conversation
-    from ckpt_cli.threads.target import Target
-    from ckpt_cli.threads.thread import ThreadReader
+    from ckpt_cli.reading.target import Target
+    from ckpt_cli.reading.thread import ThreadReader
 
     if thread.head is None:
         return None
@@ -181,7 +215,7 @@ def first_message(store: Store, thread: Thread) -> str | None:
     return next((_as_text(one.content) for one in said if one.role == "human"), None)
 
 
-def _as_text(content: "Value") -> str | None:
+def _as_text(content: Value) -> str | None:
     """Return the content of a message: text unchanged, the rest as JSON."""
     import json
 
@@ -196,7 +230,7 @@ def _last_made(store: Store, thread: Thread, checkpoint_id: str) -> datetime | N
     """Return the time that a checkpoint of a thread holds."""
     # Imported late: few threads are so close to a bound.
     from ckpt_cli.core.state import read_body
-    from ckpt_cli.threads.checkpoint import stored_time
+    from ckpt_cli.reading.thread import stored_time
 
     for one in store.checkpoints(thread.thread_id, checkpoint_ids=[checkpoint_id], body=True):
         return stored_time(read_body(one))

@@ -11,28 +11,26 @@ from typing import Any
 from ckpt_backends import shell
 from ckpt_backends.changes.change import Change
 from ckpt_cli.operations.audit import Chain
-from ckpt_cli.operations.memory_parts import (
-    ItemEdited,
-    ItemsAdded,
-    ItemsRemoved,
-    ItemsRestored,
-)
-from ckpt_cli.operations.record import Operation
-from ckpt_cli.operations.steps import (
+from ckpt_cli.operations.log import (
     AppliedChange,
+    Operation,
     OperationStep,
     RowsAdded,
     RowsRemoved,
     RowsRestored,
     StepPart,
 )
-from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
+from ckpt_cli.operations.memory_parts import (
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+)
+from ckpt_cli.plans.undo import PlannedStep, RefusedStep
 from ckpt_cli.queries.operations import ListedOperation
-from ckpt_cli.render.terminal.fields import command_field, field
-from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.terminal.table import Column, plain_columns
-from ckpt_cli.render.terminal.units import ago, iso, when
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.table import Column, ago, iso, plain_columns, when
+from ckpt_cli.render.text import StyledLine, command_field, field
+from ckpt_cli.render.values import counted
 
 _SHOWN = 20
 """Maximum number of threads or steps that are shown as text."""

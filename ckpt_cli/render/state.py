@@ -10,16 +10,12 @@ from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_backends.shell import word
 from ckpt_cli.core.channels import MEANINGS, NOT_STORED
-from ckpt_cli.core.conversation.messages import said
-from ckpt_cli.core.tasks.writes import TaskWrite
-from ckpt_cli.core.values.clip import clip_state
-from ckpt_cli.core.values.paths import Selected, format_path
+from ckpt_cli.core.conversation import said
+from ckpt_cli.core.tasks.tasks import TaskWrite
+from ckpt_cli.core.values import Selected, clip_state, format_path
 from ckpt_cli.queries.show import CheckpointView
-from ckpt_cli.render.terminal.cell_width import cell_len, pad
-from ckpt_cli.render.terminal.fields import field
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.units import age, size, step_words, when
+from ckpt_cli.render.table import age, size, step_words, when
+from ckpt_cli.render.text import Span, Style, StyledLine, cell_len, field, line, pad, safe_text
 from ckpt_cli.render.thread import (
     PLAINTEXT,
     join_lines,
@@ -29,8 +25,7 @@ from ckpt_cli.render.thread import (
     step_lines,
     thread_lines,
 )
-from ckpt_cli.render.values.block import block
-from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.render.values import block, summary
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.show import WholeThread
@@ -73,7 +68,7 @@ def show_lines(
         yield from _place_lines(found, now, zone, width)
         yield from thread_lines(found.thread, words, now, zone, width)
     if memories:
-        from ckpt_cli.render.memory.provenance import memory_lines  # late: most threads have none
+        from ckpt_cli.render.memory import memory_lines  # late: most threads have none
 
         yield from memory_lines(memories, width)
     yield from given_lines(found, width)
@@ -105,7 +100,7 @@ def _urgent_lines(
     yield from status_lines(moment.conditions, width)
     yield from step_lines(moment, width, live=True, resume=resume)
     if resume is not None:
-        from ckpt_cli.render.resume import config_lines
+        from ckpt_cli.render.thread import config_lines
 
         yield from config_lines(moment, resume)
     yield from rollback_lines(thread, resume, words, width)

@@ -1,16 +1,22 @@
-"""Print what holds at the head of a thread, and for the thread as a whole."""
+"""A thread, its status, and what a resume does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends import shell
 from ckpt_backends.model import Status
-from ckpt_cli.core.tasks.error_kinds import error_start
-from ckpt_cli.core.tasks.resume import handler_of
-from ckpt_cli.core.tasks.step_nodes import (
+from ckpt_cli.core.doctor.findings import Severity
+from ckpt_cli.core.retention import PurgeReport, PurgeSums, RemovalSum
+from ckpt_cli.core.tasks.attribution import error_start
+from ckpt_cli.core.tasks.resume import UserMetadata, handler_of, user_metadata
+from ckpt_cli.core.tasks.tasks import (
     HANDLED,
     RETRIED,
     asked_by,
@@ -19,21 +25,410 @@ from ckpt_cli.core.tasks.step_nodes import (
     path_text,
     waiting_paths,
 )
-from ckpt_cli.render.status import STATUS_STYLES, counted_names, next_node_names
-from ckpt_cli.render.terminal.fields import command_field, field
-from ckpt_cli.render.terminal.safe_text import short_ns
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
-from ckpt_cli.render.terminal.units import age, size, when
-from ckpt_cli.render.values.one_line import counted, summary
+from ckpt_cli.render.table import Column, age, optional_iso, size, table_lines, when
+from ckpt_cli.render.text import Style, StyledLine, command_field, field, line, safe_text, short_ns
+from ckpt_cli.render.values import counted, summary
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.resume import Resume
-    from ckpt_cli.core.tasks.tasks import Step, Task
+    from ckpt_cli.core.tasks.tasks import NodePath, Question, Step, Task
     from ckpt_cli.core.tasks.triggers import Join
+    from ckpt_cli.queries.incidents import Failure, Waiting
     from ckpt_cli.queries.show import WholeThread
-    from ckpt_cli.threads.checkpoint import Moment
-    from ckpt_cli.threads.expiry import Lifetime
+    from ckpt_cli.reading.store import Lifetime
+    from ckpt_cli.reading.thread import Moment
+
+
+STATUS_STYLES: dict[Status, Style] = {
+    Status.ERROR: "error",
+    Status.INTERRUPTED: "question",
+    Status.PENDING: "change",
+    Status.DONE: "plain",
+    Status.UNKNOWN: "dim",
+    Status.EMPTY: "dim",
+}
+
+
+def node_names(nodes: Sequence[str] | None) -> str:
+    """Return the nodes that are next, in words; `?` if they are not known."""
+    if nodes is None:
+        return "?"
+    return counted_names(nodes) or "nothing"
+
+
+def next_node_names(paths: Sequence[Sequence[str]] | None) -> str:
+    """Return the same for paths into subgraphs."""
+    from ckpt_cli.core.tasks.tasks import path_text  # late: lists do not need it
+
+    return node_names(None if paths is None else [path_text(tuple(path)) for path in paths])
+
+
+def counted_names(nodes: Sequence[str]) -> str:
+    """Return the nodes, each once: `agent, search ×3`."""
+    return ", ".join(
+        f"{safe_text(node)} ×{n}" if n > 1 else safe_text(node)
+        for node, n in Counter(nodes).items()
+    )
+
+
+def marks_style(marks: Sequence[str]) -> Style:
+    """Return the style of the worst of some conditions."""
+    known = [Status(mark) for mark in marks if mark in set(Status)]
+    if known:
+        return STATUS_STYLES[known[0]]
+    return "warn" if marks else "plain"
+
+
+_OWN_HANDLER, _DEFAULT_HANDLER = "__error_handler__", "__default_error_handler__"
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeCall:
+    """The call that resumes a thread from its head, in the language of the application."""
+
+    config: str
+    """What `config` stands for in the call."""
+    call: str | None
+    """With `...` for each answer to a question, or for a new input; None if it is not known
+    whether anything is left to resume."""
+    does: Sequence[str]
+    """What it does: a few sentences without a subject."""
+
+
+def resume_call(head: Moment, found: Resume) -> ResumeCall:
+    """Return the call that resumes a thread, and what it does."""
+    is_javascript = head.body.is_javascript
+    given = "null" if is_javascript else "None"
+    # Several tasks of one call store the same question.
+    asked = list(
+        {
+            one.interrupt_id or (one.task_id, place): one
+            for run in (*head.step.tasks, *head.step.others)
+            for place, one in enumerate(run.questions)
+            if one.is_open
+        }.values()
+    )
+    if asked and found.stored_answer != "next":
+        given = _answer(asked, is_javascript=is_javascript)
+    elif found.runs == () and not (found.applies or found.handlers):
+        given = "{...}"
+    call = f"{'await ' if is_javascript else ''}graph.invoke({given}, config)"
+    at = {"thread_id": head.key.thread_id}
+    config = config_text(at, user_metadata(head.metadata), is_javascript=is_javascript)
+    if head.conditions == (Status.UNKNOWN,):
+        return ResumeCall(config, None, ("the store does not say whether a node is left to run",))
+    return ResumeCall(config, call, tuple(_sentences(head, found, asked)))
+
+
+def _sentences(head: Moment, found: Resume, asked: Sequence[Question]) -> Iterator[str]:
+    if asked and found.stored_answer == "next":
+        yield "gives the answer that is stored already to the first question"
+    elif asked:
+        yield "answers the question" if len(asked) == 1 else f"answers the {len(asked)} questions"
+    if found.applies:
+        results, them = ("results", "them") if len(found.applies) > 1 else ("result", "it")
+        yield f"uses the saved {results} of {_names(found.applies)} without running {them}"
+    yield from _runs(head, found)
+    if found.saved_inside:
+        yield "before LangGraph 1.2.16, a subgraph does not use its saved results: nodes run again"
+    if found.answered:
+        yield (
+            f"gives {_names(found.answered)} the same answer again: it is stored, and comes before"
+            " any other"
+        )
+    if found.stored_answer == "again" and asked:
+        yield "without an answer, the last one is used again"
+    elif found.stored_answer in ("again", "next") and not asked:
+        yield "if a node asks, it gets the answer that was given last"
+    elif found.stored_answer == "unused":
+        yield "the answer that was given last is stored, too, but no question gets it"
+    if head.conditions == (Status.PENDING,):
+        yield "first make sure that no run is in progress"
+
+
+def _runs(head: Moment, found: Resume) -> Iterator[str]:
+    """Yield which nodes and error handlers run."""
+    if head.step.next is None and Status.ERROR in head.conditions:
+        yield "runs the failed task again; the store does not say whether others run"
+        return
+    if found.possible:
+        yield (
+            f"runs {_names(found.possible)}; those that are deferred run later, and the store does"
+            " not say which they are"
+        )
+        return
+    if found.runs is None:
+        yield "goes on, but the store does not say which node runs"
+        return
+    repeats = set(found.repeats)
+    again = [path for path in found.runs if path in repeats]
+    fresh = [path for path in found.runs if path not in repeats]
+    parts = []
+    if again:
+        parts.append(f"{_names(again)} again")
+    if fresh:
+        parts.append(_names(fresh))
+    for path in found.handlers:
+        parts.append(handler_words(path) + (" again" if path in repeats else ""))
+    if parts:
+        yield "runs " + ", and ".join(parts)
+    elif found.applies:
+        yield "ends there: no node is left to run"
+    else:
+        yield "starts a new run with a new input"
+
+
+def handler_words(path: NodePath) -> str:
+    """Return the name of an error handler for people: `the error handler of charge`."""
+    name = path[-1]
+    if name == _DEFAULT_HANDLER:
+        words = "the default error handler"
+    else:
+        words = f"the error handler of {safe_text(name.removeprefix(_OWN_HANDLER))}"
+    return words if len(path) == 1 else f"{words} in {_names([path[:-1]])}"
+
+
+def resume_lines(head: Moment, found: Resume, width: int) -> Iterator[StyledLine]:
+    """Yield the call that resumes a thread from its head, and what it does."""
+    call = resume_call(head, found)
+    if call.call is not None:
+        yield from field("resume", call.call, width)
+        for sentence in call.does:
+            yield from field("", sentence, width, "dim")
+
+
+def config_lines(head: Moment, found: Resume) -> Iterator[StyledLine]:
+    """Yield what `config` stands for in that call."""
+    call = resume_call(head, found)
+    if call.call is not None:
+        yield command_field("config", call.config)
+
+
+def resume_record(head: Moment, found: Resume) -> dict[str, Any]:
+    """Return the same for JSON; `runs` is null if it cannot be told."""
+    call = resume_call(head, found)
+    return {
+        "configurable": {"thread_id": head.key.thread_id},
+        "metadata": dict(user_metadata(head.metadata)),
+        "call": call.call,
+        "does": "; ".join(call.does),
+        "runs": None if found.runs is None else _texts(found.runs),
+        "applies": _texts(found.applies),
+        "asks": _texts(found.asks),
+        "handlers": _texts(found.handlers),
+        "repeats": _texts(found.repeats),
+        **({"possible": _texts(found.possible)} if found.possible else {}),
+        **({"assumed": True} if found.assumed else {}),
+        **({"answered": _texts(found.answered)} if found.answered else {}),
+        **({"stored_answer": found.stored_answer} if found.stored_answer else {}),
+    }
+
+
+def _names(paths: Collection[NodePath]) -> str:
+    return counted_names(_texts(paths))
+
+
+def _texts(paths: Collection[NodePath]) -> list[str]:
+    return [path_text(path) for path in paths]
+
+
+def config_text(
+    configurable: Mapping[str, str], metadata: UserMetadata, *, is_javascript: bool
+) -> str:
+    """Return a config as a literal of the language, with `...` for each value that is hidden."""
+    parts = {"configurable": configurable, **({"metadata": metadata} if metadata else {})}
+    shown = {name: _mapping(part, is_javascript=is_javascript) for name, part in parts.items()}
+    keys = {name: name if is_javascript else f'"{name}"' for name in parts}
+    return f"{{{', '.join(f'{keys[name]}: {text}' for name, text in shown.items())}}}"
+
+
+def _mapping(found: UserMetadata, *, is_javascript: bool) -> str:
+    def key(name: str) -> str:
+        is_bare = is_javascript and name.isascii() and name.isidentifier()
+        return name if is_bare else literal(name, is_javascript=is_javascript)
+
+    def value(one: str | int | float | bool | None) -> str:
+        if isinstance(one, str):
+            return literal(one, is_javascript=is_javascript)
+        if one is None:
+            return "..."
+        return json.dumps(one) if is_javascript else repr(one)
+
+    return f"{{{', '.join(f'{key(name)}: {value(one)}' for name, one in found.items())}}}"
+
+
+def _answer(asked: Sequence[Question], *, is_javascript: bool) -> str:
+    """Return the command that answers questions, with `...` for each answer."""
+    ids = [one.interrupt_id for one in asked]
+    texts = [literal(one, is_javascript=is_javascript) for one in ids if one is not None]
+    answers = ", ".join(f"{text}: ..." for text in texts)
+    answer = f"{{{answers}}}" if len(texts) == len(ids) else "..."
+    return f"new Command({{resume: {answer}}})" if is_javascript else f"Command(resume={answer})"
+
+
+def literal(text: str, *, is_javascript: bool) -> str:
+    """Return a text that a store holds as a string of the language: pasted, it does nothing."""
+    if text.isprintable() and not set(text) & {'"', "\\"}:
+        return f'"{text}"'
+    return json.dumps(text) if is_javascript else repr(text)
+
+
+# Sum up the answer of a command in one line without ids, for a chat or a cron job.
+#
+# Each record has the numbers of its text, which is the field `summary`.
+
+
+_MOST = 6
+"""Maximum number of codes, reasons or kinds of errors in a text."""
+_KIND = re.compile(r"(?:\w+\.)*(?P<name>[^\W\d]\w{0,79})\s*[(:]")
+"""The name of a class at the start of an error: `KeyError('x')`, `redis.TimeoutError: lost`."""
+_OTHER = "other"
+
+
+def purge_summary(
+    sums: PurgeSums, kept: Iterable[tuple[str, str]], report: PurgeReport, seconds: float | None
+) -> dict[str, Any]:
+    """Sum up a purge; without `seconds`, its plan.
+
+    `sums` is what was removed, or would be. `kept` are the threads that a rule keeps.
+    """
+    by_rule = Counter(_brief(why) for _, why in kept)
+    skipped = Counter(map(_brief, report.skipped.values()))
+    is_plan = seconds is None
+    parts = _removed(sums, is_plan=is_plan) or [
+        "would remove nothing" if is_plan else "removed nothing"
+    ]
+    if seconds is not None:
+        parts[-1] += f" in {_duration(seconds)}"
+    for verb, reasons in (("kept", by_rule), ("skipped", skipped)):
+        if reasons:
+            parts.append(f"{verb} {reasons.total():,} ({_reasons(reasons)})")
+    if report.left:
+        parts.append(f"{report.left:,} left: {report.stopped or 'stopped'}")
+    return {
+        "dry_run": is_plan,
+        "removed": {"threads": sums.removed.threads, "pruned": sums.pruned.threads},
+        "checkpoints": sums.removed.checkpoints + sums.pruned.checkpoints,
+        "bytes": sums.removed.bytes + sums.pruned.bytes,
+        "kept": dict(by_rule.most_common()),
+        "skipped": dict(skipped.most_common()),
+        "left": report.left,
+        "seconds": None if seconds is None else round(seconds, 3),
+        "summary": f"purge: {', '.join(parts)}",
+    }
+
+
+def doctor_summary(
+    severities: Mapping[Severity, int], codes: Counter[str], threads: int, unchecked: int
+) -> dict[str, Any]:
+    """Sum up the findings of a doctor; `unchecked` threads could not be checked completely."""
+    counts = {one: severities.get(one, 0) for one in Severity}
+    found = [_counted(n, one) for one, n in counts.items() if n]
+    text = f"doctor: {', '.join(found) or 'no findings'} in {_counted(threads, 'thread')}"
+    if codes:
+        text += f": {_most(codes)}"
+    if unchecked:
+        text += f"; could not check {_counted(unchecked, 'thread')}"
+    return {
+        "threads": threads,
+        "severities": {one.value: n for one, n in counts.items()},
+        "codes": dict(codes.most_common()),
+        "unchecked": unchecked,
+        "summary": text,
+    }
+
+
+def errors_summary(
+    failures: Iterable[Failure], asked: Iterable[Waiting], now: datetime, zone: tzinfo
+) -> dict[str, Any]:
+    """Sum up failed tasks, and the questions that wait for a person."""
+    threads, kinds, first = set[str](), Counter[str](), None
+    for one in failures:
+        threads.add(one.key.thread_id)
+        kinds[error_class(one.error)] += 1
+        first = min(filter(None, [first, one.at]), default=None)
+    waiting, questions, oldest = set[str](), 0, None
+    for question in asked:
+        waiting.add(question.key.thread_id)
+        questions += 1
+        oldest = min(filter(None, [oldest, question.since]), default=None)
+    text = f"errors: {_counted(len(threads), 'thread')} failed" if threads else "errors: none"
+    if first is not None:
+        text += f" since {_clock(first, now, zone)}"
+    if kinds.keys() - {_OTHER}:
+        text += f": {_most(kinds)}"
+    if waiting:
+        verb = "waits" if len(waiting) == 1 else "wait"
+        text += f"; {len(waiting):,} {verb} for a person"
+        if oldest is not None:
+            text += f", the oldest for {age(oldest, now)}"
+    return {
+        "threads": len(threads),
+        "failures": kinds.total(),
+        "kinds": dict(kinds.most_common()),
+        "first_at": optional_iso(first),
+        "waiting": len(waiting),
+        "questions": questions,
+        "oldest_question_at": optional_iso(oldest),
+        "summary": text,
+    }
+
+
+def error_class(text: str) -> str:
+    """Return the class at the start of an error; `other` if there is none."""
+    found = _KIND.match(text)
+    return _OTHER if found is None else found["name"]
+
+
+def _removed(sums: PurgeSums, *, is_plan: bool) -> list[str]:
+    verbs = ("would remove", "would prune") if is_plan else ("removed", "pruned")
+    return [
+        f"{verb} {_counted(one.threads, 'thread')} ({_amount(one)})"
+        for verb, one in zip(verbs, (sums.removed, sums.pruned), strict=True)
+        if one.threads
+    ]
+
+
+def _amount(one: RemovalSum) -> str:
+    return f"{_counted(one.checkpoints, 'checkpoint')}, {size(one.bytes)}"
+
+
+def _brief(why: str) -> str:
+    """Return a reason without the option that would overrule it."""
+    return why.partition(" (to remove: ")[0]
+
+
+def _reasons(reasons: Counter[str]) -> str:
+    if len(reasons) == 1:
+        return safe_text(next(iter(reasons)))
+    return _most(reasons)
+
+
+def _most(counts: Counter[str]) -> str:
+    """Return the most frequent names with their numbers: `KeyError 8, other 2`."""
+    shown = [f"{safe_text(name)} {n:,}" for name, n in counts.most_common(_MOST)]
+    rest = counts.total() - sum(n for _, n in counts.most_common(_MOST))
+    return ", ".join([*shown, *([f"others {rest:,}"] if rest else [])])
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 or noun == Severity.INFO else f"{n:,} {noun}s"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _clock(moment: datetime, now: datetime, zone: tzinfo) -> str:
+    """Return the time of day; with the date if it was not today."""
+    here, today = moment.astimezone(zone), now.astimezone(zone)
+    if here.date() == today.date():
+        return f"{here:%H:%M}"
+    return f"{here:%b} {here.day}{'' if here.year == today.year else f' {here.year}'} {here:%H:%M}"
+
 
 _QUESTION = 1000
 """Maximum width of a question."""
@@ -177,8 +572,6 @@ def step_lines(
                 schema = summary(question.response_schema, _QUESTION, quote=True)
                 yield from field("answer", f"must fit {schema}", width, "dim")
     if resume is not None:
-        from ckpt_cli.render.resume import resume_lines
-
         yield from resume_lines(moment, resume, width)
 
 

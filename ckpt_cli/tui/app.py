@@ -23,7 +23,7 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from ckpt_cli.ending import ENDING
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.contrast import ReadableText
 from ckpt_cli.tui.key_order import OrderedKeysApp

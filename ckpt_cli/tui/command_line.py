@@ -9,7 +9,7 @@ from glob import escape
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
-from ckpt_cli.core.memory.item_filter import format_namespace
+from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.core.tasks.resume import UserMetadata
 from ckpt_cli.tui.content.tabs import CheckpointTab
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, is_pattern

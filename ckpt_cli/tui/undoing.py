@@ -8,12 +8,10 @@ from datetime import datetime
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
-from ckpt_cli.operations.steps import AppliedChange, OperationStep
+from ckpt_cli.operations.log import AppliedChange, OperationLog, OperationStep, place_of
 from ckpt_cli.plans.undo import added_at
 from ckpt_cli.queries.operations import changes_of_thread, operation_named, steps_left
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.thread import ThreadReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ def test_a_bug_is_one_line_and_says_how_to_report_it(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("ckpt_cli.threads.opening.open_store", broken)
+    monkeypatch.setattr("ckpt_cli.reading.store.open_store", broken)
     answer = ckpt("-s", sample, "threads", "list")
     assert answer.code == 70
     assert answer.err.startswith("ckpt: internal error: ZeroDivisionError: oh\nhint: ")

@@ -32,14 +32,14 @@ UNASKED = {
     *("ckpt_backends.postgres.connect", "ckpt_cli.config.profiles"),
     *(
         "ckpt_cli.core.tree",
-        "ckpt_cli.core.values.paths",
-        "ckpt_cli.core.diff.value_diff",
-        "ckpt_cli.core.search.matches",
+        "ckpt_cli.core.values",
+        "ckpt_cli.core.diff",
+        "ckpt_cli.core.search",
     ),
     *(
-        "ckpt_cli.core.conversation.transcript",
-        "ckpt_cli.render.tree.lines",
-        "ckpt_cli.render.values.block",
+        "ckpt_cli.core.conversation",
+        "ckpt_cli.render.tree",
+        "ckpt_cli.render.values",
     ),
 }
 
@@ -117,9 +117,9 @@ ONLY_OF_CHANGES = {
     *("ckpt_backends.memory.protocol", "ckpt_backends.plugins", "ckpt_backends.codec.lossless"),
     *("ckpt_backends.sql.row_changes", "ckpt_backends.sql.holding"),
     "ckpt_backends.sqlite.private_copy",
-    *("ckpt_cli.operations.log", "ckpt_cli.operations.steps", "ckpt_cli.config.trust"),
-    *("ckpt_cli.core.retention.purge_plan", "ckpt_cli.core.replay.unknown_reducer"),
-    *("ckpt_cli.threads.expiry", "ckpt_cli.api.opening"),
+    *("ckpt_cli.operations.log", "ckpt_cli.operations.log", "ckpt_cli.config.trust"),
+    *("ckpt_cli.core.retention", "ckpt_cli.core.reducers"),
+    *("ckpt_cli.reading.store", "ckpt_cli.api.opening"),
 }
 
 
@@ -140,8 +140,8 @@ def test_reading_loads_nothing_of_changes(words: list[str]) -> None:
 
 
 ONLY_OF_COLUMNS = {
-    *("ckpt_cli.render.terminal.table", "ckpt_cli.render.history"),
-    "ckpt_cli.core.conversation.messages",
+    *("ckpt_cli.render.table", "ckpt_cli.render.history"),
+    "ckpt_cli.core.conversation",
 }
 
 
@@ -154,19 +154,19 @@ ONLY_OF_HEADS = {
     *(
         "ckpt_cli.queries.head_details",
         "ckpt_cli.render.records",
-        "ckpt_cli.render.values.one_line",
+        "ckpt_cli.render.values",
     ),
 }
 ONLY_OF_OTHERS = {
     *("rich", "asyncio", "ckpt_backends.memory.protocol", "ckpt_cli.api.memory"),
-    *("ckpt_cli.api.checkpoint", "ckpt_cli.api.thread", "ckpt_cli.render.thread"),
-    *("ckpt_cli.threads.target", "ckpt_cli.core.filters", "psycopg", "redis"),
+    *("ckpt_cli.api.thread", "ckpt_cli.api.thread", "ckpt_cli.render.thread"),
+    *("ckpt_cli.reading.target", "ckpt_cli.core.filters", "psycopg", "redis"),
 }
 
 
 def test_lists_load_nothing_of_one_thread() -> None:
     loaded = loaded_by("-s", str(SAMPLE), "threads", "list")
-    assert loaded >= ONLY_OF_HEADS - {"ckpt_cli.render.records", "ckpt_cli.render.values.one_line"}
+    assert loaded >= ONLY_OF_HEADS - {"ckpt_cli.render.records", "ckpt_cli.render.values"}
     assert not ONLY_OF_OTHERS & loaded
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.render.terminal.table import Column, Record, table_lines, tsv_lines
+from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from tests.support import ckpt
 
 SHOW = {

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.config.discovered_store import only_store
-from ckpt_cli.config.server_in_environment import parse_variables, server_named_in
+from ckpt_cli.config.found import only_store, parse_variables, server_named_in
 from ckpt_cli.config.trust import read
 from tests.security.standin import standin
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.table import Column, table_lines
 from tests.support import FIXTURES, ckpt, copy_store
 
 NS = "gather:327f5b0c-fb49-2f94-f06b-bcf8dbedd1ac"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.plans import copy_between
+from ckpt_cli.plans import copy as copy_between
 from tests.support import SAMPLE, CommandResult, ckpt, copy_store
 
 THREADS, CHECKPOINTS, WRITES = 8, 95, 175

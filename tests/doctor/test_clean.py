@@ -22,7 +22,7 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.scenarios.graphs import chat
-from ckpt_cli.core.doctor.codes import Severity
+from ckpt_cli.core.doctor.findings import Severity
 from tests.conformance.test_replay_of_eras import with_engines
 from tests.doctor.filling import fill
 from tests.harness.dynamodb import DynamoDbHarness

@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import RetryPolicy
 
 import ckpt_cli
-from ckpt_cli.queries import step_times
+from ckpt_cli.queries import timeline as step_times
 from tests.measures.graphs import NAP, Clock, Command, beside, chain, spread
 from tests.support import ckpt
 

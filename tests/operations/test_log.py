@@ -20,10 +20,15 @@ import pytest
 from ckpt_backends.url import parse_url
 from ckpt_cli.apply import undo as apply_undo
 from ckpt_cli.operations import log as log_module
-from ckpt_cli.operations.journal import Journal, steps_path
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
-from ckpt_cli.operations.record import Operation, from_record, to_record
+from ckpt_cli.operations.log import (
+    Journal,
+    Operation,
+    OperationLog,
+    from_record,
+    place_of,
+    steps_path,
+    to_record,
+)
 from ckpt_cli.queries.operations import operations
 from tests.operations.rows import rows_of
 from tests.support import ckpt

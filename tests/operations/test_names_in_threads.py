@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.record import Operation
+from ckpt_cli.operations.log import Operation, OperationLog
 from tests.support import ckpt
 
 KYOTO = "trip-to-kyoto"

@@ -19,13 +19,13 @@ import pytest
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.apply import memory as apply_memory
-from ckpt_cli.apply import restore
+from ckpt_cli.apply import copy as restore
+from ckpt_cli.apply import undo as apply_memory
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.apply.writable import writable_store
-from ckpt_cli.core.copying.outcomes import CopyReport
-from ckpt_cli.operations import file_lock
-from ckpt_cli.operations.journal import Journal
+from ckpt_cli.apply.recording import writable_store
+from ckpt_cli.core.copying import CopyReport
+from ckpt_cli.operations import log as file_lock
+from ckpt_cli.operations.log import Journal
 from tests.deerflow.project import memory, save
 from tests.operations.recorded_store import stored
 from tests.support import CommandResult, ckpt

@@ -20,8 +20,8 @@ from ckpt_backends.model import NULL_TASK_ID
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.plans.repair_writes import plan_write_repair
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.plans.repair import plan_write_repair
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

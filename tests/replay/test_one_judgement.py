@@ -23,11 +23,10 @@ from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
-from ckpt_cli.queries.kept_replay import KeptReplay
-from ckpt_cli.queries.step_writes import written
-from ckpt_cli.render.step_writes import written_record
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries.replay import KeptReplay, written
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.replay import written_record
 from tests.replay import planting
 from tests.replay.planting import Rows, make_store
 from tests.support import FIXTURES, ckpt, copy_store

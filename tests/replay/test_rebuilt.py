@@ -31,10 +31,9 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.replay.unknown_reducer import fold
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.timeline import StateTimeline
+from ckpt_cli.core.reducers import fold
+from ckpt_cli.reading.states import StateTimeline, read_state
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt
 
 SERDE = JsonPlusSerializer()

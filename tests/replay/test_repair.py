@@ -17,7 +17,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.plans import undo
 from ckpt_cli.plans.repair import plan_repair
 from ckpt_cli.plans.undo import record_repair
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.thread import ThreadReader
 from tests.replay.planting import SERDE, THREAD, graph, talk
 from tests.support import ckpt, first_now
 

@@ -22,9 +22,8 @@ from typing_extensions import TypedDict
 import ckpt_cli
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_cli.core.redact import REDACTED
-from ckpt_cli.render.report import checkpoints as checkpoints_module
-from ckpt_cli.render.report.checkpoints import script_json
-from ckpt_cli.render.report.state_changes import LARGEST_CHANNEL, LONGEST_TEXT
+from ckpt_cli.render import report as checkpoints_module
+from ckpt_cli.render.report import LARGEST_CHANNEL, LONGEST_TEXT, script_json
 from tests.cli.terminal import ckpt_in_terminal, in_terminal
 from tests.report.reading import data_of, states
 from tests.support import FIXTURES, ckpt, copy_store, first_now

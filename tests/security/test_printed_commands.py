@@ -23,12 +23,11 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command, name
 from ckpt_backends.sqlite.errors import unavailable
-from ckpt_cli.core.forking.edit_state import ChannelEdit, _check_item
-from ckpt_cli.queries.provenance import ItemOrigin
-from ckpt_cli.render.memory.provenance import origin_lines
-from ckpt_cli.render.terminal.fields import command_field
-from ckpt_cli.render.terminal.folding import folded
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.core.edit_state import ChannelEdit, _check_item
+from ckpt_cli.queries.memory import ItemOrigin
+from ckpt_cli.render.folding import folded
+from ckpt_cli.render.memory import origin_lines
+from ckpt_cli.render.text import command_field, safe_text
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.thread_filter import ThreadFilter
 from tests.deerflow.project import memory, save

@@ -12,11 +12,10 @@ from ormsgpack import Ext, packb
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.app import root
-from ckpt_cli.queries.store_tail import StoreTail
-from ckpt_cli.queries.tail import Tail
+from ckpt_cli.queries.tail import StoreTail, Tail
+from ckpt_cli.reading.redaction import RedactedStore
 from ckpt_cli.render.records import entry_record
 from ckpt_cli.render.store_tail import movement_line, movement_record
-from ckpt_cli.threads.redaction import RedactedStore
 from tests.security.corpus import DDL
 from tests.support import ckpt
 

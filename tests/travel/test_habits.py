@@ -20,9 +20,8 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
-from ckpt_cli.plans.root_branch import RollbackOptions
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt, later
 
 CKPT = f"{shlex.quote(sys.executable)} -m ckpt_cli"

@@ -16,9 +16,9 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import config_of
 from ckpt_cli.commands.plan_out import saved_removal
-from ckpt_cli.plans.plan_file import PlanFile
-from ckpt_cli.plans.root_branch import heads_of
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.plans.fork import heads_of
+from ckpt_cli.plans.saved_plan import PlanFile
+from ckpt_cli.reading.thread import ThreadReader
 from tests.harness.opening import empty_store
 from tests.harness.sqlite import SqliteHarness
 from tests.support import ckpt
@@ -228,7 +228,7 @@ def test_a_delete_that_keeps_a_thread_says_so(
         run(str(sample), ["rollback", "trip-to-kyoto", "--steps", "1", "--yes"])
         return plan
 
-    monkeypatch.setattr("ckpt_cli.commands.delete.saved_removal", make_and_move)
+    monkeypatch.setattr("ckpt_cli.commands.threads.saved_removal", make_and_move)
     answer = ckpt("-s", sample, "threads", "delete", "trip-to-kyoto", *others, "--yes")
     assert answer.code == code, answer.err
     assert "not deleted: trip-to-kyoto changed meanwhile" in answer.err

@@ -18,12 +18,12 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.screen import NOW, Seat, sit
 from ckpt_backends.url import parse_url
-from ckpt_cli.queries import tree, tree_keys
-from ckpt_cli.queries.known_details import KnownDetails
-from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import read_tree
-from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries import tree
+from ckpt_cli.queries import tree as tree_keys
+from ckpt_cli.queries.operations import ThreadOperations
+from ckpt_cli.queries.tree import KnownDetails, read_tree
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
 from ckpt_cli.tui.content.tree import GrowingTree, draw_tree
 
@@ -245,7 +245,7 @@ def test_the_next_question_of_the_same_task_is_shown(tmp_path: Path) -> None:
 
 
 def test_details_are_read_again_if_writes_were_added() -> None:
-    from ckpt_cli.core.tree.rows import StepDetails
+    from ckpt_cli.core.tree import StepDetails
 
     known, asked = KnownDetails[None](), []
 

@@ -22,7 +22,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp, Start
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
 from ckpt_cli.tui.screens.base import StoreScreen

@@ -9,10 +9,10 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.core.tasks.resume import UserMetadata
-from ckpt_cli.queries.kept_replay import KeptReplay
-from ckpt_cli.threads.redaction import carried_metadata
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries.replay import KeptReplay
+from ckpt_cli.reading.redaction import carried_metadata
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ckpt_backends.checkpoint_ids import step_of
-from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.core.tasks.step_nodes import node_path, path_text
-from ckpt_cli.core.tree.rows import Key, StepDetails
+from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.tasks.tasks import node_path, path_text
+from ckpt_cli.core.tree import Key, StepDetails
 from ckpt_cli.queries.history import made_by
 from ckpt_cli.queries.tree import Tree
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.units import step_number
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.thread import Moment, ThreadReader
+from ckpt_cli.render.table import step_number
+from ckpt_cli.render.text import safe_text
 
 
 def name_in_tree(tree: Tree, key: Key) -> str:

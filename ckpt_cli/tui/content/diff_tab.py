@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.values.paths import format_path
-from ckpt_cli.render.terminal.cell_width import cell_len, fit
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.threads.target import Target
+from ckpt_cli.core.values import format_path
+from ckpt_cli.reading.target import Target
+from ckpt_cli.render.text import Style, StyledLine, cell_len, fit, line
+from ckpt_cli.render.value_diff import diff_text
 from ckpt_cli.tui.content.sides import change_starts, read_comparison
 from ckpt_cli.tui.content.tabs import TabContent, cut
 

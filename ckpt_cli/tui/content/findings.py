@@ -10,16 +10,14 @@ from datetime import datetime, timedelta
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.core.tree import Key
 from ckpt_cli.plans.fixes import choose_fixes
 from ckpt_cli.queries.doctor.examine import check_thread
-from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
+from ckpt_cli.queries.doctor.rows import Terms, ThreadReport
+from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.doctor import finding_lines, summary_text
-from ckpt_cli.render.terminal.cell_width import wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.render.text import StyledLine, line, safe_text, wrap
 from ckpt_cli.tui.check_rules import CheckRules
 from ckpt_cli.tui.content.tabs import TabContent
 

@@ -9,13 +9,12 @@ from datetime import datetime
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ThreadBounds
-from ckpt_cli.core.tasks.error_kinds import error_start
-from ckpt_cli.queries import errors, interrupts
-from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.units import age
-from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.core.tasks.attribution import error_start
+from ckpt_cli.queries import incidents as errors
+from ckpt_cli.queries import incidents as interrupts
+from ckpt_cli.render.table import age
+from ckpt_cli.render.text import Style, StyledLine, cell_len, fit, line, pad, safe_text, visible_id
+from ckpt_cli.render.values import summary
 
 _LONGEST = 500
 """Maximum number of columns of a question or an error."""

@@ -9,17 +9,13 @@ from itertools import islice
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.diff.state_diff import ChannelChange
-from ckpt_cli.core.values.clip import clip
-from ckpt_cli.core.values.equality import same_start
+from ckpt_cli.core.diff import ChannelChange
+from ckpt_cli.core.values import clip, same_start
 from ckpt_cli.queries.diff import Comparison, compare
-from ckpt_cli.render.terminal.cell_width import fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.side_by_side import MOST, columns, side_by_side
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.values.block import block
-from ckpt_cli.render.values.one_line import counted, noun_for
-from ckpt_cli.threads.target import Target
+from ckpt_cli.reading.target import Target
+from ckpt_cli.render.text import StyledLine, fit, line, pad, safe_text
+from ckpt_cli.render.value_diff import MOST, columns, side_by_side
+from ckpt_cli.render.values import block, counted, noun_for
 from ckpt_cli.tui.content.checkpoint import target_of
 from ckpt_cli.tui.content.checkpoint_names import name_of
 

@@ -8,16 +8,14 @@ from collections.abc import Iterator, Sequence
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.support_matrix import limit
-from ckpt_cli.core.tasks.error_kinds import error_start
-from ckpt_cli.core.tasks.step_nodes import HANDLED, RETRIED
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.queries.errors import Failure, failures_of_threads
-from ckpt_cli.render.errors import BLOCKS, LEFT, failure_state
-from ckpt_cli.render.terminal.cell_width import wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.units import step_number, when
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.core.tasks.attribution import error_start
+from ckpt_cli.core.tasks.tasks import HANDLED, RETRIED
+from ckpt_cli.core.tree import Key
+from ckpt_cli.queries.incidents import Failure, failures_of_threads
+from ckpt_cli.render.incidents import BLOCKS, LEFT, failure_state
+from ckpt_cli.render.table import step_number, when
+from ckpt_cli.render.text import Style, StyledLine, line, safe_text, wrap
+from ckpt_cli.render.values import counted
 from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.tabs import TabContent
 

@@ -9,9 +9,7 @@ from fnmatch import translate
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
-from ckpt_cli.core.filters.expressions import Filter
-from ckpt_cli.core.filters.fields import FIELDS
-from ckpt_cli.core.filters.terms import ALIAS_NAME, FilterTerms
+from ckpt_cli.core.filters.language import ALIAS_NAME, FIELDS, Filter, FilterTerms
 from ckpt_cli.queries.threads import Selection, parse_status
 
 _LANGUAGE = re.compile(
@@ -52,7 +50,7 @@ def parse_thread_filter(text: str, terms: FilterTerms) -> ThreadFilter:
     """
     if _is_language(text, terms):
         # Imported late, because it takes time when the screen starts.
-        from ckpt_cli.core.filters.parse import parse_filter
+        from ckpt_cli.core.filters.language import parse_filter
 
         return ThreadFilter(where=parse_filter(text, terms), written=text.strip())
     statuses: set[Status] = set()

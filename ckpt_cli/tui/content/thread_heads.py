@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation.title import title_of
+from ckpt_cli.core.conversation import title_of
 from ckpt_cli.queries.head_details import with_titles
 from ckpt_cli.queries.listed_threads import Details, ListedThread
-from ckpt_cli.threads.heads import read_heads
-from ckpt_cli.threads.redaction import is_redacted
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.redaction import is_redacted
+from ckpt_cli.reading.thread import TriggerInference, read_heads
 
 
 @dataclass(frozen=True, slots=True)

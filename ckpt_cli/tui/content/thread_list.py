@@ -9,12 +9,20 @@ from typing import Literal
 
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation.title import says_nothing
-from ckpt_cli.render.status import STATUS_STYLES
-from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
-from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.units import age
+from ckpt_cli.core.conversation import says_nothing
+from ckpt_cli.render.table import age
+from ckpt_cli.render.text import (
+    Span,
+    Style,
+    StyledLine,
+    cell_len,
+    fit,
+    line,
+    pad,
+    safe_text,
+    visible_id,
+)
+from ckpt_cli.render.thread import STATUS_STYLES
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
 from ckpt_cli.tui.content.thread_heads import HeadFacts
 

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.filters.expressions import Filter, fields_in, sources_of
-from ckpt_cli.core.filters.fields import ReadFrom
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.core.filters.language import Filter, ReadFrom, fields_in, sources_of
+from ckpt_cli.reading.thread import TriggerInference
 from ckpt_cli.tui.content.thread_list import ThreadListing
 
 _AGES_HOLD = timedelta(minutes=1)
@@ -45,7 +44,7 @@ def read_possible(store: Store, wanted: Filter, now: datetime) -> frozenset[str]
     Only threads with an error, for example, can have status error. Returns None if the writes do
     not show it, so that each thread must be asked.
     """
-    from ckpt_cli.core.filters.pushdown import bounds_of
+    from ckpt_cli.core.filters.evaluate import bounds_of
 
     bounds = bounds_of(wanted, now)
     if bounds.head_channels is None:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.timeline.assemble import ThreadSteps, Timeline
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.queries.step_times import read_steps
-from ckpt_cli.queries.timeline import timeline_of
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.timeline_lines import timeline_rows
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.core.timeline import ThreadSteps, Timeline
+from ckpt_cli.core.tree import Key
+from ckpt_cli.queries.timeline import read_steps, timeline_of
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.text import StyledLine, line
+from ckpt_cli.render.timeline import timeline_rows
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
 from ckpt_cli.tui.content.tabs import TabContent
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.render.values.folding import (
+from ckpt_cli.core.conversation import as_message
+from ckpt_cli.render.folding import (
     BEGINNING,
     PART,
     ValueNode,
@@ -15,8 +15,7 @@ from ckpt_cli.render.values.folding import (
     parts_of,
     text_of,
 )
-from ckpt_cli.render.values.one_line import key_text, message_label, summary
-from ckpt_cli.render.values.scalars import leaf
+from ckpt_cli.render.values import key_text, leaf, message_label, summary
 
 MOST_VALUES = 300_000
 MOST_CHARACTERS = 50_000_000

@@ -7,10 +7,17 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.queries.changed_values import Change
-from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
-from ckpt_cli.render.values.folding import ITEMS, ValueNode, channel_node, child_name, unfold
-from ckpt_cli.render.values.folding_lines import node_lines, takes_one_line
+from ckpt_cli.queries.diff import Change
+from ckpt_cli.render.folding import (
+    ITEMS,
+    ValueNode,
+    channel_node,
+    child_name,
+    node_lines,
+    takes_one_line,
+    unfold,
+)
+from ckpt_cli.render.text import Span, StyledLine, line
 
 _MOST_LINES = 20_000
 """Maximum number of lines that are unfolded at once."""

@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right
 
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.core.tree import Key
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.tui.content.tabs import Tab as TabName
 from ckpt_cli.tui.content.tabs import TabContent
 from ckpt_cli.tui.panes.search import SearchableLines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.tui.content.memory import MemoryFilter, parse_memory_filter
 from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.row_list import RowList

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.widgets import Static
 
-from ckpt_cli.render.terminal.styled_text import line
+from ckpt_cli.render.text import line
 from ckpt_cli.tui.messages import ScreenMessage
 from ckpt_cli.tui.panes.styles import as_text
 

@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.tui.panes.styles import as_strip
 
 

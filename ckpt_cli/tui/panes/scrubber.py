@@ -11,9 +11,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ckpt_cli.core.timeline.scrubber import Scrubber, ScrubberCell, Sign, Stretch
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.render.terminal.styled_text import Span, Style
+from ckpt_cli.core.timeline import Scrubber, ScrubberCell, Sign, Stretch
+from ckpt_cli.core.tree import Key
+from ckpt_cli.render.text import Span, Style
 from ckpt_cli.tui.panes.styles import STYLES
 
 _SIGNS: Mapping[Sign, tuple[str, Style]] = {

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.strip import Strip
 
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine
+from ckpt_cli.render.text import Style, StyledLine
 
 STYLES: dict[Style, RichStyle] = {
     "plain": RichStyle(),

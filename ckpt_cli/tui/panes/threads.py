@@ -14,8 +14,8 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from ckpt_backends.model import Thread
-from ckpt_cli.core.filters.terms import FilterTerms
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.core.filters.language import FilterTerms
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.tui.content.thread_filter import parse_thread_filter
 from ckpt_cli.tui.content.thread_list import SORTS, ThreadListing, heading_line, thread_line
 from ckpt_cli.tui.panes.filter import FilterPane
@@ -89,7 +89,7 @@ class ThreadsPane(FilterPane):
     def action_search(self) -> None:
         super().action_search()
         # Takes 0.1 s, so that the first letter of a filter would have to wait.
-        parser = partial(import_module, "ckpt_cli.core.filters.parse")
+        parser = partial(import_module, "ckpt_cli.core.filters.language")
         self.run_worker(parser, group="parser", exclusive=True, thread=True)
 
     def narrow(self, text: str) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from ckpt_cli.core.tasks.step_nodes import node_path, path_text
-from ckpt_cli.core.timeline.scrubber import Scrubber
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Span, StyledLine
+from ckpt_cli.core.tasks.tasks import node_path, path_text
+from ckpt_cli.core.timeline import Scrubber
+from ckpt_cli.core.tree import Key
+from ckpt_cli.render.text import Span, StyledLine, safe_text
 from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.panes.scrubber import ScrubberLine
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane

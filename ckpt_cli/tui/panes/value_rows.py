@@ -13,8 +13,14 @@ from textual.events import Click
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.render.values.folding import ValueNode, everything_below, is_channel, part_of, text_of
-from ckpt_cli.render.values.folding_lines import sign_column
+from ckpt_cli.render.folding import (
+    ValueNode,
+    everything_below,
+    is_channel,
+    part_of,
+    sign_column,
+    text_of,
+)
 from ckpt_cli.tui.content.tabs import Tab, TabContent
 from ckpt_cli.tui.content.value_search import Hits, search
 from ckpt_cli.tui.content.value_tree import Folds, UnfoldedValues

@@ -10,9 +10,7 @@ from textual.screen import Screen, ScreenResultType
 from textual.timer import Timer
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.render.terminal.cell_width import fit, wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.text import StyledLine, fit, line, safe_text, wrap
 from ckpt_cli.tui.messages import error_text, screen_hint, screen_message
 
 SOON = 0.05

@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ckpt_backends.model import CheckpointKey, Thread
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.content.tabs import Tab, ThreadTab
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.screens.base import SHARE
 from ckpt_cli.tui.screens.panes import PanesScreen
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.tree.rows import Key
+    from ckpt_cli.core.tree import Key
     from ckpt_cli.tui.content.timeline_tab import KeptTimeline, TimedBranch
 
 

@@ -14,10 +14,9 @@ from textual.widgets import Static
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
-from ckpt_cli.render.values.one_line import counted
-from ckpt_cli.threads.store_worker import StoreWorker
+from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.render.text import Span, StyledLine, line, safe_text
+from ckpt_cli.render.values import counted
 from ckpt_cli.tui.content.checkpoint import KeptReader, base_of
 from ckpt_cli.tui.content.checkpoint_names import name_in_tree
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document

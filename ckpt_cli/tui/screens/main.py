@@ -12,8 +12,8 @@ from textual.binding import Binding, BindingType
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.threads.target import TargetArguments, find_checkpoint
+from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import base_of, carried_from
 from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin

@@ -11,12 +11,10 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from ckpt_cli.queries.operations import ListedOperation
-from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.units import age
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.queries.operations import ListedOperation, ThreadOperations
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.render.table import age
+from ckpt_cli.render.text import StyledLine, line, safe_text
 from ckpt_cli.tui.keys import bindings, keys_of
 from ckpt_cli.tui.list_keys import OPERATIONS_GROUPS
 from ckpt_cli.tui.panes.footer import KeyLine

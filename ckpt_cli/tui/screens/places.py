@@ -14,8 +14,8 @@ from textual.binding import BindingType
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.render.terminal.styled_text import line
-from ckpt_cli.threads.store_worker import StoreWorker
+from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.render.text import line
 from ckpt_cli.tui.content.places import PlaceList, WaitingPlace, place_lines
 from ckpt_cli.tui.keys import bindings, keys_of
 from ckpt_cli.tui.list_keys import PLACES_GROUPS

@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.text import StyledLine, line
 from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.row_list import Lines
 from ckpt_cli.tui.panes.styles import as_text, title

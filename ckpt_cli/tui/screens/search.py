@@ -16,12 +16,12 @@ from textual.worker import get_current_worker
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.search.patterns import compile_pattern, gave_up, stopped_text
+from ckpt_cli.core.search import compile_pattern, gave_up, stopped_text
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_thread
-from ckpt_cli.render.grep import hit_columns, table_record
-from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.terminal.table import table_lines
-from ckpt_cli.threads.store_worker import StoreWorker
+from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.render.search import hit_columns, table_record
+from ckpt_cli.render.table import table_lines
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.tui.content.thread_list import read_threads
 from ckpt_cli.tui.keys import bindings, keys_of
 from ckpt_cli.tui.list_keys import SEARCH_GROUPS

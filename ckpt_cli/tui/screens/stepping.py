@@ -12,11 +12,10 @@ from textual import work
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.tree.parentage import Parentage
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.core.values.paths import first_step
-from ckpt_cli.queries.channel_changes import ChannelChanges, Step
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.core.tree import Key, Parentage
+from ckpt_cli.core.values import first_step
+from ckpt_cli.queries.diff import ChannelChanges, Step
+from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen

@@ -12,8 +12,8 @@ from textual import work
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.values import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import base_of
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab

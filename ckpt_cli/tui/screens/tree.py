@@ -11,8 +11,8 @@ from textual import work
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree.rows import Key as TreeKey
-from ckpt_cli.threads.store_worker import StoreWorker
+from ckpt_cli.core.tree import Key as TreeKey
+from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.tree import GrowingTree, TreePicture, TreeQuestion, TreeView
 from ckpt_cli.tui.context import ScreenContext

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.values.weight import is_larger
+from ckpt_cli.core.values import is_larger
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.screens.stepping import SteppingScreen
 

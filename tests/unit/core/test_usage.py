@@ -8,11 +8,17 @@ import pytest
 
 from ckpt_backends.codec.values import Tagged
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.stats import Stats, StatsPart, parse_groupings
-from ckpt_cli.core.usage.message_ledger import FoundMessage, MessageLedger, Origin
-from ckpt_cli.core.usage.prices import ModelPrice, PriceList
-from ckpt_cli.core.usage.tokens import TokenCounts, counts_of
+from ckpt_cli.core.usage import (
+    FoundMessage,
+    MessageLedger,
+    ModelPrice,
+    Origin,
+    PriceList,
+    TokenCounts,
+    counts_of,
+)
 
 
 def message(**fields: Any) -> Any:

@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec import Cut, Opaque, Tagged, Value
-from ckpt_cli.core.values.paths import parse_path, select
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.values.folding import (
+from ckpt_cli.core.values import parse_path, select
+from ckpt_cli.render.folding import (
     BEGINNING,
     ITEMS,
     ValueNode,
@@ -22,12 +21,14 @@ from ckpt_cli.render.values.folding import (
     everything_below,
     folds_up,
     is_channel,
+    node_lines,
     part_of,
     parts_of,
+    takes_one_line,
     text_of,
     unfold,
 )
-from ckpt_cli.render.values.folding_lines import node_lines, takes_one_line
+from ckpt_cli.render.text import safe_text
 from tests.unit.codec.strategies import texts, values
 
 STATES = st.dictionaries(texts, values, min_size=1, max_size=3)

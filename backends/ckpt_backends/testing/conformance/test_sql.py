@@ -12,9 +12,9 @@ from ckpt_backends.testing.conformance.answers import run
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_cli.api.opening import open as open_handle
 from ckpt_cli.api.store import StoreHandle
-from ckpt_cli.sql.loading import TableRequest
+from ckpt_cli.reading.thread import TriggerInference
+from ckpt_cli.sql.database import TableRequest
 from ckpt_cli.sql.tables import TABLES
-from ckpt_cli.threads.trigger_inference import TriggerInference
 
 KEYS = ("thread_id", "checkpoint_ns", "checkpoint_id")
 TOKENS = ("input", "output", "cache_read", "cache_creation", "reasoning", "total")

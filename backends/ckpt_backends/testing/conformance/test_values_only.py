@@ -20,11 +20,10 @@ from ckpt_backends.testing.conformance.replaying import replay_store
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.channels import is_state, without_snapshot
-from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.values.equality import same
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.values import same
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.tui.content.tabs import TABS
 
 VALUES_ONLY = True
