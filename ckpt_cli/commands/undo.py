@@ -1,4 +1,4 @@
-"""`ckpt undo` and `ckpt redo`: take back the last change of a thread, or one operation."""
+"""`ckpt undo`: take back the last change of a thread, or one operation."""
 
 from __future__ import annotations
 
@@ -42,11 +42,9 @@ from ckpt_cli.queries.operations import (
     changes_of_thread,
     is_recorded,
     newest_change,
-    newest_undo,
     operation_named,
     operations,
     steps_left,
-    undo_of,
 )
 from ckpt_cli.reading.target import find_thread
 from ckpt_cli.reading.thread import ThreadReader
@@ -111,42 +109,7 @@ def undo(
         _undo_thread(session, what, force=force, dry_run=dry_run, yes=yes)
         return
     action = REDO if found.operation.action == UNDO else UNDO
-    _take_back(session, found, action, force=force, dry_run=dry_run, yes=yes)
-
-
-@plannable("redo")
-def redo(
-    ctx: Context,
-    op: Annotated[
-        str | None,
-        Argument(
-            metavar="OP", help="Id of an undo, or of what was undone. [default: the newest undo]"
-        ),
-    ] = None,
-    plan_out: PlanOut = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
-    """Take back an undo.
-
-    Carries out again what was undone, if the store is still as the undo left it there.
-
-    ```
-    ckpt -s agent.db redo --dry-run
-    ckpt -s agent.db redo 3f2a --yes
-    ```
-    """
-    session: Session = ctx.obj
-    session.settle()
-    log = OperationLog.of_user()
-    if op is None:
-        found = newest_undo(log, place_of(session.names.store_url))
-    else:
-        found = operation_named(log, op, None)
-        _check_place(session, found)
-        if found.operation.action != UNDO:
-            found = undo_of(log, found)
-    _take_back(session, found, REDO, dry_run=dry_run, yes=yes)
+    take_back_operation(session, found, action, force=force, dry_run=dry_run, yes=yes)
 
 
 def _operation(session: Session, word: str) -> ListedOperation | None:
@@ -168,7 +131,7 @@ def _operation(session: Session, word: str) -> ListedOperation | None:
         session.note(f"'{word}' is a thread; operation {fitting} begins like it{more}")
         return None
     found = operation_named(log, word, None)
-    _check_place(session, found)
+    check_place(session, found)
     return found
 
 
@@ -185,7 +148,7 @@ def _is_thread(session: Session, log: OperationLog, word: str) -> bool:
     return found is not None
 
 
-def _check_place(session: Session, found: ListedOperation) -> None:
+def check_place(session: Session, found: ListedOperation) -> None:
     """Raise `UsageError` if an operation changed another store than that of this run."""
     if found.operation.place != place_of(session.names.store_url):
         raise UsageError(
@@ -220,7 +183,9 @@ def _undo_thread(session: Session, thread: str, *, force: bool, dry_run: bool, y
             show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, undoes=undoes)
             return
     action = REDO if recorded.operation.action == UNDO else UNDO
-    _take_back(session, recorded, action, thread=thread, force=force, dry_run=dry_run, yes=yes)
+    take_back_operation(
+        session, recorded, action, thread=thread, force=force, dry_run=dry_run, yes=yes
+    )
 
 
 def _recorded(session: Session, thread: str) -> ListedOperation | None:
@@ -318,7 +283,7 @@ def _undo_values(
     session.note(f"took back {counted(len(found.values), 'value')}")
 
 
-def _take_back(
+def take_back_operation(
     session: Session,
     found: ListedOperation,
     action: str,
