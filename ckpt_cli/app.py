@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "history": "List a thread's checkpoints, newest first.",
         "diff": "Show what changed between two checkpoints.",
         "messages": "Print the conversation of a thread.",
-        "grep": "Search threads for a text.",
+        "grep": "Search values, questions, errors and writes for a text.",
         "tail": "Print new checkpoints as they are saved, of all threads or one.",
         "memory": "Show, search and change long-term memory; list chat sessions.",
         "memory list": "List items by namespace, without values.",
@@ -69,7 +69,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "timeline": "Show how long each step of a thread took.",
         "du": "Show disk usage by thread, channel and type.",
         "metrics": "Print metrics of the store for a monitoring system.",
-        "sql": "Ask SQL of threads, checkpoints, values and messages.",
+        "sql": "Query threads, checkpoints, values and messages with SQL.",
         "mcp": "Serve the store to an agent, read-only (MCP).",
     },
     "Change threads": {
@@ -89,7 +89,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "Clean up": {
         "purge": "Remove old threads, or prune old checkpoints inside them.",
-        "gc": "Delete orphaned rows.",
+        "gc": "Delete rows that nothing refers to.",
     },
     "Erase and encrypt": {
         "secrets": "Find keys, tokens and passwords in threads and memory.",

@@ -34,7 +34,7 @@ NewKeyFile = Annotated[
     Option(
         "--new-key-file",
         metavar="FILE",
-        help="Encrypt encrypted values anew with the key in this file.",
+        help="Encrypt encrypted values again, with the key in this file.",
     ),
 ]
 Encrypt = Annotated[

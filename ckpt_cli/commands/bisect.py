@@ -42,7 +42,7 @@ def bisect(
         bool,
         Option(
             "--binary",
-            help="Try few checkpoints; right if CONDITION goes on to hold once it began.",
+            help="Halve the range at each try; right only if CONDITION stays true once it is.",
         ),
     ] = False,
     since: Annotated[

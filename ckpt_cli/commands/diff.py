@@ -10,7 +10,7 @@ from typer import Argument, Context, Exit, Option
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.thread import CheckpointHandle
 from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread
+from ckpt_cli.options import Channels, Namespace, OptionalThread
 from ckpt_cli.queries.replay import check_channels
 from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.render.history import change_columns
@@ -39,7 +39,9 @@ def diff(
     writes: Annotated[
         bool, Option("--writes", help="Show what each task wrote to make this checkpoint.")
     ] = False,
-    exit_code: ExitCode = False,
+    exit_code: Annotated[
+        bool, Option("--exit-code", help="Exit with 1 if anything changed.")
+    ] = False,
 ) -> None:
     """Show what changed between two checkpoints.
 

@@ -46,7 +46,7 @@ def gc(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Delete orphaned rows.
+    """Delete rows that nothing refers to.
 
     Kinds: values that no checkpoint names (blobs), writes of checkpoints that do not exist
     (writes), and checkpoints of subgraph calls without their root checkpoint (calls).

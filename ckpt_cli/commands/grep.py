@@ -50,7 +50,7 @@ def grep(
     jobs: Jobs = 1,
     cluster: Cluster = None,
 ) -> None:
-    """Search threads for a text.
+    """Search values, questions, errors and writes for a text.
 
     Searches values, questions, errors and what tasks wrote. IN says where the text is: in a value,
     a question, an error, or a write that no stored value contains. Each line is printed once, at

@@ -79,7 +79,7 @@ def sql(
     jobs: Jobs = 1,
     cluster: Cluster = None,
 ) -> None:
-    """Ask SQL of threads, checkpoints, values and messages.
+    """Query threads, checkpoints, values and messages with SQL.
 
     QUERY is a SELECT in the dialect of DuckDB over these tables: threads, checkpoints, tasks,
     writes, values, messages, interrupts, errors, usage, memory. Only what the query names is read:
