@@ -19,7 +19,7 @@ def _modules() -> dict[str, Path]:
 
 def _imports(path: Path, known: dict[str, Path]) -> set[str]:
     """What a module imports of the others: at its top, in functions, and for types alone."""
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             names = [f"{node.module}.{one.name}" for one in node.names]
