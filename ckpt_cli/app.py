@@ -112,6 +112,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 
 `ckpt memory list` is `list_` in `commands/memory.py`.
 """
+ELSEWHERE = {"threads delete": "delete"}
+"""Commands that are not in the module of their group: a list need not load what removes."""
 
 
 def root() -> Group:
@@ -133,7 +135,8 @@ def root() -> Group:
         for words, line in commands.items():
             group, _, name = words.rpartition(" ")
             if group:
-                found.commands[group].add_command(LazyCommand(name, line, group=group))
+                module = ELSEWHERE.get(words, group)
+                found.commands[group].add_command(LazyCommand(name, line, module=module))
             elif any(other.startswith(f"{words} ") for other in commands):
                 found.add_command(_group(name, line, panel, found.shared))
             else:

@@ -33,14 +33,14 @@ def _python_name(word: str) -> str:
 class LazyCommand(TyperCommand):
     """The name and the line of a command. Its function is imported when it is called."""
 
-    def __init__(self, name: str, line: str, panel: str | None = None, group: str = "") -> None:
+    def __init__(self, name: str, line: str, panel: str | None = None, module: str = "") -> None:
         super().__init__(name, help=line, rich_help_panel=panel, rich_markup_mode=MARKUP)
-        self.group = group
+        self.module = module or name
 
     def load(self, shared: Sequence[Any]) -> TyperCommand:
         """Import the command, and add the options that it shares with all others."""
         name = self.name or ""
-        module = import_module(f"ckpt_cli.commands.{_python_name(self.group or name)}")
+        module = import_module(f"ckpt_cli.commands.{_python_name(self.module)}")
         app = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
         app.command(name)(getattr(module, _python_name(name)))
         command: Any = get_command(app)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Thread
@@ -211,6 +211,26 @@ class MeasureAnswers:
         self, match: str | None, where: str | Sequence[str], watch: Watcher
     ) -> Collection[str] | None:
         """Return the ids of the threads that are measured; None for all."""
-
         chosen = chosen_threads(self._store, self._around, None, match, where, watch)
         return None if chosen is None else {one.thread_id for one in chosen}
+
+
+def memories_from(
+    around: Surroundings, chosen: str | None, is_wanted: Callable[[str], bool]
+) -> list[dict[str, Any]] | None:
+    """Return the memory items that came from some threads; None if no memory is known.
+
+    `chosen` names the memory; without it, the one of the profile or next to the store is read.
+    Raises what opening a memory raises that is named.
+    """
+    from ckpt_cli.queries.memory import memory_place
+
+    place = memory_place(around.names.store_url, around.names.other_store("memory", chosen))
+    if place is None:
+        return None
+    # Most stores have no memory next to them.
+    from ckpt_cli.queries.memory import memories_of
+    from ckpt_cli.render.memory import memory_rows
+
+    found = memories_of(place, is_wanted, around.note)
+    return None if found is None else memory_rows(found, redacted=around.opening.redact)

@@ -638,22 +638,3 @@ def counted_failures(
     groups = group_failures((one.found for one in failures), kind)
 
     return AnswerList(groups, lambda found: [group_record(one, kind) for one in found])
-
-
-def memories_from(
-    around: Surroundings, chosen: str | None, is_wanted: Callable[[str], bool]
-) -> list[dict[str, Any]] | None:
-    """Return the memory items that came from some threads; None if no memory is known.
-
-    `chosen` names the memory; without it, the one of the profile or next to the store is read.
-    Raises what opening a memory raises that is named.
-    """
-    place = memory_place(around.names.store_url, around.names.other_store("memory", chosen))
-    if place is None:
-        return None
-    # Most stores have no memory next to them.
-    from ckpt_cli.queries.memory import memories_of
-    from ckpt_cli.render.memory import memory_rows
-
-    found = memories_of(place, is_wanted, around.note)
-    return None if found is None else memory_rows(found, redacted=around.opening.redact)

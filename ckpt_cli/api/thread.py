@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.incidents import Failure, Waiting
     from ckpt_cli.queries.messages import Conversation
-    from ckpt_cli.queries.operations import ThreadOperations
     from ckpt_cli.queries.replay import Written
     from ckpt_cli.queries.report import ChosenCheckpoints, ReportedCheckpoint
     from ckpt_cli.queries.show import CheckpointView, Summary
+    from ckpt_cli.queries.thread_operations import ThreadOperations
     from ckpt_cli.queries.tree import Tree
     from ckpt_cli.queries.usage import By, Survey
     from ckpt_cli.render.text import StyledLine
@@ -471,7 +471,7 @@ class ThreadHandle(FollowedThread):
     def operations(self) -> ThreadOperations:
         """What `ckpt` did to the thread, and which of it added a checkpoint."""
         # Imported late: few answers need it.
-        from ckpt_cli.queries.operations import ThreadOperations
+        from ckpt_cli.queries.thread_operations import ThreadOperations
 
         return ThreadOperations(self.around.opening, self.id)
 
@@ -725,7 +725,7 @@ class ThreadHandle(FollowedThread):
         `memory` names it; without, the one of the profile or next to the store is read. The dicts
         are `memories` of `ckpt show`.
         """
-        from ckpt_cli.api.questions import memories_from
+        from ckpt_cli.api.measures import memories_from
 
         return memories_from(self.around, memory, lambda thread_id: thread_id == self.id)
 

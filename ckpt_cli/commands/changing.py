@@ -25,7 +25,7 @@ from ckpt_backends.errors import (
     UsageError,
 )
 from ckpt_cli import __version__, diagnostics
-from ckpt_cli.api.questions import memories_from
+from ckpt_cli.api.measures import memories_from
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
 from ckpt_cli.apply.recording import (
     Recording,
@@ -69,9 +69,9 @@ from ckpt_cli.render.plan import (
     undo_command,
 )
 from ckpt_cli.render.plan import purge_lines as plan_lines_of_purge
+from ckpt_cli.render.summaries import purge_summary
 from ckpt_cli.render.table import iso, size
 from ckpt_cli.render.text import StyledLine
-from ckpt_cli.render.thread import purge_summary
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 

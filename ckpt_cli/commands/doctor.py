@@ -31,7 +31,7 @@ from ckpt_cli.render.doctor import (
     types_record,
     unchecked_notes,
 )
-from ckpt_cli.render.thread import doctor_summary
+from ckpt_cli.render.summaries import doctor_summary
 from ckpt_cli.session import Session
 
 

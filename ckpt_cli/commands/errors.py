@@ -15,7 +15,7 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match, Summary, Where, not_huge
 from ckpt_cli.queries.incidents import GROUPINGS, GroupBy
 from ckpt_cli.render.incidents import failure_columns, group_columns
-from ckpt_cli.render.thread import errors_summary
+from ckpt_cli.render.summaries import errors_summary
 from ckpt_cli.session import Session
 
 

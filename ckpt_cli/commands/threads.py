@@ -1,39 +1,27 @@
-"""`ckpt threads`: lists threads, and deletes some."""
+"""`ckpt threads list`."""
 
 from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from typer import Argument, Context, Exit, Option
+from typer import Context, Exit, Option
 
 from ckpt_backends.errors import (
-    NotFound,
-    PartlyDone,
-    StoreChanged,
     StoreUnavailable,
     Unsupported,
     UsageError,
 )
-from ckpt_backends.files.regular_file import read_regular
-from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import Status
 from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.store import StoreHandle
-from ckpt_cli.commands.arguments import SignKey, signing_key, threads_to_change
-from ckpt_cli.commands.changing import ArchiveFolder, RemovalTerms, check_terms, show_and_remove
-from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
-from ckpt_cli.core.retention import NOT_FOUND
 from ckpt_cli.diagnostics import no_progress, progress
-from ckpt_cli.options import DryRun, ExitCode, Match, Memory, Where, Yes, not_huge
-from ckpt_cli.plans.purge import plan_named
+from ckpt_cli.options import ExitCode, Match, Where, not_huge
 from ckpt_cli.queries.threads import SORTS, Sort
 from ckpt_cli.render.text import StyledLine, line, safe_text
 from ckpt_cli.render.threads import thread_line
@@ -281,97 +269,3 @@ def _screen(
     elif below and len(found) < room:
         found.append(line((safe_text(below), "dim")))
     return [*islice(folded([top], width), 1), line(""), *found][:height]
-
-
-_LONGEST = 256 << 20
-"""Bytes of a list of ids."""
-_AGAIN = "run the command again"
-_HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to search"
-
-
-@removes("threads delete")
-def delete(
-    ctx: Context,
-    threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Thread ids.")] = None,
-    from_: Annotated[
-        str | None,
-        Option("--from", metavar="FILE", help="Also read ids from FILE, one per line; - is stdin."),
-    ] = None,
-    match: Match = None,
-    where: Where = None,
-    archive: ArchiveFolder = None,
-    sign_key: SignKey = None,
-    memory: Memory = None,
-    plan_out: PlanOut = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
-    """Remove threads, whatever their status.
-
-    Removes every row of these threads, in all namespaces: of those that are named, and of those
-    that match both --match and --where, if given. Ids that do not exist are named at the
-    end, and the exit code is 7 (3 if none exists). A thread that changed meanwhile is kept, and the
-    exit code is 7 (6 if nothing was deleted). With -o json the answer is a receipt with the
-    sizes before and after.
-
-    ```
-    ckpt -s agent.db threads delete user-42 user-43 --dry-run
-    ckpt -s agent.db threads delete user-42 --archive backups --yes -o json
-    ckpt -s agent.db threads list --all -o tsv --match 'test-*' | tail -n +2 | cut -f1 \\
-      | ckpt -s agent.db threads delete --from - --yes
-    ```
-    """
-    session: Session = ctx.obj
-    terms = RemovalTerms(
-        archive=archive,
-        dry_run=dry_run or plan_out is not None,
-        yes=yes,
-        memory=memory,
-        key=signing_key(sign_key, archive),
-        plan_out=plan_out,
-    )
-    check_terms(session, terms)
-    given = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
-    names = dict.fromkeys(given, "given by id")
-    chosen_by = [*(["--match"] if match is not None else []), *(["--where"] if where else [])]
-    if chosen_by:
-        for one in threads_to_change(session, None, match, where):
-            names.setdefault(one.thread_id, f"matches {' and '.join(chosen_by)}")
-    elif not names and from_ is None:
-        hint = "give thread ids, --from FILE, --match GLOB or --where FILTER"
-        raise UsageError("no thread given", hint=hint)
-    found = list(plan_named(session.store, names))
-    missing = [one.thread_id for one in found if one.reason == NOT_FOUND]
-    if missing and len(missing) == len(found):
-        named = ", ".join(f"'{name}'" for name in missing)
-        raise NotFound(f"no thread{'s' if len(missing) > 1 else ''} {named}", hint=_HINT)
-    with TemporaryFolder() as folder:
-        how = {"archive": archive, "sign_key": sign_key}
-        plan = saved_removal(session, "threads delete", plan_out, folder, found, how)
-        report = show_and_remove(session, plan, terms, "threads delete", receipt=True)
-    if report.skipped:
-        said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"
-        raise (PartlyDone if report.sums.threads else StoreChanged)(said, hint=_AGAIN)
-    if missing:
-        raise PartlyDone(f"not found: {', '.join(missing)}", hint=_HINT)
-
-
-def _names(place: str) -> list[str]:
-    """The lines of a file or of stdin that are not empty. Raises `UsageError`."""
-    try:
-        text = _read_stdin() if place == "-" else read_regular(Path(place), _LONGEST)
-    except StoreUnavailable as error:
-        raise UsageError(error.message, hint=error.hint) from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        hint = "give a file with one thread id per line, or --from - for stdin"
-        raise UsageError(f"cannot read '{place}': {reason}", hint=hint) from error
-    lines = text.decode("utf-8", "surrogateescape").split("\n")
-    return [line for line in lines if line]
-
-
-def _read_stdin() -> bytes:
-    text = sys.stdin.buffer.read(_LONGEST + 1)
-    if len(text) > _LONGEST:
-        raise UsageError(f"cannot read stdin: it is longer than {_LONGEST} bytes")
-    return text

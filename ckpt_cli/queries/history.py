@@ -16,7 +16,8 @@ from ckpt_cli.reading import redaction
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 if TYPE_CHECKING:
-    from ckpt_cli.queries.operations import ListedOperation, ThreadOperations
+    from ckpt_cli.queries.operations import ListedOperation
+    from ckpt_cli.queries.thread_operations import ThreadOperations
 
 
 class Entry(NamedTuple):

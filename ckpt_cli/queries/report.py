@@ -11,7 +11,7 @@ from ckpt_cli.core.diff import ChannelChange, diff_channels
 from ckpt_cli.core.redact import redact, redact_change
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.history import Entry, branch_depths, made_by
-from ckpt_cli.queries.operations import ThreadOperations
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import State, read_state
 from ckpt_cli.reading.thread import Moment, ThreadReader

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ckpt_cli.core.tasks.resume import Resume
     from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.core.values import Selected
-    from ckpt_cli.queries.operations import ListedOperation, ThreadOperations
+    from ckpt_cli.queries.operations import ListedOperation
+    from ckpt_cli.queries.thread_operations import ThreadOperations
     from ckpt_cli.reading.store import Lifetime
 
 

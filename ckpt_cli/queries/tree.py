@@ -68,7 +68,7 @@ from ckpt_cli.core.tree import (
     undecided,
 )
 from ckpt_cli.core.usage import counts_of
-from ckpt_cli.queries.operations import ThreadOperations
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of
 

@@ -12,7 +12,7 @@ from ckpt_cli.queries.bisect import Bisection
 from ckpt_cli.render.records import values_record
 from ckpt_cli.render.table import Column, age, optional_iso, plain_columns, step_words, when
 from ckpt_cli.render.text import StyledLine, command_field, field
-from ckpt_cli.render.thread import counted_names
+from ckpt_cli.render.threads import counted_names
 from ckpt_cli.render.values import counted, summary
 
 _SHOWN = 1000

@@ -13,7 +13,7 @@ from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.blame import Blame, By
 from ckpt_cli.render.table import Column, age, optional_iso, plain_columns, step_words, when
 from ckpt_cli.render.text import StyledLine, field, line, safe_text
-from ckpt_cli.render.thread import counted_names
+from ckpt_cli.render.threads import counted_names
 from ckpt_cli.render.values import summary
 
 _WORDS: dict[By, str] = {

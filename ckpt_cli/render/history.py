@@ -13,7 +13,7 @@ from ckpt_cli.core.conversation import as_message, said
 from ckpt_cli.core.tasks.tasks import path_text
 from ckpt_cli.render.table import THREAD, Column, ago, plain_columns, size, step_number, when
 from ckpt_cli.render.text import StyledLine, line, safe_text, short_ns
-from ckpt_cli.render.thread import counted_names, marks_style, next_node_names, node_names
+from ckpt_cli.render.threads import counted_names, marks_style, next_node_names, node_names
 from ckpt_cli.render.values import summary
 
 _QUIET = {Status.PENDING, Status.UNKNOWN, Status.EMPTY}

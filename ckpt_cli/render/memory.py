@@ -49,7 +49,7 @@ from ckpt_cli.render.text import (
     visible_id,
     wrap,
 )
-from ckpt_cli.render.thread import STATUS_STYLES
+from ckpt_cli.render.threads import STATUS_STYLES
 from ckpt_cli.render.values import block, counted, summary
 
 if TYPE_CHECKING:

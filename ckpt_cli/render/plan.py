@@ -33,7 +33,8 @@ from ckpt_cli.plans.saved_plan import PlanFile
 from ckpt_cli.plans.undo import ValuesUndo
 from ckpt_cli.render.table import THREAD, Column, plain_columns, size, step_number, table_lines
 from ckpt_cli.render.text import StyledLine, cell_len, command_field, field, line, safe_text, wrap
-from ckpt_cli.render.thread import config_text, counted_names, handler_words, node_names
+from ckpt_cli.render.thread import config_text, handler_words
+from ckpt_cli.render.threads import counted_names, node_names
 from ckpt_cli.render.value_diff import diff_text
 from ckpt_cli.render.values import counted, summary
 

@@ -16,7 +16,7 @@ from ckpt_cli.render.records import moment_record
 from ckpt_cli.render.replay import changes_text
 from ckpt_cli.render.table import Column, optional_iso, plain_columns, step_number
 from ckpt_cli.render.text import Span, StyledLine, line, safe_text, short_ns
-from ckpt_cli.render.thread import counted_names, marks_style, next_node_names
+from ckpt_cli.render.threads import counted_names, marks_style, next_node_names
 from ckpt_cli.render.values import summary
 
 _SHOWN = 80

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.checkpoint_ids import step_of
+from ckpt_backends.model import Status
+from ckpt_cli.core.tasks.attribution import error_start
+from ckpt_cli.core.tasks.tasks import (
+    asked_by,
+    path_text,
+)
 from ckpt_cli.core.values import json_line, quoted
 from ckpt_cli.render.table import THREAD, Column, Record, ago, iso_of, left, optional_iso, size
-from ckpt_cli.render.text import Span
-from ckpt_cli.render.thread import counted_names, marks_style
+from ckpt_cli.render.text import Span, Style, safe_text
+from ckpt_cli.render.values import summary
+
+if TYPE_CHECKING:
+    pass
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
@@ -32,7 +42,6 @@ def thread_record(row: ListedThread) -> dict[str, Any]:
         return record
     # Imported late: lists from the index alone need nothing of heads.
     from ckpt_backends.codec import to_json
-    from ckpt_cli.core.tasks.tasks import asked_by
 
     head = row.details.head
     record["status"] = row.details.status.value
@@ -156,9 +165,7 @@ def _why(record: Record, shown: Collection[str]) -> Span:
     """
     # Imported late: only tables have this column.
     from ckpt_backends.codec import from_json
-    from ckpt_cli.core.tasks.attribution import error_start
     from ckpt_cli.core.tasks.tasks import path_text
-    from ckpt_cli.render.values import summary
 
     names = set(record.get("runs") or ())
     known = names.pop() if "runs" in shown and len(names) == 1 else None
@@ -181,3 +188,42 @@ def _asked(question: Value) -> Value:
             if isinstance(text, str) and text.strip():
                 return text
     return question
+
+
+STATUS_STYLES: dict[Status, Style] = {
+    Status.ERROR: "error",
+    Status.INTERRUPTED: "question",
+    Status.PENDING: "change",
+    Status.DONE: "plain",
+    Status.UNKNOWN: "dim",
+    Status.EMPTY: "dim",
+}
+
+
+def node_names(nodes: Sequence[str] | None) -> str:
+    """Return the nodes that are next, in words; `?` if they are not known."""
+    if nodes is None:
+        return "?"
+    return counted_names(nodes) or "nothing"
+
+
+def next_node_names(paths: Sequence[Sequence[str]] | None) -> str:
+    """Return the same for paths into subgraphs."""
+
+    return node_names(None if paths is None else [path_text(tuple(path)) for path in paths])
+
+
+def counted_names(nodes: Sequence[str]) -> str:
+    """Return the nodes, each once: `agent, search ×3`."""
+    return ", ".join(
+        f"{safe_text(node)} ×{n}" if n > 1 else safe_text(node)
+        for node, n in Counter(nodes).items()
+    )
+
+
+def marks_style(marks: Sequence[str]) -> Style:
+    """Return the style of the worst of some conditions."""
+    known = [Status(mark) for mark in marks if mark in set(Status)]
+    if known:
+        return STATUS_STYLES[known[0]]
+    return "warn" if marks else "plain"

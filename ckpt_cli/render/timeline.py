@@ -19,7 +19,7 @@ from ckpt_cli.render.table import (
     when,
 )
 from ckpt_cli.render.text import Span, Style, StyledLine, cell_len, fit, line, safe_text, short_ns
-from ckpt_cli.render.thread import counted_names
+from ckpt_cli.render.threads import counted_names
 from ckpt_cli.render.values import counted
 
 _DIGITS = 6

@@ -30,7 +30,7 @@ from ckpt_cli.queries.history import branch_depths, namespace_entries
 from ckpt_cli.queries.incidents import failures_of_threads, open_questions
 from ckpt_cli.queries.memory import list_items, read_items
 from ckpt_cli.queries.messages import Conversation, conversation
-from ckpt_cli.queries.operations import ThreadOperations
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.threads import described_threads
 from ckpt_cli.queries.usage import thread_messages
 from ckpt_cli.reading import redaction

@@ -20,7 +20,7 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.core.tree import Skeleton
 from ckpt_cli.queries import tree as tree_changes
 from ckpt_cli.queries import tree as trees
-from ckpt_cli.queries.operations import ThreadOperations
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import Tree, forked, read_tree
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import Moment, ThreadReader

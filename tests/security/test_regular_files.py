@@ -182,7 +182,7 @@ def test_the_output_of_a_command_is_read(sample: Path) -> None:
 
 
 def test_an_endless_list_of_ids(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ckpt_cli.commands import threads as delete
+    from ckpt_cli.commands import delete
 
     monkeypatch.setattr(delete, "_LONGEST", 1000)
     given = sample.with_name("given")

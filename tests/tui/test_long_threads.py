@@ -20,7 +20,7 @@ from ckpt_backends.testing.screen import NOW, Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries import tree
 from ckpt_cli.queries import tree as tree_keys
-from ckpt_cli.queries.operations import ThreadOperations
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import KnownDetails, read_tree
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader

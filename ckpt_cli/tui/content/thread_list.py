@@ -22,7 +22,7 @@ from ckpt_cli.render.text import (
     safe_text,
     visible_id,
 )
-from ckpt_cli.render.thread import STATUS_STYLES
+from ckpt_cli.render.threads import STATUS_STYLES
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
 from ckpt_cli.tui.content.thread_heads import HeadFacts
 

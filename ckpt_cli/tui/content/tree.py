@@ -10,7 +10,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, Parentage, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree import Row as TreeRow
-from ckpt_cli.queries.operations import ThreadOperations
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import (
     KnownDetails,
     Tree,

@@ -11,7 +11,8 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from ckpt_cli.queries.operations import ListedOperation, ThreadOperations
+from ckpt_cli.queries.operations import ListedOperation
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.render.table import age
 from ckpt_cli.render.text import StyledLine, line, safe_text
