@@ -116,7 +116,7 @@ ONLY_OF_CHANGES = {
 @pytest.mark.parametrize(
     "words",
     [
-        ["show", "trip-to-kyoto"],
+        ["show", "trip-to-kyoto@~1"],  # at the head, it also looks for memory
         ["show", "trip-to-kyoto", "-o", "json"],
         ["threads", "list"],
         ["threads", "list", "--all"],
