@@ -250,9 +250,9 @@ def show_and_remove(
     if plan.going and not terms.yes:
         _show_and_ask(session, plan, terms, memories)
     report, started = PurgeReport(), time.monotonic()
-    if plan.going:
+    if plan.going or terms.vacuum:
         report = _remove(session, plan, terms, action)
-    elif not terms.summary:
+    if not (plan.going or terms.summary):
         session.note("nothing to remove")
     if terms.summary:
         seconds = time.monotonic() - started
@@ -272,7 +272,7 @@ def _note_free_space(session: Session) -> None:
     if info.free and info.size:
         session.note(
             f"the file keeps its size: {size(info.free)} of {size(info.size)} are free for new"
-            " rows; --vacuum returns them to the disk"
+            " rows; with --vacuum, a purge returns them to the disk"
         )
 
 
@@ -335,7 +335,7 @@ def _print_report(
     output.document(
         record,
         lambda: chain(
-            report_lines(plan, report, output.width, archive),
+            report_lines(plan, report, output.width, archive, session.names.words),
             _going_lines(memories, output.width),
         ),
         rows=lambda: done_records(plan, report),

@@ -13,13 +13,13 @@ from typer import Argument, Context, Option
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, UsageError
 from ckpt_cli.apply.recording import refuse_copy
-from ckpt_cli.commands.arguments import ThreadTargets
+from ckpt_cli.commands.arguments import Reason, ThreadTargets
 from ckpt_cli.commands.changing import change_many, confirm, show_and_apply, write
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.forking import CheckpointPlan, ThreadChange, sealed_change
 from ckpt_cli.core.reducers import known_reducers
 from ckpt_cli.core.replay import Repair
-from ckpt_cli.options import At, DryRun, Force, Match, Reason, Where, Yes
+from ckpt_cli.options import At, DryRun, Force, Match, Where, Yes
 from ckpt_cli.plans.repair import plan_value_repair, plan_write_repair
 from ckpt_cli.plans.rollback import with_reason
 from ckpt_cli.plans.undo import record_repair

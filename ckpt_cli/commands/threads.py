@@ -47,9 +47,9 @@ def list_(
     limit: Annotated[
         int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
     ] = 50,
-    everything: Annotated[bool, Option("--all", help="Show all threads, without their status.")] = (
-        False
-    ),
+    everything: Annotated[
+        bool, Option("--all", help="Show all threads; --long adds the status.")
+    ] = (False),
     long: Annotated[
         bool, Option("--long", help="Show status, error, title and size, also with --all.")
     ] = False,
@@ -75,7 +75,7 @@ def list_(
     ] = False,
     page: Annotated[int, Option(metavar="N", help="Page number.", min=1, callback=not_huge)] = 1,
     watch: Annotated[
-        bool, Option("--watch", help="Show the list again and again on the terminal.")
+        bool, Option("--watch", help="Refresh the list every --interval seconds, until Ctrl-C.")
     ] = False,
     interval: Annotated[
         float,

@@ -60,8 +60,8 @@ def operation_record(one: ListedOperation) -> dict[str, Any]:
     }
 
 
-def operation_columns(now: datetime) -> Sequence[Column]:
-    """Return the columns of a list of operations."""
+def operation_columns(now: datetime, *, of_all: bool = False) -> Sequence[Column]:
+    """Return the columns of a list of operations; `of_all` if they are of several stores."""
     return (
         Column("OP", "op", style="head"),
         Column("AGE", "at", ago(now)),
@@ -72,10 +72,10 @@ def operation_columns(now: datetime) -> Sequence[Column]:
         Column("UNDOES", "undoes", str, style="dim", drop=2),
         Column("REASON", "reason", str, cut=True, drop=3),
         Column("USER", "user", drop=6),
-        Column("STORE", "store", cut=True, drop=5),
+        Column("STORE", "store", cut=True, drop=0 if of_all else 5),
         Column("COMMAND", "command", table=False),
         Column("UNDOABLE", "undoable", table=False),
-        Column("WHY NOT", "why_not", cut=True, drop=4),
+        Column("NOT UNDOABLE", "why_not", cut=True, drop=4),
         Column("ENDED", "ended", table=False),
     )
 

@@ -801,9 +801,15 @@ def purge_lines(
 
 
 def report_lines(
-    plan: PlanFile, report: PurgeReport, width: int, archive: Path | None = None
+    plan: PlanFile,
+    report: PurgeReport,
+    width: int,
+    archive: Path | None = None,
+    store: Sequence[str] = (),
 ) -> Iterator[StyledLine]:
-    """Yield what was removed, where it is archived, and what was kept."""
+    """Yield what was removed, where it is archived, and what was kept; `store` are the words that
+    name the store.
+    """
     sums = report.sums
     if sums.threads:
         yield from _total_lines(sums, width, "Removed", "Pruned")
@@ -811,7 +817,7 @@ def report_lines(
         rows = ", ".join(f"{number} {table}" for table, number in counts if number)
         yield from field("rows", rows, width)
     if archive is not None and sums.threads:
-        restore = shell.command("ckpt", "import", ids=[str(archive)])
+        restore = shell.command("ckpt", *store, "import", ids=[str(archive)])
         yield command_field("archive", f"{shell.word(str(archive))}; `{restore}` restores them")
     yield from _kept_lines([*plan.kept, *report.skipped.items()], width, "Kept")
 
