@@ -86,7 +86,7 @@ def global_options(
     ] = False,
     audit: Annotated[
         _Text,
-        _shared("FILE", "Append each change to FILE, as a chain; see `ops verify`.", "--audit"),
+        _shared("FILE", "Append each change to FILE; see `ops verify`.", "--audit"),
     ] = None,
     copy: Annotated[
         bool, _shared("", "Read a private copy of a SQLite file and its log.", "--copy")

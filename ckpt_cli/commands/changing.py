@@ -166,11 +166,11 @@ def write(
     reason: str | None = None,
     undoes: str | None = None,
     step: OperationStep | None = None,
-) -> None:
+) -> str | None:
     """Ask unless `yes`, carry out a change, and record it as an operation.
 
-    `step` is what is recorded; if it is None, it is computed. Raises `Refused`, and what `apply`
-    raises.
+    `step` is what is recorded; if it is None, it is computed. Returns the id of the operation; None
+    if it could not be recorded. Raises `Refused`, and what `apply` raises.
     """
     if not yes:
         confirm(question)
@@ -185,6 +185,7 @@ def write(
         readers = (session.store, session.rows)
         if not_erased := apply_change(session.names.store_url, change, readers):
             session.note(not_erased)
+    return recording.recorded
 
 
 ArchiveFolder = Annotated[
@@ -586,7 +587,6 @@ def _carried_out(
     found: ThreadChange, apply: Callable[[Change], None], recording: Recording
 ) -> ChangeOutcome:
     try:
-        found.record()
         apply(found.change)
     except (StoreChanged, Refused, Unsupported) as error:
         recording.failed(error)

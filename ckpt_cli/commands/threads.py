@@ -47,9 +47,9 @@ def list_(
     limit: Annotated[
         int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
     ] = 50,
-    everything: Annotated[
-        bool, Option("--all", help="Show all threads; --long adds the status.")
-    ] = (False),
+    everything: Annotated[bool, Option("--all", help="Show all; --long adds the status.")] = (
+        False
+    ),
     long: Annotated[
         bool, Option("--long", help="Show status, error, title and size, also with --all.")
     ] = False,

@@ -28,16 +28,11 @@ class RecordedStep:
 
         Added checkpoints tell by their metadata, wherever they were added.
         """
-        if isinstance(self.step.done, AppliedChange):
+        done = self.step.done
+        if isinstance(done, AppliedChange) and done.change.added:
             return False
         added = added_at(reader)
         return added is None or added <= self.at
-
-    @property
-    def is_of_values(self) -> bool:
-        """Whether it stored values again, and added no checkpoint."""
-        done = self.step.done
-        return isinstance(done, AppliedChange) and not done.change.added
 
     def has_added(self, key: CheckpointKey) -> bool:
         """Return whether it added a checkpoint."""

@@ -247,8 +247,6 @@ class WritingScreen(MainScreen):
         if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
         try:
-            if found.record is not None:
-                await asyncio.to_thread(found.record)
             notes = await asyncio.to_thread(self.app.apply, found)
         except CkptError as error:
             self.show_error(error)
@@ -259,7 +257,7 @@ class WritingScreen(MainScreen):
         await self.listed_anew()
         if found.head is not None:
             self.jump(found.head)
-        is_undoable = found.head is not None or found.record is not None
+        is_undoable = found.head is not None or found.action == "repair"
         self.say("; ".join([f"{found.done}{hint}" if is_undoable else found.done, *notes]))
 
     async def listed_anew(self) -> None:
