@@ -20,6 +20,7 @@ from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import BlobKey, Capability, Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.lineage import is_in_call
 from ckpt_cli.core.retention import (
     NOT_FOUND,
     PROTECTED,
@@ -457,7 +458,7 @@ def _without_root(
 ) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield checkpoints of calls whose root checkpoint has no row, each with the root's id."""
     for ns in store.namespaces(thread.thread_id):
-        if ":" not in ns:
+        if not is_in_call(ns):
             continue
         for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, metadata=True):
             root = root_of(one)

@@ -20,13 +20,14 @@ from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import Capability, Checkpoint, Status, TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state, namespace_kind
+from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation import CallForm, CallPlace, Pairing, mended, pair, result_like
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import stale_resumes
 from ckpt_cli.core.edit_state import ChannelEdit, check_editable, stored_value
 from ckpt_cli.core.elimination import Judgement, Verdict, is_unreadable, verdict_of
 from ckpt_cli.core.forking import CheckpointPlan, check_body, inside_snapshot
+from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.random_numbers import random_id
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.reducers import ABSENT, REDUCERS, Absent, Held, Pending, is_complete

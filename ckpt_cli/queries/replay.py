@@ -12,7 +12,7 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state, namespace_kind, state_values
+from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.doctor.checks import NumberedVersions
 from ckpt_cli.core.elimination import (
@@ -35,6 +35,7 @@ from ckpt_cli.core.elimination import (
     verdict_of,
     written_channels,
 )
+from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.reducers import (
     ABSENT,
@@ -143,12 +144,11 @@ def look_again(
     `tallies` and `carried` are those of the replay before: of the namespace, and of the parent.
     Returns None if there is no such checkpoint.
     """
-    stored = {one.key.checkpoint_id: one for one in reader.index(checkpoint_ns)}
-    if (found := stored.get(child)) is None:
+    known = reader.parentage(checkpoint_ns)
+    if child not in known:
         return None
-    parent = found.parent_checkpoint_id
-    alike = {one for one, other in stored.items() if other.parent_checkpoint_id == parent}
-    ids = {child} if parent is None else {parent, child, *alike}
+    parent = known.named_parent(child)
+    ids = {child} if parent is None else {parent, *known.siblings(child)}
     namespace = _Namespace(reader, checkpoint_ns, tallies, ids, child, carried=carried)
     with remembering():
         list(namespace)

@@ -19,7 +19,7 @@ from ckpt_cli.core.diff import StepChanges, step_changes
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.tasks import failures
-from ckpt_cli.queries.history import Entry, branch_depths, made_by
+from ckpt_cli.queries.history import Entry, made_by
 from ckpt_cli.queries.moved_threads import Moved, MovedThreads, fresh, order_of
 from ckpt_cli.queries.threads import Selection, matching
 from ckpt_cli.reading import redaction
@@ -104,18 +104,15 @@ class Tail:
         return sum(1 for _ in found)
 
     def _entries(self, reader: ThreadReader, places: Iterable[_Place]) -> Iterator[Entry]:
-        depths: dict[str, dict[str, int]] = {}
         for place in places:
             checkpoint_id, ns = place
-            if ns not in depths:
-                depths[ns] = branch_depths(reader.index(ns), reader.head(ns))
             for moment in reader.moments(ns, [checkpoint_id]):
                 self._heads = {one: what for one, what in self._heads.items() if one[1] != ns} | {
                     place: (len(moment.writes), _events(moment))
                 }
                 yield Entry(
                     moment,
-                    depths[ns][checkpoint_id],
+                    reader.parentage(ns).depths[checkpoint_id],
                     reader.children(moment.key),
                     made_by(reader, moment),
                     reader.is_plaintext(moment),

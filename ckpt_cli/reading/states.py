@@ -18,10 +18,10 @@ from ckpt_cli.core.channels import (
     LOST_DELTA,
     delta_channels,
     is_state,
-    namespace_kind,
     state_values,
     without_snapshot,
 )
+from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.state import Body, Version, read_body, read_metadata
 from ckpt_cli.core.tasks.tasks import CONTROL
 from ckpt_cli.core.tasks.triggers import SENDS, START

@@ -26,7 +26,7 @@ from ckpt_cli.core.tasks.task_ids import pulled_node
 from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
 from ckpt_cli.core.usage import PriceList
 from ckpt_cli.queries.head_details import sizes_of
-from ckpt_cli.queries.history import branch_depths, namespace_entries
+from ckpt_cli.queries.history import namespace_entries
 from ckpt_cli.queries.incidents import failures_of_threads, open_questions
 from ckpt_cli.queries.memory import list_items, read_items
 from ckpt_cli.queries.messages import Conversation, conversation
@@ -195,7 +195,7 @@ def _of_namespace(
             yield entry_record(entry)
         return
     index = reader.index(ns)
-    depths = branch_depths(index, reader.head(ns)) if "depth" in reading.columns else {}
+    depths = reader.parentage(ns).depths if "depth" in reading.columns else {}
     times = reader.times(ns) if "ts" in reading.columns else {}
     metadata = Need.METADATA in reading.needs
     hide = redaction.is_redacted(reader.store)

@@ -127,9 +127,9 @@ def _unanchored(reader: ThreadReader, head: Moment, *, is_suspect: bool) -> Iter
     channels = unstored_deltas(head.body, head.metadata)
     if not channels or not reader.has_history:
         return
-    line = reader.ancestry("", head.key.checkpoint_id)
-    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index("")}
-    if not line or (lost := parents[line[-1]]) in parents:
+    known = reader.parentage("")
+    line = list(known.line(head.key.checkpoint_id))
+    if not line or (lost := known.named_parent(line[-1])) in known:
         return
     found = _finding_at(head)
     if lost is None:
