@@ -13,6 +13,7 @@ from typing import Any
 from ckpt_backends.changes.bundle import check_bundle, write_bundle
 from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.changes.remains import Remaining, Remains
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.erasing.thread import Rewrite
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
@@ -376,8 +377,7 @@ class ErasureRun:
         try:
             with open_writable_memory(one.url) as writable:
                 writable.begin_erasure()
-                for start in range(0, len(items), _ITEMS_AT_ONCE):
-                    some = items[start : start + _ITEMS_AT_ONCE]
+                for some in in_chunks(items, _ITEMS_AT_ONCE):
                     self._did(len(some))
                     try:
                         done += writable.remove(some)

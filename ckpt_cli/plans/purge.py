@@ -9,12 +9,13 @@ from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from hashlib import blake2b
-from itertools import groupby, islice
+from itertools import groupby
 from typing import NamedTuple
 
 from ckpt_backends.changes.removal import Inside, Removal
 from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError
@@ -42,7 +43,6 @@ from ckpt_cli.reading.thread import (
     conditions_of_heads,
     head_keys,
     moment_time,
-    some_at_once,
     unreadable,
 )
 
@@ -148,7 +148,7 @@ def _held(
         told |= conditions_of_heads(store, threads, inference)
     except CkptError as error:
         if len(threads) > _AT_ONCE:
-            parts = (_held(store, one, policy, inference) for one in some_at_once(threads))
+            parts = (_held(store, one, policy, inference) for one in in_chunks(threads))
             return {name: held for part in parts for name, held in part.items()}
         return dict.fromkeys(told, _Held(error.message))
     meanings = {
@@ -208,8 +208,7 @@ def plan_named(store: Store, names: Mapping[str, str]) -> Iterator[PlannedRemova
 
     A thread without checkpoints is removed if other rows of it are left.
     """
-    remaining = iter(names)
-    while some := list(islice(remaining, _AT_ONCE)):
+    for some in in_chunks(names, _AT_ONCE):
         yield from _sized(store, [_named(store, name, names[name]) for name in some])
 
 

@@ -10,6 +10,7 @@ from heapq import nlargest
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, StoreChanged
 from ckpt_backends.model import Checkpoint, Thread
@@ -254,8 +255,7 @@ def _movements(reader: ThreadReader, found: Sequence[Checkpoint]) -> Iterator[Mo
     children: dict[str | None, list[str]] = {}
     for one in found:
         children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
-    remaining = iter(found)
-    while some := list(islice(remaining, _AT_ONCE)):
+    for some in in_chunks(found, _AT_ONCE):
         for ns, run in groupby(some, lambda one: one.key.checkpoint_ns):
             read = list(_run(reader, ns, list(run), children))
             # Whoever reads this may take long, and must not keep the engine from cleaning up.

@@ -7,7 +7,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec import decode_checkpoint
@@ -1049,16 +1049,6 @@ def _skimming() -> Callable[[TypedBytes], Value]:
     from ckpt_backends.codec.skim import BodySkimmer  # late: one checkpoint is read whole
 
     return BodySkimmer().decode
-
-
-_Item = TypeVar("_Item")
-
-
-def some_at_once(threads: Iterable[_Item]) -> Iterator[list[_Item]]:
-    """Yield threads, or rows about threads, in groups, one group per query."""
-    remaining = iter(threads)
-    while some := list(islice(remaining, _AT_ONCE)):
-        yield some
 
 
 def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:

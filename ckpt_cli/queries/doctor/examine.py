@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError, NotFound, Unreadable
 from ckpt_backends.model import Fault, Thread
@@ -158,8 +159,7 @@ def _never_stored(reader: ThreadReader, line: list[str], channels: set[str]) -> 
 
 def _stored(reader: ThreadReader, ancestors: list[str]) -> Iterator[Collection[str]]:
     """Yield the channels that each of these checkpoints stores."""
-    for start in range(0, len(ancestors), _AT_ONCE):
-        some = ancestors[start : start + _AT_ONCE]
+    for some in in_chunks(ancestors, _AT_ONCE):
         bodies = reader.store.checkpoints(
             reader.thread_id, checkpoint_ns="", checkpoint_ids=some, body=True
         )
