@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.chunks import in_chunks
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import Refused, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.errors import Refused, StoreUnavailable, UnknownLayout, Unsupported, reason_of
 from ckpt_backends.files.atomic_write import (
     create_part,
     make_private_folder,
@@ -329,7 +329,7 @@ class TableExport:
                 finally:
                     manifest.save()
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = reason_of(error)
             raise StoreUnavailable(f"cannot write to '{self._folder}': {reason}") from error
 
     def _begin(self) -> None:

@@ -16,7 +16,7 @@ from ckpt_backends.changes.remains import Remaining, Remains
 from ckpt_backends.chunks import in_chunks
 from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.erasing.thread import Rewrite
-from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
+from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError, reason_of
 from ckpt_backends.files.atomic_write import make_private_folder, writing
 from ckpt_backends.files.overwriting import overwrite_and_remove
 from ckpt_backends.files.regular_file import open_regular, read_regular
@@ -268,7 +268,7 @@ def write_receipt(
         with writing(path) as file:
             file.write(json.dumps(record, indent=2).encode() + b"\n")
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise PartlyDone(f"the erasure was carried out, but not its receipt: {reason}") from error
 
 

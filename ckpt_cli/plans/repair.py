@@ -15,7 +15,7 @@ from ckpt_backends.codec.edits import Put
 from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
 from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.set_keys import list_of, stored_items
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import Capability, Checkpoint, Status, TypedBytes
@@ -23,7 +23,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation import CallForm, CallPlace, Pairing, mended, pair, result_like
 from ckpt_cli.core.diff import diff_channels
-from ckpt_cli.core.doctor.checks import stale_resumes
+from ckpt_cli.core.doctor.checks import is_broken_inside, stale_resumes
 from ckpt_cli.core.edit_state import ChannelEdit, check_editable, stored_value
 from ckpt_cli.core.elimination import Judgement, Verdict, is_unreadable, verdict_of
 from ckpt_cli.core.forking import CheckpointPlan, check_body, inside_snapshot
@@ -726,7 +726,6 @@ def _recorded(reader: ThreadReader, record: dict[str, Any], number: int) -> Valu
 # copy of the head gets them, because nothing that a saver stored is changed.
 
 
-_DAMAGED_OBJECTS = frozenset(f"ext:{code}" for code in range(8))
 _ELSEWHERE = (
     "it is stored inside a checkpoint that is not the head, and nothing that a saver stored is"
     " changed"
@@ -853,7 +852,7 @@ def _restored(
             if one not in partly:
                 yield place, (), 0, str(error)
             continue
-        if not _has_opaque(made[0]):
+        if not is_broken_inside(made[0]):
             yield place, judgement.survivors, judgement.evidence, made
     yield from _unchanged(reader, rows, head, done)
 
@@ -870,7 +869,7 @@ def _partly_lost(reader: ThreadReader, head: Moment) -> list[Lost]:
     names = [
         name
         for name, value in head.body.values.items()
-        if is_state(name, head.body) and not is_unreadable(value) and _has_opaque(value)
+        if is_state(name, head.body) and not is_unreadable(value) and is_broken_inside(value)
     ]
     if not names:
         return []
@@ -901,9 +900,9 @@ def _unchanged(
         is_lost = is_unreadable(value)
         is_same = parent is not None and parent.body.versions.get(name) == version
         place = DamagedValue("", head.key.checkpoint_id, head.number, name, str(version))
-        if parent is not None and is_same and (value is ABSENT or _has_opaque(value)):
+        if parent is not None and is_same and (value is ABSENT or is_broken_inside(value)):
             before = parent.body.values.get(name)
-            if name in parent.body.values and not _has_opaque(before):
+            if name in parent.body.values and not is_broken_inside(before):
                 original = whole(rows, parent.key)
                 typed = stored_value(original, parent.body, name)
                 if typed is not None:
@@ -932,23 +931,6 @@ def _in_body(made: tuple[Value, TypedBytes], tag: str) -> tuple[Value, TypedByte
         if typed.type == tag
         else (value, TypedBytes(tag, encode_lossless(tag, value)))
     )
-
-
-def _has_opaque(value: Held) -> bool:
-    """Return whether a part of a value could not be decoded."""
-    match value:
-        case Opaque():
-            return True
-        case Tagged():
-            # Damaged objects of LangGraph's own kinds keep the number of their kind.
-            return value.type in _DAMAGED_OBJECTS or _has_opaque(value.payload)
-        case Cut():
-            return _has_opaque(value.kept)
-        case list():
-            return any(map(_has_opaque, value))
-        case dict():
-            return any(map(_has_opaque, value.values()))
-    return False
 
 
 def _tag_of_head(head: Moment) -> str:

@@ -18,7 +18,7 @@ from ckpt_backends.changes.change_records import change_record
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.chunks import in_chunks
 from ckpt_backends.discovery import backend_of
-from ckpt_backends.errors import StoreChanged, UsageError
+from ckpt_backends.errors import StoreChanged, UsageError, reason_of
 from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.memory.protocol import ItemKey, MemoryStore
@@ -319,7 +319,7 @@ def damaged(path: Path, why: str) -> UsageError:
 
 def unusable(what: str, path: Path, error: OSError) -> UsageError:
     """Return the error for a plan that cannot be opened or written."""
-    reason = (error.strerror or str(error)).lower()
+    reason = reason_of(error)
     return UsageError(f"cannot {what} the plan '{path}': {reason}", hint="give another file")
 
 

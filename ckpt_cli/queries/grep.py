@@ -31,7 +31,7 @@ from ckpt_cli.core.search import (
     search,
     search_questions,
 )
-from ckpt_cli.core.state import ERROR, INTERRUPT, Body
+from ckpt_cli.core.state import ERROR, INTERRUPT, RESUME, Body
 from ckpt_cli.core.tasks.tasks import NodePath, asked_by, failed_at, node_path, tasks_by_id
 from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.reading import redaction
@@ -47,7 +47,7 @@ Kind = Literal["value", "write", "question", "error"]
 _KINDS: Mapping[str, Kind] = {INTERRUPT: "question", ERROR: "error"}
 _AT_ONCE = 300
 """Threads that the engine searches at once."""
-_UNMERGED = frozenset({"__resume__", "__return__", SENDS})
+_UNMERGED = frozenset({RESUME, "__return__", SENDS})
 """LangGraph's internal channels in which tasks store texts that people wrote or read."""
 
 
