@@ -336,7 +336,7 @@ class _Facts:
                 sends.add(key)
         for ns in reader.namespaces:
             delta = reader.delta_channels(ns)
-            followed = {one.parent_checkpoint_id for one in reader.index(ns)}
+            known = reader.parentage(ns)
             for one in reader.store.checkpoints(
                 reader.thread_id, checkpoint_ns=ns, body=True, metadata=True
             ):
@@ -353,7 +353,7 @@ class _Facts:
                         parent=one.parent_checkpoint_id,
                         at=one.at or moment_time(one.key.checkpoint_id, body),
                         root=root_of(one) if ns else None,
-                        unfinished=key in waiting and one.key.checkpoint_id not in followed,
+                        unfinished=key in waiting and not known.children(one.key.checkpoint_id),
                         needs_sends=body.v < 4 and (ns, one.parent_checkpoint_id) in sends,
                         missing=frozenset(delta & (body.versions.keys() - body.values.keys())),
                         stored=frozenset(delta & body.values.keys()),

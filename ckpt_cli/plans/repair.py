@@ -891,8 +891,8 @@ def _unchanged(
     """Yield the values of the head that its parent holds in the same version."""
     parent_id = head.checkpoint.parent_checkpoint_id
     parent = None
-    if parent_id in {one.key.checkpoint_id for one in reader.index("")}:
-        parent = reader.stored("", parent_id or "", state=True)
+    if parent_id is not None and parent_id in reader.parentage(""):
+        parent = reader.stored("", parent_id, state=True)
     for name, version in head.body.versions.items():
         value = head.body.values.get(name, ABSENT)
         if name in done or not is_state(name, head.body) or name in reader.delta_channels(""):

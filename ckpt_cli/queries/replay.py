@@ -483,14 +483,7 @@ class KeptReplay:
         tallies = {
             place: tally.copy() for place, tally in found.tallies.items() if place[0] == graph
         }
-        parent = next(
-            (
-                one.parent_checkpoint_id
-                for one in reader.index(checkpoint_ns)
-                if one.key.checkpoint_id == child
-            ),
-            None,
-        )
+        parent = reader.parentage(checkpoint_ns).named_parent(child)
         carried = self._carried.get((checkpoint_ns, parent or ""), {})
         look = look_again(reader, checkpoint_ns, child, tallies, carried)
         if look is None:
