@@ -1,10 +1,9 @@
 """Lineage: which checkpoint was made from which, and which subgraph was called from which."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ckpt_backends.model import Checkpoint
 
@@ -17,7 +16,7 @@ class Parentage:
         self._parents = parents
 
     @classmethod
-    def of(cls, checkpoints: Iterable[Checkpoint]) -> Parentage:
+    def of(cls, checkpoints: Iterable[Checkpoint]) -> Self:
         """Return that of checkpoints in the order of a store."""
         return cls({one.key.checkpoint_id: one.parent_checkpoint_id for one in checkpoints})
 
@@ -156,8 +155,8 @@ class Parentage:
 # same task has its number as another part: `node:task_id|1`.
 
 
-class Namespace(NamedTuple):
-    """The innermost call, or stateful subgraph, of a namespace."""
+class NamespacePart(NamedTuple):
+    """A part of a namespace: a call, or a stateful subgraph."""
 
     outer: str
     """The namespace of its caller."""
@@ -173,13 +172,13 @@ DEEPEST = 50
 """Deepest subgraph that is looked at; a hostile name may have many more parts."""
 
 
-def levels(checkpoint_ns: str) -> list[Namespace]:
+def levels(checkpoint_ns: str) -> list[NamespacePart]:
     """Return each part of a namespace, outermost first. A further call's number is one too."""
     parts = checkpoint_ns.split("|", DEEPEST)[:DEEPEST] if checkpoint_ns else []
     return [_level("|".join(parts[:place]), part) for place, part in enumerate(parts)]
 
 
-def innermost(checkpoint_ns: str) -> Namespace:
+def innermost(checkpoint_ns: str) -> NamespacePart:
     """Return the call, or stateful subgraph, that a namespace belongs to."""
     number = ""
     outer, bar, part = checkpoint_ns.rpartition("|")
@@ -189,9 +188,9 @@ def innermost(checkpoint_ns: str) -> Namespace:
     return _level(outer, part, number)
 
 
-def _level(outer: str, part: str, number: str = "") -> Namespace:
+def _level(outer: str, part: str, number: str = "") -> NamespacePart:
     node, colon, task_id = part.rpartition(":")
-    return Namespace(outer, node if colon else part, task_id if colon else None, number)
+    return NamespacePart(outer, node if colon else part, task_id if colon else None, number)
 
 
 def is_subgraph_call(checkpoint_ns: str) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ckpt_cli.core.lineage import (
     DEEPEST,
-    Namespace,
+    NamespacePart,
     Parentage,
     depth_of,
     graph_of,
@@ -139,8 +139,8 @@ def test_a_namespace_is_taken_apart_as_it_was_put_together(
     ns, outer = "", ""
     for node, task_id in parts:
         outer, ns = ns, namespace_in(ns, node, task_id)
-    assert innermost(ns) == Namespace(outer, *parts[-1])
-    assert innermost(f"{ns}|3") == Namespace(outer, *parts[-1], "3")
+    assert innermost(ns) == NamespacePart(outer, *parts[-1])
+    assert innermost(f"{ns}|3") == NamespacePart(outer, *parts[-1], "3")
     assert [(one.node, one.task_id) for one in levels(ns)] == parts
     assert levels(ns)[-1].outer == outer
     assert graph_of(ns) == tuple(node for node, _ in parts)
