@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from ckpt_backends.errors import PartlyDone
+from ckpt_backends.errors import PartlyDone, reason_of
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """The signals that end a process after it has cleaned up."""
@@ -70,7 +70,6 @@ def flush() -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         # Python would try again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise PartlyDone(f"cannot write the answer: {reason}") from error
+        raise PartlyDone(f"cannot write the answer: {reason_of(error)}") from error

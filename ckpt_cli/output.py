@@ -12,7 +12,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ckpt_backends.errors import PartlyDone, StoreUnavailable
+from ckpt_backends.errors import PartlyDone, StoreUnavailable, reason_of
 from ckpt_cli.color import has_color
 from ckpt_cli.core.values import json_line
 from ckpt_cli.ending import ReaderGone
@@ -219,8 +219,7 @@ class Output:
             with writing(path) as file:
                 file.writelines(f"{text}\n".encode() for text in texts)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise StoreUnavailable(f"cannot write '{path}': {reason}") from error
+            raise StoreUnavailable(f"cannot write '{path}': {reason_of(error)}") from error
 
     def raw(self, data: bytes) -> None:
         """Write bytes unchanged. Raises `Refused` on a terminal, which would interpret them."""
@@ -263,8 +262,7 @@ class Output:
                 except BrokenPipeError:
                     raise ReaderGone from None
                 except OSError as error:
-                    reason = (error.strerror or str(error)).lower()
-                    raise PartlyDone(f"cannot write the answer: {reason}") from error
+                    raise PartlyDone(f"cannot write the answer: {reason_of(error)}") from error
 
     def _page(self, lines: Iterable[StyledLine]) -> None:
         """Print lines, through the pager if they do not fit on the screen."""

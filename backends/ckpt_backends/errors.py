@@ -44,6 +44,11 @@ class CkptError(Exception):
         return self.message  # which may say more by now
 
 
+def reason_of(error: OSError) -> str:
+    """Return why the system could not do something, as the end of a sentence."""
+    return (error.strerror or str(error)).lower()
+
+
 class UsageError(CkptError):
     exit_code = 2
     code = "usage"

@@ -11,12 +11,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC
 from hashlib import file_digest, sha256
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import Refused, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.errors import Refused, StoreUnavailable, UnknownLayout, Unsupported, reason_of
 from ckpt_backends.files.atomic_write import (
     create_part,
     make_private_folder,
@@ -133,9 +133,8 @@ class SqlSource:
 
     def named(self, names: Iterable[str]) -> Iterator[Thread]:
         """Yield those of these threads that there are."""
-        remaining = iter(names)
-        while some := frozenset(islice(remaining, _AT_ONCE)):
-            yield from self._store.threads_within(ThreadBounds(ids=some))
+        for some in in_chunks(names, _AT_ONCE):
+            yield from self._store.threads_within(ThreadBounds(ids=frozenset(some)))
 
     def _executor(self, choice: ThreadChoice) -> Executor:
         return self._around.executor(choice.jobs, choice.cluster, opening=self._opening)
@@ -330,7 +329,7 @@ class TableExport:
                 finally:
                     manifest.save()
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = reason_of(error)
             raise StoreUnavailable(f"cannot write to '{self._folder}': {reason}") from error
 
     def _begin(self) -> None:

@@ -143,10 +143,8 @@ class CheckpointHandle:
     def parent(self) -> CheckpointHandle | None:
         """The checkpoint before it; None if it has none, or if it is no longer stored."""
         parent_id = self.entry.moment.checkpoint.parent_checkpoint_id
-        if parent_id is None:
-            return None
-        stored = (one.key.checkpoint_id for one in self.target.reader.index(self.ns))
-        return self._beside(parent_id) if parent_id in stored else None
+        is_stored = parent_id in self.target.reader.parentage(self.ns)
+        return self._beside(parent_id) if parent_id is not None and is_stored else None
 
     @property
     def children(self) -> list[CheckpointHandle]:

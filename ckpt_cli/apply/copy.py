@@ -12,6 +12,7 @@ from itertools import chain
 from ckpt_backends.changes.bundle import Bundle
 from ckpt_backends.changes.removal import Removal
 from ckpt_backends.changes.rows import Restored
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import (
     CkptError,
@@ -624,7 +625,6 @@ class _RestoringItems:
         return replace(self.planned, back=ItemsRemoved(items))
 
 
-_AT_ONCE = 200
 Watch = Callable[[Iterable[CopiedItem], str], Iterable[CopiedItem]]
 """Shows progress over items with a label."""
 
@@ -672,10 +672,10 @@ def copy_items(
             with open_writable_memory(terms.target) as writable:
                 copier = _ItemCopier(source, target, writable)
                 todo = [one for one in planned if one.step in {CopyStep.COPY, CopyStep.REPLACE}]
-                for some in _parts(todo):
+                for some in in_chunks(todo):
                     _copy_recorded(copier, target, some, recording)
             target.refresh()
-            for some in _parts(planned):
+            for some in in_chunks(planned):
                 _verify(target, some)
                 yield from some
 
@@ -770,10 +770,6 @@ def _verify(target: MemoryStore, planned: Sequence[CopiedItem]) -> None:
                 hint="an agent may be using the target; run the command again to compare both",
             )
         one.is_verified = True
-
-
-def _parts(items: Sequence[CopiedItem]) -> Iterator[Sequence[CopiedItem]]:
-    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 
 
 @contextmanager

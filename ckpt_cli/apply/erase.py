@@ -13,9 +13,10 @@ from typing import Any
 from ckpt_backends.changes.bundle import check_bundle, write_bundle
 from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.changes.remains import Remaining, Remains
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.erasing.thread import Rewrite
-from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
+from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError, reason_of
 from ckpt_backends.files.atomic_write import make_private_folder, writing
 from ckpt_backends.files.overwriting import overwrite_and_remove
 from ckpt_backends.files.regular_file import open_regular, read_regular
@@ -267,7 +268,7 @@ def write_receipt(
         with writing(path) as file:
             file.write(json.dumps(record, indent=2).encode() + b"\n")
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise PartlyDone(f"the erasure was carried out, but not its receipt: {reason}") from error
 
 
@@ -376,8 +377,7 @@ class ErasureRun:
         try:
             with open_writable_memory(one.url) as writable:
                 writable.begin_erasure()
-                for start in range(0, len(items), _ITEMS_AT_ONCE):
-                    some = items[start : start + _ITEMS_AT_ONCE]
+                for some in in_chunks(items, _ITEMS_AT_ONCE):
                     self._did(len(some))
                     try:
                         done += writable.remove(some)

@@ -14,6 +14,7 @@ from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Header, check_bundle
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import compare
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import (
     CkptError,
     Refused,
@@ -688,12 +689,7 @@ def is_applied(change: Change, store: Store) -> bool:
 
 def _present(store: Store, keys: Iterable[CheckpointKey]) -> set[CheckpointKey]:
     """Return which of these checkpoints are stored."""
-    wanted = list(keys)
-    return {
-        one.key
-        for at in range(0, len(wanted), 200)
-        for one in store.checkpoints_at(wanted[at : at + 200])
-    }
+    return {one.key for some in in_chunks(keys) for one in store.checkpoints_at(some)}
 
 
 def _is_removed(planned: PlannedRemoval, store: Store) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ckpt_backends.changes.bundle import Bundle, Header, memory_bundle_name, write_bundle
 from ckpt_backends.changes.signatures import SigningKey
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, StoreChanged
 from ckpt_backends.memory.protocol import Item, MemoryStore
 from ckpt_backends.open_for_writing import open_editable_memory, open_writable_memory
@@ -66,8 +67,7 @@ def remove_items(
     removed = 0
     stopped: CkptError | None = None
     with open_writable_memory(url) as writable:
-        for start in range(0, len(items), _AT_ONCE):
-            batch = items[start : start + _AT_ONCE]
+        for batch in in_chunks(items, _AT_ONCE):
             recording.intend([_removal_step(batch, archive)])
             try:
                 removed += writable.remove(batch)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from typer import Argument, Context, Option
 
 from ckpt_backends import shell as shell_text
-from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.errors import Refused, UsageError, reason_of
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli.session import Session
 
@@ -101,7 +101,7 @@ def _install(path: Path, script: bytes) -> bool:
         with writing(path) as file:
             file.write(script)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise UsageError(
             f"cannot write '{path}': {reason}", hint="redirect: ckpt completion SHELL > FILE"
         ) from error

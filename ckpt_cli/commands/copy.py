@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Context, Option
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
@@ -324,11 +325,7 @@ def _size(store: Store, ids: Sequence[str]) -> int | None:
     """Return the bytes of some threads; None if the engine cannot add them up."""
     if not store.sums_sizes:
         return None
-    return sum(one.bytes for some in _parts(ids) for one in store.sizes(some))
-
-
-def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + _SIZES_AT_ONCE] for start in range(0, len(ids), _SIZES_AT_ONCE))
+    return sum(one.bytes for some in in_chunks(ids, _SIZES_AT_ONCE) for one in store.sizes(some))
 
 
 def _print(session: Session, report: CopyReport) -> None:

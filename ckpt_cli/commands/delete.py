@@ -15,6 +15,7 @@ from ckpt_backends.errors import (
     StoreChanged,
     StoreUnavailable,
     UsageError,
+    reason_of,
 )
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.files.temporary_folder import TemporaryFolder
@@ -113,7 +114,7 @@ def _names(place: str) -> list[str]:
     except StoreUnavailable as error:
         raise UsageError(error.message, hint=error.hint) from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         hint = "give a file with one thread id per line, or --from - for stdin"
         raise UsageError(f"cannot read '{place}': {reason}", hint=hint) from error
     lines = text.decode("utf-8", "surrogateescape").split("\n")

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Context
 
 from ckpt_backends import shell
-from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.errors import Refused, UsageError, reason_of
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli import diagnostics
 from ckpt_cli.session import Session
@@ -40,9 +40,8 @@ def demo(
             f"cannot create '{path}': the file exists", hint="use another file name"
         ) from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         hint = "give a file in a folder that is writable"
-        raise UsageError(f"cannot create '{path}': {reason}", hint=hint) from error
+        raise UsageError(f"cannot create '{path}': {reason_of(error)}", hint=hint) from error
     if not session.settings.get("quiet"):
         look = shell.command("ckpt", "-s", str(path), "threads", "list")
         diagnostics.note(f"created '{path}'; now try: {look}")

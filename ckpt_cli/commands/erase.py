@@ -27,6 +27,7 @@ from ckpt_backends.errors import (
     StoreUnavailable,
     Unsupported,
     UsageError,
+    reason_of,
 )
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.transfer.sealing import WithKeys
@@ -245,8 +246,7 @@ def _lines(place: str) -> Iterator[str]:
     except StoreUnavailable as error:
         raise UsageError(error.message, hint=error.hint) from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot read '{place}': {reason}") from error
+        raise UsageError(f"cannot read '{place}': {reason_of(error)}") from error
     # Other line ends may stand in an id.
     yield from data.decode("utf-8", "replace").split("\n")
 
@@ -660,8 +660,7 @@ def _read(path: Path) -> ErasureReceipt:
     try:
         return receipt_from_record(json.loads(read_regular(path, _LONGEST)))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot read the receipt '{path}': {reason}") from error
+        raise UsageError(f"cannot read the receipt '{path}': {reason_of(error)}") from error
     except StoreUnavailable as error:
         raise UsageError(error.message, hint=error.hint) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:

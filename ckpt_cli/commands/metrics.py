@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Context, Option
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.queries.usage import StoreMetrics
@@ -86,5 +86,4 @@ def _print(session: Session, found: StoreMetrics | None, out: Path | None) -> No
             file.write(text.encode())
             os.fchmod(file.fileno(), _READABLE)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot write '{out}': {reason}") from error
+        raise StoreUnavailable(f"cannot write '{out}': {reason_of(error)}") from error

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from typer import Argument, Context, Option
 
-from ckpt_backends.errors import CkptError, MissingDependency, StoreUnavailable, UsageError
+from ckpt_backends.errors import (
+    CkptError,
+    MissingDependency,
+    StoreUnavailable,
+    UsageError,
+    reason_of,
+)
 from ckpt_backends.files.atomic_write import make_private_folder
 from ckpt_backends.installing import install_command
 from ckpt_cli import diagnostics
@@ -304,6 +310,5 @@ def private_history() -> Path:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
         os.chmod(path, 0o600, follow_symlinks=True)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot write the history '{path}': {reason}") from error
+        raise UsageError(f"cannot write the history '{path}': {reason_of(error)}") from error
     return path

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ckpt_backends import shell
 from ckpt_backends.discovery import backend_of, bundled
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files.regular_file import check_regular, open_regular
 from ckpt_backends.url import VARIABLE, parse_url
 from ckpt_cli.config.folders import state_folder
@@ -174,7 +174,7 @@ class Contents:
         try:
             fault = fault_of(self.path, self.state)
         except OSError as error:
-            fault = (error.strerror or str(error)).lower()
+            fault = reason_of(error)
         if fault is not None:
             raise NotOurs(self.path, fault)
 
@@ -238,9 +238,7 @@ def record(contents: Contents) -> None:
             out.write(json.dumps(entry).encode())
         read(file).check_owner()
     except OSError as error:
-        raise UsageError(
-            f"cannot write '{file}': {(error.strerror or str(error)).lower()}"
-        ) from error
+        raise UsageError(f"cannot write '{file}': {reason_of(error)}") from error
 
 
 def remove(path: Path) -> bool:
@@ -251,9 +249,7 @@ def remove(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise UsageError(
-            f"cannot remove '{file}': {(error.strerror or str(error)).lower()}"
-        ) from error
+        raise UsageError(f"cannot remove '{file}': {reason_of(error)}") from error
     return True
 
 

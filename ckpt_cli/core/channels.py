@@ -90,9 +90,3 @@ def delta_channels(metadata: Mapping[str, Value]) -> set[str]:
         if isinstance(counters, dict)
         else set()
     )
-
-
-def namespace_kind(checkpoint_ns: str) -> str:
-    """Return a namespace without task ids: the same text for all calls of a subgraph."""
-    parts = [part.partition(":")[0] for part in checkpoint_ns.split("|") if not part.isdigit()]
-    return "|".join(parts)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
-from ckpt_backends.model import Checkpoint
+from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.times import looks_like_time
 
 _PARENTS = re.compile(r"(?:\d{0,9}~)+", re.ASCII)
@@ -21,8 +21,7 @@ class NamespaceRefs(NamedTuple):
     """The checkpoints of one namespace, in which refs are resolved."""
 
     thread_id: str
-    checkpoints: Sequence[Checkpoint]
-    """Newest first; bodies and metadata are not needed."""
+    parentage: Parentage
     head: str | None
     steps: Callable[[], Mapping[str, int | None]]
     """Returns the step of each checkpoint id. Only called for `step:N`, since it reads metadata."""
@@ -73,7 +72,7 @@ def resolve(ref: str, line: NamespaceRefs, now: datetime, zone: tzinfo) -> str:
 
     Raises `NotFound`, `Ambiguous` if several match, or `UsageError` if the ref is malformed.
     """
-    if any(ref == found.key.checkpoint_id for found in line.checkpoints):
+    if ref in line.parentage:
         return ref
     match = _PARENTS.match(ref[::-1])
     if match is None:
@@ -103,9 +102,9 @@ def _base(ref: str, line: NamespaceRefs, now: datetime, zone: tzinfo) -> str:
         if ref.isdecimal():
             hint = f"did you mean step:{ref}?"
         raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=hint)
-    ids = [found.key.checkpoint_id for found in line.checkpoints]
-    found = [one for one in ids if one.startswith(ref)] + [one for one in ids if one.endswith(ref)]
-    return _only(list(dict.fromkeys(found)), ref, line)
+    begin = [one for one in line.parentage if one.startswith(ref)]
+    end = [one for one in line.parentage if one.endswith(ref)]
+    return _only(list(dict.fromkeys(begin + end)), ref, line)
 
 
 def as_of(moment: datetime, line: NamespaceRefs, zone: tzinfo) -> str:
@@ -115,10 +114,10 @@ def as_of(moment: datetime, line: NamespaceRefs, zone: tzinfo) -> str:
     """
     times = line.times()
     by_then = set(just_made(moment, times, line.stored_time))
-    for found in line.checkpoints:
-        at = times.get(found.key.checkpoint_id)
-        if (at is not None and at <= moment) or found.key.checkpoint_id in by_then:
-            return found.key.checkpoint_id
+    for one in line.parentage:
+        at = times.get(one)
+        if (at is not None and at <= moment) or one in by_then:
+            return one
     known = [at for at in times.values() if at is not None]
     hint = f"its first checkpoint is from {_text(min(known), zone)}" if known else None
     raise NotFound(
@@ -161,24 +160,16 @@ def _text(moment: datetime, zone: tzinfo) -> str:
         return moment.isoformat(timespec="seconds")
 
 
-def tips(checkpoints: Sequence[Checkpoint]) -> list[str]:
-    """Return the ids of the checkpoints without children, newest first."""
-    parents = {found.parent_checkpoint_id for found in checkpoints}
-    ids = [found.key.checkpoint_id for found in checkpoints]
-    return [one for one in ids if one not in parents]
-
-
 def _of_step(ref: str, line: NamespaceRefs) -> list[str]:
     number = ref.removeprefix("step:")
     if re.fullmatch(r"-?\d{1,9}", number, re.ASCII) is None:
         raise UsageError(f"'{ref}' is not a step", hint="use step:3 or step:-1")
     steps = line.steps()
-    ids = [found.key.checkpoint_id for found in line.checkpoints]
-    return [one for one in ids if steps.get(one) == int(number)]
+    return [one for one in line.parentage if steps.get(one) == int(number)]
 
 
 def _tip(ref: str, line: NamespaceRefs) -> str:
-    found = tips(line.checkpoints)
+    found = line.parentage.tips
     number = ref.removeprefix("tip:")
     if re.fullmatch(r"\d{1,9}", number, re.ASCII) is None:
         raise UsageError(f"'{ref}' is not a tip", hint="tip:0 is the newest tip, tip:1 the next")
@@ -190,18 +181,12 @@ def _tip(ref: str, line: NamespaceRefs) -> str:
 
 
 def _up(start: str, count: int, ref: str, line: NamespaceRefs) -> str:
-    parents = {found.key.checkpoint_id: found.parent_checkpoint_id for found in line.checkpoints}
-    here = start
-    for done in range(count):
-        parent = parents.get(here)
-        # More parents than checkpoints: the parents form a loop.
-        if parent is None or parent not in parents or done == len(parents):
-            raise NotFound(
-                f"no '{ref}' in thread '{line.thread_id}'",
-                hint=f"~{done} is the oldest",
-            )
-        here = parent
-    return here
+    way = list(line.parentage.line(start))
+    if count >= len(way):
+        raise NotFound(
+            f"no '{ref}' in thread '{line.thread_id}'", hint=f"~{len(way) - 1} is the oldest"
+        )
+    return way[count]
 
 
 def _only(found: list[str], ref: str, line: NamespaceRefs) -> str:
@@ -211,7 +196,7 @@ def _only(found: list[str], ref: str, line: NamespaceRefs) -> str:
         raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=_nearest(line))
     from ckpt_backends import shell
 
-    short = short_refs([one.key.checkpoint_id for one in line.checkpoints])
+    short = short_refs([*line.parentage])
     shown = ", ".join(shell.word(short[one]) for one in found[:_SHOWN_CANDIDATES])
     more = len(found) - _SHOWN_CANDIDATES
     raise Ambiguous(
@@ -221,7 +206,7 @@ def _only(found: list[str], ref: str, line: NamespaceRefs) -> str:
 
 
 def _nearest(line: NamespaceRefs) -> str:
-    ids = [found.key.checkpoint_id for found in line.checkpoints]
+    ids = [*line.parentage]
     if not ids:
         return "this namespace has no checkpoints"
     from ckpt_backends import shell

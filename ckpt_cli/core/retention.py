@@ -11,6 +11,7 @@ from typing import Any, Literal
 from ckpt_backends.changes.removal import Inside, Removal
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import BlobKey, Status
+from ckpt_cli.core.lineage import is_stateful
 
 PROTECTED = {
     Status.ERROR: ("its last step failed", "--include-error"),
@@ -162,7 +163,7 @@ def _by_root(
             continue
         if one.root is None or one.root not in there or one.root in kept:
             yield one
-        if ":" not in one.checkpoint_ns:
+        if is_stateful(one.checkpoint_ns):
             older.setdefault(one.checkpoint_ns, []).append(one)
     for known in older.values():
         for checkpoint_id in kept:

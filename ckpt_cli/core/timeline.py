@@ -14,9 +14,10 @@ from statistics import median
 from typing import Literal, NamedTuple, get_args
 
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_cli.core.lineage import DEEPEST, Parentage, innermost, namespace_in
 from ckpt_cli.core.tasks.tasks import node_path, path_text, ran_here
 from ckpt_cli.core.tasks.triggers import START
-from ckpt_cli.core.tree import DEEPEST, Key, namespace_parts
+from ckpt_cli.core.tree import Key
 
 Kind = Literal["run", "human", "idle"]
 Cause = Literal["input", "update", "fork", "answer", "retry", "resume"]
@@ -316,6 +317,10 @@ class ThreadSteps:
         self._checkpoints = checkpoints
         self._called = called
         self._steps = {ns: timed_steps(found) for ns, found in checkpoints.items()}
+        self._parentages = {
+            ns: Parentage({one.checkpoint_id: one.parent_checkpoint_id for one in reversed(found)})
+            for ns, found in checkpoints.items()
+        }
         self._times = {
             ns: [one.at for one in found if one.at is not None] for ns, found in checkpoints.items()
         }
@@ -327,12 +332,7 @@ class ThreadSteps:
     def branch(self, checkpoint_ns: str, checkpoint_id: str) -> list[TimedStep]:
         """Return the steps that led to a checkpoint, oldest first."""
         steps = self._steps[checkpoint_ns]
-        found: dict[str, TimedStep] = {}
-        here: str | None = checkpoint_id
-        while here is not None and here in steps and here not in found:
-            found[here] = steps[here]
-            here = steps[here].parent_checkpoint_id
-        return list(reversed(found.values()))
+        return [steps[one] for one in self._parentages[checkpoint_ns].line(checkpoint_id)][::-1]
 
     def with_calls(self, branch: Iterable[TimedStep]) -> Iterator[TimedStep]:
         """Yield each step of a branch, followed by those of the subgraphs that it called."""
@@ -386,7 +386,7 @@ class ThreadSteps:
         """Yield the namespaces of the subgraphs that the step after a checkpoint called."""
         yield from self._called.get((ns, caller), ())
         for node in dict.fromkeys(nodes):
-            kept = f"{ns}|{node}" if ns else node
+            kept = namespace_in(ns, node)
             if kept in self._steps:
                 yield kept
 
@@ -399,13 +399,12 @@ class ThreadSteps:
             return
         place = len(times) if until is None else bisect_right(times, until)
         found: list[TimedStep] = []
-        here = self._checkpoints[ns][place - 1].checkpoint_id if place else None
-        while here is not None and here in self._steps[ns] and len(found) < place:
-            step = self._steps[ns][here]
+        newest = self._checkpoints[ns][place - 1].checkpoint_id if place else ""
+        for one in self._parentages[ns].line(newest):
+            step = self._steps[ns][one]
             if step.ended_at is None or step.ended_at <= after:
                 break
             found.append(step)
-            here = step.parent_checkpoint_id
         yield from reversed(found)
 
 
@@ -460,8 +459,12 @@ def _inside(step: TimedStep, start: datetime | None, depth: int, caller: Kind) -
 
 def _tasks_of(ns: str, asked_by: Mapping[str, str | None]) -> set[str]:
     """Return the asking tasks that called a namespace."""
-    node, task, _ = namespace_parts(ns)
-    return {one for one, name in asked_by.items() if one == task or (task is None and name == node)}
+    call = innermost(ns)
+    return {
+        one
+        for one, name in asked_by.items()
+        if one == call.task_id or (call.task_id is None and name == call.node)
+    }
 
 
 def _length(spans: Iterable[Span]) -> float:

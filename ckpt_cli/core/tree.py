@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 from ckpt_cli.core.diff import ShortChange
+from ckpt_cli.core.lineage import DEEPEST, Parentage, depth_of, innermost, is_subgraph_call, levels
 
 Key = tuple[str, str]
 """Namespace and id of a checkpoint."""
@@ -193,37 +193,26 @@ class Branches:
 
     def __init__(self, items: dict[str, Skeleton], head: str | None) -> None:
         self.items = dict(sorted(items.items(), key=lambda item: item[1].order))
-        self.head = head if head in items else list(self.items)[-1]
-        self.parent = {key: _drawn_parent(item, items) for key, item in items.items()}
-        self.loops = _cut_loops(self.parent, self.order)
-        self.children: dict[str, list[str]] = {}
-        for key in self.items:
-            above = self.parent[key]
-            if above is not None:
-                self.children.setdefault(above, []).append(key)
-        self._find_trunks()
+        newest = list(reversed(self.items))
+        self.head = head if head in items else newest[0]
+        # The head comes first, because its branch is drawn straight.
+        self.parent = {key: _drawn_parent(items[key], items) for key in (self.head, *newest)}
+        self.loops = self._cut_loops()
+        self.drawn = Parentage(self.parent)
+        self.trunk = self.drawn.trunk
+        *_, first = self.head, *self.drawn.ancestors(self.head)
+        roots = [key for key in self.items if self.parent[key] is None and key != first]
+        self.roots = [*roots, first]
 
-    def order(self, key: str) -> tuple[int, str]:
-        return self.items[key].order
-
-    def _find_trunks(self) -> None:
-        roots = [key for key in self.items if self.parent[key] is None]
-        order = list(roots)
-        for key in order:
-            order.extend(self.children.get(key, ()))
-        newest: dict[str, str] = {}
-        self.trunk: dict[str, str] = {}
-        for key in reversed(order):
-            below = self.children.get(key)
-            if below:
-                self.trunk[key] = max(below, key=lambda one: self.order(newest[one]))
-            newest[key] = newest[self.trunk[key]] if below else key
-        key = self.head
-        while (above := self.parent[key]) is not None:
-            self.trunk[above] = key
-            key = above
-        self.roots = [root for root in roots if root != key] + [key]
-        self.tips = len(order) - len(self.trunk)
+    def _cut_loops(self) -> set[str]:
+        """Cut every loop of parents below its newest checkpoint; return the orphans."""
+        cut = set()
+        for loop in Parentage(self.parent).loops():
+            newest = max(loop, key=lambda key: self.items[key].order)
+            orphan = loop[loop.index(newest) - 1]
+            self.parent[orphan] = None
+            cut.add(orphan)
+        return cut
 
     def trouble(self, key: str) -> Trouble | None:
         if key in self.loops:
@@ -243,33 +232,6 @@ def _drawn_parent(item: Skeleton, items: Mapping[str, Skeleton]) -> str | None:
         return target.checkpoint_id
     parent = item.parent_checkpoint_id
     return parent if parent in items else None
-
-
-def _cut_loops(parent: dict[str, str | None], order: Callable[[str], tuple[int, str]]) -> set[str]:
-    """Cut every loop of parents below its newest checkpoint; return the orphans."""
-    cut = set()
-    done: set[str] = set()
-    for start in parent:
-        path: list[str] = []
-        here: str | None = start
-        on_path: set[str] = set()
-        while here is not None and here not in done:
-            path.append(here)
-            done.add(here)
-            on_path.add(here)
-            here = parent[here]
-        if here is None or here not in on_path:
-            continue
-        loop = path[path.index(here) :]
-        newest = max(loop, key=order)
-        orphan = loop[loop.index(newest) - 1]
-        parent[orphan] = None
-        cut.add(orphan)
-    return cut
-
-
-DEEPEST = 50
-"""Deepest subgraph call that is drawn under its caller."""
 
 
 class SubgraphCalls:
@@ -292,7 +254,7 @@ class SubgraphCalls:
         calls: dict[Key, list[str]] = {}
         sections = []
         for ns in self._branches:
-            caller = self._caller(ns, by_task) if is_call(ns) else None
+            caller = self._caller(ns, by_task) if is_subgraph_call(ns) else None
             if caller is not None:
                 calls.setdefault(caller, []).append(ns)
             elif ns:
@@ -301,23 +263,21 @@ class SubgraphCalls:
             made.sort(key=lambda ns: min(self._branches[ns].items))
         # Stateful namespaces are part of the thread's state; calls without a caller come after
         # them.
-        return calls, sorted(sections, key=lambda ns: (is_call(ns), ns))
+        return calls, sorted(sections, key=lambda ns: (is_subgraph_call(ns), ns))
 
     def _caller(self, ns: str, by_task: Mapping[Key, Key]) -> Key | None:
-        if ns.count("|") > DEEPEST:
+        if depth_of(ns) > DEEPEST:
             return None
-        segments = ns.split("|")
-        for place in range(len(segments) - 1, -1, -1):
-            task = segments[place].rpartition(":")[2]
-            caller = by_task.get(("|".join(segments[:place]), task))
+        above = levels(ns)[::-1]
+        for one in above:
+            caller = by_task.get((one.outer, one.task_id or ""))
             if caller is not None:
                 return caller
         first = self._branches[ns].items[min(self._branches[ns].items)]
-        for place in range(len(segments) - 1, -1, -1):
-            outer = "|".join(segments[:place])
-            branches = self._branches.get(outer)
-            if branches is not None and first.parents.get(outer) in branches.items:
-                return outer, first.parents[outer]
+        for one in above:
+            branches = self._branches.get(one.outer)
+            if branches is not None and first.parents.get(one.outer) in branches.items:
+                return one.outer, first.parents[one.outer]
         return None
 
     def checkpoints(self, namespaces: Iterable[str]) -> list[Key]:
@@ -329,29 +289,6 @@ class SubgraphCalls:
                 keys.append((ns, checkpoint_id))
                 pending.extend(self.called.get((ns, checkpoint_id), ()))
         return keys
-
-
-def is_call(ns: str) -> bool:
-    """Return whether a namespace is one call of a subgraph; others keep state across calls."""
-    return namespace_parts(ns)[1] is not None
-
-
-def calling_node(ns: str) -> str:
-    """Return the node that made the call, or the name of a stateful namespace."""
-    return namespace_parts(ns)[0]
-
-
-def namespace_parts(ns: str) -> tuple[str, str | None, str]:
-    """Return (node, task id, number of a further call) of the innermost call.
-
-    The task id is None for a stateful namespace; the number is `''` for the first call in a task.
-    """
-    segments = ns.split("|")
-    number = ""
-    while len(segments) > 1 and segments[-1].isdecimal():
-        number = segments.pop()
-    node, colon, task = segments[-1].rpartition(":")
-    return (node, task, number) if colon else (task, None, number)
 
 
 # Lay out a thread as rows: branches, folded steps, subgraph calls.
@@ -426,14 +363,14 @@ class _Planner:
             self._draw(top, "", 0)
         for ns in self.calls.sections:
             if ns != top:
-                self.rows.append(SectionRow(ns, len(self.branches[ns].items), is_call(ns)))
+                self.rows.append(SectionRow(ns, len(self.branches[ns].items), is_subgraph_call(ns)))
                 self._draw(ns, "", 0)
         return TreeLayout(
             rows=tuple(self.rows),
             shown=tuple(self.shown),
             checkpoints=sum(len(branches.items) for branches in self.branches.values()),
-            branches=self.branches[top].tips if top in self.branches else 0,
-            calls=sum(is_call(ns) for ns in self.branches if ns != top),
+            branches=len(self.branches[top].drawn.tips) if top in self.branches else 0,
+            calls=sum(is_subgraph_call(ns) for ns in self.branches if ns != top),
             folded=self.folded,
             ns=top,
         )
@@ -466,7 +403,7 @@ class _Planner:
         if caller in self.calls.called:
             for namespaces in self._grouped(self.calls.called[caller]):
                 yield _Call(caller, namespaces, side, item.depth + 1)
-        for child in branches.children.get(item.id, ()):
+        for child in branches.drawn.children(item.id):
             if child != on:
                 yield _Place(item.ns, child, side, item.depth + 1, branch=True)
         if on is not None:
@@ -476,7 +413,7 @@ class _Planner:
         """Yield one group per call; many unmarked calls of one node form one group."""
         alike: dict[str, list[str]] = {}
         for ns in calls:
-            alike.setdefault(calling_node(ns), []).append(ns)
+            alike.setdefault(innermost(ns).node, []).append(ns)
         for group in alike.values():
             quiet = not self.nest and len(group) >= FEWEST_ALIKE
             if quiet and not any(
@@ -494,8 +431,8 @@ class _Planner:
         parent = branches.parent[place.id]
         return (
             parent is not None
-            and len(branches.children[parent]) == 1
-            and len(branches.children.get(place.id, ())) == 1
+            and len(branches.drawn.children(parent)) == 1
+            and len(branches.drawn.children(place.id)) == 1
             and place.id != branches.head
             and item.source in {None, "loop"}
             and not item.marked
@@ -555,7 +492,7 @@ class _Planner:
             heads=heads,
             first=min(checkpoint_id for _, checkpoint_id in keys),
             last=max(checkpoint_id for _, checkpoint_id in keys),
-            branches=max(self.branches[ns].tips for ns in call.namespaces),
+            branches=max(len(self.branches[ns].drawn.tips) for ns in call.namespaces),
             nested=self.nest,
             lanes=call.lanes,
             depth=call.depth,
@@ -567,84 +504,3 @@ class _Planner:
 
 def _add_lane(lanes: str, lane: str) -> str:
     return (lanes + lane)[-LANES:]
-
-
-class Parentage:
-    """The stored parents of the checkpoints of a thread. Each has its parent in its namespace."""
-
-    def __init__(self, parents: Mapping[Key, str | None]) -> None:
-        """`parents` has the newest checkpoint of each namespace first."""
-        self._parents = parents
-
-    def parent(self, key: Key) -> Key | None:
-        """Return the parent; None if there is none, or if it is not stored."""
-        above = self._above(key)
-        return above if above in self._parents else None
-
-    def misses_parent(self, key: Key) -> bool:
-        """Return whether a checkpoint has a parent that is not stored."""
-        above = self._above(key)
-        return above is not None and above not in self._parents
-
-    def siblings(self, key: Key) -> Sequence[Key]:
-        """Return the checkpoints with the same parent, oldest first, and this one among them."""
-        return self._children.get((key[0], self._parents.get(key)), ())
-
-    def back(self, key: Key) -> Iterator[Key]:
-        """Yield the ancestors of a checkpoint, nearest first; stops at a loop."""
-        seen = {key}
-        here = self.parent(key)
-        while here is not None and here not in seen:
-            yield here
-            seen.add(here)
-            here = self.parent(here)
-
-    def forward(self, key: Key, tip: Key | None) -> Iterator[Key]:
-        """Yield the descendants of a checkpoint, nearest first, as far as its branch goes.
-
-        They lead to `tip` if that is a descendant, and from there to the newest one.
-        """
-        seen = {key}
-        for here in self._way(key, tip):
-            yield here
-            seen.add(here)
-            key = here
-        child = self._newest_child.get(key)
-        while child is not None and child not in seen:
-            yield child
-            seen.add(child)
-            child = self._newest_child.get(child)
-
-    def _way(self, key: Key, tip: Key | None) -> Sequence[Key]:
-        """Return the checkpoints from `key`, without it, to its descendant `tip`, oldest first."""
-        if tip is None or tip == key:
-            return ()
-        way = [tip]
-        for here in self.back(tip):
-            if here == key:
-                return way[::-1]
-            way.append(here)
-        return ()
-
-    def _above(self, key: Key) -> Key | None:
-        above = self._parents.get(key)
-        return None if above is None else (key[0], above)
-
-    @cached_property
-    def _children(self) -> Mapping[tuple[str, str | None], Sequence[Key]]:
-        """The children of each parent, oldest first, also of one that is not stored."""
-        found: dict[tuple[str, str | None], list[Key]] = {}
-        for key in reversed([*self._parents]):
-            found.setdefault((key[0], self._parents[key]), []).append(key)
-        return found
-
-    @cached_property
-    def _newest_child(self) -> Mapping[Key, Key]:
-        """The child of each checkpoint that leads to the newest of its descendants."""
-        found: dict[Key, Key] = {}
-        for tip in self._parents:
-            here, above = tip, self.parent(tip)
-            while above is not None and above not in found:
-                found[above] = here
-                here, above = above, self.parent(above)
-        return found

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.conversation import Message, usage_fields, usage_of
+from ckpt_cli.core.lineage import depth_of
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.core.values import unwrap
@@ -168,7 +169,7 @@ class Origin:
     @property
     def depth(self) -> int:
         """Number of subgraphs that it was written in."""
-        return self.checkpoint_ns.count("|") + 1 if self.checkpoint_ns else 0
+        return depth_of(self.checkpoint_ns)
 
 
 _NOWHERE = Origin("", "")

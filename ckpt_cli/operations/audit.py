@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from ckpt_backends.errors import Refused, StoreUnavailable, UsageError
+from ckpt_backends.errors import Refused, StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_cli.config.trust import fault_of_file
 from ckpt_cli.operations.log import Operation, lock, to_record
@@ -129,8 +129,7 @@ def verified(path: Path, known: str | None = None) -> Chain:
                 number, prev = number + 1, sha256(line).hexdigest()
                 has_known |= prev == known
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot read '{path}': {reason}") from error
+        raise UsageError(f"cannot read '{path}': {reason_of(error)}") from error
     except StoreUnavailable as error:
         raise UsageError(error.message) from error
     return Chain(number, prev, "", tuple(torn), has_known)

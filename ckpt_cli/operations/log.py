@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO, NamedTuple, TypeAlias
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.change_records import change_from_record, change_record
 from ckpt_backends.discovery import backend_of
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder, writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.url import StoreUrl, printable, printable_param
@@ -457,9 +457,8 @@ def _operations_in(path: Path) -> Iterator[Operation]:
     except FileNotFoundError:
         return
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise UsageError(
-            f"cannot read '{path}': {reason}", hint="export XDG_STATE_HOME=FOLDER"
+            f"cannot read '{path}': {reason_of(error)}", hint="export XDG_STATE_HOME=FOLDER"
         ) from error
     except StoreUnavailable as error:
         raise UsageError(error.message, hint="export XDG_STATE_HOME=FOLDER") from error
@@ -478,7 +477,7 @@ def check_owner(path: Path, file: IO[bytes]) -> None:
 
 def unwritable(folder: Path, error: OSError) -> UsageError:
     """Return the error for a log that cannot be written."""
-    reason = (error.strerror or str(error)).lower()
+    reason = reason_of(error)
     return UsageError(
         f"cannot record operations in '{folder}': {reason}", hint="export XDG_STATE_HOME=FOLDER"
     )
@@ -555,8 +554,7 @@ def records_in(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     return
                 yield number, json.loads(line)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot read '{path}': {reason}") from error
+        raise UsageError(f"cannot read '{path}': {reason_of(error)}") from error
     except StoreUnavailable as error:
         raise UsageError(error.message) from error
     except (ValueError, RecursionError) as error:

@@ -146,20 +146,11 @@ class _Plans:
         """Return the finding if one line of checkpoints follows the head, with its last one."""
         if not self._is_head(finding):
             return None
-        here, seen = finding.checkpoint_id or "", set[str]()
-        while here not in seen:
-            seen.add(here)
-            following = [
-                one.key.checkpoint_id
-                for one in self._reader.index("")
-                if one.parent_checkpoint_id == here
-            ]
-            if len(following) > 1:
-                return None
-            here = following[0] if following else here
-        if here == finding.checkpoint_id:
+        head, known = finding.checkpoint_id or "", self._reader.parentage("")
+        line = [head, *known.forward(head, None)]
+        if len(line) == 1 or any(len(known.children(one)) > 1 for one in line):
             return None
-        return replace(finding, mended_at=here) if self._can_be_head(here) else None
+        return replace(finding, mended_at=line[-1]) if self._can_be_head(line[-1]) else None
 
     def _can_be_head(self, checkpoint_id: str) -> bool:
         """Return whether a copy of a checkpoint would be a head without an error.

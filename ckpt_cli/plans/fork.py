@@ -27,7 +27,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import delta_channels, is_delta, is_state, namespace_kind
+from ckpt_cli.core.channels import delta_channels, is_delta, is_state
 from ckpt_cli.core.copying import PartCounts
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_encrypted
@@ -57,6 +57,7 @@ from ckpt_cli.core.forking import (
     next_version,
     raised_channel,
 )
+from ckpt_cli.core.lineage import is_stateful, namespace_kind
 from ckpt_cli.core.random_numbers import random_bits
 from ckpt_cli.core.reducers import unknown_removals
 from ckpt_cli.core.refs import short_refs
@@ -514,11 +515,6 @@ def heads_of(reader: ThreadReader) -> dict[str, str]:
             hint="nothing was written; run the command again",
         )
     return heads
-
-
-def is_stateful(checkpoint_ns: str) -> bool:
-    """Return whether a namespace belongs to a subgraph with `checkpointer=True`."""
-    return checkpoint_ns != "" and ":" not in checkpoint_ns
 
 
 def finished_nodes(moment: Moment) -> tuple[str, ...]:

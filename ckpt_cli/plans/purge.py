@@ -9,17 +9,19 @@ from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from hashlib import blake2b
-from itertools import groupby, islice
+from itertools import groupby
 from typing import NamedTuple
 
 from ckpt_backends.changes.removal import Inside, Removal
 from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import BlobKey, Capability, Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.lineage import is_in_call
 from ckpt_cli.core.retention import (
     NOT_FOUND,
     PROTECTED,
@@ -41,7 +43,6 @@ from ckpt_cli.reading.thread import (
     conditions_of_heads,
     head_keys,
     moment_time,
-    some_at_once,
     unreadable,
 )
 
@@ -147,7 +148,7 @@ def _held(
         told |= conditions_of_heads(store, threads, inference)
     except CkptError as error:
         if len(threads) > _AT_ONCE:
-            parts = (_held(store, one, policy, inference) for one in some_at_once(threads))
+            parts = (_held(store, one, policy, inference) for one in in_chunks(threads))
             return {name: held for part in parts for name, held in part.items()}
         return dict.fromkeys(told, _Held(error.message))
     meanings = {
@@ -207,8 +208,7 @@ def plan_named(store: Store, names: Mapping[str, str]) -> Iterator[PlannedRemova
 
     A thread without checkpoints is removed if other rows of it are left.
     """
-    remaining = iter(names)
-    while some := list(islice(remaining, _AT_ONCE)):
+    for some in in_chunks(names, _AT_ONCE):
         yield from _sized(store, [_named(store, name, names[name]) for name in some])
 
 
@@ -336,7 +336,7 @@ class _Facts:
                 sends.add(key)
         for ns in reader.namespaces:
             delta = reader.delta_channels(ns)
-            followed = {one.parent_checkpoint_id for one in reader.index(ns)}
+            known = reader.parentage(ns)
             for one in reader.store.checkpoints(
                 reader.thread_id, checkpoint_ns=ns, body=True, metadata=True
             ):
@@ -353,7 +353,7 @@ class _Facts:
                         parent=one.parent_checkpoint_id,
                         at=one.at or moment_time(one.key.checkpoint_id, body),
                         root=root_of(one) if ns else None,
-                        unfinished=key in waiting and one.key.checkpoint_id not in followed,
+                        unfinished=key in waiting and not known.children(one.key.checkpoint_id),
                         needs_sends=body.v < 4 and (ns, one.parent_checkpoint_id) in sends,
                         missing=frozenset(delta & (body.versions.keys() - body.values.keys())),
                         stored=frozenset(delta & body.values.keys()),
@@ -457,7 +457,7 @@ def _without_root(
 ) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield checkpoints of calls whose root checkpoint has no row, each with the root's id."""
     for ns in store.namespaces(thread.thread_id):
-        if ":" not in ns:
+        if not is_in_call(ns):
             continue
         for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, metadata=True):
             root = root_of(one)

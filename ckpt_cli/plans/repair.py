@@ -15,18 +15,19 @@ from ckpt_backends.codec.edits import Put
 from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
 from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.set_keys import list_of, stored_items
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import Capability, Checkpoint, Status, TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state, namespace_kind
+from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation import CallForm, CallPlace, Pairing, mended, pair, result_like
 from ckpt_cli.core.diff import diff_channels
-from ckpt_cli.core.doctor.checks import stale_resumes
+from ckpt_cli.core.doctor.checks import is_broken_inside, stale_resumes
 from ckpt_cli.core.edit_state import ChannelEdit, check_editable, stored_value
 from ckpt_cli.core.elimination import Judgement, Verdict, is_unreadable, verdict_of
 from ckpt_cli.core.forking import CheckpointPlan, check_body, inside_snapshot
+from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.random_numbers import random_id
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.reducers import ABSENT, REDUCERS, Absent, Held, Pending, is_complete
@@ -725,7 +726,6 @@ def _recorded(reader: ThreadReader, record: dict[str, Any], number: int) -> Valu
 # copy of the head gets them, because nothing that a saver stored is changed.
 
 
-_DAMAGED_OBJECTS = frozenset(f"ext:{code}" for code in range(8))
 _ELSEWHERE = (
     "it is stored inside a checkpoint that is not the head, and nothing that a saver stored is"
     " changed"
@@ -852,7 +852,7 @@ def _restored(
             if one not in partly:
                 yield place, (), 0, str(error)
             continue
-        if not _has_opaque(made[0]):
+        if not is_broken_inside(made[0]):
             yield place, judgement.survivors, judgement.evidence, made
     yield from _unchanged(reader, rows, head, done)
 
@@ -869,7 +869,7 @@ def _partly_lost(reader: ThreadReader, head: Moment) -> list[Lost]:
     names = [
         name
         for name, value in head.body.values.items()
-        if is_state(name, head.body) and not is_unreadable(value) and _has_opaque(value)
+        if is_state(name, head.body) and not is_unreadable(value) and is_broken_inside(value)
     ]
     if not names:
         return []
@@ -891,8 +891,8 @@ def _unchanged(
     """Yield the values of the head that its parent holds in the same version."""
     parent_id = head.checkpoint.parent_checkpoint_id
     parent = None
-    if parent_id in {one.key.checkpoint_id for one in reader.index("")}:
-        parent = reader.stored("", parent_id or "", state=True)
+    if parent_id is not None and parent_id in reader.parentage(""):
+        parent = reader.stored("", parent_id, state=True)
     for name, version in head.body.versions.items():
         value = head.body.values.get(name, ABSENT)
         if name in done or not is_state(name, head.body) or name in reader.delta_channels(""):
@@ -900,9 +900,9 @@ def _unchanged(
         is_lost = is_unreadable(value)
         is_same = parent is not None and parent.body.versions.get(name) == version
         place = DamagedValue("", head.key.checkpoint_id, head.number, name, str(version))
-        if parent is not None and is_same and (value is ABSENT or _has_opaque(value)):
+        if parent is not None and is_same and (value is ABSENT or is_broken_inside(value)):
             before = parent.body.values.get(name)
-            if name in parent.body.values and not _has_opaque(before):
+            if name in parent.body.values and not is_broken_inside(before):
                 original = whole(rows, parent.key)
                 typed = stored_value(original, parent.body, name)
                 if typed is not None:
@@ -931,23 +931,6 @@ def _in_body(made: tuple[Value, TypedBytes], tag: str) -> tuple[Value, TypedByte
         if typed.type == tag
         else (value, TypedBytes(tag, encode_lossless(tag, value)))
     )
-
-
-def _has_opaque(value: Held) -> bool:
-    """Return whether a part of a value could not be decoded."""
-    match value:
-        case Opaque():
-            return True
-        case Tagged():
-            # Damaged objects of LangGraph's own kinds keep the number of their kind.
-            return value.type in _DAMAGED_OBJECTS or _has_opaque(value.payload)
-        case Cut():
-            return _has_opaque(value.kept)
-        case list():
-            return any(map(_has_opaque, value))
-        case dict():
-            return any(map(_has_opaque, value.values()))
-    return False
 
 
 def _tag_of_head(head: Moment) -> str:

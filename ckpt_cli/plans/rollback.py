@@ -25,6 +25,7 @@ from ckpt_cli.core.forking import (
     first_tick,
     is_numbered,
 )
+from ckpt_cli.core.lineage import is_stateful
 from ckpt_cli.core.state import BY, FROM, NAME, REASON, RESUME, THREAD, WITH, WRITES, read_metadata
 from ckpt_cli.core.tasks.task_ids import TaskIdBase, origin_of
 from ckpt_cli.core.tasks.tasks import CONTROL, Task, moved_id
@@ -42,7 +43,6 @@ from ckpt_cli.plans.fork import (
     head_notes,
     heads_of,
     is_busy,
-    is_stateful,
     known_channels,
     later_nodes,
     left_behind,

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import scrypt, sha256
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.change_records import change_record
 from ckpt_backends.changes.rows import Row
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.discovery import backend_of
-from ckpt_backends.errors import StoreChanged, UsageError
+from ckpt_backends.errors import StoreChanged, UsageError, reason_of
 from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.memory.protocol import ItemKey, MemoryStore
@@ -319,7 +319,7 @@ def damaged(path: Path, why: str) -> UsageError:
 
 def unusable(what: str, path: Path, error: OSError) -> UsageError:
     """Return the error for a plan that cannot be opened or written."""
-    reason = (error.strerror or str(error)).lower()
+    reason = reason_of(error)
     return UsageError(f"cannot {what} the plan '{path}': {reason}", hint="give another file")
 
 
@@ -424,8 +424,7 @@ def counted_plan(saved: SavedPlan) -> PlanFile:
 
 def check_unmoved(store: Store, planned: Iterable[PlannedRemoval]) -> None:
     """Raise `StoreChanged` if a thread of a plan has changed or is gone."""
-    left = iter(planned)
-    while some := list(islice(left, _AT_ONCE)):
+    for some in in_chunks(planned, _AT_ONCE):
         sizes = store.sizes([one.thread_id for one in some])
         for one, size in zip(some, sizes, strict=True):
             thread = store.thread(one.thread_id) or Thread(one.thread_id, None, None, None, 0, 0)

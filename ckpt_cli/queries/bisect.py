@@ -109,7 +109,7 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
             "a test (--exec) needs the values, which --redact hides",
             hint="leave out --redact, or use a condition",
         )
-    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index(ns)}
+    parentage = reader.parentage(ns)
 
     def judge(facts: CheckpointFacts) -> Verdict:
         if facts.values is None or isinstance(facts.values, Opaque):
@@ -117,7 +117,7 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
         return test(
             Candidate(
                 CheckpointKey(reader.thread_id, ns, facts.checkpoint_id),
-                parents[facts.checkpoint_id],
+                parentage.named_parent(facts.checkpoint_id),
                 number_of(facts.checkpoint_id, facts.metadata or {}),
                 {name: to_json(value) for name, value in facts.values.items()},
             )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Thread
@@ -156,9 +157,9 @@ class ThreadChooser:
         if self.needs_index_only:
             yield from map(ListedThread, filter(self.may_match, threads))
             return
-        from ckpt_cli.reading.thread import expiry_times, some_at_once
+        from ckpt_cli.reading.thread import expiry_times
 
-        for some in some_at_once(threads):
+        for some in in_chunks(threads):
             candidates = [_Candidate(thread, self._now) for thread in some]
             if self.needs_heads:
                 self._read_heads(self._undecided(candidates))

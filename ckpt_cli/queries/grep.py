@@ -16,6 +16,7 @@ from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import LOST_DELTA, is_state
+from ckpt_cli.core.lineage import depth_of
 from ckpt_cli.core.redact import redact_match
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.search import (
@@ -30,7 +31,7 @@ from ckpt_cli.core.search import (
     search,
     search_questions,
 )
-from ckpt_cli.core.state import ERROR, INTERRUPT, Body
+from ckpt_cli.core.state import ERROR, INTERRUPT, RESUME, Body
 from ckpt_cli.core.tasks.tasks import NodePath, asked_by, failed_at, node_path, tasks_by_id
 from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.reading import redaction
@@ -46,7 +47,7 @@ Kind = Literal["value", "write", "question", "error"]
 _KINDS: Mapping[str, Kind] = {INTERRUPT: "question", ERROR: "error"}
 _AT_ONCE = 300
 """Threads that the engine searches at once."""
-_UNMERGED = frozenset({"__resume__", "__return__", SENDS})
+_UNMERGED = frozenset({RESUME, "__return__", SENDS})
 """LangGraph's internal channels in which tasks store texts that people wrote or read."""
 
 
@@ -373,15 +374,10 @@ def _innermost(hits: Iterable[GrepHit]) -> list[GrepHit]:
     deepest: dict[tuple[Kind, NodePath, str], int] = {}
     for hit in found:
         place = hit.kind, hit.path, hit.match.line
-        deepest[place] = max(deepest.get(place, 0), _depth(hit))
+        deepest[place] = max(deepest.get(place, 0), depth_of(hit.key.checkpoint_ns))
     return [
         hit
         for hit in found
-        if not hit.path or deepest[hit.kind, hit.path, hit.match.line] == _depth(hit)
+        if not hit.path
+        or deepest[hit.kind, hit.path, hit.match.line] == depth_of(hit.key.checkpoint_ns)
     ]
-
-
-def _depth(hit: GrepHit) -> int:
-    """The levels of subgraphs above a hit."""
-    ns = hit.key.checkpoint_ns
-    return ns.count("|") + 1 if ns else 0

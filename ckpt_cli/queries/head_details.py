@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import DEFAULT_LIMITS, Limits, decode
 from ckpt_backends.codec.values import Cut
 from ckpt_backends.model import CheckpointKey, Status, Thread
@@ -17,7 +18,6 @@ from ckpt_cli.reading.thread import (
     expiry_times,
     read_heads,
     resume_of,
-    some_at_once,
 )
 
 _LARGE = 256 * 1024
@@ -30,7 +30,7 @@ def with_details(
     store: Store, rows: Iterable[ListedThread], inference: TriggerInference
 ) -> Iterator[ListedThread]:
     """Yield the same threads with details; reads the heads of those that have none."""
-    for some in some_at_once(rows):
+    for some in in_chunks(rows):
         without = [row.thread for row in some if row.details is None]
         heads = heads_of(store, without, inference)
         times = expiry_times(store, [head.key for head in heads.values()])
@@ -47,7 +47,7 @@ def with_details(
 
 def with_sizes(store: Store, rows: Iterable[ListedThread]) -> Iterator[ListedThread]:
     """Yield the same threads with sizes in their details; reads those that are missing."""
-    for some in some_at_once(rows):
+    for some in in_chunks(rows):
         ids = [row.thread.thread_id for row in some if row.details and row.details.bytes is None]
         sizes = sizes_of(store, ids)
         for row in some:
@@ -114,7 +114,7 @@ def with_titles(
     """
     from ckpt_cli.core.conversation import says_nothing
 
-    for some in some_at_once(rows):
+    for some in in_chunks(rows):
         unread: list[CheckpointKey] = []
         for row in some:
             thread, title = row.thread, row.details.title if row.details else None

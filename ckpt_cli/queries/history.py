@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint
+from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.channels import given_input
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.task_ids import pulled_node
@@ -62,10 +62,9 @@ def history_entry(
 ) -> Entry:
     """Return one checkpoint as `history_entries` lists it. Raises `NotFound`."""
     moment = reader.moment(checkpoint_ns, checkpoint_id)
-    depths = branch_depths(reader.index(checkpoint_ns), reader.head(checkpoint_ns))
     return Entry(
         redaction.moment(moment) if redaction.is_redacted(reader.store) else moment,
-        depths.get(checkpoint_id, 0),
+        reader.parentage(checkpoint_ns).depths.get(checkpoint_id, 0),
         reader.children(moment.key),
         made_by(reader, moment),
         reader.is_plaintext(moment),
@@ -81,12 +80,7 @@ def namespace_entries(
     checkpoint_ids: Collection[str] | None = None,
 ) -> Iterator[Entry]:
     """Yield the checkpoints of a namespace, or those with these ids, newest first."""
-    index = reader.index(checkpoint_ns)
-    depths = branch_depths(index, reader.head(checkpoint_ns))
-    children: dict[str, list[str]] = {}
-    for one in reversed(index):
-        if one.parent_checkpoint_id is not None:
-            children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
+    known = reader.parentage(checkpoint_ns)
     is_redacted = redaction.is_redacted(reader.store)
     stream = reader.moments(checkpoint_ns, checkpoint_ids, skim=True)
     moment = next(stream, None)
@@ -96,8 +90,8 @@ def namespace_entries(
         yield Entry(
             redaction.moment(moment) if is_redacted else moment,
             # One that was stored since the index was read is on the head's line.
-            depths.get(checkpoint_id, 0),
-            children.get(checkpoint_id, []),
+            known.depths.get(checkpoint_id, 0),
+            known.children(checkpoint_id),
             made_by(reader, moment, older),
             reader.is_plaintext(moment),
             operations.adding(moment),
@@ -139,21 +133,3 @@ def made_by(
     if parent is None:
         return None
     return ran(parent.step, parent.body.seen, moment.body.seen)
-
-
-def branch_depths(index: Sequence[Checkpoint], head: str | None) -> dict[str, int]:
-    """Return the number of forks between each checkpoint and the branch that leads to the head.
-
-    At a fork, the ancestor of the newest tip continues the branch.
-    """
-    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in index}
-    depths: dict[str, int] = {}
-    for start in [*([] if head is None else [head]), *parents]:
-        path: dict[str, None] = {}
-        here: str | None = start
-        while here in parents and here not in depths and here not in path:
-            path[here] = None
-            here = parents[here]
-        depth = 0 if start == head else depths.get(here or "", -1) + 1
-        depths.update(dict.fromkeys(path, depth))
-    return depths

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
@@ -36,7 +37,6 @@ from ckpt_cli.reading.thread import (
     head_keys,
     heads_with,
     read_heads,
-    some_at_once,
     writes_of_heads,
 )
 
@@ -98,7 +98,7 @@ def failures_of_threads(
     """
     inference = TriggerInference(store)
     find = _in_history if history else _at_heads
-    for some in some_at_once(threads):
+    for some in in_chunks(threads):
         for one in find(store, some, inference):
             if since is None or (one.at is not None and one.at >= since):
                 yield _shown(store, one)
@@ -268,7 +268,7 @@ def open_questions(
     is stored on it, and its writes do not tell enough.
     """
     inference = TriggerInference(store)
-    for some in some_at_once(threads):
+    for some in in_chunks(threads):
         for waiting in _of_threads(store, some, inference):
             if before is None or (waiting.since is not None and waiting.since <= before):
                 yield _shown_question(store, waiting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state, namespace_kind, state_values
+from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.doctor.checks import NumberedVersions
 from ckpt_cli.core.elimination import (
@@ -35,6 +36,7 @@ from ckpt_cli.core.elimination import (
     verdict_of,
     written_channels,
 )
+from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.reducers import (
     ABSENT,
@@ -59,6 +61,7 @@ from ckpt_cli.queries.replay_checks import (
     is_kept,
 )
 from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import OldestFirst, bytes_read
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 
@@ -68,9 +71,6 @@ if TYPE_CHECKING:
     from ckpt_cli.reading.workers import Each
 
 
-_AT_ONCE = 200
-_BYTES = 8 << 20
-"""Maximum number of checkpoints, and approximate number of bytes, that one query fetches."""
 _NO_PARENT = "its parent is not stored"
 _NO_BODY = "the checkpoint cannot be read"
 _FIRST = {
@@ -143,12 +143,11 @@ def look_again(
     `tallies` and `carried` are those of the replay before: of the namespace, and of the parent.
     Returns None if there is no such checkpoint.
     """
-    stored = {one.key.checkpoint_id: one for one in reader.index(checkpoint_ns)}
-    if (found := stored.get(child)) is None:
+    known = reader.parentage(checkpoint_ns)
+    if child not in known:
         return None
-    parent = found.parent_checkpoint_id
-    alike = {one for one, other in stored.items() if other.parent_checkpoint_id == parent}
-    ids = {child} if parent is None else {parent, child, *alike}
+    parent = known.named_parent(child)
+    ids = {child} if parent is None else {parent, *known.siblings(child)}
     namespace = _Namespace(reader, checkpoint_ns, tallies, ids, child, carried=carried)
     with remembering():
         list(namespace)
@@ -186,23 +185,16 @@ class _Namespace:
         watch: Watch | None = None,
         carried: dict[str, dict[int, Held]] | None = None,
     ) -> None:
-        chosen = [
-            one
-            for one in reader.index(checkpoint_ns)
-            if ids is None or one.key.checkpoint_id in ids
-        ]
         self._reader = reader
         self._ns = checkpoint_ns
         self._look = look
         self._watch = watch
         self._carried = carried
         self._checker = ChannelChecker(reader, checkpoint_ns, tallies, lost)
-        self._order = [one.key.checkpoint_id for one in reversed(chosen)]
-        self._children = Counter(one.parent_checkpoint_id for one in chosen)
+        self._line = OldestFirst[KeptCheckpoint](reader, checkpoint_ns, ids)
         self._numbered = NumberedVersions()
         self._suspects: list[tuple[Check, Version]] = []
         """Steps that are not explained, with the version that the channel has there."""
-        self._kept: dict[str, KeptCheckpoint] = {}
         self._siblings: dict[
             str | None, list[tuple[Mapping[str, Version], Mapping[str, Value]]]
         ] = {}
@@ -213,7 +205,8 @@ class _Namespace:
         return self._checker.looked
 
     def __iter__(self) -> Iterator[Transition]:
-        for moment in self._moments():
+        fetch = partial(self._reader.moments, self._ns, values=True, state=True)
+        for moment in self._line.read(fetch, _size):
             placed = task_writes(moment.writes, moment.step)
             writes = sort_writes(moment.key.checkpoint_id, placed, moment.step, moment.body)
             here = KeptCheckpoint(moment, state_values(moment.body), writes)
@@ -232,21 +225,12 @@ class _Namespace:
                 return one
         return None
 
-    def _moments(self) -> Iterator[Moment]:
-        """Yield checkpoints with state and writes, oldest first, read a few megabytes at a time."""
-        ids, largest = iter(self._order), _BYTES
-        while chunk := list(islice(ids, max(1, min(_AT_ONCE, _BYTES // (largest + 1))))):
-            found = list(self._reader.moments(self._ns, chunk, values=True, state=True))
-            largest = max(map(_size, found), default=0)
-            yield from reversed(found)
-
     def _keep(self, here: KeptCheckpoint) -> None:
         key = here.moment.key
         if self._carried is not None and key.checkpoint_id != self._look:
             here.carried = self._carried
-        if self._children[key.checkpoint_id]:
-            self._kept[key.checkpoint_id] = here
-        if self._children[key.checkpoint_id] > 1:
+        self._line.keep(key.checkpoint_id, here)
+        if self._line.unseen_children(key.checkpoint_id) > 1:
             here.sources = self._sources(self._reader.children(key))
 
     def _sources(self, ids: Collection[str]) -> Counter[str | None]:
@@ -259,7 +243,7 @@ class _Namespace:
         parent_id = moment.checkpoint.parent_checkpoint_id
         # A parent that is only assumed proves nothing.
         is_told = parent_id is not None and not moment.checkpoint.begins_run
-        parent = self._kept.get(parent_id or "") if is_told else None
+        parent = self._line.kept(parent_id) if is_told else None
         if self._watch is not None:
             self._watch(here, parent)
         # The copy that a fork is has the versions of what it copied.
@@ -395,13 +379,10 @@ class _Namespace:
     def _let_go(self, moment: Moment, here: KeptCheckpoint) -> None:
         """Drop a checkpoint when all of its children were seen."""
         parent = moment.checkpoint.parent_checkpoint_id
-        self._children[parent] -= 1
-        if self._children[parent]:
+        if self._line.leave(parent):
+            self._siblings.pop(parent, None)
+        else:
             self._siblings.setdefault(parent, []).append((moment.body.versions, here.values))
-            return
-        self._siblings.pop(parent, None)
-        if parent is not None:
-            self._kept.pop(parent, None)
 
 
 def _unproven(channel: str, moment: Moment, reason: str) -> Check:
@@ -424,13 +405,7 @@ def _is_skipped(child: Moment, parent: Moment) -> bool:
 
 
 def _size(moment: Moment) -> int:
-    body, blobs = moment.checkpoint.body, moment.checkpoint.blobs
-    read = sum([one.size for one in moment.writes])
-    if body is not None:
-        read += len(body.data)
-    if blobs:
-        read += sum([blob.size for blob in blobs.values() if blob.value is not None])
-    return read
+    return bytes_read(moment.checkpoint, moment.writes)
 
 
 _MOST_CARRIED = 200
@@ -508,14 +483,7 @@ class KeptReplay:
         tallies = {
             place: tally.copy() for place, tally in found.tallies.items() if place[0] == graph
         }
-        parent = next(
-            (
-                one.parent_checkpoint_id
-                for one in reader.index(checkpoint_ns)
-                if one.key.checkpoint_id == child
-            ),
-            None,
-        )
+        parent = reader.parentage(checkpoint_ns).named_parent(child)
         carried = self._carried.get((checkpoint_ns, parent or ""), {})
         look = look_again(reader, checkpoint_ns, child, tallies, carried)
         if look is None:

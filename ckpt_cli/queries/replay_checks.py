@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.channels import is_delta, is_state, namespace_kind
+from ckpt_cli.core.channels import is_delta, is_state
 from ckpt_cli.core.elimination import (
     ALL,
     CANDIDATES,
@@ -29,6 +29,7 @@ from ckpt_cli.core.elimination import (
     writes_in_metadata,
     written_channels,
 )
+from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.reducers import ABSENT, NOT_STORED, Held, is_empty
 from ckpt_cli.core.reducers import held_fits as fits
 from ckpt_cli.core.replay import (

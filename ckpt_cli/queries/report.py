@@ -10,7 +10,7 @@ from ckpt_cli.core.channels import given_input
 from ckpt_cli.core.diff import ChannelChange, diff_channels
 from ckpt_cli.core.redact import redact, redact_change
 from ckpt_cli.core.tree import Key
-from ckpt_cli.queries.history import Entry, branch_depths, made_by
+from ckpt_cli.queries.history import Entry, made_by
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import State, read_state
@@ -85,13 +85,7 @@ def reported_checkpoints(
 
     A checkpoint is held in memory until its parent was read.
     """
-    index = reader.index(checkpoint_ns)
-    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in index}
-    depths = branch_depths(index, reader.head(checkpoint_ns))
-    children: dict[str, list[str]] = {}
-    for one in reversed(index):
-        if one.parent_checkpoint_id is not None:
-            children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
+    known = reader.parentage(checkpoint_ns)
 
     def reported(one: _Read, parent: _Read | None) -> ReportedCheckpoint:
         checkpoint_id = one.moment.key.checkpoint_id
@@ -99,8 +93,8 @@ def reported_checkpoints(
         given = given_input(one.moment.body, one.moment.metadata)
         entry = Entry(
             redaction.moment(one.moment) if is_redacted else one.moment,
-            depths[checkpoint_id],
-            children.get(checkpoint_id, []),
+            known.depths[checkpoint_id],
+            known.children(checkpoint_id),
             made_by(reader, one.moment, None if parent is None else parent.moment),
             reader.is_plaintext(one.moment),
             operations.adding(one.moment),
@@ -118,7 +112,7 @@ def reported_checkpoints(
         )
 
     wanted = set(ids)
-    outside = {parent for one in wanted if (parent := parents[one]) is not None} & parents.keys()
+    outside = {parent for one in wanted if (parent := known.parent(one)) is not None}
     waiting: dict[str, list[_Read]] = {}
     for moment in reader.moments(checkpoint_ns, wanted | outside, state=True):
         read = _Read(moment, read_state(reader, moment))
@@ -127,7 +121,7 @@ def reported_checkpoints(
             yield reported(child, read)
         if checkpoint_id not in wanted:
             continue
-        if parent_id is None or parent_id not in parents:
+        if parent_id is None or parent_id not in known:
             yield reported(read, None)
         else:
             waiting.setdefault(parent_id, []).append(read)

@@ -1,7 +1,6 @@
 """Read a thread and one of its checkpoints as a whole, for `show`."""
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -10,7 +9,6 @@ from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey, Status, ThreadSize
 from ckpt_cli.core.channels import given_input, is_state
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.refs import tips
 from ckpt_cli.core.tasks.tasks import TaskWrite, new_input, task_writes
 from ckpt_cli.queries.listed_threads import ListedThread
 from ckpt_cli.reading import redaction
@@ -222,13 +220,12 @@ def _can_roll_back(reader: ThreadReader) -> bool:
 
 
 def _namespace(reader: ThreadReader, checkpoint_ns: str) -> NamespaceSummary:
-    index = reader.index(checkpoint_ns)
-    children = Counter(one.parent_checkpoint_id for one in index)
+    known = reader.parentage(checkpoint_ns)
     return NamespaceSummary(
         checkpoint_ns,
-        checkpoints=len(index),
-        tips=len(tips(index)),
-        forks=sum(n > 1 for parent, n in children.items() if parent is not None),
+        checkpoints=len(reader.index(checkpoint_ns)),
+        tips=len(known.tips),
+        forks=len(known.forks),
         head=reader.head(checkpoint_ns),
     )
 

@@ -10,6 +10,7 @@ from heapq import nlargest
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, StoreChanged
 from ckpt_backends.model import Checkpoint, Thread
@@ -19,7 +20,7 @@ from ckpt_cli.core.diff import StepChanges, step_changes
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.tasks import failures
-from ckpt_cli.queries.history import Entry, branch_depths, made_by
+from ckpt_cli.queries.history import Entry, made_by
 from ckpt_cli.queries.moved_threads import Moved, MovedThreads, fresh, order_of
 from ckpt_cli.queries.threads import Selection, matching
 from ckpt_cli.reading import redaction
@@ -104,18 +105,15 @@ class Tail:
         return sum(1 for _ in found)
 
     def _entries(self, reader: ThreadReader, places: Iterable[_Place]) -> Iterator[Entry]:
-        depths: dict[str, dict[str, int]] = {}
         for place in places:
             checkpoint_id, ns = place
-            if ns not in depths:
-                depths[ns] = branch_depths(reader.index(ns), reader.head(ns))
             for moment in reader.moments(ns, [checkpoint_id]):
                 self._heads = {one: what for one, what in self._heads.items() if one[1] != ns} | {
                     place: (len(moment.writes), _events(moment))
                 }
                 yield Entry(
                     moment,
-                    depths[ns][checkpoint_id],
+                    reader.parentage(ns).depths[checkpoint_id],
                     reader.children(moment.key),
                     made_by(reader, moment),
                     reader.is_plaintext(moment),
@@ -257,8 +255,7 @@ def _movements(reader: ThreadReader, found: Sequence[Checkpoint]) -> Iterator[Mo
     children: dict[str | None, list[str]] = {}
     for one in found:
         children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
-    remaining = iter(found)
-    while some := list(islice(remaining, _AT_ONCE)):
+    for some in in_chunks(found, _AT_ONCE):
         for ns, run in groupby(some, lambda one: one.key.checkpoint_ns):
             read = list(_run(reader, ns, list(run), children))
             # Whoever reads this may take long, and must not keep the engine from cleaning up.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
 from ckpt_cli.core.state import BY, ERROR, INTERRUPT, NAME, read_metadata, source_from, step_from
@@ -29,7 +29,6 @@ _SMALL = 300
 """A thread with at most this many checkpoints is read whole if it is looked at alone."""
 _LONG = 10.0
 """Seconds; the bodies of longer steps are read, to see whether a run began in them."""
-_AT_ONCE = 200
 _STEPS = 1 << 14
 """Number of steps that an id tells apart."""
 _RESUMED = "__interrupt__"
@@ -123,9 +122,9 @@ def _metadata(
         for ns, checkpoints in index.items()
         for one in checkpoints
     )
-    wanted = iter(CheckpointKey(reader.thread_id, *key) for key in keys)
+    wanted = (CheckpointKey(reader.thread_id, *key) for key in keys)
     found: dict[Key, dict[str, object]] = {}
-    while some := list(islice(wanted, _AT_ONCE)):
+    for some in in_chunks(wanted):
         for one in reader.store.checkpoints_at(some, metadata=True):
             read = read_metadata(one)
             found[one.key.checkpoint_ns, one.key.checkpoint_id] = {

@@ -59,7 +59,6 @@ from ckpt_cli.core.timeline import (
 )
 from ckpt_cli.core.tree import (
     Key,
-    Parentage,
     Skeleton,
     StepDetails,
     StepRow,
@@ -129,12 +128,9 @@ def read_keys(reader: ThreadReader, checkpoint_ns: str | None) -> TreeKeys:
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     stored = _stored(reader, index)
-    return TreeKeys(index, stored, _tips(index), _seals(index, stored))
-
-
-def _tips(index: Mapping[Key, Checkpoint]) -> set[Key]:
-    """Return the checkpoints without a child; only their questions are likely to change."""
-    return set(index) - {(ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items()}
+    # Only the questions of tips are likely to change.
+    tips = {(ns, tip) for ns in namespaces for tip in reader.parentage(ns).tips}
+    return TreeKeys(index, stored, tips, _seals(index, stored))
 
 
 def forked(skeletons: Iterable[Skeleton]) -> frozenset[Key]:
@@ -599,18 +595,6 @@ class KnownDetails(Generic[_Read]):
         """Keep the last answer after more of it was read."""
         if self._last is not None:
             self._last = self._last[0], answer
-
-
-def read_parentage(reader: ThreadReader, checkpoint_ns: str | None) -> Parentage:
-    """Return the parents of the checkpoints of a thread, or of one namespace; reads no body."""
-    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
-    return Parentage(
-        {
-            (ns, one.key.checkpoint_id): one.parent_checkpoint_id
-            for ns in namespaces
-            for one in reader.index(ns)
-        }
-    )
 
 
 _SMALL, _LARGE = 1_000, 5_000

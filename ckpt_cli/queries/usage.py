@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property, partial
-from itertools import groupby, islice
+from itertools import groupby
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import channel_sizes, decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
@@ -28,9 +29,10 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state, namespace_kind
+from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation import MODEL_ROLES, Message, as_message, model_of
 from ckpt_cli.core.diff import json_size
+from ckpt_cli.core.lineage import is_subgraph_call, namespace_kind
 from ckpt_cli.core.refs import just_made
 from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.core.stats import CALLER, UNKNOWN, UPDATE, Grouping, Stats, StatsPart
@@ -39,7 +41,6 @@ from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.tasks import CONTROL, node_path, path_text, task_writes, tasks_by_id
 from ckpt_cli.core.tasks.triggers import SENDS, START
 from ckpt_cli.core.timeline import Durations, NodeTime, TimedStep, node_times
-from ckpt_cli.core.tree import is_call
 from ckpt_cli.core.usage import (
     ByteSum,
     FoundMessage,
@@ -57,7 +58,7 @@ from ckpt_cli.queries.head_details import heads_of, status_of_head
 from ckpt_cli.queries.incidents import failures_of_threads, of_threads
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.reading import redaction
-from ckpt_cli.reading.thread import ThreadReader, TriggerInference, some_at_once
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 from ckpt_cli.reading.workers import Each, each
 
 if TYPE_CHECKING:
@@ -310,10 +311,10 @@ def _add_states(
     wanted = (
         one.key
         for key, one in index.items()
-        if (key not in parents and not is_call(key[0]))
+        if (key not in parents and not is_subgraph_call(key[0]))
         or not _is_explained(key, one, index, stored, reader)
     )
-    while some := list(islice(wanted, _AT_ONCE)):
+    for some in in_chunks(wanted, _AT_ONCE):
         for one in reader.store.checkpoints_at(some, body=True, values=True):
             ns, checkpoint_id = one.key.checkpoint_ns, one.key.checkpoint_id
             origin = Origin(ns, checkpoint_id, at=_time(one, checkpoint_id))
@@ -415,7 +416,6 @@ def _named(origin: Origin) -> str | None:
 # messages.
 
 
-_STATS_AT_ONCE = 200
 _USER_KEYS = ("user_id", "user", "userId", "username")
 """Keys of metadata that name the user of a thread."""
 _LARGEST_ID = 2**63
@@ -591,8 +591,8 @@ class _ThreadCount:
                 open_ids.append(checkpoint_id)
                 continue
             yield from zip(here, (node or UNKNOWN for node in nodes), strict=True)
-        for start in range(0, len(open_ids), _STATS_AT_ONCE):
-            for moment in reader.moments(ns, open_ids[start : start + _STATS_AT_ONCE]):
+        for some in in_chunks(open_ids):
+            for moment in reader.moments(ns, some):
                 for placed in task_writes(moment.writes, moment.step):
                     by_hand = placed.path.startswith(UPDATE_PATH)
                     node = placed.node or (UPDATE if by_hand else UNKNOWN)
@@ -733,7 +733,7 @@ def measure(
     if has_tasks:
         found.questions = found.failed = 0
     inference = TriggerInference(store)
-    for some in some_at_once(threads):
+    for some in in_chunks(threads):
         _add_index(found, some)
         if found.statuses is not None:
             read = heads_of(store, some, inference)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_cli.reading.workers import LostThread, Part, Result, Work, id_of, refuse_lost, work_here
@@ -127,9 +128,6 @@ def _told(
     parts: Iterable[Part], at_once: int, before: Callable[[Sequence[Part]], None]
 ) -> Iterator[Part]:
     """Yield parts; some at a time are told before."""
-    from itertools import islice
-
-    remaining = iter(parts)
-    while some := list(islice(remaining, at_once)):
+    for some in in_chunks(parts, at_once):
         before(some)
         yield from some

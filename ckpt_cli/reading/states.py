@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from ckpt_backends.codec import UNDEFINED, decode
 from ckpt_backends.codec.values import Tagged, Value
@@ -18,10 +18,10 @@ from ckpt_cli.core.channels import (
     LOST_DELTA,
     delta_channels,
     is_state,
-    namespace_kind,
     state_values,
     without_snapshot,
 )
+from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.state import Body, Version, read_body, read_metadata
 from ckpt_cli.core.tasks.tasks import CONTROL
 from ckpt_cli.core.tasks.triggers import SENDS, START
@@ -501,6 +501,66 @@ def _ancestors(
 _CHECKPOINTS_AT_ONCE = 200
 _BYTES = 8 << 20
 """Maximum number of checkpoints, and approximate number of bytes, that one query fetches."""
+Read = TypeVar("Read")
+Kept = TypeVar("Kept")
+
+
+class OldestFirst(Generic[Kept]):
+    """Goes through a namespace, or some of its checkpoints, from old to new: with few in memory.
+
+    What is kept about a checkpoint is let go when all of its children were seen.
+    """
+
+    def __init__(
+        self, reader: ThreadReader, checkpoint_ns: str, ids: Collection[str] | None = None
+    ) -> None:
+        index = reader.index(checkpoint_ns)
+        chosen = [one for one in index if ids is None or one.key.checkpoint_id in ids]
+        self._order = [one.key.checkpoint_id for one in reversed(chosen)]
+        self._unseen = Counter(one.parent_checkpoint_id for one in chosen)
+        self._kept: dict[str, Kept] = {}
+
+    def read(
+        self, fetch: Callable[[Sequence[str]], Iterable[Read]], size: Callable[[Read], int]
+    ) -> Iterator[Read]:
+        """Yield checkpoints, a few megabytes at a time; `fetch` returns some, newest first."""
+        ids, number = iter(self._order), 1
+        while chunk := list(islice(ids, number)):
+            found = list(fetch(chunk))
+            largest = max(map(size, found), default=0)
+            while found:
+                yield found.pop()
+            number = max(1, min(_CHECKPOINTS_AT_ONCE, 8 * number, _BYTES // (largest + 1)))
+
+    def unseen_children(self, checkpoint_id: str) -> int:
+        """Return the number of children of a checkpoint that are still to come."""
+        return self._unseen[checkpoint_id]
+
+    def kept(self, checkpoint_id: str | None) -> Kept | None:
+        """Return what is kept about a checkpoint, if it was seen and a child is still to come."""
+        return None if checkpoint_id is None else self._kept.get(checkpoint_id)
+
+    def keep(self, checkpoint_id: str, facts: Kept) -> None:
+        """Keep facts about a checkpoint for its children."""
+        if self._unseen[checkpoint_id]:
+            self._kept[checkpoint_id] = facts
+
+    def leave(self, parent: str | None) -> bool:
+        """Note that a child of `parent` was seen; returns whether it was the last one."""
+        self._unseen[parent] -= 1
+        if self._unseen[parent]:
+            return False
+        if parent is not None:
+            self._kept.pop(parent, None)
+        return True
+
+
+def bytes_read(checkpoint: Checkpoint, writes: Iterable[Write] = ()) -> int:
+    """Return the size of the values of a checkpoint that were read, with those of some writes."""
+    blobs = (checkpoint.blobs or {}).values()
+    read = sum([blob.size for blob in blobs if blob.value is not None])
+    body = 0 if checkpoint.body is None else len(checkpoint.body.data)
+    return read + body + sum([one.size for one in writes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -530,23 +590,20 @@ class StateTimeline:
         channels: Collection[str] | None = None,
     ) -> None:
         """`channels` limits which values are read."""
-        index = reader.index(checkpoint_ns)
-        chosen = [one for one in index if ids is None or one.key.checkpoint_id in ids]
         self._reader = reader
         self._ns = checkpoint_ns
         self._channels = channels
-        self._order = [one.key.checkpoint_id for one in reversed(chosen)]
-        self._children = Counter(one.parent_checkpoint_id for one in chosen)
-        self._versions: dict[str, Mapping[str, Version]] = {}
-        self._values: dict[str, Mapping[str, Value]] = {}
+        self._line = OldestFirst[tuple[Mapping[str, Version], Mapping[str, Value]]](
+            reader, checkpoint_ns, ids
+        )
 
     def __iter__(self) -> Iterator[Point]:
-        for checkpoint in self._checkpoints():
+        for checkpoint in self._line.read(self._checkpoints, bytes_read):
             body = read_body(checkpoint)
             parent = checkpoint.parent_checkpoint_id
-            before = self._versions.get(parent) if parent is not None else None
+            before, old = self._line.kept(parent) or (None, {})
             values = dict(state_values(body))
-            values |= self._rebuilt(checkpoint, body, values)
+            values |= self._rebuilt(checkpoint, body, values, old)
             changed = [
                 name
                 for name in values
@@ -555,30 +612,25 @@ class StateTimeline:
                 or body.versions[name] != before.get(name)
             ]
             known = parent if before is not None else None
-            yield Point(checkpoint, body, values, known, changed, self._values.get(known or "", {}))
-            self._keep(checkpoint.key.checkpoint_id, body, values)
-            self._let_go(parent)
+            yield Point(checkpoint, body, values, known, changed, old)
+            self._line.keep(checkpoint.key.checkpoint_id, (body.versions, values))
+            self._line.leave(parent)
 
-    def _checkpoints(self) -> Iterator[Checkpoint]:
-        """Yield checkpoints with bodies, oldest first, a few megabytes at a time."""
-        ids, number = iter(self._order), 1
-        while chunk := list(islice(ids, number)):
-            found = list(
-                self._reader.store.checkpoints(
-                    self._reader.thread_id,
-                    checkpoint_ns=self._ns,
-                    checkpoint_ids=chunk,
-                    body=True,
-                    values=True if self._channels is None else self._channels,
-                )
-            )
-            largest = max(map(_size, found), default=0)
-            while found:
-                yield found.pop()
-            number = max(1, min(_CHECKPOINTS_AT_ONCE, 4 * number, _BYTES // (largest + 1)))
+    def _checkpoints(self, ids: Sequence[str]) -> Iterator[Checkpoint]:
+        return self._reader.store.checkpoints(
+            self._reader.thread_id,
+            checkpoint_ns=self._ns,
+            checkpoint_ids=ids,
+            body=True,
+            values=True if self._channels is None else self._channels,
+        )
 
     def _rebuilt(
-        self, checkpoint: Checkpoint, body: Body, stored: Mapping[str, Value]
+        self,
+        checkpoint: Checkpoint,
+        body: Body,
+        stored: Mapping[str, Value],
+        before: Mapping[str, Value],
     ) -> dict[str, Value]:
         """Return values of DeltaChannels: the parent's value merged with the writes of its tasks.
 
@@ -593,7 +645,6 @@ class StateTimeline:
             return dict.fromkeys(missing, LOST_DELTA)
         if parent is None or not missing:
             return {}
-        before = self._values.get(parent, {})
         anew = {name for name in missing if name not in before}
         found = {
             name: one.value for name, one in rebuild_deltas(self._reader, checkpoint, body, anew)
@@ -616,21 +667,3 @@ class StateTimeline:
             name: rules.merge(graph, name, before.get(name), writes.get(name, []), delta=True)[0]
             for name in missing
         }
-
-    def _keep(self, checkpoint_id: str, body: Body, values: Mapping[str, Value]) -> None:
-        if self._children[checkpoint_id]:
-            self._versions[checkpoint_id] = body.versions
-            self._values[checkpoint_id] = values
-
-    def _let_go(self, parent: str | None) -> None:
-        """Drop a checkpoint when all of its children were seen."""
-        self._children[parent] -= 1
-        if parent is not None and not self._children[parent]:
-            self._versions.pop(parent, None)
-            self._values.pop(parent, None)
-
-
-def _size(checkpoint: Checkpoint) -> int:
-    blobs = (checkpoint.blobs or {}).values()
-    read = sum(blob.size for blob in blobs if blob.value is not None)
-    return read + (len(checkpoint.body.data) if checkpoint.body is not None else 0)

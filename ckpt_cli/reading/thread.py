@@ -7,7 +7,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec import decode_checkpoint
@@ -26,6 +26,7 @@ from ckpt_backends.model import (
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
 from ckpt_cli.core.channels import LOST_DELTA, NOT_STORED, delta_channels
+from ckpt_cli.core.lineage import Parentage, graph_of, innermost, namespace_in, namespace_kind
 from ckpt_cli.core.state import (
     ERROR,
     INTERRUPT,
@@ -60,7 +61,6 @@ from ckpt_cli.core.tasks.tasks import (
     conditions_of,
     failed_at,
     is_surely_done,
-    node_path,
     plan_step,
     status_of,
 )
@@ -70,7 +70,6 @@ from ckpt_cli.core.tasks.triggers import (
     Followers,
     Join,
     followers_of,
-    graph_of,
     half_filled,
     learn,
     learn_followers,
@@ -194,7 +193,7 @@ def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:
     """Return what a thread's checkpoints tell about which nodes follow which, for each graph."""
     from ckpt_backends.codec.skim import BodySkimmer
     from ckpt_cli.core.state import read_body, read_metadata, source_from
-    from ckpt_cli.core.tasks.triggers import graph_of, learn_followers
+    from ckpt_cli.core.tasks.triggers import learn_followers
 
     graphs: dict[Graph, list[tuple[str, str | None, str | None, Body]]] = {}
     decode = BodySkimmer().decode
@@ -362,10 +361,9 @@ def called(
     depth = len(graph_of(key.checkpoint_ns))
     if depth >= _DEEPEST:
         return
-    outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
-    call = f"{outer}{node}:{task_id}"
+    call = namespace_in(key.checkpoint_ns, str(node), str(task_id))
     # The memory of a stateful subgraph outlives the calls: its namespace names no task.
-    stateful = "|".join(node_path(key.checkpoint_ns, (node or "",)))
+    stateful = namespace_in(namespace_kind(key.checkpoint_ns), node or "")
     known = reader.known_namespaces
     # A hostile name may lead back to where it stands.
     yield from (ns for ns in (stateful, call) if ns in known and len(graph_of(ns)) > depth)
@@ -417,7 +415,8 @@ def ran_inside(reader: ThreadReader, moment: Moment, task: Task) -> Iterator[Nod
         return
     task_id = task.id or _call_id(reader, moment, task)
     for ns in called(reader, moment.key, task_id, task.node):
-        if ":" not in ns.rpartition("|")[2] and not ns.rpartition("|")[2].isdecimal():
+        call = innermost(ns)
+        if call.task_id is None and not call.number:
             continue
         for one in reversed(list(reader.moments(ns))):
             for run in (*one.step.tasks, *one.step.others):
@@ -531,29 +530,29 @@ def _call_id(reader: ThreadReader, moment: Moment, task: Task) -> str | None:
     The id of a Send is hashed. For other nodes, the metadata of the subgraph's checkpoint names the
     checkpoint of its parent: `parents`.
     """
-    key, known = moment.key, reader.known_namespaces
-    outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
-    begin = f"{outer}{task.node}:"
+    key, node, known = moment.key, task.node, reader.known_namespaces
     index = sent_index(task.path)
     sent = [run for run in moment.step.tasks if sent_index(run.path) is not None]
     hashed = {
         one for run in ([task] if index is not None else sent) for one in _sent_ids(moment, run)
     }
     if index is not None:
-        return next((one for one in hashed if f"{begin}{one}" in known), None)
+        made = (one for one in hashed if namespace_in(key.checkpoint_ns, str(node), one) in known)
+        return next(made, None)
     others = {run.id for run in (*moment.step.tasks, *moment.step.others)} | hashed
     for ns in reader.namespaces:
-        if not ns.startswith(begin) or "|" in ns.removeprefix(begin):
+        outer, caller, task_id, number = innermost(ns)
+        if task_id in {None, *others} or (outer, caller, number) != (key.checkpoint_ns, node, ""):
             continue
         head = reader.head(ns)
-        if head is None or head < key.checkpoint_id or ns.removeprefix(begin) in others:
+        if head is None or head < key.checkpoint_id:
             continue
         for one in reader.store.checkpoints(
             reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[head], metadata=True
         ):
             parents = read_metadata(one).get("parents")
             if isinstance(parents, dict) and parents.get(key.checkpoint_ns) == key.checkpoint_id:
-                return ns.removeprefix(begin)
+                return task_id
     return None
 
 
@@ -649,6 +648,7 @@ class ThreadReader:
         self.thread = found
         self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}
+        self._parentages: dict[str, Parentage] = {}
         self._is_indexed = False
         self._delta: dict[str, set[str]] = {}
         self._learned: dict[tuple[str, ...], Mapping[str, Collection[str]]] = {}
@@ -696,6 +696,12 @@ class ThreadReader:
             self._is_indexed = True
         return {ns: index for ns, index in self._indexes.items() if index}
 
+    def parentage(self, checkpoint_ns: str) -> Parentage:
+        """Return the parents of the checkpoints of a namespace."""
+        if checkpoint_ns not in self._parentages:
+            self._parentages[checkpoint_ns] = Parentage.of(self.index(checkpoint_ns))
+        return self._parentages[checkpoint_ns]
+
     def head(self, checkpoint_ns: str) -> str | None:
         """Return the checkpoint that a saver loads in a namespace; None if there is none."""
         index = self.index(checkpoint_ns)
@@ -708,15 +714,7 @@ class ThreadReader:
 
     def ancestry(self, checkpoint_ns: str, checkpoint_id: str) -> list[str]:
         """Return a checkpoint and its stored ancestors, nearest first; stops at a loop."""
-        parents = {
-            one.key.checkpoint_id: one.parent_checkpoint_id for one in self.index(checkpoint_ns)
-        }
-        found: dict[str, None] = {}
-        here: str | None = checkpoint_id
-        while here is not None and here in parents and here not in found:
-            found[here] = None
-            here = parents[here]
-        return list(found)
+        return list(self.parentage(checkpoint_ns).line(checkpoint_id))
 
     @property
     def has_history(self) -> bool:
@@ -776,7 +774,7 @@ class ThreadReader:
         """Return the checkpoints of a namespace, for resolving a ref."""
         return refs.NamespaceRefs(
             self.thread_id,
-            self.index(checkpoint_ns),
+            self.parentage(checkpoint_ns),
             self.head(checkpoint_ns),
             lambda: self._steps(checkpoint_ns),
             lambda: self.times(checkpoint_ns),
@@ -958,7 +956,7 @@ class ThreadReader:
     def _functions(self, checkpoint_ns: str) -> Sequence[str]:
         """Return names in this thread that may be `@task` functions."""
         if checkpoint_ns not in self._own_functions:
-            ids = refs.tips(self.index(checkpoint_ns))  # The bodies of these name all that ran.
+            ids = self.parentage(checkpoint_ns).tips  # The bodies of these name all that ran.
             tips = self.store.checkpoints(
                 self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=ids, body=True
             )
@@ -977,12 +975,9 @@ class ThreadReader:
 
     def _has_returned(self, key: CheckpointKey) -> bool:
         """Return whether a checkpoint is the last of a call that its caller went on from."""
-        from ckpt_cli.core.tree import namespace_parts
-
-        task_id = namespace_parts(key.checkpoint_ns)[1]
+        outer, _, task_id, _ = innermost(key.checkpoint_ns)
         if task_id is None or key.checkpoint_id != self.head(key.checkpoint_ns):
             return False
-        outer = key.checkpoint_ns.rpartition(f":{task_id}")[0].rpartition("|")[0]
         if outer not in self._finished:
             self._finished[outer] = {
                 write.task_id
@@ -1046,11 +1041,7 @@ class ThreadReader:
 
     def children(self, key: CheckpointKey) -> list[str]:
         """Return the ids of the children of a checkpoint, oldest first."""
-        return [
-            one.key.checkpoint_id
-            for one in reversed(self.index(key.checkpoint_ns))
-            if one.parent_checkpoint_id == key.checkpoint_id
-        ]
+        return [*self.parentage(key.checkpoint_ns).children(key.checkpoint_id)]
 
 
 def _skimming() -> Callable[[TypedBytes], Value]:
@@ -1058,16 +1049,6 @@ def _skimming() -> Callable[[TypedBytes], Value]:
     from ckpt_backends.codec.skim import BodySkimmer  # late: one checkpoint is read whole
 
     return BodySkimmer().decode
-
-
-_Item = TypeVar("_Item")
-
-
-def some_at_once(threads: Iterable[_Item]) -> Iterator[list[_Item]]:
-    """Yield threads, or rows about threads, in groups, one group per query."""
-    remaining = iter(threads)
-    while some := list(islice(remaining, _AT_ONCE)):
-        yield some
 
 
 def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, tzinfo
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends import shell
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
@@ -75,7 +76,7 @@ def full_text_lines(items: Iterable[Read], width: int) -> Iterator[StyledLine]:
     for namespace, some in groupby(items, key=lambda one: one.item.key.namespace):
         speaking = ((_cells(one), said) for one in some if (said := item_text(one.value)))
         first = True
-        while rows := list(islice(speaking, _ALIGNED)):
+        for rows in in_chunks(speaking, _ALIGNED):
             if first and between:
                 yield line("")
             if first:
@@ -250,7 +251,7 @@ def tree_rows(
     for namespace, some in groupby(items, key=lambda one: one.key.namespace):
         yield from _labels(namespace, before)
         before = namespace
-        while batch := list(islice(some, _ALIGNED)):
+        for batch in in_chunks(some, _ALIGNED):
             lines = _items(batch, " " * _INDENT * len(namespace), now, faults, width)
             yield from zip(batch, lines, strict=True)
 

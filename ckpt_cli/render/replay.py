@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.channels import namespace_kind
 from ckpt_cli.core.conversation import said
 from ckpt_cli.core.diff import ShortChange
 from ckpt_cli.core.elimination import Contribution, Effect, Judgement, Verdict, differences_of
+from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.reducers import NOT_STORED, is_not_stored
 from ckpt_cli.core.replay import (
     ChannelReport,

@@ -8,6 +8,7 @@ from datetime import MAXYEAR, MINYEAR, datetime, tzinfo
 from typing import NamedTuple
 
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_cli.core.lineage import innermost, is_subgraph_call
 from ckpt_cli.core.timeline import Kind, TimedStep, seconds_between
 from ckpt_cli.core.tree import (
     CallRow,
@@ -18,9 +19,6 @@ from ckpt_cli.core.tree import (
     StepDetails,
     StepRow,
     TreeLayout,
-    calling_node,
-    is_call,
-    namespace_parts,
 )
 from ckpt_cli.render.replay import changes_text
 from ckpt_cli.render.table import duration, thousands
@@ -156,7 +154,7 @@ class TreeWording:
         number = f"{answered} " if answered > 1 else ""
         marks: list[Span] = [(f"{glyphs.answered}{number}answered", "add")] if answered else []
         # The newest checkpoint of a call is not a head that a run would continue from.
-        if row.head and (row.ns == self._ns or not is_call(row.ns)):
+        if row.head and (row.ns == self._ns or not is_subgraph_call(row.ns)):
             marks.append((f"{glyphs.head}head", "head"))
         elif row.last and not row.head:
             marks.append((f"{glyphs.step}tip", "dim"))
@@ -188,7 +186,7 @@ class TreeWording:
 
     def call_name(self, row: CallRow) -> str:
         if len(row.namespaces) > 1:
-            node = safe_text(calling_node(row.namespaces[0]))
+            node = safe_text(innermost(row.namespaces[0]).node)
             return f"{node} {self.glyphs.times}{len(row.namespaces)}"
         return self.short_ns(row.namespaces[0])
 
@@ -220,7 +218,7 @@ class TreeWording:
 
     def short_ns(self, ns: str) -> str:
         """Return a call's own namespace with a short task id: `research:9c1e2b07…`."""
-        node, task, number = namespace_parts(ns)
+        _, node, task, number = innermost(ns)
         if task is None:
             return safe_text(ns)
         short = task[:_TASK_ID_SHOWN] + self.glyphs.dots if len(task) > _TASK_ID_SHOWN else task

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import channel_sizes, decode, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable
@@ -26,7 +27,7 @@ from ckpt_cli.core.tasks.task_ids import pulled_node
 from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
 from ckpt_cli.core.usage import PriceList
 from ckpt_cli.queries.head_details import sizes_of
-from ckpt_cli.queries.history import branch_depths, namespace_entries
+from ckpt_cli.queries.history import namespace_entries
 from ckpt_cli.queries.incidents import failures_of_threads, open_questions
 from ckpt_cli.queries.memory import list_items, read_items
 from ckpt_cli.queries.messages import Conversation, conversation
@@ -42,7 +43,6 @@ from ckpt_cli.reading.thread import (
     ThreadReader,
     TriggerInference,
     number_of,
-    some_at_once,
 )
 from ckpt_cli.render.incidents import failure_record
 from ckpt_cli.render.memory import item_record, read_record
@@ -195,7 +195,7 @@ def _of_namespace(
             yield entry_record(entry)
         return
     index = reader.index(ns)
-    depths = branch_depths(index, reader.head(ns)) if "depth" in reading.columns else {}
+    depths = reader.parentage(ns).depths if "depth" in reading.columns else {}
     times = reader.times(ns) if "ts" in reading.columns else {}
     metadata = Need.METADATA in reading.needs
     hide = redaction.is_redacted(reader.store)
@@ -488,7 +488,7 @@ TASKS = QueryTable(
 
 
 def _rows_of_threads(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
-    for some in some_at_once(threads):
+    for some in in_chunks(threads):
         ids = [one.thread_id for one in some]
         sizes = sizes_of(reading.store, ids) if Need.SIZES in reading.needs else {}
         details = Need.STEP in reading.needs
@@ -662,9 +662,6 @@ VALUES = QueryTable(
 )
 
 
-_AT_ONCE = 200
-
-
 def _rows_of_writes(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
     hide = redaction.is_redacted(reading.store)
     for reader in reading.readers(threads):
@@ -724,9 +721,8 @@ def _placed(
         for write in writes:
             node = pulled_node(write.task_path) if write.task_path else None
             yield TaskWrite(write, node, write.task_path)
-    for start in range(0, len(open_ids), _AT_ONCE):
-        some = [one for one in open_ids[start : start + _AT_ONCE] if ids is None or one in ids]
-        for moment in reader.moments(ns, some, values=values) if some else ():
+    for some in in_chunks(one for one in open_ids if ids is None or one in ids):
+        for moment in reader.moments(ns, some, values=values):
             for placed in task_writes(moment.writes, moment.step):
                 if channels is None or placed.write.channel in channels:
                     yield placed

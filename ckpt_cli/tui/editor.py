@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError
+from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.files.temporary_folder import TemporaryFolder
@@ -65,7 +65,7 @@ def _read(path: Path) -> str:
     except StoreUnavailable as error:
         reason = error.message.rpartition(": ")[2]
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
     raise CkptError(f"cannot read the edited value: {reason}; nothing was changed")
 
 

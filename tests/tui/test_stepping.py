@@ -9,7 +9,6 @@ import pytest
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.core.tree import Key
 from ckpt_cli.tui.panes.scrubber import ScrubberLine
 
 pytestmark = pytest.mark.slow
@@ -145,13 +144,14 @@ def test_siblings_are_reached_and_the_ends_are_said(sample: Path) -> None:
         await seat.press("left_curly_bracket")
         assert seat.said == "no sibling: no other checkpoint has this parent"
         await seat.press("G")
-        siblings: Sequence[Key] = ()
+        siblings: Sequence[str] = ()
         while len(siblings) < 2:
             await seat.press("less_than_sign")
             place, picture = main.place, main.tree_rows.picture
             assert place is not None
             assert picture is not None
-            siblings = picture.parentage.siblings((place.checkpoint_ns, place.checkpoint_id))
+            known = picture.parentage[place.checkpoint_ns]
+            siblings = known.siblings(place.checkpoint_id)
         assert len(siblings) == 2
         for key in ("left_curly_bracket", "right_curly_bracket", "left_curly_bracket"):
             before = main.place
@@ -173,14 +173,14 @@ def test_forward_leads_where_the_way_back_began(sample: Path) -> None:
         await seat.press("enter", "o")
         picture = main.tree_rows.picture
         assert picture is not None
-        known = picture.parentage
+        known = picture.parentage[""]
         (tip,) = [
             key
             for key in picture.keys
             if key is not None
             and key != picture.head
             and not key[0]
-            and not [*known.forward(key, None)]
+            and not [*known.forward(key[1], None)]
         ]
         main.jump(CheckpointKey("trip-to-kyoto", *tip))
         await seat.rest()

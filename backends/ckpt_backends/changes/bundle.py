@@ -37,7 +37,14 @@ from urllib.parse import quote
 from ckpt_backends.changes.gzip_lines import LONGEST_LINE, Damaged, NotPacked, Packer, lines
 from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.changes.signatures import PublicKey, SigningKey, verify
-from ckpt_backends.errors import CkptError, StoreChanged, StoreUnavailable, Unreadable, Unsupported
+from ckpt_backends.errors import (
+    CkptError,
+    StoreChanged,
+    StoreUnavailable,
+    Unreadable,
+    Unsupported,
+    reason_of,
+)
 from ckpt_backends.files.atomic_write import make_private_folder, remove_unfinished, writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.installing import upgrade_command
@@ -105,9 +112,7 @@ def bundles_in(folder: Path) -> list[Path]:
     try:
         return sorted(one for one in folder.iterdir() if one.name.endswith(SUFFIX))
     except OSError as error:
-        raise StoreUnavailable(
-            f"cannot read '{folder}': {(error.strerror or str(error)).lower()}"
-        ) from error
+        raise StoreUnavailable(f"cannot read '{folder}': {reason_of(error)}") from error
 
 
 def write_bundle(
@@ -319,7 +324,7 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise _damaged(path, str(error)) from error
     except OSError as error:
         raise StoreUnavailable(
-            f"cannot read '{path}': {(error.strerror or str(error)).lower()}",
+            f"cannot read '{path}': {reason_of(error)}",
             hint="give the archives that `ckpt export` or --archive wrote, or their folder",
         ) from error
 
@@ -381,7 +386,7 @@ def _from_json(path: Path, value: object) -> Cell:
 
 def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(
-        f"cannot write the archive '{path}': {(error.strerror or str(error)).lower()}",
+        f"cannot write the archive '{path}': {reason_of(error)}",
         hint="give a folder that is writable and has free space",
     )
 

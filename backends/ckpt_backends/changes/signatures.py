@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckpt_backends.errors import MissingDependency, Unreadable, UsageError
+from ckpt_backends.errors import MissingDependency, Unreadable, UsageError, reason_of
 from ckpt_backends.files.regular_file import open_regular, refuse_shared
 from ckpt_backends.installing import install_command, upgrade_command
 
@@ -210,8 +210,7 @@ def _read(path: Path, *, private: bool) -> bytes:
                 refuse_shared(path, os.fstat(file.fileno()), "sign with")
             data = file.read(_LONGEST_FILE + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot read the key '{path}': {reason}") from error
+        raise UsageError(f"cannot read the key '{path}': {reason_of(error)}") from error
     if len(data) > _LONGEST_FILE:
         raise UsageError(f"cannot read the key '{path}': it is longer than 1 MiB")
     return data

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.errors import StoreUnavailable, reason_of
 
 _LOCK_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
@@ -41,8 +41,7 @@ def _locked(path: Path, flags: int, folder: Path) -> Iterator[None]:
     try:
         handle = os.open(path, flags | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot open '{path}': {reason}") from error
+        raise StoreUnavailable(f"cannot open '{path}': {reason_of(error)}") from error
     try:
         until = time.monotonic() + _LOCK_SECONDS
         while True:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.closing import Closing
+from ckpt_backends.errors import reason_of
 from ckpt_backends.files.atomic_write import sync_folder
 from ckpt_backends.files.regular_file import not_regular
 
@@ -42,8 +43,7 @@ class OldFiles(Closing):
         try:
             self._held[_opened(path)] = path, label
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            self._places[_remaining(label, f"it cannot be overwritten: {reason}")] = None
+            self._places[_remaining(label, f"it cannot be overwritten: {reason_of(error)}")] = None
 
     def overwrite(self) -> None:
         """Overwrite the held files that were replaced or deleted, and let go of all."""
@@ -110,7 +110,7 @@ def _overwritten(handle: int) -> str:
             return "another process has it open"
         _fill(handle)
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return reason_of(error)
     return ""
 
 

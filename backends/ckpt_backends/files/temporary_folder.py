@@ -14,7 +14,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.errors import StoreUnavailable, reason_of
 
 _NAME = re.compile(r"ckpt-private-[0-9a-f]{16}")
 
@@ -34,7 +34,7 @@ class TemporaryFolder:
             self._make(parent)
         except OSError as error:
             raise StoreUnavailable(
-                f"cannot make a temporary folder: {(error.strerror or str(error)).lower()}",
+                f"cannot make a temporary folder: {reason_of(error)}",
                 hint="set TMPDIR to a folder that is writable",
             ) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ckpt_backends.errors import Refused, StoreUnavailable
+from ckpt_backends.errors import Refused, StoreUnavailable, reason_of
 from ckpt_backends.files.atomic_write import make_private_folder, remove_unfinished, writing
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, FOLDER, SUFFIX
 from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES
@@ -44,8 +44,7 @@ def create_store(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - P
             with writing(folder / name) as file:
                 file.write(_EMPTY)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot make a store in '{folder}': {reason}") from error
+        raise StoreUnavailable(f"cannot make a store in '{folder}': {reason_of(error)}") from error
 
 
 _OWN = frozenset({WRITES, BLOBS, *SERVERS_FILES})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ckpt_backends.changes.remains import Remaining, Remains
+from ckpt_backends.errors import reason_of
 from ckpt_backends.files.overwriting import OldFiles, overwrite_and_remove
 from ckpt_backends.langgraph_dev.files import NAMES
 from ckpt_backends.langgraph_dev.server import SERVERS_MEMORY, SERVERS_OWN
@@ -27,7 +28,7 @@ def remains_of(folder: Path, old: OldFiles, note: str) -> Remains:
         except FileNotFoundError:
             continue
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = reason_of(error)
             places.append(Remaining(f"'{unfinished.name}'", reason, is_reachable=True))
     found = old.remains()
     return found._replace(places=(*places, *found.places))

@@ -18,7 +18,13 @@ from typing import BinaryIO
 
 from ckpt_backends import shell
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import SeveralLayouts, StoreUnavailable, UnknownLayout, UsageError
+from ckpt_backends.errors import (
+    SeveralLayouts,
+    StoreUnavailable,
+    UnknownLayout,
+    UsageError,
+    reason_of,
+)
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.langgraph_dev.declaration import (
     BACKEND,
@@ -120,8 +126,7 @@ def unchanging(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise StoreUnavailable(f"'{path}' was removed meanwhile") from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot read '{path}': {reason}") from error
+        raise StoreUnavailable(f"cannot read '{path}': {reason_of(error)}") from error
 
 
 def being_written(path: Path) -> StoreUnavailable:

@@ -26,7 +26,7 @@ from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
+from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported, reason_of
 from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder, to_disk
 from ckpt_backends.files.folder_lock import locked
 from ckpt_backends.files.overwriting import OldFiles
@@ -135,7 +135,7 @@ class WritableDevStore(BaseWritableStore):
                 self._save(draft)
             except OSError as error:
                 raise StoreUnavailable(
-                    f"cannot write to '{self._url}': {(error.strerror or str(error)).lower()}"
+                    f"cannot write to '{self._url}': {reason_of(error)}"
                 ) from error
 
     def _save(self, draft: _Draft) -> None:

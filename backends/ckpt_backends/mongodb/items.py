@@ -23,6 +23,7 @@ from bson.raw_bson import RawBSONDocument
 
 from ckpt_backends import shell
 from ckpt_backends.changes.rows import Row, no_table
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, SeveralLayouts, UnknownLayout
 from ckpt_backends.memory.moving import PLAIN_BSON
@@ -163,8 +164,7 @@ class ItemDocuments:
 
     def _of(self, keys: Collection[ItemKey], *, by_index: bool) -> list[StoredItem]:
         found: list[StoredItem] = []
-        remaining = iter(keys)
-        while some := list(islice(remaining, _KEYS_AT_ONCE)):
+        for some in in_chunks(keys, _KEYS_AT_ONCE):
             places: list[Stage] = [
                 {"namespace_str": SEPARATOR.join(one.namespace), "key": one.key}
                 if by_index

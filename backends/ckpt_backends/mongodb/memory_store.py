@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
 
 from pymongo.client_session import ClientSession
 
@@ -11,6 +10,7 @@ from ckpt_backends.base import OnConnection
 from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import PartlyDone, StoreChanged
 from ckpt_backends.memory.protocol import (
     Item,
@@ -92,7 +92,7 @@ class MongoMemory(OnConnection[MongoConnection], MemoryStore):
         if not values:
             yield from (one.item for one in found)
             return
-        while some := list(islice(found, _VALUES_AT_ONCE)):
+        for some in in_chunks(found, _VALUES_AT_ONCE):
             yield from self._documents.with_values(some)
 
     def rows(self, key: ItemKey) -> Iterator[Row]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.sql import exact
-from ckpt_backends.sql.chunks import in_chunks
 
 AT_ONCE = 200
 """Keys in one query."""

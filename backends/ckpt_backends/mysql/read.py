@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.limits import MOST_BYTES, typed, unread
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, Outline, Thread, Write
 from ckpt_backends.mysql import sql
@@ -25,7 +26,6 @@ from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, with_extras
 from ckpt_backends.sql.bounded_threads import GroupedThreads
-from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (
     STATES_AT_ONCE,
     RowQuery,

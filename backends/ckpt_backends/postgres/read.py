@@ -11,6 +11,7 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, Fault, Outline, ThreadSize
 from ckpt_backends.postgres import sql
@@ -28,7 +29,6 @@ from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import STORED, json_bytes, with_extras
 from ckpt_backends.sql.bounded_threads import GroupedThreads
-from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (
     BODIES_AT_ONCE,
     KEYS_AT_ONCE,

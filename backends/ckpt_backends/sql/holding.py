@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.codec.stored_numbers import may_be_derived
 from ckpt_backends.codec.stored_text import (
@@ -17,7 +18,6 @@ from ckpt_backends.codec.stored_text import (
     StoredTexts,
     escape_in_json,
 )
-from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import BODIES_AT_ONCE, SqlTable, SqlTables
 

@@ -13,6 +13,7 @@ from typing import Any
 from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.rows import Cell, Restored, Row
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.limits import unread
 from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.memory import dotted_namespaces
@@ -32,7 +33,6 @@ from ckpt_backends.memory.protocol import (
 )
 from ckpt_backends.model import HiddenRows, TypedBytes
 from ckpt_backends.servers.answer_types import MEMORY, checked
-from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database, Values, WritableDatabase, text
 from ckpt_backends.sql.row_changes import RowChanges, condition
 from ckpt_backends.transfer.errors import CannotHold

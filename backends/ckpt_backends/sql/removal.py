@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ckpt_backends.changes.removal import Inside, Removal, Removed
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.sql.chunks import in_chunks
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.sql.database import WritableDatabase, text
 from ckpt_backends.sql.queries import SqlTables
 from ckpt_backends.sql.row_changes import RowChanges

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ckpt_backends.changes.rows import Row
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.servers.answer_errors import understood
-from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.parts import parts_of
 from ckpt_backends.sql.queries import SqlTable, SqlTables

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.model import ThreadSize
-from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import SqlTable, SqlTables
 

@@ -17,11 +17,11 @@ from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Cell, Restored, Row
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.servers.answer_types import CHANGES, checked
-from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import WritableDatabase, text
 from ckpt_backends.sql.loading import Loading
 from ckpt_backends.sql.queries import SqlTables

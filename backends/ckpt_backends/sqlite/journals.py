@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ckpt_backends import shell
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.errors import StoreUnavailable, reason_of
 from ckpt_backends.files.regular_file import kind_of, open_regular
 from ckpt_backends.model import Space
 from ckpt_backends.sqlite.declaration import LOG_SUFFIX
@@ -80,8 +80,7 @@ def space_of(path: Path, connection: sqlite3.Connection) -> Space:
     try:
         size = path.stat().st_size
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot read '{path}': {reason}") from error
+        raise StoreUnavailable(f"cannot read '{path}': {reason_of(error)}") from error
     return Space(size + log, free * page_size, log)
 
 

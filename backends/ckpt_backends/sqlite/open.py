@@ -17,7 +17,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
 from urllib.parse import quote
 
-from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
+from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError, reason_of
 from ckpt_backends.files.regular_file import not_regular, open_regular
 from ckpt_backends.sqlite.errors import code_of, is_hot_journal, readable_errors, unavailable
 from ckpt_backends.sqlite.journals import (
@@ -223,8 +223,7 @@ def _check_file(path: Path) -> None:
         hint = "`ckpt stores` lists the stores in this folder"
         raise StoreUnavailable(f"cannot open '{path}': no such file", hint=hint) from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot open '{path}': {reason}") from error
+        raise StoreUnavailable(f"cannot open '{path}': {reason_of(error)}") from error
     if S_ISDIR(facts.st_mode):
         from ckpt_backends import shell
 
@@ -322,7 +321,7 @@ def _open_copy(path: Path, *, is_lone: bool = False) -> Opened:
     except OSError as error:
         folder.remove()
         raise StoreUnavailable(
-            f"cannot copy '{error.filename or path}': {(error.strerror or str(error)).lower()}"
+            f"cannot copy '{error.filename or path}': {reason_of(error)}"
         ) from error
     except sqlite3.DatabaseError as error:
         folder.remove()

@@ -13,13 +13,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.sql.blob_tables import why_only_read, with_extras
 from ckpt_backends.sql.bounded_threads import GroupedThreads
-from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
 from ckpt_backends.sql.store import Keyed, SqlStore

@@ -657,9 +657,9 @@ def readability(value: Value) -> Readability:
     return Readability.UNREAD if is_unread(value) else Readability.FOREIGN
 
 
-def is_broken_inside(value: Value) -> bool:
+def is_broken_inside(value: object) -> bool:
     """Return whether a part of a decoded value could not be read."""
-    todo = [value]
+    todo: list[object] = [value]
     seen: set[int] = set()
     while todo:
         item = todo.pop()

@@ -11,6 +11,7 @@ from operator import attrgetter
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
+from ckpt_cli.core.lineage import levels
 from ckpt_cli.core.state import ERROR, Body, step_from
 from ckpt_cli.core.tasks import task_ids
 from ckpt_cli.core.tasks.triggers import NOT_NODES, START, Readers, named_node
@@ -74,11 +75,9 @@ def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
     """
     calls: dict[str, dict[str, str]] = {}
     for namespace in namespaces:
-        segments = namespace.split("|", _DEEPEST)[:_DEEPEST]
-        for place, segment in enumerate(segments):
-            node, _, task_id = segment.rpartition(":")
-            if node:
-                calls.setdefault("|".join(segments[:place]), {})[task_id] = node
+        for outer, node, task_id, _ in levels(namespace):
+            if node and task_id is not None:
+                calls.setdefault(outer, {})[task_id] = node
     return calls
 
 
@@ -94,8 +93,7 @@ def function_names(
     for body in bodies:
         names |= dict.fromkeys(name for name in body.seen if name not in NOT_NODES)
     for namespace in namespaces:
-        for segment in namespace.split("|", _DEEPEST)[:_DEEPEST]:
-            names[segment.rpartition(":")[0] or segment] = None
+        names |= dict.fromkeys(one.node for one in levels(namespace))
     for fields in metadata:
         wrote, node = fields.get("writes"), fields.get("langgraph_node")
         for name in [*(wrote if isinstance(wrote, dict) else ()), node]:

@@ -13,6 +13,8 @@ from itertools import combinations
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
+from ckpt_cli.core.lineage import namespace_in
+
 PULL = "__pregel_pull"
 PUSH = "__pregel_push"
 UPDATE_PATH = "~__interrupt__"
@@ -98,14 +100,16 @@ def call_ids(origin: TaskIdBase, name: str, caller: Caller, index: int) -> Itera
 
 def caller_of(origin: TaskIdBase, name: str, task_id: str, path: str) -> Caller:
     """Return a task as a caller of `@task` functions."""
-    return Caller(path, f"{_namespace(origin, name)}:{task_id}")
+    return Caller(path, namespace_in(origin.checkpoint_ns, name, task_id))
 
 
 def handler_ids(
     origin: TaskIdBase, handler: str, failed_node: str, failed_id: str
 ) -> Iterator[str]:
     """Yield the possible ids of an error handler's task, in the failed task's namespace."""
-    inside = origin._replace(checkpoint_ns=f"{_namespace(origin, failed_node)}:{failed_id}")
+    inside = origin._replace(
+        checkpoint_ns=namespace_in(origin.checkpoint_ns, failed_node, failed_id)
+    )
     yield from _hashes(inside, handler, PUSH, _HANDLER, failed_id)
     if origin.is_numeric:
         yield _javascript(inside, handler, PUSH, _HANDLER, failed_id)
@@ -144,7 +148,7 @@ def trigger_sets(known: Collection[str], fired: Collection[str]) -> Iterator[fro
 
 def _hashes(origin: TaskIdBase, node: str, *parts: str) -> Iterator[str]:
     """Yield XXH3 for format 4; for formats 2 and 3 XXH3 and SHA-1; for format 1 SHA-1."""
-    text = "".join((_namespace(origin, node), str(origin.step), node, *parts))
+    text = "".join((namespace_in(origin.checkpoint_ns, node), str(origin.step), node, *parts))
     data = origin.checkpoint_id.bytes + _utf8(text)
     if origin.v > 1:
         yield _as_uuid(_xxh3(data))
@@ -160,11 +164,13 @@ def _oldest(origin: TaskIdBase, node: str, triggers: list[str], position: int) -
         "langgraph_triggers": triggers,
         "langgraph_task_idx": position,
     }
-    return str(uuid5(origin.checkpoint_id, json.dumps((_namespace(origin, node), task))))
+    return str(
+        uuid5(origin.checkpoint_id, json.dumps((namespace_in(origin.checkpoint_ns, node), task)))
+    )
 
 
 def _javascript(origin: TaskIdBase, node: str, *parts: str | int | Sequence[object]) -> str:
-    hashed = [_namespace(origin, node), str(origin.step), node, *parts]
+    hashed = [namespace_in(origin.checkpoint_ns, node), str(origin.step), node, *parts]
     text = json.dumps(hashed, separators=(",", ":"), ensure_ascii=False)
     data = _sha1(origin.checkpoint_id.bytes + _utf8(text))
     return str(UUID(bytes=data[:16], version=5))
@@ -176,10 +182,6 @@ def _path_parts(path: str) -> list[object]:
         return [PUSH, _path_parts(call[0]), call[1], True]
     index = sent_index(path)
     return [PULL, pulled_node(path)] if index is None else [PUSH, index]
-
-
-def _namespace(origin: TaskIdBase, node: str) -> str:
-    return f"{origin.checkpoint_ns}|{node}" if origin.checkpoint_ns else node
 
 
 def _utf8(text: str) -> bytes:

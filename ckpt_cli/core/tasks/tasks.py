@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ckpt_backends.codec import decode, decode_checkpoint
 from ckpt_backends.codec.values import CHANNELS, Cut, Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
+from ckpt_cli.core.lineage import graph_of
 from ckpt_cli.core.state import ERROR, INTERRUPT, RESUME, Body, Version, source_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run, path_of
 from ckpt_cli.core.tasks.task_ids import (
@@ -35,7 +36,6 @@ from ckpt_cli.core.tasks.triggers import (
     Readers,
     Ready,
     find_ready,
-    graph_of,
     is_greater,
     is_output,
     learn,

@@ -398,17 +398,6 @@ class _Child(NamedTuple):
     seen: _Seen
 
 
-def graph_of(checkpoint_ns: str) -> tuple[str, ...]:
-    """Return the nodes that called each other's subgraphs, outermost first: calls of one graph have
-    them in common.
-    """
-    return tuple(
-        segment.rpartition(":")[0] or segment
-        for segment in checkpoint_ns.split("|")
-        if segment and not segment.isdecimal()
-    )
-
-
 def learn_followers(
     checkpoints: Iterable[tuple[str, str | None, str | None, Body]],
 ) -> Followers:

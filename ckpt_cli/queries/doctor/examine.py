@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError, NotFound, Unreadable
 from ckpt_backends.model import Fault, Thread
@@ -127,9 +128,9 @@ def _unanchored(reader: ThreadReader, head: Moment, *, is_suspect: bool) -> Iter
     channels = unstored_deltas(head.body, head.metadata)
     if not channels or not reader.has_history:
         return
-    line = reader.ancestry("", head.key.checkpoint_id)
-    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index("")}
-    if not line or (lost := parents[line[-1]]) in parents:
+    known = reader.parentage("")
+    line = list(known.line(head.key.checkpoint_id))
+    if not line or (lost := known.named_parent(line[-1])) in known:
         return
     found = _finding_at(head)
     if lost is None:
@@ -158,8 +159,7 @@ def _never_stored(reader: ThreadReader, line: list[str], channels: set[str]) -> 
 
 def _stored(reader: ThreadReader, ancestors: list[str]) -> Iterator[Collection[str]]:
     """Yield the channels that each of these checkpoints stores."""
-    for start in range(0, len(ancestors), _AT_ONCE):
-        some = ancestors[start : start + _AT_ONCE]
+    for some in in_chunks(ancestors, _AT_ONCE):
         bodies = reader.store.checkpoints(
             reader.thread_id, checkpoint_ns="", checkpoint_ids=some, body=True
         )

@@ -52,6 +52,7 @@ from ckpt_cli.core.doctor.checks import (
 )
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
 from ckpt_cli.core.doctor.types import TypeUse
+from ckpt_cli.core.lineage import is_in_call, is_stateful
 from ckpt_cli.core.state import Version
 from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.core.values import fields_of
@@ -318,7 +319,7 @@ class Orphans:
             self._own_ids.add(body.own_id)
             self._copied[checkpoint.key.checkpoint_id] = seen.moment.metadata.get("forked_from")
         root = root_of(checkpoint) if ns else None
-        if ":" in ns and root is not None:
+        if is_in_call(ns) and root is not None:
             self._calls[ns, root] += 1
         elif seen.is_head and root is not None:
             self._memories[ns] = checkpoint.key.checkpoint_id, root
@@ -463,7 +464,7 @@ class MissingParents:
         A stateful subgraph keeps one checkpoint for each root checkpoint that is kept.
         """
         ns = seen.moment.key.checkpoint_ns
-        if ns and ":" not in ns:
+        if is_stateful(ns):
             return False
         return not self._older.isdisjoint(known_versions(seen.moment.body))
 

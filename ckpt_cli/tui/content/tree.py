@@ -8,14 +8,14 @@ from datetime import date
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree import CallRow, FoldRow, Key, Parentage, SectionRow, StepDetails, StepRow
+from ckpt_cli.core.lineage import Parentage
+from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree import Row as TreeRow
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import (
     KnownDetails,
     Tree,
     read_more,
-    read_parentage,
     read_tree,
     refold_tree,
 )
@@ -48,8 +48,8 @@ class TreePicture:
     """Lines of folded steps."""
     head: Key | None
     """The head of the first tree; None if it is not shown."""
-    parentage: Parentage
-    """Of all checkpoints in the tree, also of those that are not shown."""
+    parentage: Mapping[str, Parentage]
+    """By namespace: also of checkpoints that are not shown."""
 
     def line_of(self, key: Key | None) -> int | None:
         """Return the line of a checkpoint, or else the one that it is folded into; None if neither
@@ -102,7 +102,6 @@ class GrowingTree:
         self._thread_id: str | None = None
         self._known = KnownDetails[Tree]()
         self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
-        self._parentage: tuple[object, Parentage] | None = None
 
     def read(
         self,
@@ -137,7 +136,7 @@ class GrowingTree:
         before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
         again = None if before is None else _drawn_again(before, tree)
         if again is None:
-            again = draw_tree(tree, clock, asked.width, self._parents(reader, asked.ns))
+            again = draw_tree(tree, clock, asked.width, _parentage(reader, asked.ns))
         self._drawn = looks, again
         return self._drawn[1]
 
@@ -180,11 +179,11 @@ class GrowingTree:
         self._drawn = (asked, day), draw_tree(tree, clock, asked.width, before.parentage)
         return self._drawn[1]
 
-    def _parents(self, reader: ThreadReader, ns: str | None) -> Parentage:
-        """Return the parents of the checkpoints of a thread; the same object if it is unchanged."""
-        if self._parentage is None or self._parentage[0] != (reader, ns):
-            self._parentage = (reader, ns), read_parentage(reader, ns)
-        return self._parentage[1]
+
+def _parentage(reader: ThreadReader, ns: str | None) -> Mapping[str, Parentage]:
+    """Return the parents of the checkpoints of a thread, or of one namespace; reads no body."""
+    namespaces = reader.namespaces if ns is None else [reader.namespace(ns)]
+    return {ns: reader.parentage(ns) for ns in namespaces}
 
 
 def _say(value: Value) -> str:
@@ -221,7 +220,7 @@ def _is_one_line(details: StepDetails | None) -> bool:
 
 
 def draw_tree(
-    tree: Tree, clock: Clock, width: int, parentage: Parentage | None = None
+    tree: Tree, clock: Clock, width: int, parentage: Mapping[str, Parentage] | None = None
 ) -> TreePicture:
     """Return a tree as lines."""
     drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=clock.zone, width=width)
@@ -236,7 +235,7 @@ def draw_tree(
         {at: row.namespaces[0] for at, (row, _) in enumerate(drawn) if isinstance(row, CallRow)},
         frozenset(at for at, (row, _) in enumerate(drawn) if isinstance(row, FoldRow)),
         next((row.key for row, _ in drawn if isinstance(row, StepRow) and row.head), None),
-        parentage or Parentage({}),
+        parentage or {},
     )
 
 

@@ -11,6 +11,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
@@ -27,7 +28,6 @@ from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.base import error_lines
 from ckpt_cli.tui.screens.helped import HelpedScreen
 
-_AT_ONCE = 200
 """Number of threads read with one query."""
 
 
@@ -60,11 +60,12 @@ class PlacesScreen(HelpedScreen[CheckpointKey | None]):
         name = self._kind.name
         try:
             threads = await self._worker.ask(self._kind.threads)
-            for start in range(0, len(threads), _AT_ONCE):
-                some = threads[start : start + _AT_ONCE]
+            done = 0
+            for some in in_chunks(threads):
                 found = await self._worker.ask(partial(self._read, some))
                 self._found += found
-                read = f"{start + len(some):,} of {len(threads):,} threads read"
+                done += len(some)
+                read = f"{done:,} of {len(threads):,} threads read"
                 title(self._pane, f"{name}: {len(self._found):,} ({read})")
                 if found:
                     self._show()

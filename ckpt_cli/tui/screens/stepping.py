@@ -12,7 +12,8 @@ from textual import work
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.tree import Key, Parentage
+from ckpt_cli.core.lineage import Parentage
+from ckpt_cli.core.tree import Key
 from ckpt_cli.core.values import first_step
 from ckpt_cli.queries.diff import ChannelChanges, Step
 from ckpt_cli.render.text import safe_text
@@ -72,7 +73,13 @@ class SteppingScreen(ThreadTabsScreen):
         place, picture = self.here(), self.tree_rows.picture
         if place is None or picture is None:
             return None
-        return (place.checkpoint_ns, place.checkpoint_id), picture.parentage
+        key = place.checkpoint_ns, place.checkpoint_id
+        return key, picture.parentage.get(key[0], Parentage({}))
+
+    def _forward(self, key: Key, known: Parentage) -> Iterator[str]:
+        """Yield the checkpoints after one: to where the way back began, or to the newest."""
+        tip = self._tip if self._tip is not None and self._tip[0] == key[0] else ("", None)
+        return known.forward(key[1], tip[1])
 
     def action_step(self, way: int) -> None:
         """Go to the parent, or to the child on this branch."""
@@ -80,12 +87,12 @@ class SteppingScreen(ThreadTabsScreen):
             return
         key, known = start
         self._note_tip(key, way)
-        goal = known.parent(key) if way < 0 else next(known.forward(key, self._tip), None)
+        goal = known.parent(key[1]) if way < 0 else next(self._forward(key, known), None)
         if goal is not None:
-            self.step_to(goal)
+            self.step_to((key[0], goal))
         elif way > 0:
             self.say("this is the last checkpoint of its branch")
-        elif known.misses_parent(key):
+        elif known.misses_parent(key[1]):
             self.say("this is the first checkpoint that is stored: its parent was removed")
         else:
             self.say("this is the first checkpoint")
@@ -95,11 +102,11 @@ class SteppingScreen(ThreadTabsScreen):
         if (start := self.start()) is None:
             return
         key, known = start
-        siblings = known.siblings(key)
-        at = siblings.index(key) + way if key in siblings else -1
+        siblings = known.siblings(key[1])
+        at = siblings.index(key[1]) + way if key[1] in siblings else -1
         if 0 <= at < len(siblings):
             self._tip = None
-            self.step_to(siblings[at])
+            self.step_to((key[0], siblings[at]))
         elif len(siblings) < 2:
             self.say("no sibling: no other checkpoint has this parent")
         else:
@@ -169,8 +176,8 @@ class SteppingScreen(ThreadTabsScreen):
             return
         key, known = start
         self._note_tip(key, way)
-        way_on = known.back(key) if way < 0 else known.forward(key, self._tip)
-        line = ((one[1], above[1] if (above := known.parent(one)) else None) for one in way_on)
+        way_on = known.ancestors(key[1]) if way < 0 else self._forward(key, known)
+        line = ((one, known.parent(one)) for one in way_on)
         asked = place.thread_id, place.checkpoint_ns, channel
         changes = self._changes.setdefault(asked, ChannelChanges(*asked))
         self._looking = place, channel, way

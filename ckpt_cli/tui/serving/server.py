@@ -16,7 +16,7 @@ from typing import Any
 import textual_serve
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import UsageError, reason_of
 from ckpt_cli.ending import ENDING
 from ckpt_cli.tui.serving.guard import LOOPBACK, is_allowed, page_policy
 from ckpt_cli.tui.serving.screen_process import ScreenProcess
@@ -166,7 +166,7 @@ def _listening(port: int) -> socket.socket:
     try:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise UsageError(
             f"cannot serve on port {port}: {reason}", hint="leave out --port to use a free one"
         ) from error

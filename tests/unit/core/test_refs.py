@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
-from ckpt_backends.model import Checkpoint, CheckpointKey
-from ckpt_cli.core.refs import NamespaceRefs, resolve, split_target, tips
+from ckpt_cli.core.lineage import Parentage
+from ckpt_cli.core.refs import NamespaceRefs, resolve, split_target
 
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ def line(parents: dict[str, str | None] = PARENTS, head: str | None = "cccc-3") 
     times: dict[str, datetime | None] = {one: NOW - timedelta(hours=n) for n, one in enumerate(ids)}
     return NamespaceRefs(
         "thread",
-        [Checkpoint(CheckpointKey("thread", "", one), parents[one]) for one in ids],
+        Parentage({one: parents[one] for one in ids}),
         head,
         lambda: STEPS,
         lambda: times,
@@ -115,7 +115,7 @@ def test_a_thread_id_is_split_only_if_there_is_no_such_thread(
 
 
 def test_tips_have_no_children_and_come_newest_first() -> None:
-    assert tips(line().checkpoints) == ["cccc-3", "bbbb-2"]
+    assert line().parentage.tips == ["cccc-3", "bbbb-2"]
 
 
 @given(st.text())

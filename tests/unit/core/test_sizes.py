@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.channels import namespace_kind
+from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.usage import ByteSum, SizeTally, rank
 
 amounts = st.lists(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpt_cli.core.lineage import innermost, is_subgraph_call
 from ckpt_cli.core.tree import (
     CallRow,
     FoldRow,
@@ -16,9 +17,6 @@ from ckpt_cli.core.tree import (
     Skeleton,
     StepRow,
     TreeLayout,
-    calling_node,
-    is_call,
-    namespace_parts,
     plan_tree,
     undecided,
 )
@@ -207,11 +205,16 @@ def test_many_quiet_calls_of_one_node_share_a_row() -> None:
 
 
 def test_the_kind_of_a_namespace_is_in_its_last_segment() -> None:
-    assert namespace_parts("a:1|b:c:2|3") == ("b:c", "2", "3")
-    assert [is_call(ns) for ns in ("", "a", "a:1", "a:1|2", "a:1|b", "a|b:1")] == [
+    assert innermost("a:1|b:c:2|3") == ("a:1", "b:c", "2", "3")
+    assert [is_subgraph_call(ns) for ns in ("", "a", "a:1", "a:1|2", "a:1|b", "a|b:1")] == [
         *(False, False, True, True, False, True),
     ]
-    assert [calling_node(ns) for ns in ("a", "a:1", "a:1|2", "a:1|b:c:3")] == ["a", "a", "a", "b:c"]
+    assert [innermost(ns).node for ns in ("a", "a:1", "a:1|2", "a:1|b:c:3")] == [
+        "a",
+        "a",
+        "a",
+        "b:c",
+    ]
 
 
 def test_undecided_are_the_checkpoints_where_a_run_may_have_begun() -> None:

@@ -21,7 +21,7 @@ from ckpt_backends.apps.deerflow.markdown_facts import fact_of
 from ckpt_backends.apps.deerflow.memory_changes import ChangedMemory, current_value, put
 from ckpt_backends.apps.deerflow.memory_files import FACTS, MemoryFile
 from ckpt_backends.changes.remains import Remaining, Remains
-from ckpt_backends.errors import PartlyDone, Refused, StoreChanged, Unsupported
+from ckpt_backends.errors import PartlyDone, Refused, StoreChanged, Unsupported, reason_of
 from ckpt_backends.files.folder_lock import locked_by
 from ckpt_backends.files.overwriting import OldFiles, overwrite_and_remove
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, check_unchanged
@@ -189,7 +189,7 @@ def _removed(left: Path) -> tuple[Remaining, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         return (Remaining(place, reason, is_reachable=True),)
 
 

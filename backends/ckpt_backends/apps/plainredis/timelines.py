@@ -19,9 +19,9 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from ckpt_backends.apps.plainredis.declaration import BACKEND
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.model import BlobKey, CheckpointKey
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import (
@@ -128,8 +128,7 @@ class PlainTimelines(RedisLayout):
         self, timelines: Iterable[NamespaceEntries]
     ) -> Iterator[tuple[NamespaceEntries, list[CheckpointEntry]]]:
         """The checkpoints of each timeline, in the order of storing."""
-        stream = iter(timelines)
-        while some := list(islice(stream, _TIMELINES_AT_ONCE)):
+        for some in in_chunks(timelines, _TIMELINES_AT_ONCE):
             answers = self.connection.ask_all(
                 ("ZRANGE", one.name, 0, -1, "WITHSCORES") for one in some
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any, Unpack
 
 from ckpt_backends.apps.three_table.cells import digest, hash_text, moment, text
@@ -26,6 +26,7 @@ from ckpt_backends.apps.three_table.keys import KeyedStore, space_of
 from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, detect
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
 from ckpt_backends.channel_names import is_read
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import (
     Blob,
@@ -140,7 +141,7 @@ class ThreeTableStore(KeyedStore):
         return next(found, None)
 
     def _with_heads(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[Thread]:
-        while some := list(islice(rows, _AT_ONCE)):
+        for some in in_chunks(rows, _AT_ONCE):
             names = {f"t{n}": self._bind(text(row[0])) for n, row in enumerate(some)}
             query = self._queries.heads(list(names))
             found = self._rows(query, root=self._bind(""), **names)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import raw, text
 
@@ -71,8 +71,7 @@ class SearchIndex:
 
     def _found(self, queries: Iterable[bytes | None]) -> Iterator[list[bytes] | None]:
         """The keys that each query finds; some queries go in one request."""
-        remaining = iter(queries)
-        while some := list(islice(remaining, _QUERIES_AT_ONCE)):
+        for some in in_chunks(queries, _QUERIES_AT_ONCE):
             asked = [one for one in some if one is not None]
             after = ("NOCONTENT", "LIMIT", 0, _AT_ONCE, "TIMEOUT", 0)
             answers = self._connection.find_all(

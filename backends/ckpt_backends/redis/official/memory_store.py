@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from redis import exceptions
@@ -26,6 +25,7 @@ from redis import exceptions
 from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
@@ -227,7 +227,7 @@ class RedisMemory(MemoryStore):
         places = (
             one for one in named if begins(one.key.namespace, prefix) and key in {None, one.key.key}
         )
-        while some := list(islice(places, _VALUES_AT_ONCE if values else _AT_ONCE)):
+        for some in in_chunks(places, _VALUES_AT_ONCE if values else _AT_ONCE):
             yield from self._documents.items(some, values=values)
 
     def rows(self, key: ItemKey) -> Iterator[Row]:

@@ -7,12 +7,12 @@ from itertools import islice
 from typing import TypeVar
 
 _AT_ONCE = 200
-"""Cells in one list. Old SQLite releases allow at most 999 parameters."""
+"""Items in one list. Old SQLite releases allow at most 999 parameters."""
 T = TypeVar("T")
 
 
 def in_chunks(items: Iterable[T], at_once: int = _AT_ONCE) -> Iterator[list[T]]:
-    """The items in lists that are short enough for one query."""
+    """Yield the items in lists that are short enough for one query."""
     left = iter(items)
     while chunk := list(islice(left, at_once)):
         yield chunk

@@ -1,0 +1,161 @@
+"""Which checkpoint was made from which, and which subgraph was called from which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_cli.core.lineage import (
+    DEEPEST,
+    NamespacePart,
+    Parentage,
+    depth_of,
+    graph_of,
+    innermost,
+    is_in_call,
+    is_stateful,
+    is_subgraph_call,
+    levels,
+    namespace_in,
+    namespace_kind,
+)
+
+FORKED = Parentage({"f": "c", "e": "b", "d": "c", "c": "b", "b": "a", "a": None})
+_IDS = "abcdefgh"
+ANY = st.dictionaries(
+    st.sampled_from(_IDS), st.none() | st.sampled_from(_IDS + "xyz"), max_size=len(_IDS)
+)
+"""Parents that may be missing, form loops, or be the checkpoint itself."""
+GROWN = st.lists(st.integers(0, 7), max_size=8).map(
+    lambda back: {
+        _IDS[place]: _IDS[place - up] if 0 < up <= place else None
+        for place, up in [*enumerate(back)][::-1]
+    }
+)
+"""Trees, newest first."""
+NODES = st.text("abc", min_size=1, max_size=3)
+TASKS = st.none() | st.text("0123456789", min_size=1, max_size=3)
+
+
+def _text(ids: Iterable[str]) -> str:
+    return "".join(ids)
+
+
+def test_ancestors_lead_to_the_first_checkpoint() -> None:
+    assert _text(FORKED.ancestors("f")) == "cba"
+    assert _text(FORKED.line("f")) == "fcba"
+    assert _text(FORKED.ancestors("a")) == ""
+    assert [*FORKED.line("missing")] == []
+
+
+def test_forward_goes_to_the_newest_checkpoint_or_to_where_one_came_from() -> None:
+    assert _text(FORKED.forward("a", None)) == "bcf"
+    assert _text(FORKED.forward("a", "d")) == "bcd"
+    assert _text(FORKED.forward("b", "e")) == "e"
+    assert _text(FORKED.forward("a", "b")) == "bcf"
+    assert _text(FORKED.forward("c", "e")) == "f"
+    assert _text(FORKED.forward("d", None)) == ""
+
+
+def test_siblings_have_the_same_parent_even_if_it_is_gone() -> None:
+    assert _text(FORKED.siblings("d")) == "df"
+    assert _text(FORKED.siblings("c")) == "ce"
+    pruned = Parentage({"z": "gone", "y": "gone", "x": "other"})
+    assert _text(pruned.siblings("z")) == "yz"
+    assert pruned.parent("z") is None
+    assert pruned.named_parent("z") == "gone"
+    assert pruned.misses_parent("z")
+    assert not FORKED.misses_parent("a")
+
+
+def test_a_loop_of_parents_ends() -> None:
+    loop = Parentage({"c": "b", "b": "a", "a": "c"})
+    assert _text(islice(loop.ancestors("c"), 9)) == "ba"
+    assert len(list(islice(loop.forward("a", None), 9))) == 2
+    assert loop.tips == []
+    assert [*map(_text, loop.loops())] == ["cba"]
+
+
+def test_a_checkpoint_may_be_its_own_parent() -> None:
+    own = Parentage({"a": "a"})
+    assert [*own.line("a")] == ["a"]
+    assert own.depths == {"a": 0}
+    assert [*own.loops()] == [["a"]]
+    assert not [*own.forward("a", None)]
+
+
+def test_the_branch_of_the_head_is_the_trunk_and_forks_beside_it_are_counted() -> None:
+    assert FORKED.tips == ["f", "e", "d"]
+    assert FORKED.forks == ["b", "c"]
+    assert FORKED.depths == {"f": 0, "c": 0, "b": 0, "a": 0, "e": 1, "d": 1}
+    older = Parentage({"e": "b", "f": "c", "d": "c", "c": "b", "b": "a", "a": None})
+    assert older.trunk == {"a": "b", "b": "e", "c": "f"}
+    assert older.depths == {"e": 0, "b": 0, "a": 0, "f": 1, "c": 1, "d": 2}
+
+
+@given(ANY)
+def test_any_parents_can_be_walked(parents: dict[str, str | None]) -> None:
+    known = Parentage(parents)
+    for one in known:
+        line = [*known.line(one)]
+        assert line[0] == one
+        assert len(line) == len({*line})
+        assert {*line} <= {*known}
+        forward = [*islice(known.forward(one, None), 99)]
+        assert len(forward) == len({*forward} - {one})
+        assert one in known.siblings(one)
+        assert known.parent(one) is None or one in known.children(known.parent(one) or "")
+    assert {*known.tips} == {*known} - {*parents.values()}
+    assert known.depths.keys() == {*known}
+    in_loops = [one for loop in known.loops() for one in loop]
+    assert len(in_loops) == len({*in_loops})
+    for loop in known.loops():
+        assert [known.parent(one) for one in loop] == [*loop[1:], loop[0]]
+
+
+@given(GROWN)
+def test_a_tree_has_no_loops_and_each_branch_has_a_tip(parents: dict[str, str | None]) -> None:
+    known = Parentage(parents)
+    assert not [*known.loops()]
+    assert len(known.tips) + len(known.trunk) == len(parents)
+    for one in known:
+        *_, last = one, *known.forward(one, None)
+        assert last in known.tips
+        for tip in known.tips:
+            if one in known.ancestors(tip):
+                assert tip in known.forward(one, tip)
+        above = known.parent(one)
+        beside = above is not None and known.trunk[above] != one
+        assert known.depths[one] == known.depths.get(above or "", 0) + beside
+
+
+@given(st.lists(st.tuples(NODES, TASKS), min_size=1, max_size=5))
+def test_a_namespace_is_taken_apart_as_it_was_put_together(
+    parts: list[tuple[str, str | None]],
+) -> None:
+    ns, outer = "", ""
+    for node, task_id in parts:
+        outer, ns = ns, namespace_in(ns, node, task_id)
+    assert innermost(ns) == NamespacePart(outer, *parts[-1])
+    assert innermost(f"{ns}|3") == NamespacePart(outer, *parts[-1], "3")
+    assert [(one.node, one.task_id) for one in levels(ns)] == parts
+    assert levels(ns)[-1].outer == outer
+    assert graph_of(ns) == tuple(node for node, _ in parts)
+    assert namespace_kind(ns) == "|".join(node for node, _ in parts)
+    assert depth_of(ns) == len(parts)
+    assert is_subgraph_call(ns) == (parts[-1][1] is not None)
+    assert is_in_call(ns) == any(task_id is not None for _, task_id in parts) != is_stateful(ns)
+
+
+def test_the_root_graph_is_no_call_and_keeps_no_memory_of_its_own() -> None:
+    assert levels("") == []
+    assert depth_of("") == 0
+    assert not is_subgraph_call("")
+    assert not is_stateful("")
+
+
+def test_a_hostile_namespace_is_cut() -> None:
+    assert len(levels("a:1|" * 10_000)) == DEEPEST
