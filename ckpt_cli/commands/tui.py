@@ -81,8 +81,7 @@ def tui(
         session.changes_store()
     with _installed("textual", "tui"):
         application = _writing() if write else _reading()
-    from ckpt_cli.tui.check_rules import CheckRules
-    from ckpt_cli.tui.context import ScreenContext
+    from ckpt_cli.tui.context import CheckRules, ScreenContext
     from ckpt_cli.tui.remembered import look_file
 
     # Errors of the store are reported before the screen starts.

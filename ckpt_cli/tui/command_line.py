@@ -11,8 +11,8 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory.item_filter import format_namespace
 from ckpt_cli.core.tasks.resume import UserMetadata
-from ckpt_cli.tui.content.tabs import CheckpointTab
-from ckpt_cli.tui.content.thread_filter import ThreadFilter, is_pattern
+from ckpt_cli.tui.panes.thread_list import ThreadFilter, is_pattern
+from ckpt_cli.tui.tabs.content import CheckpointTab
 
 _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
     "state": ("show",),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, cast
 
 from textual.binding import Binding, BindingType
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
-from ckpt_cli.tui.content.tabs import TABS
-from ckpt_cli.tui.content.thread_list import SIGNS as STATUS_SIGNS
+from ckpt_cli.tui.panes.thread_list import SIGNS as STATUS_SIGNS
+from ckpt_cli.tui.tabs.content import TABS
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,3 +300,127 @@ def bindings(keys: Sequence[Key]) -> list[BindingType]:
         Binding(key.keys, key.action, key.title, show=key.footer, key_display=key.shown)
         for key in keys
     ]
+
+
+_MOVING: Sequence[tuple[str, str]] = (("↑ ↓ j k", "Move by a line"), *LINES)
+_SEARCH = ("/", "Search; then n next, N previous")
+_ENTER = ("Enter l", "Go to the checkpoint")
+_HELP = Key("question_mark", "help", "Help", "Show this help", "?", True)
+
+
+def _close(keys: str = "escape,q,h", shown: str = "Esc q h") -> Key:
+    return Key(keys, "dismiss(None)", "Close", "Close this screen", shown, True)
+
+
+PLACES_GROUPS = (KeyGroup("Questions and errors", (_HELP, _close()), (*_MOVING, _SEARCH, _ENTER)),)
+"""The keys of the lists of questions and of errors."""
+
+SEARCH_GROUPS = (
+    KeyGroup(
+        "Search",
+        (
+            Key("slash", "type", "Edit pattern", "Edit the pattern", "/", True),
+            Key("t", "scope", "This / all", "Search this thread, or all threads", "t", True),
+            _HELP,
+            _close(),
+        ),
+        (*_MOVING, _ENTER),
+    ),
+)
+
+OPERATIONS_GROUPS = (
+    KeyGroup(
+        "Operations",
+        (
+            Key("u,U", "undo", "Undo", "Undo this operation; needs --write", "u U", True),
+            _HELP,
+            _close(),
+        ),
+        (*_MOVING, _SEARCH),
+    ),
+)
+
+DIFF_GROUPS = (
+    KeyGroup(
+        "Diff side by side",
+        (
+            Key("n,right_square_bracket", "jump(1)", "Next", "Go to the next change", "n ]", True),
+            Key(
+                "N,left_square_bracket",
+                "jump(-1)",
+                "Previous",
+                "Go to the previous change",
+                "N [",
+                True,
+            ),
+            _HELP,
+            _close("escape,q,h,d", "Esc q h d"),
+        ),
+        (*_MOVING, ("/", "Search")),
+    ),
+)
+
+
+_SKIPPED = "app.command_palette"
+
+
+class _MainScreen(Protocol):
+    @property
+    def key_groups(self) -> Sequence[KeyGroup]: ...
+
+    def go_to(self, text: str) -> object: ...
+
+
+class _App(Protocol):
+    ran_lately: list[str]
+
+
+def keys_by_use(groups: Sequence[KeyGroup], lately: Sequence[str]) -> Sequence[Key]:
+    """Return the keys: first those of the actions that were run lately, then those of the footer.
+
+    The rest is in the order of the help. `lately` has the last action last.
+    """
+    ranks = {action: at for at, action in enumerate(reversed(lately))}
+    keys = [key for key in keys_of(groups) if key.action != _SKIPPED]
+    return sorted(keys, key=lambda key: (ranks.get(key.action, len(ranks)), not key.footer))
+
+
+class Palette(Provider):
+    """The commands of the main screen, those that were used last first."""
+
+    async def discover(self) -> Hits:
+        for key in self._keys():
+            shown = Content(f"{key.title} ({key.shown})")
+            yield DiscoveryHit(shown, partial(self._run, key), text=key.title, help=key.help)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for key in self._keys():
+            score = matcher.match(key.title)
+            if score > 0:
+                shown = Content.assemble(matcher.highlight(key.title), f" ({key.shown})")
+                yield Hit(score, shown, partial(self._run, key), text=key.title, help=key.help)
+        # Last, because any text may be a thread id.
+        yield Hit(
+            0.01,
+            Content(f"Go to {query}"),
+            partial(self._main.go_to, query),
+            text=query,
+            help="A thread, or THREAD@REF",
+        )
+
+    @property
+    def _main(self) -> _MainScreen:
+        return cast("_MainScreen", self.screen)
+
+    @property
+    def _lately(self) -> list[str]:
+        return cast("_App", self.app).ran_lately
+
+    def _keys(self) -> Sequence[Key]:
+        return keys_by_use(self._main.key_groups, self._lately)
+
+    async def _run(self, key: Key) -> None:
+        lately = self._lately
+        lately[:] = [*(one for one in lately if one != key.action), key.action]
+        await self.screen.run_action(key.action)

@@ -27,6 +27,9 @@ from ckpt_cli.core.replay.repair_plan import Repair
 from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.times import parse_time
+from ckpt_cli.operations.log import OperationLog
+from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
 from ckpt_cli.plans.plan_file import PlanFile, removal_header, write_plan
 from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
@@ -35,10 +38,10 @@ from ckpt_cli.plans.repair_values import plan_value_repair
 from ckpt_cli.plans.repair_writes import plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions
-from ckpt_cli.plans.undo import newest_added, plan_undo
+from ckpt_cli.plans.undo import added_at, newest_added, plan_undo
 from ckpt_cli.plans.undo_operation import PlannedStep, planned_step
 from ckpt_cli.plans.undo_values import plan_values_undo, record_repair
-from ckpt_cli.queries.operations import REDO, UNDO
+from ckpt_cli.queries.operations import REDO, UNDO, changes_of_thread, operation_named, steps_left
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.render.operations import part_text
 from ckpt_cli.render.plan import done_lines, plan_lines
@@ -48,7 +51,68 @@ from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.undoing import RecordedStep, newest_of_thread, of_thread
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """What an operation did to one thread."""
+
+    op: str
+    action: str
+    at: datetime
+    step: OperationStep
+
+    def is_newest_of(self, reader: ThreadReader) -> bool:
+        """Return whether it is the last change of a thread by `ckpt`, and no checkpoint tells.
+
+        Added checkpoints tell by their metadata, wherever they were added.
+        """
+        if isinstance(self.step.done, AppliedChange):
+            return False
+        added = added_at(reader)
+        return added is None or added <= self.at
+
+    @property
+    def is_of_values(self) -> bool:
+        """Whether it stored values again, and added no checkpoint."""
+        done = self.step.done
+        return isinstance(done, AppliedChange) and not done.change.added
+
+    def has_added(self, key: CheckpointKey) -> bool:
+        """Return whether it added a checkpoint."""
+        done = self.step.done
+        return isinstance(done, AppliedChange) and key in done.change.added
+
+
+def newest_of_thread(url: StoreUrl, thread_id: str) -> RecordedStep | None:
+    """Return the newest recorded operation of a thread that can be taken back."""
+    try:
+        log = OperationLog.of_user()
+        for one in changes_of_thread(log, place_of(url), thread_id):
+            if not one.is_undoable:
+                return None
+            for step in reversed(steps_left(log, one.op)):
+                if step.thread_id == thread_id:
+                    return RecordedStep(one.op, one.operation.action, one.operation.at, step)
+    except UsageError:
+        return None  # the thread itself still tells what was added to it
+    return None
+
+
+def of_thread(url: StoreUrl, thread_id: str, op: str) -> RecordedStep:
+    """Return what a recorded operation did to a thread.
+
+    Raises `NotFound`, or `Refused` with the reason if it cannot be taken back.
+    """
+    log = OperationLog.of_user()
+    found = operation_named(log, op, place_of(url))
+    if found.why_not:
+        raise Refused(f"cannot undo operation {op}: {found.why_not}")
+    for step in reversed(steps_left(log, op)):
+        if step.thread_id == thread_id:
+            return RecordedStep(op, found.operation.action, found.operation.at, step)
+    raise Refused(f"cannot undo operation {op}: nothing of it is left in this thread")
+
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")

@@ -57,7 +57,7 @@ from ckpt_cli.tui.plans import (
 )
 from ckpt_cli.tui.screens.forms import ForkForm, ForkWish, PurgeForm, Refuse
 from ckpt_cli.tui.screens.main import MainScreen
-from ckpt_cli.tui.screens.plan import PlanScreen
+from ckpt_cli.tui.screens.text import PlanScreen
 
 _WIDTH = 200
 """Width of the result of a purge, in columns."""

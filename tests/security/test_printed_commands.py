@@ -30,7 +30,7 @@ from ckpt_cli.render.terminal.fields import command_field
 from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.thread_filter import ThreadFilter
+from ckpt_cli.tui.panes.thread_list import ThreadFilter
 from tests.deerflow.project import memory, save
 from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
 from tests.support import CommandResult, ckpt, first_now, later

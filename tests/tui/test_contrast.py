@@ -11,8 +11,7 @@ from textual.color import BLACK, WHITE, Color
 from textual.theme import BUILTIN_THEMES
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.contrast import LEAST, contrast, is_text, readable
-from ckpt_cli.tui.panes.styles import STYLES
+from ckpt_cli.tui.styles import LEAST, STYLES, contrast, is_text, readable
 from ckpt_cli.tui.writing import WritingApp
 
 pytestmark = pytest.mark.slow

@@ -21,8 +21,8 @@ from ckpt_backends.sqlite.read import SqliteStore
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.queries.doctor import examine
 from ckpt_cli.tui import context
-from ckpt_cli.tui.check_rules import CheckRules
-from ckpt_cli.tui.content import findings
+from ckpt_cli.tui.context import CheckRules
+from ckpt_cli.tui.tabs import findings
 from ckpt_cli.tui.writing import WritingApp
 from tests.repair.test_writes import CONFIG, Two, asked
 from tests.support import ckpt

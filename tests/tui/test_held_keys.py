@@ -10,8 +10,8 @@ import pytest
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.content.tabs import read_document
 from ckpt_cli.tui.screens import live
+from ckpt_cli.tui.tabs.checkpoint import read_document
 
 
 def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(

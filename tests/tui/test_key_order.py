@@ -8,7 +8,7 @@ from textual.events import Key
 from textual.widgets import Input
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.screens.search import SearchScreen
+from ckpt_cli.tui.screens.lists import SearchScreen
 from ckpt_cli.tui.writing import WritingApp
 
 

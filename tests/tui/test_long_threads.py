@@ -24,8 +24,8 @@ from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import read_tree
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
-from ckpt_cli.tui.content.tree import GrowingTree, draw_tree
+from ckpt_cli.tui.panes.tree_picture import GrowingTree, draw_tree
+from ckpt_cli.tui.tabs.content import Clock, KeptReader
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from ckpt_backends.errors import CkptError, ParseError
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.filters.expressions import format_filter
 from ckpt_cli.core.filters.terms import FilterAlias, FilterTerms, no_alias
-from ckpt_cli.tui.content.places import PlaceList
-from ckpt_cli.tui.content.thread_filter import parse_thread_filter
 from ckpt_cli.tui.keys import READING_GROUPS, keys_of
+from ckpt_cli.tui.panes.thread_list import parse_thread_filter
+from ckpt_cli.tui.screens.lists import PlaceList
 from tests.support import ROOT, ckpt
 from tests.threetable import connected, maker
 

@@ -10,9 +10,9 @@ from textual.color import Color
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.contrast import readable
 from ckpt_cli.tui.messages import screen_hint
-from ckpt_cli.tui.panes.message_line import MessageLine
+from ckpt_cli.tui.panes.footer import MessageLine
+from ckpt_cli.tui.styles import readable
 
 
 def test_an_error_stays_until_a_key_and_the_last_message_is_shown_alone(sample: Path) -> None:

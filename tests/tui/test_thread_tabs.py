@@ -11,8 +11,8 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.timeline.assemble import ThreadSteps
 from ckpt_cli.queries.step_times import read_steps
-from ckpt_cli.tui.content import timeline_tab
 from ckpt_cli.tui.screens.main import MainScreen
+from ckpt_cli.tui.tabs import history
 from tests.incidents import agents
 from tests.support import ckpt
 
@@ -92,7 +92,7 @@ def test_the_timeline_follows_the_cursor_and_is_read_once(
         reads.append(1)
         return read_steps(*given, **named)
 
-    monkeypatch.setattr(timeline_tab, "read_steps", counted)
+    monkeypatch.setattr(history, "read_steps", counted)
 
     async def look(seat: Seat) -> None:
         rows = seat.main.inspector.document

@@ -14,9 +14,7 @@ import pytest
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.testing.screen import NOW, Seat, sit
-from ckpt_cli.tui.content.thread_heads import HeadFacts
-from ckpt_cli.tui.content.thread_list import ThreadListing
-from ckpt_cli.tui.content.thread_matches import read_matches
+from ckpt_cli.tui.panes.thread_list import HeadFacts, ThreadListing, read_matches
 from ckpt_cli.tui.screens import thread_reading
 from ckpt_cli.tui.writing import WritingApp
 from tests.support import ckpt

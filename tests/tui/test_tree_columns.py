@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.panes.scrubber import ScrubberLine
+from ckpt_cli.tui.panes.tree import ScrubberLine
 
 pytestmark = pytest.mark.slow
 

@@ -21,9 +21,10 @@ from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.content.tabs import TabContent, read_document
 from ckpt_cli.tui.screens import live
-from ckpt_cli.tui.screens.plan import PlanScreen
+from ckpt_cli.tui.screens.text import PlanScreen
+from ckpt_cli.tui.tabs.checkpoint import read_document
+from ckpt_cli.tui.tabs.content import TabContent
 from ckpt_cli.tui.writing import WritingApp
 from tests.support import first_now
 

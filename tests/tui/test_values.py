@@ -10,11 +10,10 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.render.terminal.styled_text import line
 from ckpt_cli.render.values.folding import BEGINNING, PART, channel_node
-from ckpt_cli.tui.content import value_search as searching
-from ckpt_cli.tui.content import value_tree
-from ckpt_cli.tui.content.value_search import search
-from ckpt_cli.tui.content.value_tree import Folds, StateValues, UnfoldedValues
-from ckpt_cli.tui.panes.value_rows import ValueRows
+from ckpt_cli.tui.panes import values
+from ckpt_cli.tui.panes import values as searching
+from ckpt_cli.tui.panes.document import ValueRows
+from ckpt_cli.tui.panes.values import Folds, StateValues, UnfoldedValues, search
 from ckpt_cli.tui.screens import values as copying
 from tests.support import ckpt
 from tests.tui.test_large_values import stored
@@ -269,7 +268,7 @@ def test_lines_are_drawn_when_asked_for_and_end_with_a_note_if_there_are_too_man
     assert (shown[-1].text, shown[6].text) == ("      89: 89", "+     3: 3")
     assert {name: at for at, name in shown.marks.items()} == shown.lines_of
     assert len(shown) == 1 + 1 + 91
-    monkeypatch.setattr(value_tree, "_MOST_LINES", 20)
+    monkeypatch.setattr(values, "_MOST_LINES", 20)
     shown = UnfoldedValues(state, Folds(), 80)
     assert len(shown) == 1 + 21 + 1
     assert shown[-1].text == "… more; fold values to see the rest"

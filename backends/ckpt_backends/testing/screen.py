@@ -25,9 +25,9 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.app import CkptApp, Start
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
-from ckpt_cli.tui.screens.base import StoreScreen
+from ckpt_cli.tui.reading import StoreScreen
 from ckpt_cli.tui.screens.main import MainScreen
-from ckpt_cli.tui.screens.plan import PlanScreen
+from ckpt_cli.tui.screens.text import PlanScreen
 
 NOW = datetime(2026, 4, 8, 12, 0, tzinfo=UTC)
 """When the tests look at the sample store."""

@@ -9,12 +9,12 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.widgets import Tab, Tabs
 
-from ckpt_cli.tui.content.tab_labels import tab_labels
-from ckpt_cli.tui.content.tabs import TABS
-from ckpt_cli.tui.content.tabs import Tab as TabName
-from ckpt_cli.tui.panes.search import SearchPane
-from ckpt_cli.tui.panes.styles import title
-from ckpt_cli.tui.panes.value_rows import ValueRows
+from ckpt_cli.tui.panes.document import ValueRows
+from ckpt_cli.tui.panes.rows import SearchPane
+from ckpt_cli.tui.styles import title
+from ckpt_cli.tui.tabs.content import TABS
+from ckpt_cli.tui.tabs.content import Tab as TabName
+from ckpt_cli.tui.tabs.labels import tab_labels
 
 _SLOW = 0.3
 """Seconds after which a read is shown as loading."""

@@ -16,11 +16,15 @@ from textual.widget import Widget
 from ckpt_backends.model import Thread
 from ckpt_cli.core.filters.terms import FilterTerms
 from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.tui.content.thread_filter import parse_thread_filter
-from ckpt_cli.tui.content.thread_list import SORTS, ThreadListing, heading_line, thread_line
-from ckpt_cli.tui.panes.filter import FilterPane
-from ckpt_cli.tui.panes.row_list import RowList
-from ckpt_cli.tui.panes.styles import as_text
+from ckpt_cli.tui.panes.rows import FilterPane, RowList
+from ckpt_cli.tui.panes.thread_list import (
+    SORTS,
+    ThreadListing,
+    heading_line,
+    parse_thread_filter,
+    thread_line,
+)
+from ckpt_cli.tui.styles import as_text
 
 
 class ThreadLines(RowList):

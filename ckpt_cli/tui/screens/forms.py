@@ -20,8 +20,8 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
 from ckpt_cli.tui.messages import screen_hint, screen_message
 from ckpt_cli.tui.panes.footer import KeyLine
-from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.plans import KINDS, Kind, Proposal, Purge, ReviewedRemoval
+from ckpt_cli.tui.styles import as_text, title
 
 _Result = TypeVar("_Result")
 _Plan = TypeVar("_Plan")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.tui.content.tabs import Tab, ThreadTab
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.screens.base import SHARE
+from ckpt_cli.tui.reading import SHARE
 from ckpt_cli.tui.screens.panes import PanesScreen
+from ckpt_cli.tui.tabs.content import Tab, ThreadTab
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tree.rows import Key
-    from ckpt_cli.tui.content.timeline_tab import KeptTimeline, TimedBranch
+    from ckpt_cli.tui.tabs.history import KeptTimeline, TimedBranch
 
 
 class HistoryTabsScreen(PanesScreen):
@@ -49,7 +49,7 @@ class HistoryTabsScreen(PanesScreen):
         That of a thread that grows is read again, but not all the time.
         """
         # Not needed until the tab is opened.
-        from ckpt_cli.tui.content.timeline_tab import KeptTimeline
+        from ckpt_cli.tui.tabs.history import KeptTimeline
 
         thread, width = self.listed, max(self.inspector.document.width, 1)
         whole = _whole(place.thread_id, "timeline")
@@ -102,7 +102,7 @@ class HistoryTabsScreen(PanesScreen):
 
     async def load_errors(self, thread_id: str) -> None:
         """Read all failed tasks of the thread that is shown, unless it is unchanged."""
-        from ckpt_cli.tui.content.thread_errors import read_thread_errors
+        from ckpt_cli.tui.tabs.history import read_thread_errors
 
         thread, width = self.listed, max(self.inspector.document.width, 1)
         whole = _whole(thread_id, "errors")

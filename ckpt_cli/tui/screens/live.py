@@ -18,19 +18,18 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.threads.store_worker import StoreWorker
-from ckpt_cli.tui.content.checkpoint import KeptReader, base_of
-from ckpt_cli.tui.content.checkpoint_names import name_in_tree
-from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
-from ckpt_cli.tui.content.thread_list import SORT_NAMES
-from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.inspector import Inspector
-from ckpt_cli.tui.panes.styles import as_text, title
+from ckpt_cli.tui.panes.thread_list import SORT_NAMES
 from ckpt_cli.tui.panes.threads import ThreadsPane
 from ckpt_cli.tui.panes.tree import TreePane, TreeRows, way_here
-from ckpt_cli.tui.screens.base import error_lines
+from ckpt_cli.tui.panes.tree_picture import TreePicture
+from ckpt_cli.tui.reading import error_lines
 from ckpt_cli.tui.screens.tree import TreeScreen
+from ckpt_cli.tui.styles import as_text, title
+from ckpt_cli.tui.tabs.checkpoint import read_document
+from ckpt_cli.tui.tabs.content import KeptReader, Tab, TabContent, ThreadTab, base_of, name_in_tree
 
 _Answer = TypeVar("_Answer")
 

@@ -15,22 +15,19 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import base_of, carried_from
-from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
-from ckpt_cli.tui.content.thread_filter import ThreadFilter
-from ckpt_cli.tui.content.thread_list import SORTS
-from ckpt_cli.tui.keys import READING_GROUPS, SIGNS, KeyGroup, bindings, keys_of
-from ckpt_cli.tui.palette import Palette
-from ckpt_cli.tui.panes.filter import FilterPane
+from ckpt_cli.tui.keys import READING_GROUPS, SIGNS, KeyGroup, Palette, bindings, keys_of
 from ckpt_cli.tui.panes.inspector import Inspector
-from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.panes.rows import FilterPane, RowList
 from ckpt_cli.tui.panes.sizes import ChosenShares
+from ckpt_cli.tui.panes.thread_list import SORTS, ThreadFilter
+from ckpt_cli.tui.reading import SOON
 from ckpt_cli.tui.remembered import RememberedLook
-from ckpt_cli.tui.screens.base import SOON
 from ckpt_cli.tui.screens.values import ValuesScreen
+from ckpt_cli.tui.tabs.checkpoint import read_origin
+from ckpt_cli.tui.tabs.content import TABS, Tab, base_of, carried_from
 
 if TYPE_CHECKING:
-    from ckpt_cli.tui.content.places import PlaceList
+    from ckpt_cli.tui.screens.lists import PlaceList
 
 
 class MainScreen(ValuesScreen):
@@ -276,17 +273,17 @@ class MainScreen(ValuesScreen):
         self.app.push_screen(DiffScreen(self.context.detail, base, place, self.refs))
 
     def action_questions(self) -> None:
-        from ckpt_cli.tui.content.places import QUESTIONS
+        from ckpt_cli.tui.screens.lists import QUESTIONS
 
         self._list_places(QUESTIONS)
 
     def action_errors(self) -> None:
-        from ckpt_cli.tui.content.places import ERRORS
+        from ckpt_cli.tui.screens.lists import ERRORS
 
         self._list_places(ERRORS)
 
     def _list_places(self, kind: PlaceList) -> None:
-        from ckpt_cli.tui.screens.places import PlacesScreen
+        from ckpt_cli.tui.screens.lists import PlacesScreen
 
         screen = PlacesScreen(kind, self.context.searching, self.context.now)
         self.app.push_screen(screen, partial(self._jump_if_chosen, tab="state"))
@@ -294,7 +291,7 @@ class MainScreen(ValuesScreen):
     def action_operations(self) -> None:
         if (thread_id := self.here_thread()) is None:
             return
-        from ckpt_cli.tui.screens.operations import OperationsScreen
+        from ckpt_cli.tui.screens.lists import OperationsScreen
 
         now = self.context.now()
         screen = OperationsScreen(self.context.opening, thread_id, now, writes=self.writes)
@@ -305,7 +302,7 @@ class MainScreen(ValuesScreen):
             await self.run_action(f"undo_operation({op!r})")
 
     def action_grep(self) -> None:
-        from ckpt_cli.tui.screens.search import SearchScreen
+        from ckpt_cli.tui.screens.lists import SearchScreen
 
         screen = SearchScreen(self.context.searching, self.view.thread_id)
         self.app.push_screen(screen, self._jump_if_chosen)

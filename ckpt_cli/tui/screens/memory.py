@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -12,35 +13,80 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
-from ckpt_backends.memory.protocol import Item, ItemKey
+from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.memory.item_filter import format_key
 from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Span, line
+from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import Clock
-from ckpt_cli.tui.content.memory import (
+from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
+from ckpt_cli.tui.panes.document import DocumentRows
+from ckpt_cli.tui.panes.footer import KeyLine
+from ckpt_cli.tui.panes.rows import FilterPane, RowList, SearchPane
+from ckpt_cli.tui.reading import SHARE, SOON, StoreScreen, error_lines
+from ckpt_cli.tui.styles import as_text, title
+from ckpt_cli.tui.tabs.content import Clock, TabContent
+from ckpt_cli.tui.tabs.memory import (
     ItemContent,
     ItemListing,
     MemoryFilter,
     OriginContent,
     failed_origin,
+    parse_memory_filter,
     read_item_content,
     read_item_listing,
     read_item_origin,
 )
-from ckpt_cli.tui.content.tabs import TabContent
-from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
-from ckpt_cli.tui.panes.document import DocumentRows
-from ckpt_cli.tui.panes.filter import FilterPane
-from ckpt_cli.tui.panes.footer import KeyLine
-from ckpt_cli.tui.panes.memory import MemoryPane
-from ckpt_cli.tui.panes.row_list import RowList
-from ckpt_cli.tui.panes.search import SearchPane
-from ckpt_cli.tui.panes.styles import as_text, title
-from ckpt_cli.tui.screens.base import SHARE, SOON, StoreScreen, error_lines
+
+
+class MemoryRows(RowList):
+    """One line per namespace label and per item; the cursor stops only at items."""
+
+    def __init__(self) -> None:
+        super().__init__(id="memory-rows")
+        self.listed: Sequence[tuple[Item | Namespace, StyledLine]] = ()
+
+    def count(self) -> int:
+        return len(self.listed)
+
+    def line_at(self, index: int, width: int) -> StyledLine:  # noqa: ARG002
+        return self.listed[index][1]
+
+    def is_stop(self, index: int) -> bool:
+        return index < len(self.listed) and isinstance(self.listed[index][0], Item)
+
+    @property
+    def item(self) -> Item | None:
+        """The item under the cursor; None if there is none."""
+        found = self.listed[self.cursor][0] if self.cursor < len(self.listed) else None
+        return found if isinstance(found, Item) else None
+
+    def show_items(
+        self, listed: Sequence[tuple[Item | Namespace, StyledLine]], key: ItemKey | None
+    ) -> None:
+        """Show other items, with the cursor on the item `key`."""
+        self.listed = listed
+        items = enumerate(one for one, _ in listed)
+        found = (at for at, one in items if isinstance(one, Item) and one.key == key)
+        self.resize(next(found, self.cursor))
+
+
+class MemoryPane(FilterPane):
+    """All items of a long-term memory, or those that match the filter."""
+
+    rows: MemoryRows
+
+    def __init__(self) -> None:
+        hint = "text, glob*, category:goal, confidence:0.8, expired:yes"
+        super().__init__(MemoryRows(), hint, id="memories")
+        self.wanted = MemoryFilter()
+
+    def narrow(self, text: str) -> None:
+        self.wanted = parse_memory_filter(text)
+        self.post_message(self.Narrowed())
+
 
 _TYPED = 0.2
 """Seconds after the last key in a filter before it is applied."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from textual.events import MouseDown, MouseMove
 
-from ckpt_cli.tui.content.thread_list import needed_width
-from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.panes.rows import RowList
 from ckpt_cli.tui.panes.sizes import (
     ChosenShares,
     PaneName,
@@ -16,6 +14,8 @@ from ckpt_cli.tui.panes.sizes import (
     dragged_shares,
     pane_sizes,
 )
+from ckpt_cli.tui.panes.thread_list import needed_width
+from ckpt_cli.tui.panes.tree_picture import TreePicture
 from ckpt_cli.tui.screens.live import LiveScreen
 
 _NARROW = 60

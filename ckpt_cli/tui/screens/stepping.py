@@ -18,8 +18,8 @@ from ckpt_cli.core.values.paths import first_step
 from ckpt_cli.queries.channel_changes import ChannelChanges, Step
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
+from ckpt_cli.tui.styles import title
 
 _REST = 0.15
 """Seconds after the last step when the fold that hides it is opened."""

@@ -1,16 +1,18 @@
-"""Boxes of text: the help, messages, and command lines to copy."""
+"""Boxes of text: the help, messages, command lines to copy, and a plan with its question."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from itertools import accumulate, chain, zip_longest
+from time import monotonic
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen, ScreenResultType
+from textual.widgets import Static
 
 from ckpt_cli.render.terminal.cell_width import cell_len, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -18,8 +20,21 @@ from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.tui.keys import KeyGroup
 from ckpt_cli.tui.messages import ScreenMessage
 from ckpt_cli.tui.panes.footer import KeyLine
-from ckpt_cli.tui.panes.search import SearchableLines
-from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.panes.rows import Lines, SearchableLines
+from ckpt_cli.tui.styles import as_text, title
+
+
+class HelpedScreen(Screen[ScreenResultType]):
+    """A screen with a list of its keys."""
+
+    GROUPS: ClassVar[Sequence[KeyGroup]]
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        from ckpt_cli.tui.screens.text import HelpScreen
+
+        self.app.push_screen(HelpScreen(self.GROUPS))
+
 
 _HELP_COLUMN = 76
 """Columns of a key and its help, beside another one."""
@@ -128,3 +143,44 @@ class CopyScreen(TextScreen):
     def action_copy(self) -> None:
         self.app.copy_to_clipboard(self._owners[self.rows.cursor])
         self.notify("copied", markup=False)
+
+
+_UNREAD = 0.3
+"""Seconds in which `y` is ignored, because it was meant for the previous screen."""
+
+
+class PlanScreen(ModalScreen[bool]):
+    """Shows the same text as the command prints; only `y` applies the plan."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "agree", "Yes"),
+        Binding("n,escape,q,h", "dismiss(False)", "No", key_display="n Esc"),
+    ]
+
+    def __init__(self, question: str, lines: Callable[[int], Sequence[StyledLine]]) -> None:
+        super().__init__()
+        self._question, self._lines = question, lines
+        self.since = monotonic()
+
+    def compose(self) -> ComposeResult:
+        self._rows = Lines(id="plan")
+        self._foot = Static(id="question")
+        with Vertical(classes="box") as box:
+            title(box, "Plan")
+            yield self._rows
+            yield self._foot
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.since = monotonic()
+        self._rows.focus()
+
+    def on_resize(self) -> None:
+        lines = self._lines(self._rows.width)
+        self._rows.show_lines(lines)
+        more = "  scroll down for the rest" if len(lines) > self._rows.size.height else ""
+        self._foot.update(as_text(line((self._question, "question"), (more, "dim"))))
+
+    def action_agree(self) -> None:
+        if monotonic() - self.since >= _UNREAD:
+            self.dismiss(True)

@@ -10,14 +10,20 @@ from textual import work
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo, Thread
-from ckpt_cli.tui.content.thread_filter import ThreadFilter
-from ckpt_cli.tui.content.thread_heads import read_head_facts
-from ckpt_cli.tui.content.thread_list import read_threads, unread, unread_near
-from ckpt_cli.tui.content.thread_matches import ask_parts, read_matches, read_possible, unasked
 from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.panes.thread_list import (
+    ThreadFilter,
+    ask_parts,
+    read_head_facts,
+    read_matches,
+    read_possible,
+    read_threads,
+    unasked,
+    unread,
+    unread_near,
+)
 from ckpt_cli.tui.panes.threads import ThreadLines
-from ckpt_cli.tui.pauses import LoadedObjects
-from ckpt_cli.tui.screens.base import SHARE, StoreScreen
+from ckpt_cli.tui.reading import SHARE, LoadedObjects, StoreScreen
 
 _HEADS_NEAR, _HEADS = 50, 500
 """Number of heads read with one query: near the screen, and elsewhere. Small, since other

@@ -15,16 +15,15 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import base_of
-from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab
-from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.panes.styles import title
-from ckpt_cli.tui.screens.base import SHARE, error_lines
+from ckpt_cli.tui.panes.tree_picture import TreePicture
+from ckpt_cli.tui.reading import SHARE, error_lines
 from ckpt_cli.tui.screens.history_tabs import HistoryTabsScreen
+from ckpt_cli.tui.styles import title
+from ckpt_cli.tui.tabs.content import Tab, TabContent, ThreadTab, base_of
 
 if TYPE_CHECKING:
-    from ckpt_cli.tui.content.findings import CheckedThread
+    from ckpt_cli.tui.tabs.findings import CheckedThread
 
 _MOST_CHECKED = 200
 """Number of threads of which the findings are kept."""
@@ -129,7 +128,7 @@ class ThreadTabsScreen(HistoryTabsScreen):
         self, thread: Thread, otherwise: Callable[[CkptError], None], *, deep: bool
     ) -> None:
         # Not needed until the screen is shown.
-        from ckpt_cli.tui.content.findings import read_findings
+        from ckpt_cli.tui.tabs.findings import read_findings
 
         began = time.monotonic()
         question = partial(
@@ -152,7 +151,7 @@ class ThreadTabsScreen(HistoryTabsScreen):
         self._mark()
 
     async def _load_findings(self, thread_id: str) -> None:
-        from ckpt_cli.tui.content.findings import findings_content
+        from ckpt_cli.tui.tabs.findings import findings_content
 
         thread = self.listed
         if thread is None:
@@ -203,7 +202,7 @@ class ThreadTabsScreen(HistoryTabsScreen):
 
     async def _load_memory(self, thread_id: str) -> None:
         """Read the memory items that came from a thread."""
-        from ckpt_cli.tui.content.memory import read_thread_memory
+        from ckpt_cli.tui.tabs.memory import read_thread_memory
 
         whole: tuple[CheckpointKey, Tab] = (CheckpointKey(thread_id, "", ""), "memory")
         if self.read == whole and self.is_memory_fresh:

@@ -13,17 +13,15 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree.rows import Key as TreeKey
 from ckpt_cli.threads.store_worker import StoreWorker
-from ckpt_cli.tui.content.checkpoint import Clock
-from ckpt_cli.tui.content.tree import GrowingTree, TreePicture, TreeQuestion, TreeView
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.panes.scrubber import ScrubberLine
-from ckpt_cli.tui.panes.search import SearchPane
-from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.panes.rows import SearchPane
 from ckpt_cli.tui.panes.threads import ThreadLines
-from ckpt_cli.tui.panes.tree import TreeRows
-from ckpt_cli.tui.pauses import LoadedObjects
-from ckpt_cli.tui.screens.base import SOON
+from ckpt_cli.tui.panes.tree import ScrubberLine, TreeRows
+from ckpt_cli.tui.panes.tree_picture import GrowingTree, TreePicture, TreeQuestion, TreeView
+from ckpt_cli.tui.reading import SOON, LoadedObjects
 from ckpt_cli.tui.screens.thread_reading import ThreadReadingScreen
+from ckpt_cli.tui.styles import title
+from ckpt_cli.tui.tabs.content import Clock
 
 _Answer = TypeVar("_Answer")
 

@@ -7,7 +7,7 @@ import pytest
 from ckpt_backends.testing.conformance.answers import rows
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.content.tabs import TABS
+from ckpt_cli.tui.tabs.content import TABS
 
 VALUES_ONLY = False
 DISTINCT = True

@@ -25,7 +25,7 @@ from ckpt_cli.core.values.equality import same
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.content.tabs import TABS
+from ckpt_cli.tui.tabs.content import TABS
 
 VALUES_ONLY = True
 PLAIN = ("linear", "chat", "reducers")

@@ -1,4 +1,4 @@
-"""Long-term memory without its screen: list, single item, and origin."""
+"""Long-term memory: a list of items, one item, its origin, and what came from a thread."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from ckpt_cli.queries.provenance import ItemOrigin, naming, trace
 from ckpt_cli.render.memory.items import item_lines, tree_rows
 from ckpt_cli.render.memory.provenance import from_thread_lines, origin_lines
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.tui.content.checkpoint import Clock
-from ckpt_cli.tui.content.tabs import TabContent, cut
-from ckpt_cli.tui.content.thread_filter import text_filter
 from ckpt_cli.tui.messages import error_text
+from ckpt_cli.tui.panes.thread_list import text_filter
+from ckpt_cli.tui.tabs.content import Clock, TabContent, cut
 
 _MOST_ITEMS = 20_000
 """Maximum number of items in the list; a filter finds the others."""

@@ -1,4 +1,4 @@
-"""The findings of `ckpt doctor` in one thread."""
+"""The findings of a thread, as ckpt doctor has them: the tab, and the marks in the tree."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ckpt_cli.render.terminal.cell_width import wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.check_rules import CheckRules
-from ckpt_cli.tui.content.tabs import TabContent
+from ckpt_cli.tui.context import CheckRules
+from ckpt_cli.tui.tabs.content import TabContent
 
 _GRACE = timedelta(minutes=1)
 """The default of `ckpt doctor --grace`."""

@@ -20,7 +20,7 @@ from ckpt_cli.render.tree.screen import ScreenTree
 from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
+from ckpt_cli.tui.tabs.content import Clock, KeptReader
 
 _QUESTION_WIDTH = 200
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ckpt_cli.tui.content.tabs import TABS, Tab
+from ckpt_cli.tui.tabs.content import TABS, Tab
 
 _SHORT: Mapping[Tab, str] = {
     "messages": "Msgs",
