@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -23,6 +23,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input
 
+from ckpt_backends.model import CheckpointKey
 from ckpt_cli.ending import ENDING
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
@@ -30,7 +31,7 @@ from ckpt_cli.tui.messages import MOST, ScreenMessage
 from ckpt_cli.tui.panes.footer import MessageLine
 from ckpt_cli.tui.reading import share_often
 from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
-from ckpt_cli.tui.screens.main import MainScreen
+from ckpt_cli.tui.screens.main import Changes, MainScreen
 from ckpt_cli.tui.styles import ReadableText
 
 _PATIENCE = 0.5
@@ -110,15 +111,24 @@ class CkptApp(OrderedKeysApp):
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = True
 
     def __init__(
-        self, context: ScreenContext, start: Start = "threads", look: Path | None = None
+        self,
+        context: ScreenContext,
+        start: Start = "threads",
+        look: Path | None = None,
+        goal: CheckpointKey | None = None,
+        changes: Callable[[MainScreen], Changes] | None = None,
     ) -> None:
-        """`look` is the file that remembers how the screen looked; None to remember nothing."""
+        """`look` is the file that remembers how the screen looked; None to remember nothing.
+
+        `goal` is the checkpoint that is shown first; `changes` makes what `--write` adds.
+        """
         super().__init__()
         # No animation: the terminal may be slow, and motion distracts.
         self.animation_level = "none"
         share_often()
         self.context = context
         self._start = start
+        self._goal, self._changes = goal, changes
         self._look = look
         self._recalled: RememberedLook | None = None
         """What was remembered; None until it is read."""
@@ -155,12 +165,8 @@ class CkptApp(OrderedKeysApp):
             from ckpt_cli.tui.screens.memory import MemoryScreen
 
             return MemoryScreen(self.context, alone=True)
-        self._main = self.main_screen()
+        self._main = MainScreen(self.context, self._goal, self._changes)
         return self._main
-
-    def main_screen(self) -> MainScreen:
-        """Return a new main screen."""
-        return MainScreen(self.context)
 
     def on_mount(self) -> None:
         self._recall()

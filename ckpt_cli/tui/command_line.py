@@ -78,6 +78,11 @@ def purge_command(store: Sequence[str], wanted: ThreadFilter) -> str:
     return command("ckpt", *store, "purge", "--where", wanted.written, "--dry-run")
 
 
+def write_command(store: Sequence[str]) -> str:
+    """Return the command that starts a screen that can change the store."""
+    return command("ckpt", *store, "tui", "--write")
+
+
 def match_of(text: str) -> str:
     """Return the shell pattern for the text of a filter."""
     return text if is_pattern(text) else f"*{escape(text)}*"

@@ -40,6 +40,11 @@ class KeyGroup:
     """Keys that the panes bind themselves, and what they do; listed before the others."""
 
     @property
+    def actions(self) -> frozenset[str]:
+        """What the keys do."""
+        return frozenset(key.action for key in self.keys)
+
+    @property
     def rows(self) -> Sequence[tuple[str, str]]:
         """The keys and what they do; keys with the same help share a row."""
         found: dict[str, list[str]] = {}
@@ -133,14 +138,14 @@ STEPPING = KeyGroup(
         ),
         Key(
             "left_square_bracket",
-            "change(-1)",
+            "change_of_channel(-1)",
             "Previous change",
             "Go to where the channel under the cursor changed",
             "[",
         ),
         Key(
             "right_square_bracket",
-            "change(1)",
+            "change_of_channel(1)",
             "Next change",
             "Go to where the channel under the cursor changed",
             "]",
@@ -230,6 +235,40 @@ READING_GROUPS: Sequence[KeyGroup] = (
     *(MOST_USED, MOVING, STEPPING, LOOKING, FINDING, COPYING, SCREEN),
 )
 """The keys of the main screen that only read; the keys used most come first."""
+
+CHANGING = KeyGroup(
+    "Change, with --write",
+    (
+        Key(
+            "B,R",
+            "change('rollback')",
+            "Roll back",
+            "Roll the thread back to this checkpoint",
+            "B R",
+            True,
+        ),
+        Key(
+            "F",
+            "change('fork')",
+            "Fork",
+            "Fork this checkpoint to a branch or a new thread",
+            "F",
+            True,
+        ),
+        Key("U", "change('undo')", "Undo", "Undo the last change of this thread by ckpt", "U"),
+        Key(
+            "P",
+            "change('repair')",
+            "Repair",
+            "Mend the finding, or lost values of this thread",
+            "P",
+        ),
+        Key("D", "change('delete')", "Delete", "Delete this thread, whatever its status", "D"),
+        Key("X", "change('purge')", "Purge", "Remove threads, or prune their old checkpoints", "X"),
+    ),
+)
+WRITING_GROUPS: Sequence[KeyGroup] = (*READING_GROUPS, CHANGING)
+"""The keys of the main screen with `--write`."""
 
 MEMORY_GROUP = KeyGroup(
     "On the screen Memory",

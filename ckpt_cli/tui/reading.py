@@ -5,17 +5,22 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TypeVar
 
+from textual.message import Message
 from textual.notifications import SeverityLevel
-from textual.screen import Screen, ScreenResultType
 from textual.timer import Timer
+from textual.widget import Widget
 
-from ckpt_backends.errors import CkptError
+from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupported
+from ckpt_backends.protocol import Store
 from ckpt_cli.render.terminal.cell_width import fit, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.threads.store_worker import StoreWorker
 from ckpt_cli.tui.messages import error_text, screen_hint, screen_message
+
+_Answer = TypeVar("_Answer")
 
 _TURN = 0.001
 """Seconds that a reading thread may compute while the screen waits; Python's own 0.005 adds up to
@@ -61,49 +66,83 @@ _LONGEST_MESSAGE = 300
 """Maximum number of characters of a message."""
 
 
-class StoreScreen(Screen[ScreenResultType]):
-    """A screen that reads in the background."""
+class Lost(Message):
+    """The store cannot be reached."""
 
-    READING: ClassVar[frozenset[str]] = frozenset()
-    """Groups of workers that read and end by themselves."""
-    REFRESHING: ClassVar[frozenset[str]] = frozenset()
-    """Delayed actions that only refresh."""
-
-    def __init__(self) -> None:
+    def __init__(self, error: CkptError) -> None:
         super().__init__()
-        self._delayed: dict[str, Timer] = {}
+        self.error = error
+
+
+class Delays:
+    """What a widget does after a while, by name."""
+
+    def __init__(self, widget: Widget) -> None:
+        self._widget = widget
+        self._timers: dict[str, tuple[Timer, bool]] = {}
 
     @property
-    def is_busy(self) -> bool:
-        """Whether something is being read, or will be soon, other than a refresh."""
-        reading = any(one.group in self.READING and not one.is_finished for one in self.workers)
-        return reading or not self._delayed.keys() <= self.REFRESHING
+    def is_waiting(self) -> bool:
+        """Whether something is to be done soon, other than a refresh."""
+        return not all(refreshes for _, refreshes in self._timers.values())
 
-    def say(self, text: str, *, is_error: bool = False) -> None:
-        """Show a message in place of the one before; markup is not parsed."""
-        severity: SeverityLevel = "error" if is_error else "information"
-        self.notify(fit(safe_text(text), _LONGEST_MESSAGE), severity=severity, markup=False)
+    @property
+    def names(self) -> frozenset[str]:
+        """What is to be done."""
+        return frozenset(self._timers)
 
-    def show_error(self, error: CkptError) -> None:
-        """Show an error with its hint as a message."""
-        self.say(error_text(error), is_error=True)
-
-    def copy(self, text: str) -> None:
-        """Copy a text to the terminal's clipboard, and show it."""
-        self.app.copy_to_clipboard(text)
-        self.say(f"copied: {text}")
-
-    def schedule(self, name: str, seconds: float, what: Callable[[], object]) -> None:
+    def after(
+        self, name: str, seconds: float, what: Callable[[], object], *, refreshes: bool = False
+    ) -> None:
         """Call `what` after some seconds; a new call with the same name replaces an earlier one."""
-        if (before := self._delayed.get(name)) is not None:
-            before.stop()
+        if name in self._timers:
+            self._timers[name][0].stop()
 
         def run() -> None:
             # A stopped timer may still call once.
-            if self._delayed.pop(name, None) is not None:
+            if self._timers.pop(name, None) is not None:
                 what()
 
-        self._delayed[name] = self.set_timer(seconds, run)
+        self._timers[name] = self._widget.set_timer(seconds, run), refreshes
+
+
+async def ask(
+    widget: Widget,
+    worker: StoreWorker[Store],
+    question: Callable[[Store], _Answer],
+    otherwise: Callable[[CkptError], object],
+) -> _Answer | None:
+    """Return the answer of a worker; None after an error, with which `otherwise` is called."""
+    try:
+        return await worker.ask(question)
+    except CkptError as error:
+        tell_if_lost(widget, error)
+        otherwise(error)
+    return None
+
+
+def tell_if_lost(widget: Widget, error: CkptError) -> None:
+    """Post `Lost` if an error says that the store cannot be reached."""
+    # What is unsupported or unreadable was answered by the store: asking again would not help.
+    if isinstance(error, StoreUnavailable) and not isinstance(error, Unsupported | Unreadable):
+        widget.post_message(Lost(error))
+
+
+def say(widget: Widget, text: str, *, is_error: bool = False) -> None:
+    """Show a message in place of the one before; markup is not parsed."""
+    severity: SeverityLevel = "error" if is_error else "information"
+    widget.notify(fit(safe_text(text), _LONGEST_MESSAGE), severity=severity, markup=False)
+
+
+def show_error(widget: Widget, error: CkptError) -> None:
+    """Show an error with its hint as a message."""
+    say(widget, error_text(error), is_error=True)
+
+
+def copy(widget: Widget, text: str) -> None:
+    """Copy a text to the terminal's clipboard, and show it."""
+    widget.app.copy_to_clipboard(text)
+    say(widget, f"copied: {text}")
 
 
 def error_lines(error: CkptError, width: int) -> Sequence[StyledLine]:

@@ -22,14 +22,23 @@ from ckpt_cli.render.values.folding import ValueNode, everything_below, is_chann
 from ckpt_cli.render.values.folding_lines import sign_column
 from ckpt_cli.tui.panes.rows import SearchableLines
 from ckpt_cli.tui.panes.values import Folds, Hits, UnfoldedValues, search
-from ckpt_cli.tui.tabs.content import Tab, TabContent
 from ckpt_cli.tui.tabs.content import Tab as TabName
+from ckpt_cli.tui.tabs.content import TabContent
 
 _HERE = "▸ "
+_MOST_AT_ONCE = 2_000
+"""Maximum number of values that one key unfolds."""
+_BREATH = 0.02
+"""Seconds of searching after which the screen may do other things."""
 
 
 class DocumentRows(SearchableLines):
-    """The lines of a tab."""
+    """The lines of a tab, or of a memory item; the values of a state fold."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right", "unfold_value", "Unfold", key_display="→"),
+        Binding("left", "fold_value", "Fold", show=False),
+    ]
 
     def __init__(self) -> None:
         super().__init__(id="document")
@@ -41,10 +50,18 @@ class DocumentRows(SearchableLines):
         line in the value to which it goes back in a checkpoint that has it."""
         self._row = (-1, 0)
         """A line that was shown above its row of the screen, for want of lines before it."""
+        self.folds = Folds()
+        self.unfolded: UnfoldedValues | None = None
+        """The values that are shown; None in other tabs."""
+        self._hits: Hits | None = None
+        """What was found in the values that are shown; None if they were not searched."""
+        self._hit = 0
 
     @property
     def path(self) -> str | None:
         """The path of the value under the cursor; None if there is none."""
+        if self.unfolded is not None:
+            return None if self.node is None else self.node.path
         above = max((at for at in self.document.marks if at <= self.cursor), default=None)
         return None if above is None else self.document.marks[above]
 
@@ -91,7 +108,9 @@ class DocumentRows(SearchableLines):
         self.refresh()
 
     def next_change(self, way: int) -> str:
-        """Go to the next or previous change of a diff; return which one it is."""
+        """Go to the next or previous change of a diff or a state; return which one it is."""
+        if self.unfolded is not None and not self.document.changes:
+            self.document = replace(self.document, changes=self.unfolded.changed_lines())
         changes = self.document.changes
         if not changes:
             return "no differences"
@@ -102,13 +121,9 @@ class DocumentRows(SearchableLines):
         self.cursor = changes[at]
         return f"change {at + 1} of {len(changes)}"
 
-    def prepared(self, document: TabContent) -> TabContent:
-        """Return a document as it is shown."""
-        return document
-
     def show_document(self, document: TabContent, *, keep: bool) -> None:
         """Show a document from its start; with `keep` at the same line as before."""
-        self.document = self.prepared(document)
+        self.document = self._prepared(document)
         self._missed = self.signed = None
         below = round(self.scroll_y)
         self.show_lines(self.document.lines, self.cursor if keep else 0)
@@ -124,6 +139,10 @@ class DocumentRows(SearchableLines):
     ) -> None:
         """Show a tab of a checkpoint after what was shown before; at its end with `is_last`."""
         place, tab = now
+        if before is not None and before[0].thread_id != place.thread_id:
+            # Threads have the same channels, but other items in them.
+            folds = self.folds.open.items()
+            self.folds.open = {name: is_open for name, is_open in folds if is_channel(name)}
         if before == now and document.state is None:
             self.show_document(document, keep=True)
         elif is_last:
@@ -142,7 +161,7 @@ class DocumentRows(SearchableLines):
         at = self.cursor if self.cursor in self.seen else round(self.scroll_y)
         below = self._row[1] if self._row[0] == at else at - round(self.scroll_y)
         shown = self.document
-        document = self.prepared(document)
+        document = self._prepared(document)
         before = [(line, path) for line, path in shown.marks.items() if line <= at]
         lines = {path: line for line, path in document.marks.items()}
         if self._missed is not None and self._missed[0] == at:
@@ -164,40 +183,12 @@ class DocumentRows(SearchableLines):
         self._row = (goal if goal < below else -1, below)
         self._missed = (self.cursor, wanted, inside) if wanted and wanted not in lines else None
 
-
-_MOST_AT_ONCE = 2_000
-"""Maximum number of values that one key unfolds."""
-_BREATH = 0.02
-"""Seconds of searching after which the screen may do other things."""
-
-
-class ValueRows(DocumentRows):
-    """The lines of a tab; the values of a state fold."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "unfold_value", "Unfold", key_display="→"),
-        Binding("left", "fold_value", "Fold", show=False),
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folds = Folds()
-        self.unfolded: UnfoldedValues | None = None
-        """The values that are shown; None in other tabs."""
-        self._hits: Hits | None = None
-        """What was found in the values that are shown; None if they were not searched."""
-        self._hit = 0
+    # Values that fold
 
     @property
     def node(self) -> ValueNode | None:
         """The value under the cursor; None if there is none."""
         return None if self.unfolded is None else self.unfolded.node_at(self.cursor)
-
-    @property
-    def path(self) -> str | None:
-        if self.unfolded is None:
-            return super().path
-        return None if self.node is None else self.node.path
 
     @property
     def value(self) -> tuple[str, Value] | None:
@@ -209,21 +200,7 @@ class ValueRows(DocumentRows):
             return None
         return self.document.marks[above], self.document.values[above]
 
-    def show_step(
-        self,
-        document: TabContent,
-        before: tuple[CheckpointKey, Tab] | None,
-        now: tuple[CheckpointKey, Tab],
-        *,
-        is_last: bool,
-    ) -> None:
-        if before is not None and before[0].thread_id != now[0].thread_id:
-            # Threads have the same channels, but other items in them.
-            folds = self.folds.open.items()
-            self.folds.open = {name: is_open for name, is_open in folds if is_channel(name)}
-        super().show_step(document, before, now, is_last=is_last)
-
-    def prepared(self, document: TabContent) -> TabContent:
+    def _prepared(self, document: TabContent) -> TabContent:
         """Return a document with the values of a state unfolded as before."""
         did_fold = self.unfolded is not None
         self.unfolded = self._hits = None
@@ -242,7 +219,7 @@ class ValueRows(DocumentRows):
             return
         hits = self._hits
         inside = 0 if node is None or goal else self.cursor - before.lines_of[node.name]
-        self.document = self.prepared(self.document)
+        self.document = self._prepared(self.document)
         self._hits = hits
         name = goal or (None if node is None else node.name)
         self.show_lines(self.document.lines, self._line_of(name, inside))
@@ -257,11 +234,6 @@ class ValueRows(DocumentRows):
         ):
             at += 1
         return at
-
-    def next_change(self, way: int) -> str:
-        if self.unfolded is not None and not self.document.changes:
-            self.document = replace(self.document, changes=self.unfolded.changed_lines())
-        return super().next_change(way)
 
     # Keys
 

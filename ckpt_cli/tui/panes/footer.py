@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from rich.style import Style
@@ -44,8 +45,10 @@ class KeyLine(Widget, can_focus=False):
     }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hides: Collection[str] = ()) -> None:
+        """`hides` are actions whose keys are not shown."""
         super().__init__()
+        self._hides = hides
         self.shown: tuple[Binding, ...] = ()
 
     def render(self) -> Text:
@@ -72,7 +75,7 @@ class KeyLine(Widget, can_focus=False):
         # Several keys may do the same: the first one is shown.
         found: dict[str, Binding] = {}
         for one in screen.active_bindings.values():
-            if one.binding.show:
+            if one.binding.show and one.binding.action not in self._hides:
                 found.setdefault(one.binding.action, one.binding)
         if self.shown != (shown := tuple(found.values())):
             self.shown = shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -26,10 +26,7 @@ from ckpt_cli.tui.styles import as_strip
 
 
 class RowList(ScrollView, can_focus=True):
-    """Lines with a cursor.
-
-    Subclasses define the number of lines (and call `resize` when it changes) and their text.
-    """
+    """Lines with a cursor. A subclass may draw lines that it does not hold."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--cursor", "rows--found"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -71,13 +68,22 @@ class RowList(ScrollView, can_focus=True):
     class Reshaped(Moved):
         """The width of the pane changed."""
 
+    def __init__(self, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.lines: Sequence[StyledLine] = ()
+
     def count(self) -> int:
         """Return the number of lines."""
-        raise NotImplementedError
+        return len(self.lines)
 
-    def line_at(self, index: int, width: int) -> StyledLine:
+    def line_at(self, index: int, width: int) -> StyledLine:  # noqa: ARG002
         """Return a line of at most `width` columns."""
-        raise NotImplementedError
+        return self.lines[index]
+
+    def show_lines(self, lines: Sequence[StyledLine], cursor: int = 0) -> None:
+        """Show other lines."""
+        self.lines = lines
+        self.resize(cursor)
 
     @property
     def width(self) -> int:
@@ -202,25 +208,6 @@ class RowList(ScrollView, can_focus=True):
         self.scroll_to_region(region, animate=False, force=True)
 
 
-class Lines(RowList):
-    """Lines that are held in memory."""
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self.lines: Sequence[StyledLine] = ()
-
-    def show_lines(self, lines: Sequence[StyledLine], cursor: int = 0) -> None:
-        """Show other lines."""
-        self.lines = lines
-        self.resize(cursor)
-
-    def count(self) -> int:
-        return len(self.lines)
-
-    def line_at(self, index: int, width: int) -> StyledLine:  # noqa: ARG002
-        return self.lines[index]
-
-
 class Search(Input):
     """The field at the bottom of a pane for its filter or search."""
 
@@ -241,7 +228,7 @@ class Search(Input):
         self.post_message(self.Left(self))
 
 
-class SearchableLines(Lines):
+class SearchableLines(RowList):
     """Lines that can be searched."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -352,12 +339,22 @@ class FilterPane(FieldPane):
     class Narrowed(Message):
         """The filter or the order was changed."""
 
-    def __init__(self, rows: RowList, hint: str, *, id: str) -> None:  # noqa: A002
+    def __init__(
+        self,
+        rows: RowList,
+        hint: str,
+        narrow: Callable[[str], None],
+        *,
+        id: str,  # noqa: A002
+    ) -> None:
+        """`narrow` applies a filter, and raises `UsageError` if it is invalid."""
         super().__init__(rows, Search(placeholder=hint, id="filter"), id=id)
+        self._narrow = narrow
 
     def narrow(self, text: str) -> None:
         """Apply a filter. Raises `UsageError` if it is invalid."""
-        raise NotImplementedError
+        self._narrow(text)
+        self.post_message(self.Narrowed())
 
     def action_clear(self) -> None:
         self.search.value = ""

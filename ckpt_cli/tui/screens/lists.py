@@ -195,19 +195,17 @@ class PlacesScreen(HelpedScreen[CheckpointKey | None]):
             self.dismiss(self._found[self._rows.cursor].key)
 
 
-_READ_ONLY = "the screen is read-only; to undo, start `ckpt tui` with --write"
-
-
 class OperationsScreen(HelpedScreen[str | None]):
     """One line per operation, newest first. Returns the id of the one that is to be undone."""
 
     GROUPS = OPERATIONS_GROUPS
     BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(OPERATIONS_GROUPS))
 
-    def __init__(self, opening: Opening, thread_id: str, now: datetime, *, writes: bool) -> None:
+    def __init__(self, opening: Opening, thread_id: str, now: datetime, refusal: str) -> None:
+        """`refusal` says why nothing can be undone here; empty if it can."""
         super().__init__()
         self._operations = ThreadOperations(opening, thread_id)
-        self._of, self._now, self._writes = safe_text(thread_id), now, writes
+        self._of, self._now, self._refusal = safe_text(thread_id), now, refusal
         self._found: Sequence[ListedOperation] = ()
 
     def compose(self) -> ComposeResult:
@@ -236,8 +234,8 @@ class OperationsScreen(HelpedScreen[str | None]):
         one = self._found[self._rows.cursor]
         if one.why_not:
             self._refuse(f"cannot undo {one.operation.action} {one.op}: {one.why_not}")
-        elif not self._writes:
-            self._refuse(_READ_ONLY)
+        elif self._refusal:
+            self._refuse(self._refusal)
         else:
             self.dismiss(one.op)
 

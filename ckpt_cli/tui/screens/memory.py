@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
@@ -25,7 +26,7 @@ from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
 from ckpt_cli.tui.panes.document import DocumentRows
 from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.rows import FilterPane, RowList, SearchPane
-from ckpt_cli.tui.reading import SHARE, SOON, StoreScreen, error_lines
+from ckpt_cli.tui.reading import SHARE, SOON, Delays, copy, error_lines, say
 from ckpt_cli.tui.styles import as_text, title
 from ckpt_cli.tui.tabs.content import Clock, TabContent
 from ckpt_cli.tui.tabs.memory import (
@@ -39,6 +40,9 @@ from ckpt_cli.tui.tabs.memory import (
     read_item_listing,
     read_item_origin,
 )
+
+_TYPED = 0.2
+"""Seconds after the last key in a filter before it is applied."""
 
 
 class MemoryRows(RowList):
@@ -80,23 +84,16 @@ class MemoryPane(FilterPane):
 
     def __init__(self) -> None:
         hint = "text, glob*, category:goal, confidence:0.8, expired:yes"
-        super().__init__(MemoryRows(), hint, id="memories")
+        super().__init__(MemoryRows(), hint, self._take_filter, id="memories")
         self.wanted = MemoryFilter()
 
-    def narrow(self, text: str) -> None:
+    def _take_filter(self, text: str) -> None:
         self.wanted = parse_memory_filter(text)
-        self.post_message(self.Narrowed())
 
 
-_TYPED = 0.2
-"""Seconds after the last key in a filter before it is applied."""
-
-
-class MemoryScreen(StoreScreen[CheckpointKey | None]):
+class MemoryScreen(Screen[CheckpointKey | None]):
     """Items by namespace at the top, the value of one below; Enter there goes to its thread."""
 
-    READING: ClassVar = frozenset({"memory", "item"})
-    REFRESHING: ClassVar = frozenset({"memory"})
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(keys_of(MEMORY_GROUPS)),
         Binding("escape,h", "back", "Back", show=False),
@@ -107,6 +104,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     ) -> None:
         super().__init__()
         self.context = context
+        self.delays = Delays(self)
         self._goal = goal
         """The item where the cursor goes when it is listed."""
         self._alone = alone
@@ -159,7 +157,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
         self._show_status()
         if self.context.pause:
             pause = max(self.context.pause, (time.monotonic() - began) * SHARE)
-            self.schedule("memory", pause, self.load)
+            self.delays.after("memory", pause, self.load, refreshes=True)
 
     def _fail(self, error: CkptError) -> None:
         if isinstance(error, UnknownLayout | Unsupported):
@@ -230,7 +228,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         event.stop()
         if event.rows is self.pane.rows:
-            self.schedule("item", SOON, self.load_item)
+            self.delays.after("item", SOON, self.load_item)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
@@ -243,11 +241,11 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
         event.stop()
         if event.rows is self.document:
             self._shown = None
-            self.schedule("item", SOON, self.load_item)
+            self.delays.after("item", SOON, self.load_item)
 
     def on_filter_pane_narrowed(self, event: FilterPane.Narrowed) -> None:
         event.stop()
-        self.schedule("filter", _TYPED, self.load)
+        self.delays.after("filter", _TYPED, self.load)
 
     def _go(self, rows: RowList) -> None:
         rows.focus()
@@ -260,11 +258,11 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     def _to_thread(self) -> None:
         """Go to the newest checkpoint at the time the item was created."""
         if self._origin is None:
-            self.say("this item names no thread")
+            say(self, "this item names no thread")
         elif self._origin.place is None:
-            self.say(self._origin.remark, is_error=True)
+            say(self, self._origin.remark, is_error=True)
         elif self._alone:
-            self.say("the threads were found only now; restart `ckpt tui` to go there")
+            say(self, "the threads were found only now; restart `ckpt tui` to go there")
         else:
             self.dismiss(self._origin.place)
 
@@ -301,10 +299,10 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
 
     def action_copy_command(self) -> None:
         if (item := self.pane.rows.item) is None:
-            self.say("no item selected", is_error=True)
+            say(self, "no item selected", is_error=True)
         else:
             words = self.context.memory_named.words
-            self.copy(command_line.memory_command(words, item.key))
+            copy(self, command_line.memory_command(words, item.key))
 
     def action_help(self) -> None:
         from ckpt_cli.tui.screens.text import HelpScreen

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from itertools import accumulate, chain, zip_longest
 from time import monotonic
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -20,7 +20,7 @@ from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.tui.keys import KeyGroup
 from ckpt_cli.tui.messages import ScreenMessage
 from ckpt_cli.tui.panes.footer import KeyLine
-from ckpt_cli.tui.panes.rows import Lines, SearchableLines
+from ckpt_cli.tui.panes.rows import RowList, SearchableLines
 from ckpt_cli.tui.styles import as_text, title
 
 
@@ -31,8 +31,6 @@ class HelpedScreen(Screen[ScreenResultType]):
 
     def action_help(self) -> None:
         """Show the keys."""
-        from ckpt_cli.tui.screens.text import HelpScreen
-
         self.app.push_screen(HelpScreen(self.GROUPS))
 
 
@@ -42,21 +40,21 @@ _TIME = 10
 """Columns of the time before a message."""
 
 
+Lines: TypeAlias = Callable[[int], Sequence[StyledLine]]
+"""Returns a text for a width in columns."""
+
+
 class TextScreen(ModalScreen[None]):
-    """Lines in a box."""
+    """A text in a box."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,h,question_mark", "dismiss", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, heading: str) -> None:
+    def __init__(self, heading: str, lines: Lines) -> None:
         super().__init__()
-        self._heading = heading
+        self._heading, self._lines = heading, lines
         self.rows = SearchableLines(id="text")
-
-    def lines(self, width: int) -> Sequence[StyledLine]:
-        """Return the text for a width in columns."""
-        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
@@ -68,19 +66,19 @@ class TextScreen(ModalScreen[None]):
         self.rows.focus()
 
     def on_resize(self) -> None:
-        self.rows.show_lines(self.lines(self.rows.width), self.rows.cursor)
+        self.rows.show_lines(self._lines(self.rows.width), self.rows.cursor)
 
 
 class HelpScreen(TextScreen):
     """All keys in groups, and what the signs mean; in two columns if there is space."""
 
     def __init__(self, groups: Sequence[KeyGroup], signs: Sequence[tuple[str, str]] = ()) -> None:
-        super().__init__("Keys and signs" if signs else "Keys")
+        super().__init__("Keys and signs" if signs else "Keys", self._drawn)
         self._parts = [(group.heading, group.rows) for group in groups]
         if signs:
             self._parts.append(("Signs", signs))
 
-    def lines(self, width: int) -> Sequence[StyledLine]:
+    def _drawn(self, width: int) -> Sequence[StyledLine]:
         parts = [_part_lines(heading, rows) for heading, rows in self._parts]
         if width < 2 * _HELP_COLUMN:
             return list(chain.from_iterable(parts))
@@ -106,10 +104,10 @@ class MessagesScreen(TextScreen):
     """What the screen said in this session, the newest first."""
 
     def __init__(self, messages: Sequence[ScreenMessage], zone: tzinfo) -> None:
-        super().__init__("Messages of this session")
+        super().__init__("Messages of this session", self._drawn)
         self._messages, self._zone = messages, zone
 
-    def lines(self, width: int) -> Sequence[StyledLine]:
+    def _drawn(self, width: int) -> Sequence[StyledLine]:
         found: list[StyledLine] = []
         for one in reversed(self._messages):
             first, *rest = wrap(one.shown, max(width - _TIME, 1))
@@ -126,12 +124,12 @@ class CopyScreen(TextScreen):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "copy", "Copy")]
 
     def __init__(self, heading: str, texts: Sequence[str]) -> None:
-        super().__init__(heading)
+        super().__init__(heading, self._drawn)
         self._texts = texts
         self._owners: list[str] = []
         """For each line, the text that it belongs to."""
 
-    def lines(self, width: int) -> Sequence[StyledLine]:
+    def _drawn(self, width: int) -> Sequence[StyledLine]:
         found: list[StyledLine] = []
         self._owners = []
         for text in self._texts:
@@ -157,13 +155,13 @@ class PlanScreen(ModalScreen[bool]):
         Binding("n,escape,q,h", "dismiss(False)", "No", key_display="n Esc"),
     ]
 
-    def __init__(self, question: str, lines: Callable[[int], Sequence[StyledLine]]) -> None:
+    def __init__(self, question: str, lines: Lines) -> None:
         super().__init__()
         self._question, self._lines = question, lines
         self.since = monotonic()
 
     def compose(self) -> ComposeResult:
-        self._rows = Lines(id="plan")
+        self._rows = RowList(id="plan")
         self._foot = Static(id="question")
         with Vertical(classes="box") as box:
             title(box, "Plan")

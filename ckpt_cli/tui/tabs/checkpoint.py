@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from ckpt_backends.codec.values import Value
@@ -25,25 +26,64 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
+from ckpt_cli.threads.store_worker import StoreWorker
 from ckpt_cli.threads.target import Target
+from ckpt_cli.tui.command_line import tab_command
 from ckpt_cli.tui.panes.values import StateValues
 from ckpt_cli.tui.tabs.content import (
     MOST_LINES,
-    CheckpointTab,
+    Asked,
     Clock,
+    InspectorTab,
     KeptReader,
+    Subject,
     TabContent,
     cut,
     target_of,
 )
+from ckpt_cli.tui.tabs.content import CheckpointTab as TabName
 
 _RAW_BYTES = 16 * 1024
 _RAW_ROW = 16
 
 
+class CheckpointTab(InspectorTab):
+    """A tab about one checkpoint."""
+
+    loading = "Checkpoint: loading"
+    is_of_thread = False
+
+    def __init__(self, name: TabName, worker: StoreWorker[Store], kept: KeptReader) -> None:
+        self._name, self._worker, self._kept = name, worker, kept
+
+    def heading(self, subject: Subject) -> str:
+        is_between = self._name == "diff" and subject.base is not None
+        return f"{subject.base_name} → {subject.name}" if is_between else subject.name
+
+    async def read(self, asked: Asked) -> TabContent:
+        subject = asked.subject
+        question = partial(
+            read_document,
+            tab=self._name,
+            place=subject.place,
+            base=subject.base,
+            clock=asked.clock,
+            width=asked.width,
+            kept=self._kept,
+            refs=subject.refs,
+        )
+        return await self._worker.ask(question)
+
+    def is_current(self, asked: Asked) -> bool:
+        return asked.is_again
+
+    def command(self, store: Sequence[str], subject: Subject) -> str | None:
+        return tab_command(store, self._name, subject.place, subject.base)
+
+
 def read_document(
     store: Store,
-    tab: CheckpointTab,
+    tab: TabName,
     place: CheckpointKey,
     base: CheckpointKey | None,
     clock: Clock,

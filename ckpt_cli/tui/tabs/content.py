@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from itertools import islice
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.codec.values import Value
@@ -166,3 +167,69 @@ def _name(
     return safe_text(
         path_text((*outer, *node_path(checkpoint_ns, [" · ".join(filter(None, parts))])))
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the tabs are about: a checkpoint, and what the tree knows about it."""
+
+    thread: Thread
+    """The thread as it was listed."""
+    place: CheckpointKey
+    name: str
+    refs: Mapping[str, str]
+    """The short refs that are known, by checkpoint id."""
+    base: CheckpointKey | None = None
+    """Where a diff starts; None for the parent."""
+    base_name: str = ""
+    follows: bool = False
+    """Whether the cursor follows the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a tab is to read, and how it is drawn."""
+
+    subject: Subject
+    clock: Clock
+    width: int
+    is_again: bool = False
+    """Whether the tab shows the same checkpoint or thread already."""
+
+
+class InspectorTab(ABC):
+    """One tab of the inspector: it knows how to read what it shows, in a worker."""
+
+    loading: ClassVar[str]
+    """The title while it is read."""
+    is_of_thread = True
+    """Whether it is about the whole thread, in place of one checkpoint."""
+    refresh_after: float | None = None
+    """Seconds after which it is read again; None if only a change makes it stale."""
+
+    @abstractmethod
+    def heading(self, subject: Subject) -> str:
+        """Return its title."""
+
+    @abstractmethod
+    async def read(self, asked: Asked) -> TabContent:
+        """Read it. Raises `CkptError`."""
+
+    @abstractmethod
+    def is_current(self, asked: Asked) -> bool:
+        """Return whether it would read the same again."""
+
+    @abstractmethod
+    def command(self, store: Sequence[str], subject: Subject) -> str | None:
+        """Return the command that prints it; None if no command does."""
+
+    def signed(self, subject: Subject) -> tuple[int | None, bool] | None:
+        """Return the line with the sign of the checkpoint, and whether the cursor goes there.
+
+        None if the tab has no such sign.
+        """
+        del subject
+        return None
+
+    def forget(self) -> None:  # noqa: B027
+        """Read it again when it is asked for, even if nothing has changed."""

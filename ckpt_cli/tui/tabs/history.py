@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
@@ -23,8 +25,11 @@ from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.units import step_number, when
 from ckpt_cli.render.timeline_lines import timeline_rows
 from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.threads.store_worker import StoreWorker
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.tabs.content import Clock, KeptReader, TabContent
+from ckpt_cli.tui.command_line import errors_command, timeline_command
+from ckpt_cli.tui.reading import SHARE
+from ckpt_cli.tui.tabs.content import Asked, Clock, InspectorTab, KeptReader, Subject, TabContent
 
 _MOST_STEPS = 20_000
 """Maximum number of steps of a timeline; `ckpt timeline` prints more."""
@@ -164,3 +169,86 @@ def _failure_lines(one: Failure, clock: Clock, width: int) -> Iterator[StyledLin
     for number, part in enumerate(parts[:_LINES], 1):
         more = "…" if number == _LINES < len(parts) else ""
         yield line((f"{_INDENT}{part}{more}", style))
+
+
+class TimelineTab(InspectorTab):
+    """How long the steps of a branch ran. It goes along with the cursor of the tree.
+
+    That of a thread that grows is read again, but not all the time.
+    """
+
+    loading = "Timeline: loading"
+
+    def __init__(self, worker: StoreWorker[Store]) -> None:
+        self._worker = worker
+        self._kept = KeptTimeline()
+        self._shown: tuple[Thread, int, TimedBranch] | None = None
+        """The thread and the width in which the branch was drawn."""
+        self._at: CheckpointKey | None = None
+        """The checkpoint whose step is marked."""
+        self._until = 0.0
+        """When the timeline of a thread that grows is read again."""
+
+    def heading(self, subject: Subject) -> str:
+        return subject.name
+
+    async def read(self, asked: Asked) -> TabContent:
+        began = time.monotonic()
+        thread, place = asked.subject.thread, asked.subject.place
+        question = partial(self._kept.read, place=place, clock=asked.clock, width=asked.width)
+        branch = await self._worker.ask(question)
+        if not asked.is_again:
+            self._at = None
+        self._shown = thread, asked.width, branch
+        self._until = time.monotonic() + (time.monotonic() - began) * SHARE
+        return branch.content
+
+    def is_current(self, asked: Asked) -> bool:
+        if self._shown is None:
+            return False
+        thread, width, branch = self._shown
+        now, place = asked.subject.thread, asked.subject.place
+        is_new = thread == now or time.monotonic() < self._until
+        has_step = (place.checkpoint_ns, place.checkpoint_id) in branch.lines
+        return has_step and is_new and (thread.thread_id, width) == (now.thread_id, asked.width)
+
+    def signed(self, subject: Subject) -> tuple[int | None, bool] | None:
+        if self._shown is None:
+            return None
+        place, before = subject.place, self._at
+        self._at = place
+        key = place.checkpoint_ns, place.checkpoint_id
+        return self._shown[2].lines.get(key), place != before
+
+    def command(self, store: Sequence[str], subject: Subject) -> str | None:
+        place = subject.place
+        if self._shown is not None and self._shown[0].thread_id == place.thread_id:
+            place = CheckpointKey(place.thread_id, *self._shown[2].tip)
+        return timeline_command(store, place)
+
+
+class ErrorsTab(InspectorTab):
+    """All tasks of the thread that ever failed."""
+
+    loading = "Errors: loading"
+
+    def __init__(self, worker: StoreWorker[Store]) -> None:
+        self._worker = worker
+        self._shown: tuple[Thread, int] | None = None
+        """The thread, and the width in which its errors were drawn."""
+
+    def heading(self, subject: Subject) -> str:
+        return f"Errors of {safe_text(subject.thread.thread_id)}"
+
+    async def read(self, asked: Asked) -> TabContent:
+        thread, width = asked.subject.thread, asked.width
+        question = partial(read_thread_errors, thread=thread, clock=asked.clock, width=width)
+        content = await self._worker.ask(question)
+        self._shown = thread, width
+        return content
+
+    def is_current(self, asked: Asked) -> bool:
+        return self._shown == (asked.subject.thread, asked.width)
+
+    def command(self, store: Sequence[str], subject: Subject) -> str | None:
+        return errors_command(store, subject.thread.thread_id)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import chain, islice
 
 from ckpt_backends.errors import CkptError, UsageError
@@ -18,10 +20,14 @@ from ckpt_cli.queries.memory import list_items, read_item, stored_item
 from ckpt_cli.queries.provenance import ItemOrigin, naming, trace
 from ckpt_cli.render.memory.items import item_lines, tree_rows
 from ckpt_cli.render.memory.provenance import from_thread_lines, origin_lines
+from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.tui.command_line import thread_memory_command
+from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.panes.thread_list import text_filter
-from ckpt_cli.tui.tabs.content import Clock, TabContent, cut
+from ckpt_cli.tui.reading import SHARE, error_lines
+from ckpt_cli.tui.tabs.content import Asked, Clock, InspectorTab, Subject, TabContent, cut
 
 _MOST_ITEMS = 20_000
 """Maximum number of items in the list; a filter finds the others."""
@@ -179,3 +185,45 @@ def _number(text: str) -> float:
         raise UsageError(
             f"cannot read '{text}' as a number", hint="use a number such as confidence:0.8"
         ) from None
+
+
+class MemoryTab(InspectorTab):
+    """The memory items that came from the thread. They are read again after a while."""
+
+    loading = "Memory: loading"
+
+    def __init__(self, context: ScreenContext) -> None:
+        self._context = context
+        self._shown: tuple[str, int] | None = None
+        """The thread that was read lately, and the width in which its items were drawn."""
+
+    def heading(self, subject: Subject) -> str:
+        return f"Memory from {safe_text(subject.thread.thread_id)}"
+
+    async def read(self, asked: Asked) -> TabContent:
+        context, thread_id, began = self._context, asked.subject.thread.thread_id, time.monotonic()
+        question = partial(
+            read_thread_memory,
+            thread_id=thread_id,
+            clock=asked.clock,
+            width=asked.width,
+            redacted=context.opening.redact,
+        )
+        try:
+            content = await context.memory.ask(question)
+        except CkptError as error:
+            content = TabContent(error_lines(error, asked.width))
+        self._shown = thread_id, asked.width
+        if context.pause:
+            self.refresh_after = max(context.pause, (time.monotonic() - began) * SHARE)
+        return content
+
+    def is_current(self, asked: Asked) -> bool:
+        return self._shown == (asked.subject.thread.thread_id, asked.width)
+
+    def forget(self) -> None:
+        self._shown = None
+
+    def command(self, store: Sequence[str], subject: Subject) -> str | None:
+        memory = self._context.memory_named.name
+        return thread_memory_command(store, memory, subject.thread.thread_id)
