@@ -246,6 +246,7 @@ _ckpt_answer() {
             "bisect:0") kind="target" ;;
             "tail:0") kind="thread" ;;
             "report:0") kind="target" ;;
+            "tui:0") kind="target" ;;
             "sessions show:0") kind="session" ;;
             "memory list:0") kind="namespace" ;;
             "memory show:0") kind="item" ;;

@@ -20,14 +20,19 @@ class Key:
     """One key binding."""
 
     keys: str
-    """Textual's key names, separated by commas."""
+    """Characters or Textual's key names, separated by commas."""
     action: str
     title: str
     help: str
-    shown: str
-    """The key as the help writes it."""
+    label: str = ""
+    """The keys as the help writes them, if that differs."""
     footer: bool = False
     """Whether the footer shows it."""
+
+    @property
+    def shown(self) -> str:
+        """The keys as the help writes them."""
+        return self.label or self.keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +75,14 @@ LINES: Sequence[tuple[str, str]] = (
 MOST_USED = KeyGroup(
     "Most used",
     (
-        Key(
-            "less_than_sign",
-            "step(-1)",
-            "Step back",
-            "Go to the parent, or on along the branch",
-            "<",
-        ),
-        Key(
-            "greater_than_sign",
-            "step(1)",
-            "Step forward",
-            "Go to the parent, or on along the branch",
-            ">",
-        ),
+        Key("<", "step(-1)", "Step back", "Go to the parent, or on along the branch"),
+        Key(">", "step(1)", "Step forward", "Go to the parent, or on along the branch"),
         *(
             Key(
                 str(number % 10),
                 f"tab('{name}')",
                 f"Tab {name.capitalize()}",
                 "Show a tab by its number",
-                str(number % 10),
             )
             for number, name in enumerate(TABS, 1)
         ),
@@ -122,111 +114,80 @@ MOVING = KeyGroup(
 STEPPING = KeyGroup(
     "Step through time",
     (
+        Key("{", "sibling(-1)", "Older sibling", "Go between checkpoints with the same parent"),
+        Key("}", "sibling(1)", "Newer sibling", "Go between checkpoints with the same parent"),
         Key(
-            "left_curly_bracket",
-            "sibling(-1)",
-            "Older sibling",
-            "Go between checkpoints with the same parent",
-            "{",
+            "[", "change(-1)", "Previous change", "Go to where the channel under the cursor changed"
         ),
-        Key(
-            "right_curly_bracket",
-            "sibling(1)",
-            "Newer sibling",
-            "Go between checkpoints with the same parent",
-            "}",
-        ),
-        Key(
-            "left_square_bracket",
-            "change_of_channel(-1)",
-            "Previous change",
-            "Go to where the channel under the cursor changed",
-            "[",
-        ),
-        Key(
-            "right_square_bracket",
-            "change_of_channel(1)",
-            "Next change",
-            "Go to where the channel under the cursor changed",
-            "]",
-        ),
-        Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
+        Key("]", "change(1)", "Next change", "Go to where the channel under the cursor changed"),
+        Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)"),
     ),
 )
 LOOKING = KeyGroup(
     "Look at a checkpoint",
     (
-        Key("left_parenthesis", "turn(-1)", "Previous tab", "Show the previous or next tab", "("),
-        Key("right_parenthesis", "turn(1)", "Next tab", "Show the previous or next tab", ")"),
+        Key("(", "turn(-1)", "Previous tab", "Show the previous or next tab"),
+        Key(")", "turn(1)", "Next tab", "Show the previous or next tab"),
         Key(
             "d",
             "compare",
             "Diff",
             "Diff side by side with the marked one, or the parent",
-            "d",
-            True,
+            footer=True,
         ),
         Key(
             "n",
             "difference(1)",
             "Next change",
             "In State and Diff: go to the next or previous change",
-            "n",
         ),
         Key(
             "N",
             "difference(-1)",
             "Previous change",
             "In State and Diff: go to the next or previous change",
-            "N",
         ),
-        Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),
-        Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps", "o"),
-        Key("E", "unfold_all", "Unfold value", "Unfold all of this value, or fold it", "E"),
-        Key("p", "pin", "Pin", "Show this channel first, at each checkpoint (toggle)", "p"),
-        Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree", "a"),
-        Key("v", "check", "Check", "Check every value of this thread", "v"),
+        Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", footer=True),
+        Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps"),
+        Key("E", "unfold_all", "Unfold value", "Unfold all of this value, or fold it"),
+        Key("p", "pin", "Pin", "Show this channel first, at each checkpoint (toggle)"),
+        Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree"),
+        Key("v", "check", "Check", "Check every value of this thread"),
     ),
     (("→ ←", "In State: unfold or fold a value; then go in or out"),),
 )
 FINDING = KeyGroup(
     "Find",
     (
-        Key("i", "questions", "Questions", "List unanswered questions of all threads", "i", True),
-        Key("e", "errors", "Errors", "List tasks that failed, of all threads", "e", True),
-        Key("S", "grep", "Search", "Search values in this thread, or in all", "S"),
-        Key("O", "operations", "Operations", "List what ckpt changed in this thread", "O"),
-        Key("M", "memory", "Memory", "Browse long-term memory", "M"),
+        Key("i", "questions", "Questions", "List unanswered questions of all threads", footer=True),
+        Key("e", "errors", "Errors", "List tasks that failed, of all threads", footer=True),
+        Key("S", "grep", "Search", "Search values in this thread, or in all"),
+        Key("O", "operations", "Operations", "List what ckpt changed in this thread"),
+        Key("M", "memory", "Memory", "Browse long-term memory"),
     ),
 )
 COPYING = KeyGroup(
     "Copy",
     (
-        Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
-        Key("w", "copy_value", "Copy value", "Copy the value or message under the cursor", "w"),
-        Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
-        Key("c", "command_line", "Command", "Show the command line for what is shown", "c"),
+        Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT"),
+        Key("w", "copy_value", "Copy value", "Copy the value or message under the cursor"),
+        Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint"),
+        Key("c", "command_line", "Command", "Show the command line for what is shown"),
     ),
 )
 SCREEN = KeyGroup(
     "Screen",
     (
-        Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
-        Key("minus", "size(-1)", "Smaller", "Make this pane smaller or larger", "-"),
-        Key("plus,equals_sign", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
-        Key("underscore", "size(0)", "Fit panes", "Fit all panes to their content", "_"),
-        Key("r", "again", "Refresh", "Read the store again now", "r"),
-        Key("T", "app.change_theme", "Theme", "Choose the colours", "T"),
-        Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
-        Key(
-            "colon",
-            "app.command_palette",
-            "Palette",
-            "Find a key by name, or go to THREAD@REF",
-            ":",
-        ),
-        Key("question_mark", "help", "Help", "Show this help", "?", True),
-        Key("q", "app.quit", "Quit", "Quit", "q", True),
+        Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again"),
+        Key("-", "size(-1)", "Smaller", "Make this pane smaller or larger"),
+        Key("+,=", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
+        Key("_", "size(0)", "Fit panes", "Fit all panes to their content"),
+        Key("r", "again", "Refresh", "Read the store again now"),
+        Key("T", "app.change_theme", "Theme", "Choose the colours"),
+        Key("L", "app.messages", "Messages of this session", "List what this screen said"),
+        Key(":", "app.command_palette", "Palette", "Find a key by name, or go to THREAD@REF"),
+        Key("?", "help", "Help", "Show this help", footer=True),
+        Key("q", "app.quit", "Quit", "Quit", footer=True),
     ),
     (("s", "Sort threads: newest, oldest, id, checkpoints"),),
 )
@@ -241,30 +202,23 @@ CHANGING = KeyGroup(
     (
         Key(
             "B,R",
-            "change('rollback')",
+            "write('rollback')",
             "Roll back",
             "Roll the thread back to this checkpoint",
             "B R",
-            True,
+            footer=True,
         ),
         Key(
             "F",
-            "change('fork')",
+            "write('fork')",
             "Fork",
             "Fork this checkpoint to a branch or a new thread",
-            "F",
-            True,
+            footer=True,
         ),
-        Key("U", "change('undo')", "Undo", "Undo the last change of this thread by ckpt", "U"),
-        Key(
-            "P",
-            "change('repair')",
-            "Repair",
-            "Mend the finding, or lost values of this thread",
-            "P",
-        ),
-        Key("D", "change('delete')", "Delete", "Delete this thread, whatever its status", "D"),
-        Key("X", "change('purge')", "Purge", "Remove threads, or prune their old checkpoints", "X"),
+        Key("U", "write('undo')", "Undo", "Undo the last change of this thread by ckpt"),
+        Key("P", "write('repair')", "Repair", "Mend the finding, or lost values of this thread"),
+        Key("D", "write('delete')", "Delete", "Delete this thread, whatever its status"),
+        Key("X", "write('purge')", "Purge", "Remove threads, or prune their old checkpoints"),
     ),
 )
 WRITING_GROUPS: Sequence[KeyGroup] = (*READING_GROUPS, CHANGING)
@@ -274,20 +228,19 @@ MEMORY_GROUP = KeyGroup(
     "On the screen Memory",
     (
         Key("tab,shift+tab", "pane", "Next pane", "Focus the other pane", "Tab"),
-        Key("z", "zoom", "Zoom", "Show this pane alone, or both again", "z"),
+        Key("z", "zoom", "Zoom", "Show this pane alone, or both again"),
         Key(
             "y",
             "copy_command",
             "Copy command",
             "Copy the command line that prints this item",
-            "y",
-            True,
+            footer=True,
         ),
-        Key("r", "again", "Refresh", "Read the memory again now", "r"),
-        Key("T", "app.change_theme", "Theme", "Choose the colours", "T"),
-        Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
-        Key("question_mark", "help", "Help", "Show this help", "?", True),
-        Key("q", "leave", "Close", "Close this screen", "q", True),
+        Key("r", "again", "Refresh", "Read the memory again now"),
+        Key("T", "app.change_theme", "Theme", "Choose the colours"),
+        Key("L", "app.messages", "Messages of this session", "List what this screen said"),
+        Key("?", "help", "Help", "Show this help", footer=True),
+        Key("q", "leave", "Close", "Close this screen", footer=True),
     ),
 )
 MEMORY_GROUPS: Sequence[KeyGroup] = (
@@ -344,11 +297,11 @@ def bindings(keys: Sequence[Key]) -> list[BindingType]:
 _MOVING: Sequence[tuple[str, str]] = (("↑ ↓ j k", "Move by a line"), *LINES)
 _SEARCH = ("/", "Search; then n next, N previous")
 _ENTER = ("Enter l", "Go to the checkpoint")
-_HELP = Key("question_mark", "help", "Help", "Show this help", "?", True)
+_HELP = Key("?", "help", "Help", "Show this help", footer=True)
 
 
 def _close(keys: str = "escape,q,h", shown: str = "Esc q h") -> Key:
-    return Key(keys, "dismiss(None)", "Close", "Close this screen", shown, True)
+    return Key(keys, "dismiss(None)", "Close", "Close this screen", shown, footer=True)
 
 
 PLACES_GROUPS = (KeyGroup("Questions and errors", (_HELP, _close()), (*_MOVING, _SEARCH, _ENTER)),)
@@ -358,8 +311,8 @@ SEARCH_GROUPS = (
     KeyGroup(
         "Search",
         (
-            Key("slash", "type", "Edit pattern", "Edit the pattern", "/", True),
-            Key("t", "scope", "This / all", "Search this thread, or all threads", "t", True),
+            Key("slash", "type", "Edit pattern", "Edit the pattern", "/", footer=True),
+            Key("t", "scope", "This / all", "Search this thread, or all threads", footer=True),
             _HELP,
             _close(),
         ),
@@ -371,7 +324,7 @@ OPERATIONS_GROUPS = (
     KeyGroup(
         "Operations",
         (
-            Key("u,U", "undo", "Undo", "Undo this operation; needs --write", "u U", True),
+            Key("u,U", "undo", "Undo", "Undo this operation; needs --write", "u U", footer=True),
             _HELP,
             _close(),
         ),
@@ -383,15 +336,8 @@ DIFF_GROUPS = (
     KeyGroup(
         "Diff side by side",
         (
-            Key("n,right_square_bracket", "jump(1)", "Next", "Go to the next change", "n ]", True),
-            Key(
-                "N,left_square_bracket",
-                "jump(-1)",
-                "Previous",
-                "Go to the previous change",
-                "N [",
-                True,
-            ),
+            Key("n,]", "jump(1)", "Next", "Go to the next change", "n ]", footer=True),
+            Key("N,[", "jump(-1)", "Previous", "Go to the previous change", "N [", footer=True),
             _HELP,
             _close("escape,q,h,d", "Esc q h d"),
         ),

@@ -56,7 +56,7 @@ def test_no_key_changes_the_store_or_loads_what_could(sample: Path) -> None:
 def test_the_keys_that_change_say_what_to_type(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         assert seat.main.changes is None
-        for key in [*keys_of([CHANGING]), Key("R", "", "", "", "R")]:
+        for key in [*keys_of([CHANGING]), Key("R", "", "", "")]:
             assert key not in keys_of(READING_GROUPS)
             await seat.press("question_mark")
             assert not seat.sees(f" {key.shown} ", key.help)

@@ -345,7 +345,7 @@ class MainScreen(Screen[None]):
         else:
             self.tree_pane.step_to(goal)
 
-    def action_change_of_channel(self, way: int) -> None:
+    def action_change(self, way: int) -> None:
         """Go to the previous or next checkpoint where the shown channel changed."""
         if (path := self.inspector.looked_at()) is not None:
             self.stepper.note_value(path)
@@ -467,7 +467,7 @@ class MainScreen(Screen[None]):
 
     def _undo(self, op: str | None) -> None:
         if op is not None:
-            self.action_change("undo_operation", op)
+            self.action_write("undo_operation", op)
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.lists import SearchScreen
@@ -527,7 +527,7 @@ class MainScreen(Screen[None]):
         """What to type for a screen that can change the store."""
         return f"read-only: start with `{command_line.write_command(self.context.store_words)}`"
 
-    def action_change(self, action: str, op: str = "") -> None:
+    def action_write(self, action: str, op: str = "") -> None:
         """Show the plan of a change, or say that the screen is read-only."""
         if self.changes is None:
             say(self, self._read_only, is_error=True)
