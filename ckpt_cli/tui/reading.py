@@ -66,6 +66,10 @@ _LONGEST_MESSAGE = 300
 """Maximum number of characters of a message."""
 
 
+class Changed(Message):
+    """What a pane says in the status line has changed."""
+
+
 class Lost(Message):
     """The store cannot be reached."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from typing import TypeVar
@@ -85,21 +85,16 @@ class Writing:
 
     async def run(self, action: str, op: str) -> None:
         """Show the plan of a change, and carry it out if the user agrees."""
-        match action:
-            case "rollback":
-                await self._roll_back()
-            case "fork":
-                await self._fork()
-            case "undo":
-                await self._undo()
-            case "undo_operation":
-                await self._undo_operation(op)
-            case "repair":
-                await self._repair()
-            case "delete":
-                await self._delete()
-            case "purge":
-                await self._purge()
+        changes: Mapping[str, Callable[[], Awaitable[None]]] = {
+            "rollback": self._roll_back,
+            "fork": self._fork,
+            "undo": self._undo,
+            "undo_operation": partial(self._undo_operation, op),
+            "repair": self._repair,
+            "delete": self._delete,
+            "purge": self._purge,
+        }
+        await changes[action]()
 
     # Plans
 

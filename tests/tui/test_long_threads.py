@@ -59,7 +59,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(written: Path, tmp_path: Path) -> Path:
+def store(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # A thread of this length counts as long.
+    monkeypatch.setattr(tree, "_SMALL", _TURNS)
     return Path(shutil.copy(written, tmp_path / "agent.db"))
 
 

@@ -39,7 +39,7 @@ from ckpt_cli.tui.panes.thread_list import (
     unread,
     unread_near,
 )
-from ckpt_cli.tui.reading import SHARE, SOON, Delays, LoadedObjects
+from ckpt_cli.tui.reading import SHARE, SOON, Changed, Delays, LoadedObjects
 from ckpt_cli.tui.styles import as_text, title
 
 _HEADS_NEAR, _HEADS = 50, 500
@@ -108,9 +108,6 @@ class ThreadsPane(FilterPane):
 
     class Entered(Message):
         """A thread was chosen."""
-
-    class Changed(Message):
-        """What the pane says of itself has changed."""
 
     def __init__(self, context: ScreenContext) -> None:
         hint = "id or title, glob*, status:error, idle > 2h"
@@ -206,7 +203,7 @@ class ThreadsPane(FilterPane):
     def lose(self, error: CkptError) -> None:
         """Say why the store cannot be read, until the threads are listed again."""
         self.problem = f"retrying: {error.message}"
-        self.post_message(self.Changed())
+        self.post_message(Changed())
 
     def _take(self, threads: list[Thread]) -> None:
         if list(self.listing.threads) != threads:
@@ -217,7 +214,7 @@ class ThreadsPane(FilterPane):
             # The ages have changed.
             self.rows.refresh()
         self.load_heads()
-        self.post_message(self.Changed())
+        self.post_message(Changed())
         self._select()
 
     def _select(self) -> None:
@@ -266,7 +263,7 @@ class ThreadsPane(FilterPane):
         except CkptError as error:
             self.problem = error.message
         self.is_reading_heads = False
-        self.post_message(self.Changed())
+        self.post_message(Changed())
 
     async def _load_seen_and_asked(self) -> None:
         """Read heads until none is missing. Raises what reading them raises."""
@@ -328,7 +325,7 @@ class ThreadsPane(FilterPane):
             self.rows.rebuild()
         else:
             self.rows.refresh()
-        self.post_message(self.Changed())
+        self.post_message(Changed())
 
     # The filter
 
@@ -345,4 +342,4 @@ class ThreadsPane(FilterPane):
     def on_filter_pane_narrowed(self, event: FilterPane.Narrowed) -> None:
         event.stop()
         self.load_heads_soon()
-        self.post_message(self.Changed())
+        self.post_message(Changed())

@@ -30,7 +30,7 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.rows import RowList, SearchableLines, SearchPane
 from ckpt_cli.tui.panes.tree_picture import GrowingTree, TreePicture, TreeQuestion, TreeView
-from ckpt_cli.tui.reading import SOON, Delays, LoadedObjects, ask, error_lines
+from ckpt_cli.tui.reading import SOON, Changed, Delays, LoadedObjects, ask, error_lines
 from ckpt_cli.tui.styles import STYLES, title
 from ckpt_cli.tui.tabs.content import Clock, name_in_tree
 
@@ -234,9 +234,6 @@ class TreePane(SearchPane):
     class Entered(Message):
         """A checkpoint was chosen."""
 
-    class Followed(Message):
-        """The cursor follows the head from now on, or no longer."""
-
     def __init__(self, context: ScreenContext) -> None:
         super().__init__(TreeRows(), id="tree")
         self.context = context
@@ -363,14 +360,14 @@ class TreePane(SearchPane):
     def follow(self) -> None:
         """Keep the cursor on the head, or no longer."""
         self.view.follows = not self.view.follows
-        self.post_message(self.Followed())
+        self.post_message(Changed())
         self.load()
 
     def stop_following(self) -> None:
         """Let the cursor stay where it goes now, also when the thread grows."""
         if self.view.follows:
             self.view.follows = False
-            self.post_message(self.Followed())
+            self.post_message(Changed())
 
     def unfold(self) -> None:
         """Unfold long runs of steps, or fold them again."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -43,6 +43,8 @@ from ckpt_cli.tui.panes.thread_list import read_threads
 from ckpt_cli.tui.reading import error_lines
 from ckpt_cli.tui.screens.text import HelpedScreen
 from ckpt_cli.tui.styles import title
+
+_Result = TypeVar("_Result")
 
 _LONGEST = 500
 """Maximum number of columns of a question or an error."""
@@ -131,7 +133,28 @@ _AT_ONCE = 200
 """Number of threads read with one query."""
 
 
-class PlacesScreen(HelpedScreen[CheckpointKey | None]):
+class ListScreen(HelpedScreen[_Result], Generic[_Result]):
+    """Lines below a title."""
+
+    def __init__(self, heading: str, rows: SearchableLines) -> None:
+        super().__init__()
+        self._heading, self._rows = heading, rows
+        self._pane = SearchPane(rows, id=f"{rows.id}-pane")
+
+    def compose(self) -> ComposeResult:
+        yield self._pane
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.head("loading")
+        self._rows.focus()
+
+    def head(self, text: str = "") -> None:
+        """Set the title."""
+        title(self._pane, f"{self._heading}: {text}" if text else self._heading)
+
+
+class PlacesScreen(ListScreen[CheckpointKey | None]):
     """One line per place; Enter goes to its checkpoint."""
 
     GROUPS = PLACES_GROUPS
@@ -140,24 +163,15 @@ class PlacesScreen(HelpedScreen[CheckpointKey | None]):
     def __init__(
         self, kind: PlaceList, worker: StoreWorker[Store], now: Callable[[], datetime]
     ) -> None:
-        super().__init__()
+        super().__init__(kind.name, Choices(id="places"))
         self._kind, self._worker, self._now = kind, worker, now
         self._found: list[WaitingPlace] = []
 
-    def compose(self) -> ComposeResult:
-        self._rows = Choices(id="places")
-        self._pane = SearchPane(self._rows, id="places-pane")
-        yield self._pane
-        yield KeyLine()
-
     def on_mount(self) -> None:
-        title(self._pane, f"{self._kind.name}: loading")
-        self._rows.focus()
         self._load()
 
     @work(exclusive=True)
     async def _load(self) -> None:
-        name = self._kind.name
         try:
             threads = await self._worker.ask(self._kind.threads)
             for start in range(0, len(threads), _AT_ONCE):
@@ -165,14 +179,14 @@ class PlacesScreen(HelpedScreen[CheckpointKey | None]):
                 found = await self._worker.ask(partial(self._read, some))
                 self._found += found
                 read = f"{start + len(some):,} of {len(threads):,} threads read"
-                title(self._pane, f"{name}: {len(self._found):,} ({read})")
+                self.head(f"{len(self._found):,} ({read})")
                 if found:
                     self._show()
-            title(self._pane, f"{name}: {len(self._found):,}")
+            self.head(f"{len(self._found):,}")
         except CkptError as error:
             self._pane.notify(error_text(error), severity="error", markup=False)
             if not self._found:
-                title(self._pane, name)
+                self.head()
                 self._rows.show_lines(error_lines(error, self._rows.width))
             return
         if not self._found:
@@ -195,7 +209,7 @@ class PlacesScreen(HelpedScreen[CheckpointKey | None]):
             self.dismiss(self._found[self._rows.cursor].key)
 
 
-class OperationsScreen(HelpedScreen[str | None]):
+class OperationsScreen(ListScreen[str | None]):
     """One line per operation, newest first. Returns the id of the one that is to be undone."""
 
     GROUPS = OPERATIONS_GROUPS
@@ -203,27 +217,20 @@ class OperationsScreen(HelpedScreen[str | None]):
 
     def __init__(self, opening: Opening, thread_id: str, now: datetime, refusal: str) -> None:
         """`refusal` says why nothing can be undone here; empty if it can."""
-        super().__init__()
+        name = f"Operations of ckpt on {safe_text(thread_id)}"
+        super().__init__(name, SearchableLines(id="operations"))
         self._operations = ThreadOperations(opening, thread_id)
-        self._of, self._now, self._refusal = safe_text(thread_id), now, refusal
+        self._now, self._refusal = now, refusal
         self._found: Sequence[ListedOperation] = ()
 
-    def compose(self) -> ComposeResult:
-        self._rows = SearchableLines(id="operations")
-        self._pane = SearchPane(self._rows, id="operations-pane")
-        yield self._pane
-        yield KeyLine()
-
     def on_mount(self) -> None:
-        title(self._pane, f"Operations of ckpt on {self._of}: loading")
-        self._rows.focus()
         self._load()
 
     @work(exclusive=True)
     async def _load(self) -> None:
         # The log is on a disk, and may be long.
         found = await asyncio.to_thread(lambda: self._operations.newest_first)
-        title(self._pane, f"Operations of ckpt on {self._of}: {len(found):,}")
+        self.head(f"{len(found):,}")
         self._found = found
         self._rows.show_lines(operation_lines(found, self._now))
 

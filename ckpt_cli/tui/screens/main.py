@@ -188,7 +188,7 @@ class MainScreen(Screen[None]):
 
     # What the panes say
 
-    def on_threads_pane_changed(self) -> None:
+    def on_changed(self) -> None:
         self.show_status()
 
     def on_threads_pane_selected(self) -> None:
@@ -235,9 +235,6 @@ class MainScreen(Screen[None]):
 
     def on_tree_pane_entered(self) -> None:
         self.body.go(self.inspector.rows)
-
-    def on_tree_pane_followed(self) -> None:
-        self.show_status()
 
     def on_inspector_go_to(self, event: Inspector.GoTo) -> None:
         self.jump(event.place, event.tab)

@@ -207,9 +207,13 @@ class InspectorTab(ABC):
     refresh_after: float | None = None
     """Seconds after which it is read again; None if only a change makes it stale."""
 
-    @abstractmethod
+    titled = ""
+    """What its title says of the thread; empty if it is the name of the checkpoint."""
+
     def heading(self, subject: Subject) -> str:
         """Return its title."""
+        thread_id = subject.thread.thread_id
+        return f"{self.titled} {safe_text(thread_id)}" if self.titled else subject.name
 
     @abstractmethod
     async def read(self, asked: Asked) -> TabContent:

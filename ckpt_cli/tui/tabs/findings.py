@@ -93,7 +93,7 @@ def findings_content(
 class FindingsTab(InspectorTab):
     """What is wrong in the thread. Threads are also checked while the tab is not shown."""
 
-    loading = "Findings: loading"
+    loading, titled = "Findings: loading", "Findings in"
 
     def __init__(
         self,
@@ -112,9 +112,6 @@ class FindingsTab(InspectorTab):
         """So that a thread is not checked twice at the same time."""
         self.took = 0.0
         """Seconds that the last quick check took."""
-
-    def heading(self, subject: Subject) -> str:
-        return f"Findings in {safe_text(subject.thread.thread_id)}"
 
     def known(self, thread_id: str) -> CheckedThread | None:
         """Return what was found in a thread, perhaps before it changed."""

@@ -189,9 +189,6 @@ class TimelineTab(InspectorTab):
         self._until = 0.0
         """When the timeline of a thread that grows is read again."""
 
-    def heading(self, subject: Subject) -> str:
-        return subject.name
-
     async def read(self, asked: Asked) -> TabContent:
         began = time.monotonic()
         thread, place = asked.subject.thread, asked.subject.place
@@ -230,15 +227,12 @@ class TimelineTab(InspectorTab):
 class ErrorsTab(InspectorTab):
     """All tasks of the thread that ever failed."""
 
-    loading = "Errors: loading"
+    loading, titled = "Errors: loading", "Errors of"
 
     def __init__(self, worker: StoreWorker[Store]) -> None:
         self._worker = worker
         self._shown: tuple[Thread, int] | None = None
         """The thread, and the width in which its errors were drawn."""
-
-    def heading(self, subject: Subject) -> str:
-        return f"Errors of {safe_text(subject.thread.thread_id)}"
 
     async def read(self, asked: Asked) -> TabContent:
         thread, width = asked.subject.thread, asked.width

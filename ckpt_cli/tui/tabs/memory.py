@@ -20,7 +20,6 @@ from ckpt_cli.queries.memory import list_items, read_item, stored_item
 from ckpt_cli.queries.provenance import ItemOrigin, naming, trace
 from ckpt_cli.render.memory.items import item_lines, tree_rows
 from ckpt_cli.render.memory.provenance import from_thread_lines, origin_lines
-from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.tui.command_line import thread_memory_command
 from ckpt_cli.tui.context import ScreenContext
@@ -190,15 +189,12 @@ def _number(text: str) -> float:
 class MemoryTab(InspectorTab):
     """The memory items that came from the thread. They are read again after a while."""
 
-    loading = "Memory: loading"
+    loading, titled = "Memory: loading", "Memory from"
 
     def __init__(self, context: ScreenContext) -> None:
         self._context = context
         self._shown: tuple[str, int] | None = None
         """The thread that was read lately, and the width in which its items were drawn."""
-
-    def heading(self, subject: Subject) -> str:
-        return f"Memory from {safe_text(subject.thread.thread_id)}"
 
     async def read(self, asked: Asked) -> TabContent:
         context, thread_id, began = self._context, asked.subject.thread.thread_id, time.monotonic()
