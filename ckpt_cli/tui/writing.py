@@ -33,6 +33,7 @@ from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.purge import report_lines
 from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.tui.command_line import match_of, purge_command, write_command
 from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.messages import screen_hint
@@ -199,14 +200,8 @@ class Writing:
     async def _review(self, found: Proposal, ask: str, hint: str) -> None:
         """Show a plan, apply it if the user agrees, and go to the new head."""
         main = self._main
-        if not await main.app.push_screen_wait(PlanScreen(ask, found.lines)):
-            return
-        try:
-            if found.record is not None:
-                await asyncio.to_thread(found.record)
-            notes = await asyncio.to_thread(self._apply, found)
-        except CkptError as error:
-            show_error(main, error)
+        notes = await self._carried_out(ask, found.lines, partial(self._apply, found))
+        if notes is None:
             return
         # The list of threads does not show that a value changed.
         main.forget()
@@ -215,6 +210,18 @@ class Writing:
             main.jump(found.head)
         is_undoable = found.head is not None or found.record is not None
         say(main, "; ".join([f"{found.done}{hint}" if is_undoable else found.done, *notes]))
+
+    async def _carried_out(
+        self, ask: str, lines: Callable[[int], list[StyledLine]], what: Callable[[], _Answer]
+    ) -> _Answer | None:
+        """Show a plan, and do what it says if the user agrees; None if not, or after an error."""
+        if not await self._main.app.push_screen_wait(PlanScreen(ask, lines)):
+            return None
+        try:
+            return await asyncio.to_thread(what)
+        except CkptError as error:
+            show_error(self._main, error)
+            return None
 
     async def listed_anew(self) -> None:
         """List all threads again, and wait until that is done."""
@@ -226,17 +233,13 @@ class Writing:
 
     async def _review_removal(self, found: ReviewedRemoval) -> None:
         """Show what would be removed, and remove it if the user agrees."""
-        main, ask = self._main, f"{question_of(found.plan.sums)} This cannot be undone."
-        if not await main.app.push_screen_wait(PlanScreen(ask, found.lines)):
-            return
-        try:
-            report, notes = await asyncio.to_thread(self._remove, found)
-        except CkptError as error:
-            show_error(main, error)
-            return
-        lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
-        say(main, "; ".join([*lines, *notes]), is_error=bool(report.stopped))
-        main.threads_pane.load()
+        ask = f"{question_of(found.plan.sums)} This cannot be undone."
+        removed = await self._carried_out(ask, found.lines, partial(self._remove, found))
+        if removed is not None:
+            report, notes = removed
+            lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
+            say(self._main, "; ".join([*lines, *notes]), is_error=bool(report.stopped))
+            self._main.threads_pane.load()
 
     # Writing
 
@@ -250,6 +253,8 @@ class Writing:
 
         Raises what `WritableStore.apply` raises.
         """
+        if found.record is not None:
+            found.record()
         opening, notes = self._context.opening, list[str]()
         recorder = self._recorder(notes.append)
         with (

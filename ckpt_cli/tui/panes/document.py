@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual import work
 from textual.binding import Binding, BindingType
@@ -24,6 +25,8 @@ from ckpt_cli.tui.panes.rows import SearchableLines
 from ckpt_cli.tui.panes.values import Folds, Hits, UnfoldedValues, search
 from ckpt_cli.tui.tabs.content import Tab as TabName
 from ckpt_cli.tui.tabs.content import TabContent
+
+_Part = TypeVar("_Part")
 
 _HERE = "▸ "
 _MOST_AT_ONCE = 2_000
@@ -62,8 +65,7 @@ class DocumentRows(SearchableLines):
         """The path of the value under the cursor; None if there is none."""
         if self.unfolded is not None:
             return None if self.node is None else self.node.path
-        above = max((at for at in self.document.marks if at <= self.cursor), default=None)
-        return None if above is None else self.document.marks[above]
+        return self._above(self.document.marks)
 
     @property
     def chosen(self) -> str | None:
@@ -74,20 +76,22 @@ class DocumentRows(SearchableLines):
     @property
     def item(self) -> ItemKey | None:
         """The memory item under the cursor; None if there is none."""
-        above = max((at for at in self.document.items if at <= self.cursor), default=None)
-        return None if above is None else self.document.items[above]
+        return self._above(self.document.items)
 
     @property
     def finding(self) -> Finding | None:
         """The finding under the cursor; None if there is none."""
-        above = max((at for at in self.document.findings if at <= self.cursor), default=None)
-        return None if above is None else self.document.findings[above]
+        return self._above(self.document.findings)
 
     @property
     def place(self) -> Key | None:
         """The checkpoint that the line under the cursor is about; None if there is none."""
-        above = max((at for at in self.document.places if at <= self.cursor), default=None)
-        return None if above is None else self.document.places[above]
+        return self._above(self.document.places)
+
+    def _above(self, starts: Mapping[int, _Part]) -> _Part | None:
+        """Return the part of the document that the line under the cursor belongs to, if any."""
+        above = max((at for at in starts if at <= self.cursor), default=None)
+        return None if above is None else starts[above]
 
     def line_at(self, index: int, width: int) -> StyledLine:
         shown = super().line_at(index, width)
