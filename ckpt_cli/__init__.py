@@ -28,15 +28,12 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
-    from ckpt_cli.api.answer import Answer, AnswerList
-    from ckpt_cli.api.checkpoint import CheckpointHandle
+    from ckpt_cli.api.answer import Answer, AnswerList, to_json
     from ckpt_cli.api.memory import MemoryHandle, MemoryHits, MemoryItems
     from ckpt_cli.api.opening import open, open_memory  # noqa: A004 - users write `ckpt.open`
-    from ckpt_cli.api.plain_values import to_json
-    from ckpt_cli.api.search import SearchHits
-    from ckpt_cli.api.store import StoreHandle
-    from ckpt_cli.api.stores import layouts, stores
-    from ckpt_cli.api.thread import ThreadHandle
+    from ckpt_cli.api.questions import SearchHits
+    from ckpt_cli.api.store import StoreHandle, layouts, stores
+    from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
 
 __version__ = "0.1.0"
 
@@ -77,15 +74,30 @@ _HOMES = {
         *("Ambiguous", "CkptError", "NotFound", "PartlyDone", "StoreChanged"),
         *("StoreUnavailable", "UnknownLayout", "Unreadable", "Unsupported", "UsageError"),
     ),
-    "ckpt_cli.api.answer": ("Answer", "AnswerList"),
-    "ckpt_cli.api.checkpoint": ("CheckpointHandle",),
-    "ckpt_cli.api.memory": ("MemoryHandle", "MemoryHits", "MemoryItems"),
-    "ckpt_cli.api.opening": ("open", "open_memory"),
-    "ckpt_cli.api.plain_values": ("to_json",),
-    "ckpt_cli.api.search": ("SearchHits",),
-    "ckpt_cli.api.store": ("StoreHandle",),
-    "ckpt_cli.api.stores": ("layouts", "stores"),
-    "ckpt_cli.api.thread": ("ThreadHandle",),
+    "ckpt_cli.api.answer": (
+        "Answer",
+        "AnswerList",
+        "to_json",
+    ),
+    "ckpt_cli.api.memory": (
+        "MemoryHandle",
+        "MemoryHits",
+        "MemoryItems",
+    ),
+    "ckpt_cli.api.opening": (
+        "open",
+        "open_memory",
+    ),
+    "ckpt_cli.api.questions": ("SearchHits",),
+    "ckpt_cli.api.store": (
+        "StoreHandle",
+        "layouts",
+        "stores",
+    ),
+    "ckpt_cli.api.thread": (
+        "CheckpointHandle",
+        "ThreadHandle",
+    ),
 }
 """The module of each public name."""
 

@@ -4,6 +4,7 @@ SIGTERM and SIGHUP end it silently, too, by the same signal.
 """
 
 import gc
+import io
 import os
 import sys
 
@@ -37,9 +38,9 @@ def main() -> None:
     # Imports and answers make many objects that live on, and few cycles.
     gc.set_threshold(_OBJECTS, 50, 50)
     from ckpt_cli.ending import Ended, heed, leave, unwind
-    from ckpt_cli.run import run, safe_streams
+    from ckpt_cli.run import run
 
-    safe_streams()
+    _accept_any_text()
     code = INTERRUPTED
     try:
         if heeded:
@@ -62,6 +63,16 @@ def main() -> None:
     # Python looks for cycles before it ends, among all objects; the memory is freed anyway.
     gc.freeze()
     sys.exit(code)
+
+
+def _accept_any_text() -> None:
+    """Make stdout and stderr accept any text, even if the parent process closed them."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

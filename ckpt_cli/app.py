@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
+from ckpt_cli.commands import MOVED
 from ckpt_cli.lazy import MARKUP, Group, LazyCommand, without_type_of_flags
 from ckpt_cli.options import global_options
 
@@ -31,138 +32,94 @@ up), step:N, tip:N (end of a branch; 0 is the newest), or a time such as 2h (two
 """
 
 
-COMMANDS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
-    "Inspect": {
-        "threads": (
-            "List, show, copy or delete threads.",
-            {
-                "list": ("List threads, newest first.", "threads:list_"),
-                "show": ("Show what is wrong with a thread, and how to resume it.", "threads:show"),
-                "copy": ("Copy a thread with all its history.", "threads_copy:copy"),
-                "delete": ("Remove threads, whatever their status.", "delete:delete"),
-            },
-        ),
-        "show": ("Show the state at a checkpoint, or the tree of a thread.", "show:show"),
-        "history": ("List a thread's checkpoints, newest first.", "history:history"),
-        "diff": ("Show what changed between two checkpoints.", "diff:diff"),
-        "interrupts": ("List the questions that wait for an answer.", "interrupts:interrupts"),
-        "errors": ("List the tasks that failed.", "errors:errors"),
-        "messages": ("Print the conversation of a thread.", "messages:messages"),
-        "grep": ("Search threads for a text.", "grep:grep"),
-        "sql": ("Ask SQL of threads, checkpoints, values and messages.", "sql:sql"),
-        "blame": ("Show which step and task set a value.", "blame:blame"),
-        "timeline": ("Show how long each step of a thread took.", "timeline:timeline"),
-        "bisect": ("Find the first checkpoint where a condition holds.", "bisect:bisect"),
-        "tail": ("Print new checkpoints as they are saved, of all threads or one.", "tail:tail"),
-        "report": ("Write an HTML page about a thread, for a ticket.", "report:report"),
-        "tui": ("Browse threads, checkpoints and long-term memory in the terminal.", "tui:tui"),
-        "mcp": ("Serve the store to an agent, read-only (MCP).", "mcp:mcp"),
-        "sessions": (
-            "List or show an application's sessions.",
-            {
-                "list": ("List the sessions of an application, newest first.", "sessions:list_"),
-                "show": ("Show one session and the status of its thread.", "sessions:show"),
-            },
-        ),
-        "memory": (
-            "List, search, edit or delete long-term memory.",
-            {
-                "list": ("List items by namespace, without values.", "memory:list_"),
-                "show": ("Show one item with its value, or all items.", "memory:show"),
-                "search": ("Search namespaces, keys and values.", "memory:search"),
-                "export": ("Export items with their values as JSON.", "memory:export"),
-                "edit": ("Edit a fact or a section of DeerFlow's memory.", "memory_edit:edit"),
-                "delete": ("Delete items and their vectors.", "memory_delete:delete"),
-                "copy": ("Copy items to another Store of LangGraph.", "memory_copy:copy"),
-                "import": ("Restore archived items.", "memory_import:import_"),
-            },
-        ),
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "Read threads and memory": {
+        "threads": "List or delete threads.",
+        "threads list": "List threads, newest first.",
+        "threads delete": "Remove threads, whatever their status.",
+        "show": "Show what is wrong with a thread, how to resume it, and its state.",
+        "history": "List a thread's checkpoints, newest first.",
+        "diff": "Show what changed between two checkpoints.",
+        "messages": "Print the conversation of a thread.",
+        "grep": "Search values, questions, errors and writes for a text.",
+        "tail": "Print new checkpoints as they are saved, of all threads or one.",
+        "memory": "Show, search and change long-term memory; list chat sessions.",
+        "memory list": "List items by namespace, without values.",
+        "memory show": "Show one item with its value, or all items.",
+        "memory search": "Search namespaces, keys and values.",
+        "memory export": "Export items with their values as JSON.",
+        "memory edit": "Edit a fact or a section of DeerFlow's memory.",
+        "memory delete": "Delete items and their vectors.",
+        "memory copy": "Copy items to another Store of LangGraph.",
+        "memory import": "Restore archived items.",
+        "memory sessions": "List an application's chat sessions, or show one.",
+        "tui": "Browse threads, checkpoints and long-term memory in the terminal.",
     },
-    "Verify": {
-        "replay": ("Verify checkpoints against recorded writes.", "replay:replay"),
-        "doctor": ("Check threads for damage and other faults.", "doctor:doctor"),
-        "secrets": ("Find credentials: keys, tokens and passwords in threads.", "secrets:secrets"),
-        "stats": ("Show what nodes write, how long they take, or what tokens cost.", "stats:stats"),
+    "Find out what went wrong": {
+        "interrupts": "List the questions that wait for an answer.",
+        "errors": "List the tasks that failed.",
+        "blame": "Show which step and task set a value.",
+        "bisect": "Find the first checkpoint where a condition holds.",
+        "replay": "Verify that a thread's states follow from its tasks' writes.",
+        "doctor": "Check threads for damage and other faults.",
+        "report": "Write an HTML page about a thread, for a ticket.",
     },
-    "Roll back and repair": {
-        "rollback": ("Roll a thread back to an earlier checkpoint.", "rollback:rollback"),
-        "fork": ("Fork a branch or a new thread from a checkpoint.", "fork:fork"),
-        "repair": (
-            "Mend messages, values or answers.",
-            {
-                "messages": ("Answer tool calls that have no result.", "repair_kinds:messages"),
-                "values": ("Restore values that are missing or unreadable.", "repair_kinds:values"),
-                "writes": (
-                    "Drop answers that were used already, or that made a task fail.",
-                    "repair_kinds:writes",
-                ),
-            },
-        ),
-        "undo": ("Undo the last change of a thread.", "undo:undo"),
-        "apply": ("Carry out a saved plan.", "apply:apply"),
-        "ops": (
-            "List what ckpt changed, and take it back.",
-            {
-                "list": ("List what ckpt changed, newest first.", "ops:list_"),
-                "show": ("Show one operation: what it changed in each thread.", "ops:show"),
-                "undo": ("Take back one operation, in all its threads.", "ops:undo"),
-                "redo": ("Take back an undo.", "ops:redo"),
-                "verify": ("Check the chain of an audit file.", "ops:verify"),
-            },
-        ),
+    "Measure and query": {
+        "stats": "Show runs, writes, times and tokens of each node.",
+        "timeline": "Show how long each step of a thread took.",
+        "du": "Show disk usage by thread, channel and type.",
+        "metrics": "Print metrics of the store for a monitoring system.",
+        "sql": "Query threads, checkpoints, values and messages with SQL.",
+        "mcp": "Serve the store to an agent, read-only (MCP).",
     },
-    "Clean up and archive": {
-        "purge": ("Remove old threads, or prune old checkpoints inside them.", "purge:purge"),
-        "gc": ("Delete orphaned rows.", "gc:gc"),
-        "erase": ("Erase threads, or a person, with all that was made from them.", "erase:erase"),
-        "export": ("Write threads to archive files, as JSON, or as tables.", "export:export"),
-        "import": ("Restore archived threads, into a store of any layout.", "import_:import_"),
+    "Change threads": {
+        "rollback": "Roll a thread back to an earlier checkpoint.",
+        "fork": "Fork a branch from a checkpoint, edited if wanted.",
+        "repair": "Mend messages, values or answers that are stored wrongly.",
+        "repair messages": "Answer tool calls that have no result.",
+        "repair values": "Restore values that are missing or unreadable.",
+        "repair writes": "Drop answers that were used already, or that made a task fail.",
+        "undo": "Undo the last change of a thread, or one operation.",
+        "redo": "Take back an undo.",
+        "apply": "Carry out a saved plan.",
+        "ops": "List or show what ckpt changed.",
+        "ops list": "List what ckpt changed, newest first.",
+        "ops show": "Show one operation: what it changed in each thread.",
+        "ops verify": "Check the chain of an audit file.",
     },
-    "Move": {
-        "copy": ("Copy threads to another store, of any layout.", "copy:copy"),
-        "rekey": ("Encrypt threads with another key, or decrypt them.", "rekey:rekey"),
+    "Clean up": {
+        "purge": "Remove old threads, or prune old checkpoints inside them.",
+        "gc": "Delete rows that nothing refers to.",
     },
-    "Stores": {
-        "du": ("Show disk usage by thread, channel and type.", "du:du"),
-        "metrics": ("Print metrics of the store for a monitoring system.", "metrics:metrics"),
-        "stores": ("List stores with their layout, size and saver.", "stores:stores"),
-        "trust": ("Show what a configuration file would do, ask, and trust it.", "trust:trust_"),
-        "completion": (
-            "Print or install the completion script of a shell.",
-            "completion:completion",
-        ),
-        "demo": ("Create a small sample store.", "demo:demo"),
+    "Erase and encrypt": {
+        "secrets": "Find keys, tokens and passwords in threads and memory.",
+        "erase": "Erase a person, threads or single values for good.",
+        "rekey": "Encrypt threads with another key, or decrypt them.",
+    },
+    "Copy and archive": {
+        "copy": "Copy threads to another store, or to a new thread.",
+        "export": "Write threads to archive files, as JSON, or as tables.",
+        "import": "Restore archived threads, into a store of any layout.",
+    },
+    "Set up": {
+        "stores": "List stores with their layout, size and saver.",
+        "trust": "Trust a configuration file, after showing what it would do.",
+        "completion": "Print or install the completion script of a shell.",
+        "demo": "Create a small sample store.",
     },
 }
-"""By their panel in the help: a line, the first of the docstring, and the function or the commands
-of a group.
+"""By their panel in the help, each command and group with its line, the first of the docstring.
+
+`ckpt memory list` is `list_` in `commands/memory.py`.
 """
-
-MOVED: Mapping[str, str] = {
-    "list": "threads list",
-    "ls": "threads list",
-    "log": "history THREAD",
-    "search": "grep PATTERN",
-    "find": "threads list --where FILTER",
-    "rm": "threads delete THREAD",
-    "delete": "threads delete THREAD",
-    "resume": "show THREAD",
-    "state": "show THREAD",
-    "tree": "show THREAD --tree",
-}
-"""Commands and options of former times and of other tools, to what does it here."""
-
-
-class Ckpt(Group):
-    """The `ckpt` command."""
-
-    moved = MOVED
+ELSEWHERE = {"threads delete": "delete"}
+"""Commands that are not in the module of their group: a list need not load what removes."""
 
 
 def root() -> Group:
     """Return the `ckpt` command with all others, none of which is imported yet."""
     app = typer.Typer(
-        cls=Ckpt,
+        cls=Group,
         callback=global_options,
         help=HELP,
         no_args_is_help=True,
@@ -172,24 +129,21 @@ def root() -> Group:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     found: Any = get_command(app)
+    found.moved = MOVED
     without_type_of_flags(found.params)
     for panel, commands in COMMANDS.items():
-        for name, (line, what) in commands.items():
-            found.add_command(_command(found, name, line, what, panel))
+        for words, line in commands.items():
+            group, _, name = words.rpartition(" ")
+            if group:
+                module = ELSEWHERE.get(words, group)
+                found.commands[group].add_command(LazyCommand(name, line, module=module))
+            elif any(other.startswith(f"{words} ") for other in commands):
+                found.add_command(_group(name, line, panel, found.shared))
+            else:
+                found.add_command(LazyCommand(name, line, panel))
     return found  # type: ignore[no-any-return]
 
 
-def _command(root: Group, name: str, line: str, what: Any, panel: str | None = None) -> Any:
-    if isinstance(what, str):
-        return LazyCommand(name, what, line, panel)
-    group = Group(
-        name=name,
-        help=line,
-        params=root.shared,
-        no_args_is_help=True,
-        rich_help_panel=panel,
-        rich_markup_mode=MARKUP,
-    )
-    for inner, (text, target) in what.items():
-        group.add_command(LazyCommand(inner, target, text))
-    return group
+def _group(name: str, line: str, panel: str, shared: list[Any]) -> Group:
+    more: Any = {"rich_help_panel": panel, "rich_markup_mode": MARKUP, "no_args_is_help": True}
+    return Group(name=name, help=line, params=shared, **more)

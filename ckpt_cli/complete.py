@@ -19,8 +19,7 @@ from time import perf_counter, process_time
 from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.refs import split_target
-from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core.refs import short_refs, split_target
 from ckpt_cli.session import Session
 
 _MOST = 200
@@ -191,7 +190,7 @@ def _channels(session: Session, _: str, thread: str, ns: str) -> Iterator[Found]
 
 def _memory_namespaces(session: Session, *_: str) -> Iterator[Found]:
     from ckpt_backends.registry import open_memory
-    from ckpt_cli.core.memory.item_filter import format_namespace
+    from ckpt_cli.core.memory import format_namespace
 
     with open_memory(session.names.store_url) as memory:
         for one in memory.namespaces():
@@ -202,7 +201,7 @@ def _memory_namespaces(session: Session, *_: str) -> Iterator[Found]:
 def _items(session: Session, word: str, _: str, ns: str) -> Iterator[Found]:
     """Yield the keys of items with their namespaces; in the namespace `ns`, the keys alone."""
     from ckpt_backends.registry import open_memory
-    from ckpt_cli.core.memory.item_filter import format_key, parse_namespace
+    from ckpt_cli.core.memory import format_key, parse_namespace
 
     with open_memory(session.names.store_url) as memory:
         above = word.rpartition("/")[0]
@@ -223,8 +222,7 @@ def _sessions(session: Session, *_: str) -> Iterator[Found]:
 
 def _operations(session: Session, *_: str) -> Iterator[Found]:
     """Yield the recorded operations of the store; of all stores if none is given."""
-    from ckpt_cli.operations.log import OperationLog
-    from ckpt_cli.operations.place import place_of
+    from ckpt_cli.operations.log import OperationLog, place_of
 
     place = None
     with suppress(CkptError):
@@ -234,9 +232,17 @@ def _operations(session: Session, *_: str) -> Iterator[Found]:
             yield one.op, " ".join([one.action, *one.threads[:1]])
 
 
+def _changes(session: Session, word: str, *_: str) -> Iterator[Found]:
+    """Yield what `undo` takes back: threads, and operations after the first digit of an id."""
+    if word and set(word) <= set("0123456789abcdef"):
+        with suppress(CkptError):
+            yield from _operations(session)
+    yield from _threads(session, word)
+
+
 def _filters(session: Session, word: str, *_: str) -> Iterator[Found]:
     """Yield the filter that is typed with its last word completed: an alias, field or status."""
-    from ckpt_cli.core.filters.completion import last_words
+    from ckpt_cli.core.filters.language import last_words
 
     aliases: Mapping[str, str] = {}
     with suppress(CkptError):
@@ -259,5 +265,6 @@ _KINDS: Mapping[str, Callable[[Session, str, str, str], Iterator[Found]]] = {
     "item": _items,
     "session": _sessions,
     "op": _operations,
+    "change": _changes,
     "filter": _filters,
 }

@@ -8,17 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
-from ckpt_backends.errors import CkptError, ParseError
+from ckpt_backends.errors import CkptError, ParseError, StoreChanged, StoreUnavailable
 from ckpt_cli.color import chosen, has_color
-from ckpt_cli.render.terminal.cell_width import cell_len, fit
-from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
+from ckpt_cli.render.text import cell_len, fit, safe_json, safe_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from ckpt_cli.config.store_names import StoreNames
+
 _Item = TypeVar("_Item")
 _SCHEME = 40
 """Maximum length of an option and a scheme before `://`."""
+
+SOON = 0.5
+"""Seconds of work for which no progress bar is drawn."""
 
 
 def report(error: CkptError, *, as_json: bool) -> None:
@@ -68,22 +72,21 @@ def progress(
 
     A label that is a function is asked again after each item.
     """
-    if not sys.stderr.isatty() or _hidden:
+    if not shows_progress():
         yield from items
         return
-    with _new_bar() as bar:
-        _bars.append(bar)
-        try:
-            if isinstance(label, str):
-                yield from bar.track(items, total=total, description=label)
-                return
-            task = bar.add_task(label(), total=total)
-            for item in items:
-                yield item
-                bar.update(task, advance=1, description=label())
-            bar.update(task, description=label())
-        finally:
-            _bars.remove(bar)
+    bar = _LateBar(_said(label), total)
+    try:
+        for done, item in enumerate(items):
+            yield item
+            bar.update(done + 1, total, _said(label))
+        bar.update(bar.done, total, _said(label))
+    finally:
+        bar.end()
+
+
+def _said(label: str | Callable[[], str]) -> str:
+    return label if isinstance(label, str) else label()
 
 
 def shows_progress() -> bool:
@@ -91,9 +94,60 @@ def shows_progress() -> bool:
     return sys.stderr.isatty() and not _hidden
 
 
-def _new_bar(*, of_bytes: bool = False) -> Progress:
+class _LateBar:
+    """A progress bar on stderr, which appears only when the work takes longer than `SOON`."""
+
+    def __init__(self, label: str, total: int | None, *, of_bytes: bool = False) -> None:
+        import threading  # late, as is rich: most commands show no bar
+
+        self.done = 0
+        self._total = total
+        self._label = label
+        self._of_bytes = of_bytes
+        self._bar: Progress | None = None
+        self._has_ended = False
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(SOON, self._draw)
+        self._timer.daemon = True
+        _bars.append(self)
+        self._timer.start()
+
+    def update(self, done: int, total: int | None, label: str | None = None) -> None:
+        """Say how much is done."""
+        self.done, self._total = done, total
+        self._label = self._label if label is None else label
+        if self._bar is not None:
+            self._bar.update(
+                self._bar.task_ids[0], completed=done, total=total, description=self._shown
+            )
+
+    def end(self) -> None:
+        """Remove the bar, which does not come back."""
+        self._timer.cancel()
+        with self._lock:
+            self._has_ended = True
+            if self._bar is not None:
+                self._bar.stop()
+        if self in _bars:
+            _bars.remove(self)
+
+    @property
+    def _shown(self) -> str:
+        return safe_text(self._label)
+
+    def _draw(self) -> None:
+        with self._lock:
+            if self._has_ended:
+                return
+            bar = _new_bar(of_bytes=self._of_bytes)
+            bar.add_task(self._shown, total=self._total, completed=self.done)
+            bar.start()
+            self._bar = bar
+
+
+def _new_bar(*, of_bytes: bool) -> Progress:
     """Return a bar for stderr, in colour only if text there has any."""
-    # The import takes 60 ms, so it is done only if a bar is shown.
+    # The import takes 60 ms.
     from rich.console import Console
     from rich.progress import Progress
 
@@ -121,20 +175,16 @@ class ByteBar:
         self._label = label
         self._total = total
         self._done = 0
-        self._bar: Progress | None = None
+        self._bar: _LateBar | None = None
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty() and not _hidden:
-            self._bar = _new_bar(of_bytes=True)
-            self._bar.add_task(safe_text(self._label), total=self._total)
-            self._bar.start()
-            _bars.append(self._bar)
+        if shows_progress():
+            self._bar = _LateBar(self._label, self._total, of_bytes=True)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
-            _bars.remove(self._bar)
+            self._bar.end()
             self._bar = None
 
     def advance(self, number: int) -> None:
@@ -143,7 +193,7 @@ class ByteBar:
         if self._bar is not None:
             # Sizes are estimates of what is read.
             total = None if self._total is None else max(self._total, self._done)
-            self._bar.update(self._bar.task_ids[0], completed=self._done, total=total)
+            self._bar.update(self._done, total)
 
 
 class ScanBar:
@@ -151,24 +201,19 @@ class ScanBar:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
-        self._bar: Progress | None = None
+        self._bar: _LateBar | None = None
 
     def scanning(self, label: str, done: int, total: int | None) -> None:
-        if not sys.stderr.isatty() or _hidden:
+        if not shows_progress():
             return
         if self._bar is None:
-            self._bar = _new_bar()
-            self._bar.add_task(safe_text(label))
-            self._bar.start()
-            _bars.append(self._bar)
+            self._bar = _LateBar(label, total)
         # The estimate of an engine may be too low.
-        whole = None if total is None else max(total, done)
-        self._bar.update(self._bar.task_ids[0], completed=done, total=whole)
+        self._bar.update(done, None if total is None else max(total, done))
 
     def scanned(self, report: str) -> None:
         if self._bar is not None:
-            self._bar.stop()
-            _bars.remove(self._bar)
+            self._bar.end()
             self._bar = None
         self._note(report)
 
@@ -178,8 +223,8 @@ def no_progress() -> Iterator[None]:
     """Remove the progress bar, and show none until the context ends: the answer uses the
     terminal.
     """
-    for bar in _bars:
-        bar.stop()
+    for bar in [*_bars]:
+        bar.end()
     _hidden.append(True)
     try:
         yield
@@ -187,8 +232,8 @@ def no_progress() -> Iterator[None]:
         _hidden.pop()
 
 
-_bars: list[Progress] = []
-"""Bars that are on the terminal now."""
+_bars: list[_LateBar] = []
+"""Bars that are on the terminal now, or may appear."""
 _hidden: list[bool] = []
 """Not empty while an answer is being written."""
 
@@ -231,12 +276,15 @@ def _write(line: str) -> None:
         sys.stderr.flush()
 
 
-def fail(error: CkptError, argv: Sequence[str]) -> int:
-    """Print the error of a command line; returns its exit code."""
+def fail(error: CkptError, argv: Sequence[str], names: StoreNames | None = None) -> int:
+    """Print the error of a command line, without secrets; returns its exit code."""
     if _given("--debug", argv):
         traceback(error)
     error.message = _without_passwords(error.message, argv)
     error.hint = error.hint and _without_passwords(error.hint, argv)
+    if names is not None and isinstance(error, StoreUnavailable | StoreChanged):
+        error.message = names.without_values(error.message)
+        error.hint = error.hint and names.without_values(error.hint)
     report(error, as_json=_wants_json(argv))
     return error.exit_code
 

@@ -1,4 +1,4 @@
-"""Ends the process at SIGTERM and SIGHUP.
+"""Ends an answer, and the process at SIGTERM and SIGHUP.
 
 At a signal, everything is closed and removed as at Ctrl-C.
 """
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from ckpt_backends.errors import PartlyDone
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """The signals that end a process after it has cleaned up."""
@@ -59,3 +61,16 @@ def leave(number: int, frame: FrameType | None = None) -> None:  # noqa: ARG001
         temporary.remove_all()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
+
+
+def flush() -> None:
+    """Write the rest of the answer. Raises `PartlyDone` if it cannot be written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        # Python would try again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PartlyDone(f"cannot write the answer: {reason}") from error

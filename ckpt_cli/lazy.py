@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import typer
@@ -23,18 +25,24 @@ def without_type_of_flags(params: Iterable[Any]) -> None:
             one.metavar = ""
 
 
+def _python_name(word: str) -> str:
+    """Return the name of a command in Python: `list_` for `list`."""
+    return f"{word}_" if iskeyword(word) or hasattr(builtins, word) else word
+
+
 class LazyCommand(TyperCommand):
     """The name and the line of a command. Its function is imported when it is called."""
 
-    def __init__(self, name: str, target: str, summary: str, panel: str | None = None) -> None:
-        super().__init__(name, help=summary, rich_help_panel=panel, rich_markup_mode=MARKUP)
-        self.target = target
+    def __init__(self, name: str, line: str, panel: str | None = None, module: str = "") -> None:
+        super().__init__(name, help=line, rich_help_panel=panel, rich_markup_mode=MARKUP)
+        self.module = module or name
 
     def load(self, shared: Sequence[Any]) -> TyperCommand:
         """Import the command, and add the options that it shares with all others."""
-        module, _, function = self.target.partition(":")
+        name = self.name or ""
+        module = import_module(f"ckpt_cli.commands.{_python_name(self.module)}")
         app = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
-        app.command(self.name)(getattr(import_module(f"ckpt_cli.commands.{module}"), function))
+        app.command(name)(getattr(module, _python_name(name)))
         command: Any = get_command(app)
         without_type_of_flags(command.params)
         command.params += shared
@@ -75,7 +83,9 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that is named. Raises `UsageError` for a name of former times."""
-        words = " ".join([*ctx.command_path.split(" ")[1:], args[0]])
-        if words in self.moved and args[0] not in self.commands:
-            raise UsageError(f"there is no `ckpt {words}`", hint=f"use `ckpt {self.moved[words]}`")
+        above, moved = ctx.command_path.split(" ")[1:], ctx.find_root().command.moved
+        for given in () if args[0] in self.commands else (args[:2], args[:1]):
+            words = " ".join([*above, *given])
+            if now := moved.get(words):
+                raise UsageError(f"there is no `ckpt {words}`", hint=f"use `ckpt {now}`")
         return super().resolve_command(ctx, args)

@@ -1,17 +1,14 @@
 """Options that several commands share, and those of all commands."""
 
 # Without `annotations` of `__future__`: each of them would be compiled twice at every start.
-from collections.abc import Callable
-from functools import wraps
-from inspect import Parameter, Signature, get_annotations
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, CallbackParam, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
+from ckpt_backends.model import Status
 from ckpt_cli import __version__, color
-
-OptionsT = TypeVar("OptionsT")
 
 _Text = str | None
 _AUTO, _VERSION = "table on a terminal, TSV in a pipe", "Print the version and exit."
@@ -38,17 +35,13 @@ def _keep(ctx: Context, param: CallbackParam, value: Any) -> None:
         color.chosen.set(value)
 
 
-def _shared(metavar: str, text: str, *names: str, default: str | bool = True) -> Any:
-    """Return an option of every command, allowed before and after its name."""
-    return Option(
-        *names,
-        metavar=metavar,
-        help=text,
-        show_default=default,
-        callback=_keep,
-        expose_value=False,
-        rich_help_panel="Global options",
-    )
+def _option(metavar: str, text: str, *names: str, **more: Any) -> Any:
+    """Return an option by what it takes, its line in the help, and its names."""
+    return Option(*names, metavar=metavar, help=text, **more)
+
+
+_shared = partial(_option, callback=_keep, expose_value=False, rich_help_panel="Global options")
+"""Makes an option of every command, allowed before and after its name."""
 
 
 def _show_version(value: bool) -> None:
@@ -65,7 +58,9 @@ def global_options(
     config: Annotated[_Text, _shared("FILE", "Read profiles from this file.", "--config")] = None,
     output: Annotated[
         Literal["auto", "table", "json", "ndjson", "tsv"] | None,
-        _shared("FORMAT", "auto, table, json, ndjson or tsv.", "-o", "--output", default=_AUTO),
+        _shared(
+            "FORMAT", "auto, table, json, ndjson or tsv.", "-o", "--output", show_default=_AUTO
+        ),
     ] = None,
     color: Annotated[
         Literal["auto", "always", "never"] | None,
@@ -81,7 +76,10 @@ def global_options(
     library: Annotated[
         _Text,
         _shared(
-            "VERSION", "Rebuild values as this LangGraph does.", "--library", default="the newest"
+            "VERSION",
+            "Rebuild values as this LangGraph does.",
+            "--library",
+            show_default="the newest",
         ),
     ] = None,
     redact: Annotated[
@@ -110,103 +108,58 @@ def global_options(
     """Options of every command. Callbacks keep them, since they may stand behind its name."""
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-def command_options(options: type[OptionsT]) -> type[OptionsT]:
-    options.__init__ = _keep_values  # type: ignore[assignment]
-    return options
-
-
-def _keep_values(options: object, **values: Any) -> None:
-    for name, value in values.items():
-        setattr(options, name, value)
-
-
-def takes(
-    options: type[OptionsT],
-) -> Callable[[Callable[[Any, OptionsT], None]], Callable[..., None]]:
-    params = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=Context)]
-    for one in reversed(options.__mro__):
-        for name, hint in get_annotations(one, eval_str=True).items():
-            default = getattr(options, name, Parameter.empty)
-            params.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
-
-    def decorate(command: Callable[[Any, OptionsT], None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(ctx: Context, **values: Any) -> None:
-            command(ctx.obj, options(**values))
-
-        run.__signature__ = Signature(params)  # type: ignore[attr-defined]
-        return run
-
-    return decorate
-
-
 Thread = Annotated[
     str, Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
 ]
 OptionalThread = Annotated[
-    str | None, Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
+    _Text, Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
 ]
 MoreThreads = Annotated[
     list[str] | None,
     Argument(metavar="THREAD[@REF]", help="More threads; then each word is a thread."),
 ]
-At = Annotated[
-    str | None,
-    Option("--at", metavar="REF", help="Checkpoint; use it if the thread id contains '@'."),
-]
+At = Annotated[_Text, _option("REF", "Checkpoint; use it if the thread id contains '@'.", "--at")]
 Namespace = Annotated[
-    str | None,
-    Option("--ns", metavar="NAMESPACE", help="Checkpoint namespace. [default: the root]"),
+    _Text, _option("NAMESPACE", "Checkpoint namespace. [default: the root]", "--ns")
 ]
 AsOf = Annotated[
-    str | None,
-    Option(
-        "--as-of", metavar="TIME", help="The head at TIME, such as 2h, yesterday or 2026-04-07."
-    ),
+    _Text, _option("TIME", "The head at TIME, such as 2h, yesterday or 2026-04-07.", "--as-of")
 ]
 Match = Annotated[
-    str | None,
-    Option("--match", metavar="GLOB", help="Only thread ids matching GLOB, such as 'user-*'."),
+    _Text, _option("GLOB", "Only thread ids matching GLOB, such as 'user-*'.", "--match")
 ]
 Where = Annotated[
     list[str] | None,
-    Option(
-        "--where",
-        metavar="FILTER",
-        help="Only threads that match FILTER, such as 'status = error'; repeatable.",
+    _option(
+        "FILTER", "Only threads that match FILTER, such as 'status = error'; repeatable.", "--where"
+    ),
+]
+Statuses = Annotated[
+    list[Status] | None,
+    _option(
+        "STATUS", f"Only threads with this status: {', '.join(Status)}; repeatable.", "--status"
     ),
 ]
 Channels = Annotated[
-    list[str] | None, Option("--channel", metavar="CHANNEL", help="Only this channel; repeatable.")
+    list[str] | None, _option("CHANNEL", "Only this channel; repeatable.", "--channel")
 ]
-Jobs = Annotated[int, Option("--jobs", metavar="N", help="Use N processes.", min=1, max=64)]
+Jobs = Annotated[int, _option("N", "Use N processes.", "--jobs", min=1, max=64)]
 Cluster = Annotated[
-    str | None,
-    Option("--cluster", metavar="ADDRESS", help="Use the workers of this Dask scheduler."),
+    _Text, _option("ADDRESS", "Use the workers of this Dask scheduler.", "--cluster")
 ]
-ExitCode = Annotated[bool, Option("--exit-code", help="Exit with 1 if anything is found.")]
+ExitCode = Annotated[bool, _option("", "Exit with 1 if anything is found.", "--exit-code")]
 Summary = Annotated[
-    bool, Option("--summary", help="Print one line with the numbers, for a chat or a cron job.")
+    bool, _option("", "Print one line with the numbers, for a chat or a cron job.", "--summary")
 ]
 Memory = Annotated[
-    str | None,
-    Option(
-        "--memory",
-        metavar="STORE",
-        help="Long-term memory of these threads. [default: from the profile or DeerFlow]",
-    ),
+    _Text, _option("STORE", "Their long-term memory. [default: that of the profile]", "--memory")
 ]
 Threads = Annotated[
-    str | None,
-    Option(
-        "--threads",
-        metavar="STORE",
-        help="Store of the threads of this memory. [default: from the profile or DeerFlow]",
-    ),
+    _Text,
+    _option("STORE", "The store of their threads. [default: that of the profile]", "--threads"),
 ]
-DryRun = Annotated[bool, Option("--dry-run", help="Show the plan; write nothing.")]
-Yes = Annotated[bool, Option("--yes", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, _option("", "Show the plan; write nothing.", "--dry-run")]
+Yes = Annotated[bool, _option("", "Do not ask for confirmation.", "--yes")]
 
 
 def _storable(text: str | None) -> str | None:
@@ -220,9 +173,8 @@ def _storable(text: str | None) -> str | None:
 
 
 Reason = Annotated[
-    str | None,
-    Option("--reason", metavar="TEXT", help="Record TEXT in the new metadata.", callback=_storable),
+    _Text, _option("TEXT", "Record TEXT as the reason.", "--reason", callback=_storable)
 ]
 Force = Annotated[
-    bool, Option("--force", help="Proceed even if the newest checkpoint is dated in the future.")
+    bool, _option("", "Proceed even if the newest checkpoint is dated in the future.", "--force")
 ]

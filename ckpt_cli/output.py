@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli.color import has_color
-from ckpt_cli.core.compact_json import json_line
+from ckpt_cli.core.values import json_line
 from ckpt_cli.ending import ReaderGone
-from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
+from ckpt_cli.render.text import Style, StyledLine, line, safe_json, safe_text
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from ckpt_cli.redraw import Redraw
-    from ckpt_cli.render.terminal.table import Column, Record
+    from ckpt_cli.render.table import Column, Record
 
 _UNLIMITED = 1_000_000
 _ANSI: Mapping[Style, str] = {
@@ -126,8 +125,8 @@ class Output:
         if self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(_tsv_lines(rows, columns))
         else:
-            from ckpt_cli.render.terminal.folding import folded
-            from ckpt_cli.render.terminal.table import table_lines
+            from ckpt_cli.render.folding import folded
+            from ckpt_cli.render.table import table_lines
 
             self._page(
                 chain(table_lines(rows, columns, self.width), folded(_below(rest), self.width))
@@ -151,7 +150,7 @@ class Output:
         if self._chosen in {"json", "ndjson"}:
             lines: Iterable[str] = map(_json_line, rows)
         elif self.table:
-            from ckpt_cli.render.terminal.folding import folded
+            from ckpt_cli.render.folding import folded
 
             lines = self._paint(folded(map(text, rows), self.width))
         else:
@@ -190,7 +189,7 @@ class Output:
         elif self._chosen == "tsv":
             self._print(_tsv_lines(rows(), columns))
         else:
-            from ckpt_cli.render.terminal.folding import folded  # late: JSON is not folded
+            from ckpt_cli.render.folding import folded  # late: JSON is not folded
 
             self._page(folded(text(), self.width))
 
@@ -287,7 +286,7 @@ def _screenful(lines: Iterator[StyledLine]) -> tuple[list[StyledLine], bool]:
     """Return the first lines, and whether these are all lines and fit on the screen."""
     from shutil import get_terminal_size
 
-    from ckpt_cli.render.terminal.cell_width import cell_len
+    from ckpt_cli.render.text import cell_len
 
     columns, rows = get_terminal_size()
     found: list[StyledLine] = []
@@ -375,6 +374,6 @@ def _unpainted(line: StyledLine) -> str:
 
 
 def _tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterable[str]:
-    from ckpt_cli.render.terminal.table import tsv_lines  # late: JSON and text have no columns
+    from ckpt_cli.render.table import tsv_lines  # late: JSON and text have no columns
 
     return tsv_lines(rows, columns)

@@ -7,19 +7,11 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
-from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
-from ckpt_backends.errors import (
-    CkptError,
-    InsecureConnection,
-    PartlyDone,
-    StoreChanged,
-    StoreUnavailable,
-    UsageError,
-)
+from ckpt_backends.errors import CkptError, InsecureConnection, UsageError
 from ckpt_cli import __version__, color
-from ckpt_cli.ending import ReaderGone
+from ckpt_cli.ending import ReaderGone, flush
 from ckpt_cli.limits import out_of_memory, set_limits
 
 if TYPE_CHECKING:
@@ -29,16 +21,6 @@ if TYPE_CHECKING:
 
 COMPLETE = "_complete"
 """The command that shell completion calls; see `ckpt_cli.complete`."""
-
-
-def safe_streams() -> None:
-    """Make stdout and stderr accept any text, even if the parent process closed them."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        elif isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def run(argv: list[str], *, may_exit: bool = False) -> int:
@@ -59,7 +41,7 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
     from ckpt_cli.session import Session
 
     session = Session(argv)
-    warnings.showwarning = partial(_show_warning, session)
+    warnings.showwarning = session.show_warning
     # Whatever PYTHONWARNINGS says.
     warnings.filterwarnings("always", category=InsecureConnection)
     try:
@@ -74,7 +56,9 @@ def _guarded(act: Callable[[], int], argv: list[str], session: Session | None = 
     try:
         return act()
     except CkptError as error:
-        return _failed(error, argv, session)
+        from ckpt_cli import diagnostics
+
+        return diagnostics.fail(error, argv, None if session is None else session.names)
     except EOFError:
         # Ctrl-D at a question.
         return 130
@@ -83,21 +67,13 @@ def _guarded(act: Callable[[], int], argv: list[str], session: Session | None = 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError:
-        return _failed(out_of_memory(), argv, session)
+        from ckpt_cli import diagnostics
+
+        return diagnostics.fail(out_of_memory(), argv)
     except Exception as error:
         from ckpt_cli import diagnostics
 
         return diagnostics.bug(error, argv)
-
-
-def _failed(error: CkptError, argv: list[str], session: Session | None) -> int:
-    """Print an error, without what profiles took from the environment; returns its exit code."""
-    from ckpt_cli import diagnostics
-
-    if session is not None and isinstance(error, StoreUnavailable | StoreChanged):
-        error.message = session.names.without_values(error.message)
-        error.hint = error.hint and session.names.without_values(error.hint)
-    return diagnostics.fail(error, argv)
 
 
 def _print_version() -> int:
@@ -137,32 +113,9 @@ def _carry_out(argv: list[str], session: Session) -> int:
     return 0
 
 
-def _show_warning(
-    session: Session, message: Warning | str, category: type[Warning], *_: object, **__: object
-) -> None:
-    """Print the warnings of the storage library, and none of other libraries."""
-    if issubclass(category, InsecureConnection):
-        from ckpt_cli import diagnostics
-
-        diagnostics.warn(session.names.without_values(str(message)))
-
-
-def flush() -> None:
-    """Write the rest of the answer. Raises `PartlyDone` if it cannot be written."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        # Python would try again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise PartlyDone(f"cannot write the answer: {reason}") from error
-
-
 def _usage(error: typer.TyperException) -> UsageError:
     """Return a parser error in our own form, without a full stop."""
-    from ckpt_cli.app import MOVED
+    from ckpt_cli.commands import MOVED
 
     context = getattr(error, "ctx", None)
     hint = f"see `{context.command_path if context is not None else 'ckpt'} --help`"

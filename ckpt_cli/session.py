@@ -8,24 +8,23 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import InsecureConnection, UsageError
 from ckpt_cli.config.store_names import StoreNames
 
 if TYPE_CHECKING:
     from ckpt_backends.protocol import Store
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.url import StoreUrl
-    from ckpt_cli.api.checkpoint import CheckpointHandle
     from ckpt_cli.api.store import StoreHandle
-    from ckpt_cli.api.thread import ThreadHandle
+    from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
     from ckpt_cli.apply.recording import Recorder
     from ckpt_cli.lazy import Group
     from ckpt_cli.output import Output
-    from ckpt_cli.plans.plan_review import PlanReview
-    from ckpt_cli.threads.executor.executor import Executor
-    from ckpt_cli.threads.executor.work import LostThread
-    from ckpt_cli.threads.opening import Opening
-    from ckpt_cli.threads.target import TargetArguments
+    from ckpt_cli.plans.saved_plan import PlanReview
+    from ckpt_cli.reading.executor import Executor
+    from ckpt_cli.reading.store import Opening
+    from ckpt_cli.reading.target import TargetArguments
+    from ckpt_cli.reading.workers import LostThread
 
 
 class Session:
@@ -116,7 +115,7 @@ class Session:
         self, words: TargetArguments, first: str | None, second: str | None
     ) -> tuple[CheckpointHandle, CheckpointHandle | None]:
         """Return the checkpoints to compare; the second is None if only one is named."""
-        from ckpt_cli.threads.target import find_two
+        from ckpt_cli.reading.target import find_two
 
         one, other = find_two(self.store, words, first, second, self.now, self.zone, self.note)
         wrap = self.handle.checkpoint_of
@@ -125,7 +124,7 @@ class Session:
     @cached_property
     def opening(self) -> Opening:
         """Everything that is needed to open the store of this run."""
-        from ckpt_cli.api.named_store import opening_of
+        from ckpt_cli.api.surroundings import opening_of
 
         return opening_of(self.names, self.settings)
 
@@ -133,14 +132,14 @@ class Session:
         self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None
     ) -> Executor:
         """Return what works on many threads of this store, or of one that is opened otherwise."""
-        from ckpt_cli.threads.executor.executor import Executor
+        from ckpt_cli.reading.executor import Executor
 
         return Executor(opening or self.opening, jobs, cluster, self._lost.extend)
 
     def check_complete(self) -> None:
         """Raise `PartlyDone` if the answer leaves out threads because they could not be read."""
         if self._lost:
-            from ckpt_cli.threads.executor.work import refuse_lost
+            from ckpt_cli.reading.workers import refuse_lost
 
             for one in self._lost:
                 self.note(f"left out thread '{one.thread_id}': {one.reason}")
@@ -217,9 +216,7 @@ class Session:
         except OSError:  # Nothing was ever changed here, or this user may not look.
             return
         from ckpt_backends import shell
-        from ckpt_cli.operations.log import OperationLog
-        from ckpt_cli.operations.place import place_of
-        from ckpt_cli.operations.unfinished import unfinished
+        from ckpt_cli.operations.log import OperationLog, place_of, unfinished
 
         ask = shell.command("ckpt", *self.names.words, "ops", "list")
         for one in unfinished(OperationLog.of_user(), place_of(self.names.store_url)):
@@ -234,7 +231,7 @@ class Session:
         return ScanBar(lambda report: self.note(self.names.without_values(report)))
 
     def _opened(self) -> Store:
-        from ckpt_cli.api.named_store import open_named
+        from ckpt_cli.api.surroundings import open_named
 
         return open_named(self.names, self.opening, self.note, self._observer)
 
@@ -255,6 +252,13 @@ class Session:
         from ckpt_cli import diagnostics
 
         diagnostics.warn(text)
+
+    def show_warning(
+        self, message: Warning | str, category: type[Warning], *_: object, **__: object
+    ) -> None:
+        """Print the warnings of the storage library, and none of other libraries."""
+        if issubclass(category, InsecureConnection):
+            self.warn(self.names.without_values(str(message)))
 
     def close(self) -> None:
         """Close the store. Names operations that killed runs left without a record."""

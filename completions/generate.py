@@ -14,23 +14,14 @@ from typing import Any
 
 from ckpt_backends.model import Status
 from ckpt_cli.app import root
-from ckpt_cli.commands.completion import SCRIPTS
-from ckpt_cli.commands.export import FORMATS as EXPORT_FORMATS
+from ckpt_cli.core.stats import GROUPINGS
 from ckpt_cli.lazy import Group
-from ckpt_cli.plans.gc import SCOPES
-from ckpt_cli.queries.disk_usage import BYS
-from ckpt_cli.queries.threads import SORTS
 
 TEMPLATES = Path(__file__).parent
 FOLDER = TEMPLATES.parent / "ckpt_cli" / "completions"
 
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "--sort": SORTS,
     "--status": tuple(Status),
-    "--by": BYS,
-    "--scope": (*SCOPES, "all"),
-    "--format": EXPORT_FORMATS,
-    "--to-last": tuple(one for one in Status if one is not Status.EMPTY),
 }
 """The values of an option."""
 KINDS: Mapping[str, str] = {
@@ -44,10 +35,11 @@ KINDS: Mapping[str, str] = {
     "CHANNEL": "channel",
     "CHANNEL[.PATH]": "channel",
     "KEY": "item",
+    "KEYS": f"words:{' '.join(GROUPINGS)}",
     "SESSION": "session",
     "OP": "op",
+    "THREAD|OP": "change",
     "FILTER": "filter",
-    "SHELL": f"words:{' '.join(SCRIPTS)}",
 }
 """By metavar, the kind of a value for `ckpt _complete`; the shell itself completes a `file`."""
 NAMED_KINDS: Mapping[tuple[str, str], str] = {

@@ -23,9 +23,9 @@ from unittest.mock import patch
 from ckpt_backends.discovery import bundled, layouts
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.app import root
-from ckpt_cli.core.copying.route_matrix import route_matrix
-from ckpt_cli.core.doctor import occurrence
-from ckpt_cli.core.doctor.codes import CODES
+from ckpt_cli.core.copying import route_matrix
+from ckpt_cli.core.doctor import findings as occurrence
+from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.core.support_matrix import matrix
 from ckpt_cli.output import Output
 from ckpt_cli.run import run

@@ -1,9 +1,183 @@
-"""Answers of the Python interface, with the same keys as the command's JSON."""
+"""Answers: what was found, and its record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+
+from ckpt_backends.codec.values import TUPLE, Cut, Tagged, Value
+from ckpt_cli.api.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.filters.language import Filter
+    from ckpt_cli.reading.executor import Executor
+
+
+_SETS = {"builtins.set": set, "builtins.frozenset": frozenset}
+
+
+def plain(value: Value) -> Any:
+    """Return a value with its tuples, sets and times as Python has them.
+
+    An object of any other class stays a `Tagged` with the name of the class, whose payload is
+    plain. What cannot be read stays an `Opaque`, what exceeds a limit a `Cut`.
+    """
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {_key(key): plain(one) for key, one in value.items()}
+    if isinstance(value, Cut):
+        return Cut(plain(value.kept), value.size, value.reason)
+    if isinstance(value, Tagged):
+        return _object(value)
+    return value
+
+
+def plain_values(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the values of channels, each as `plain` gives it."""
+    return {name: plain(value) for name, value in values.items()}
+
+
+def _object(value: Tagged) -> Any:
+    payload = plain(value.payload)
+    if value.type == TUPLE and isinstance(payload, list):
+        return tuple(payload)
+    if value.type in _SETS and isinstance(payload, list):
+        try:
+            found = _SETS[value.type](payload)
+        except TypeError:  # an item has no hash
+            return Tagged(value.type, payload)
+        # A set of JavaScript may have both 1 and true, which are equal here.
+        return found if len(found) == len(payload) else Tagged(value.type, payload)
+    if value.type == "datetime.datetime" and isinstance(payload, str):
+        try:
+            return datetime.fromisoformat(payload)
+        except ValueError:
+            return Tagged(value.type, payload)
+    return Tagged(value.type, payload)
+
+
+def _key(key: Value) -> Any:
+    """Return a key of a dict. A key that has no hash any more stays as it is."""
+    found = plain(key)
+    try:
+        hash(found)
+    except TypeError:
+        return key
+    return found
+
+
+def to_json(value: Any) -> Any:
+    """Return a value, or a dict of them such as `CheckpointHandle.values`, in its JSON form.
+
+    `docs/json.md` describes the form; `json.dumps` takes it.
+    """
+    from ckpt_backends import codec
+
+    return codec.to_json(_inert(value))
+
+
+def _inert(value: Any) -> Value:
+    """Reverse `plain`."""
+    if isinstance(value, list):
+        return [_inert(one) for one in value]
+    if isinstance(value, dict):
+        return {_inert(key): _inert(one) for key, one in value.items()}
+    if isinstance(value, Cut):
+        return Cut(_inert(value.kept), value.size, value.reason)
+    if isinstance(value, Tagged):
+        return Tagged(value.type, _inert(value.payload))
+    if isinstance(value, tuple):
+        return Tagged(TUPLE, [_inert(one) for one in value])
+    if isinstance(value, (set, frozenset)):
+        # Sorted, since the order of a set differs from run to run.
+        items = sorted(map(_inert, value), key=repr)
+        return Tagged(f"builtins.{type(value).__name__}", items)
+    if isinstance(value, datetime):
+        return Tagged("datetime.datetime", value.isoformat())
+    inert: Value = value
+    return inert
+
+
+def texts(given: str | Iterable[str] | None) -> list[str]:
+    """Return what was given as one text, as several, or not at all, as a list."""
+    if given is None:
+        return []
+    return [given] if isinstance(given, str) else list(given)
+
+
+T = TypeVar("T")
+
+
+def filter_of(
+    around: Surroundings, where: str | Iterable[str] | None, *, acts: bool = False
+) -> Filter | None:
+    """Return the filter that these texts describe together; None if there are none.
+
+    With `acts`, what matches will be changed: then aliases need a trusted configuration. Raises
+    `ParseError`.
+    """
+    written = texts(where)
+    if not written:
+        return None
+    # Imported late, because most commands get no filter.
+    from ckpt_cli.core.filters.language import FilterTerms, all_of, parse_filter
+
+    alias = partial(around.names.filter_alias, acts=acts)
+    terms = FilterTerms(alias, around.now, around.zone)
+    return all_of(parse_filter(text, terms) for text in written)
+
+
+def explained_if_none(
+    around: Surroundings, where: str | Iterable[str] | None, found: Iterable[T]
+) -> Iterator[T]:
+    """Yield what filters have found; if that is nothing, note how their short forms were read."""
+    any_found = False
+    for one in found:
+        any_found = True
+        yield one
+    if not any_found:
+        explain_short_forms(around, where)
+
+
+def explain_short_forms(around: Surroundings, where: str | Iterable[str] | None) -> None:
+    """Note for each `KEY=VALUE` that it asked for metadata: KEY may be a misspelled field."""
+    written = texts(where)
+    if not written:
+        return
+    from ckpt_cli.core.filters.language import FIELDS, nearest_field, shorthand_key
+
+    for key in filter(None, map(shorthand_key, written)):
+        near = nearest_field(key)
+        meant = f"; did you mean the field {near}?" if near in FIELDS else ""
+        around.note(f"'{key}=...' was read as metadata.{key}{meant}")
+
+
+_Item = TypeVar("_Item")
+
+
+class Watcher(Protocol):
+    """Yields the items it is given, and shows how many there were; `tqdm.tqdm` is one."""
+
+    def __call__(self, items: Iterable[_Item], /) -> Iterable[_Item]:
+        """Return the same items."""
+
+
+def unwatched(items: Iterable[_Item], /) -> Iterable[_Item]:
+    """Return the items without showing anything."""
+    return items
+
+
+def watchers(executor: Executor, where: object, watch: Watcher) -> tuple[Watcher, Watcher]:
+    """Return what watches the choice of threads, and what watches the answers about them.
+
+    A filter may look at many more threads than it chooses. If other processes work on the threads,
+    these are chosen ahead, so only the answers tell how far the work is.
+    """
+    return (watch, unwatched) if where and executor.is_here else (unwatched, watch)
+
 
 Found = TypeVar("Found")
 

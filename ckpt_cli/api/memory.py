@@ -8,18 +8,78 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.closing import Closing
-from ckpt_cli.api.answer import Answer
+from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
+from ckpt_cli.api.answer import Answer, Watcher, texts, unwatched
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
-from ckpt_cli.api.texts import texts
-from ckpt_cli.api.watch import Watcher, unwatched
 
 if TYPE_CHECKING:
-    from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore
-    from ckpt_cli.api.secrets import SecretSearch
-    from ckpt_cli.core.memory.item_filter import ItemFilter
-    from ckpt_cli.core.search.patterns import Finder
-    from ckpt_cli.queries.memory import MemoryHit, Read
-    from ckpt_cli.queries.provenance import ItemOrigin
+    from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
+    from ckpt_cli.api.questions import SecretSearch
+    from ckpt_cli.core.memory import ItemFilter
+    from ckpt_cli.core.search import Finder
+    from ckpt_cli.queries.memory import ItemOrigin, MemoryHit, Read
+
+
+_NAME_THREADS = "name their store: add --threads STORE"
+
+
+def origin(around: Surroundings, item: Item, chosen: str | None) -> ItemOrigin | None:
+    """Return the origin of an item that was read with its value; None if it names no thread.
+
+    `chosen` names the store of its thread. Raises what opening that store raises.
+    """
+    from ckpt_cli.core.memory import source_of, text_of
+    from ckpt_cli.queries.memory import ItemOrigin, threads_place, trace
+
+    source = source_of(item)
+    if source is None or source.thread_id is None:
+        return None
+    names = around.names
+    place = threads_place(names.store_url, names.other_store("threads", chosen))
+    if place.url is None:
+        return ItemOrigin(source.thread_id, "", remark=f"cannot find its store: {place.why}")
+    try:
+        with around.open_other(place.url) as threads:
+            return trace(threads, source.thread_id, item.created_at, text_of(item))
+    except CkptError as error:
+        if chosen is not None:
+            raise
+        return ItemOrigin(source.thread_id, str(place.url), remark=f"{error.message} ({place.why})")
+
+
+def marked(
+    around: Surroundings,
+    memory: MemoryStore,
+    prefix: Namespace,
+    *,
+    duplicates: bool,
+    orphans: bool,
+    threads: str | None,
+) -> dict[ItemKey, dict[str, Any]]:
+    """Return the faults of items under a namespace. Raises what opening the threads raises."""
+    from ckpt_cli.core.memory import marks
+
+    items = list(memory.items(prefix=prefix, values=True))
+    if not orphans:
+        return marks(items, twice=duplicates, is_there=None)
+    from ckpt_cli.queries.memory import threads_place
+
+    names = around.names
+    place = threads_place(names.store_url, names.other_store("threads", threads))
+    if place.url is None:
+        raise Unsupported(f"cannot find the threads: {place.why}", hint=_NAME_THREADS)
+    try:
+        opened = around.open_other(place.url)
+    except UnknownLayout as error:
+        raise UnknownLayout(
+            f"cannot find the threads: {error.message}", hint=_NAME_THREADS
+        ) from None
+    with opened as store:
+        return marks(
+            items,
+            twice=duplicates,
+            is_there=lambda thread_id: store.thread(thread_id) is not None,
+        )
 
 
 def opened_memory(around: Surroundings) -> MemoryHandle:
@@ -79,7 +139,7 @@ class MemoryHandle(Closing):
         The conditions are those of the command's options, and all must hold. `threads` names the
         store of the threads for `orphans`. Raises `UsageError` or `NotFound`.
         """
-        from ckpt_cli.core.memory.item_filter import ItemFilter
+        from ckpt_cli.core.memory import ItemFilter
 
         wanted = ItemFilter(
             match=match,
@@ -98,7 +158,7 @@ class MemoryHandle(Closing):
 
         `match` is a shell pattern for the whole key.
         """
-        from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
+        from ckpt_cli.core.memory import ItemFilter, parse_namespace
         from ckpt_cli.queries.memory import read_items
 
         prefix, now = parse_namespace(namespace), self._around.now
@@ -112,7 +172,7 @@ class MemoryHandle(Closing):
         `key` is a key below `namespace`, or `NAMESPACE/KEY`, such as `users/anna/profile`. Raises
         `NotFound`, or `Ambiguous` with the items that match.
         """
-        from ckpt_cli.api.plain_values import plain
+        from ckpt_cli.api.answer import plain
         from ckpt_cli.queries.memory import read_item
 
         found = read_item(self.memory, self._address(key, namespace), redacted=self._redacted)
@@ -126,7 +186,6 @@ class MemoryHandle(Closing):
         The origin is found in the store of its thread; `threads` names that store if it cannot be
         found. Raises `NotFound` or `Ambiguous`.
         """
-        from ckpt_cli.api.item_threads import origin
         from ckpt_cli.queries.memory import read_item, stored_item
 
         address = self._address(key, namespace)
@@ -136,14 +195,14 @@ class MemoryHandle(Closing):
 
     def secrets(self, *, ignore: str | Sequence[str] = ()) -> SecretSearch:
         """Find credentials in namespaces, keys and values, as `StoreHandle.secrets` does."""
-        from ckpt_cli.api.secrets import memory_search
+        from ckpt_cli.api.questions import memory_search
 
         return memory_search(self.memory, self._around, texts(ignore), redacted=self._redacted)
 
     def raw(self, key: str, namespace: str = "") -> bytes:
         """Return the stored bytes of a value, undecoded. Raises `NotFound` or `Ambiguous`."""
         from ckpt_cli.queries.memory import stored_item
-        from ckpt_cli.threads.redaction import no_raw
+        from ckpt_cli.reading.redaction import no_raw
 
         if self._redacted:
             raise no_raw()
@@ -164,8 +223,8 @@ class MemoryHandle(Closing):
         Yields what `ckpt memory search` prints. The attribute `missed` of the result tells what
         could not be searched. Raises `UsageError` if the expression cannot be read.
         """
-        from ckpt_cli.core.memory.item_filter import parse_namespace
-        from ckpt_cli.core.search.patterns import compile_pattern
+        from ckpt_cli.core.memory import parse_namespace
+        from ckpt_cli.core.search import compile_pattern
         from ckpt_cli.queries.memory import search_items
 
         hint = "leave out regex=True to search for the text as it is"
@@ -188,18 +247,18 @@ class MemoryHandle(Closing):
         return self._around.opening.redact
 
     def _address(self, key: str, namespace: str) -> ItemKey:
-        from ckpt_cli.core.memory.item_filter import parse_namespace
+        from ckpt_cli.core.memory import parse_namespace
         from ckpt_cli.queries.memory import find_key
 
         return find_key(self.memory, key, parse_namespace(namespace))
 
     def _read_record(self, found: Read) -> dict[str, Any]:
-        from ckpt_cli.render.memory.items import read_record
+        from ckpt_cli.render.memory import read_record
 
         return read_record(found, self._around.now)
 
     def _view_record(self, found: ItemView) -> dict[str, Any]:
-        from ckpt_cli.render.memory.provenance import origin_record
+        from ckpt_cli.render.memory import origin_record
 
         record = self._read_record(found.read)
         if found.origin is not None:
@@ -240,7 +299,7 @@ class MemoryItems:
         wanted: ItemFilter,
         faults: Faults,
     ) -> None:
-        from ckpt_cli.core.memory.item_filter import parse_namespace
+        from ckpt_cli.core.memory import parse_namespace
 
         self.wanted = wanted
         self.faults = faults
@@ -251,7 +310,6 @@ class MemoryItems:
     @cached_property
     def marks(self) -> Mapping[ItemKey, Mapping[str, Any]]:
         """The faults of items, if they are looked for. Reads all values below the namespace."""
-        from ckpt_cli.api.item_threads import marked
 
         if not self.faults:
             return {}
@@ -275,7 +333,7 @@ class MemoryItems:
                 yield Answer(one, self._record)
 
     def _record(self, item: Item) -> dict[str, Any]:
-        from ckpt_cli.render.memory.items import listed_record
+        from ckpt_cli.render.memory import listed_record
 
         return {**listed_record(item, self._around.now), **self.marks.get(item.key, {})}
 
@@ -300,14 +358,14 @@ class MemoryHits(Iterator[Answer["MemoryHit"]]):
     @property
     def missed(self) -> str:
         """What was not searched so far, as text; empty if everything was."""
-        from ckpt_cli.core.search.patterns import stopped_text
-        from ckpt_cli.render.values.one_line import counted
+        from ckpt_cli.core.search import stopped_text
+        from ckpt_cli.render.values import counted
 
         unread = f"cannot read {counted(self.unread, 'value')} in full" if self.unread else ""
         return " and ".join(filter(None, [unread, stopped_text(self.stopped)]))
 
     def __next__(self) -> Answer[MemoryHit]:
-        from ckpt_cli.render.memory.items import hit_record
+        from ckpt_cli.render.memory import hit_record
 
         for one in self._found:
             if one is not None:

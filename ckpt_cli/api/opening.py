@@ -12,15 +12,15 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.protocol import Store
 from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.api.named_store import hide_values, open_named, opening_of
 from ckpt_cli.api.store import StoreHandle
+from ckpt_cli.api.surroundings import hide_values, open_named, opening_of
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.config.time_zone import local_zone
 
 if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
-    from ckpt_cli.threads.executor.executor import Executor
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_cli.reading.executor import Executor
+    from ckpt_cli.reading.store import Opening
 
 
 class ScanReports(ScanObserver):
@@ -57,7 +57,7 @@ class _Script:
     def executor(
         self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None
     ) -> Executor:
-        from ckpt_cli.threads.executor.executor import Executor
+        from ckpt_cli.reading.executor import Executor
 
         return Executor(opening or self.opening, jobs, cluster)
 
@@ -68,7 +68,7 @@ class _Script:
     def note(self, text: str) -> None:
         import logging  # the commands do not need it
 
-        from ckpt_cli.render.terminal.safe_text import safe_text
+        from ckpt_cli.render.text import safe_text
 
         # It may name threads, and most loggers end at a terminal.
         logging.getLogger("ckpt").warning("%s", safe_text(self.names.without_values(text)))

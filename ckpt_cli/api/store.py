@@ -1,35 +1,268 @@
-"""An open store, as Python code sees it."""
+"""A store, as Python code sees it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import NotFound
+from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Answer
-from ckpt_cli.api.incidents import IncidentAnswers
+from ckpt_cli.api.answer import Answer, AnswerList, Watcher, texts, unwatched, watchers
 from ckpt_cli.api.measures import MeasureAnswers
-from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
-from ckpt_cli.api.texts import texts
-from ckpt_cli.api.watch import Watcher, unwatched, watchers
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.config.store_names import StoreNames
+from ckpt_cli.reading.thread import TriggerInference
 
 if TYPE_CHECKING:
-    from ckpt_cli.api.checkpoint import CheckpointHandle
-    from ckpt_cli.api.doctor import Examination
-    from ckpt_cli.api.search import SearchHits
-    from ckpt_cli.api.secrets import SecretSearch
-    from ckpt_cli.api.thread import ThreadHandle
-    from ckpt_cli.core.replay.report import ReplayReport
-    from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.api.memory import MemoryHandle
+    from ckpt_cli.api.questions import Examination, SearchHits, SecretSearch
+    from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
+    from ckpt_cli.core.replay import ReplayReport
+    from ckpt_cli.queries.incidents import Failure, FailureGroup, Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
-    from ckpt_cli.threads.target import NamedThread, Target, TargetArguments
-    from ckpt_cli.threads.thread import ThreadReader
+    from ckpt_cli.queries.memory import Joined
+    from ckpt_cli.queries.stores import FoundStore, OpenableLayout
+    from ckpt_cli.queries.tail import Movement
+    from ckpt_cli.queries.usage import StoreMetrics
+    from ckpt_cli.reading.target import NamedThread, Target, TargetArguments
+    from ckpt_cli.reading.thread import ThreadReader
+
+
+class NeighbourAnswers:
+    """The part of `StoreHandle` about long-term memory and sessions."""
+
+    _store: Store
+    _around: Surroundings
+
+    @cached_property
+    def memory(self) -> MemoryHandle:
+        """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
+        from ckpt_cli.api.memory import opened_memory
+
+        return opened_memory(self._around)
+
+    def sessions(
+        self, *, thread: str | None = None, user: str | None = None
+    ) -> list[Answer[Joined]]:
+        """Return the sessions of an application, as `ckpt memory sessions` prints them.
+
+        `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
+        store no sessions in such a store.
+        """
+
+        return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
+
+    def session(self, name: str) -> Answer[Joined]:
+        """Return a session, as `ckpt memory sessions SESSION` prints it; by id, `USER:ID` or key.
+
+        Raises `NotFound`, `Ambiguous` or `Unsupported`.
+        """
+
+        return session_beside(self._around, lambda: self._store, name)
+
+
+def sessions_beside(
+    around: Surroundings,
+    opened: Callable[[], Store],
+    *,
+    thread: str | None = None,
+    user: str | None = None,
+) -> list[Answer[Joined]]:
+    """Return the sessions in the store that is named, as `ckpt memory sessions` prints them.
+
+    `opened` returns its checkpoints; there may be none. Raises `Unsupported` if applications store
+    no sessions in such a store.
+    """
+    from ckpt_backends.registry import open_sessions
+    from ckpt_cli.queries.memory import list_sessions, threads_beside
+    from ckpt_cli.render.memory import session_record
+
+    with open_sessions(around.names.store_url) as sessions:
+        threads = threads_beside(opened)
+        found = list_sessions(sessions, threads, thread=thread, user=user)
+    return [Answer(one, session_record) for one in found]
+
+
+def session_beside(around: Surroundings, opened: Callable[[], Store], name: str) -> Answer[Joined]:
+    """Return one session with all its fields, as `ckpt memory sessions SESSION` prints it.
+
+    Raises `NotFound`, `Ambiguous` or `Unsupported`.
+    """
+    from ckpt_backends.registry import open_sessions
+    from ckpt_cli.queries.memory import find_session, threads_beside
+    from ckpt_cli.render.memory import session_record
+
+    with open_sessions(around.names.store_url) as sessions:
+        threads = threads_beside(opened)
+        found = find_session(sessions, threads, name, redacted=around.opening.redact)
+    return Answer(found, session_record)
+
+
+def stores(folder: str | os.PathLike[str] | None = None) -> list[Answer[FoundStore]]:
+    """Return the stores in a folder, as `ckpt stores` prints them.
+
+    Without `folder`, these are all profiles and the stores in the working folder. A store that
+    cannot be opened has the key `error`.
+    """
+    if folder is None:
+        return list(all_stores(StoreNames({})))
+    return list(_in_folder(Path(folder)))
+
+
+def layouts() -> list[Answer[OpenableLayout]]:
+    """Return the layouts that can be opened, as `ckpt stores --layouts` prints them."""
+    from ckpt_cli.queries.stores import openable_layouts
+    from ckpt_cli.render.records import layout_record
+
+    return [Answer(one, layout_record) for one in openable_layouts()]
+
+
+def named_stores(names: StoreNames, name: str) -> list[Answer[FoundStore]]:
+    """Return the store with a name: one answer for each of its layouts."""
+    from ckpt_cli.queries.stores import inspect
+
+    return list(_answers(inspect(name, names.url_of(name))))
+
+
+def all_stores(names: StoreNames) -> Iterator[Answer[FoundStore]]:
+    """Yield the stores of all profiles, and those in the working folder."""
+    yield from _answers(_of_profiles(names))
+    yield from _in_folder(Path.cwd())
+
+
+def _of_profiles(names: StoreNames) -> Iterator[FoundStore]:
+    from ckpt_cli.config.trust import NotOurs
+    from ckpt_cli.queries.stores import broken, inspect
+
+    try:
+        profiles = names.profiles
+    except NotOurs as error:
+        # The stores in this folder need no configuration.
+        yield broken(str(error.path), "", error)
+        return
+    for name, profile in profiles.stores.items():
+        try:
+            url = names.url_in(profile)
+        except CkptError as error:
+            yield broken(name, profile.url, error)
+        else:
+            yield from inspect(name, url)
+
+
+def _in_folder(folder: Path) -> Iterator[Answer[FoundStore]]:
+    from ckpt_cli.queries.stores import in_folder
+
+    return _answers(in_folder(folder))
+
+
+def _answers(found: Iterable[FoundStore]) -> Iterator[Answer[FoundStore]]:
+    from ckpt_cli.render.records import store_record
+
+    return (Answer(one, store_record) for one in found)
+
+
+class IncidentAnswers:
+    """The part of `StoreHandle` about threads in trouble."""
+
+    _store: Store
+    _around: Surroundings
+
+    def errors(
+        self,
+        threads: str | Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        since: When | None = None,
+        history: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Iterator[Answer[Failure]]:
+        """Yield the failed tasks for whose retry threads wait, as `ckpt errors` prints them.
+
+        With `history`, yields all whose error is stored, also those that were retried or handled.
+        `threads` are ids, by default all; `match` is a pattern for ids, `where` a filter as in
+        `threads`. `since` is an age such as `2h`, or a time. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.api.measures import threads_with_head_writes
+        from ckpt_cli.api.questions import failed_tasks
+        from ckpt_cli.queries.incidents import HEAD_CHANNELS
+
+        store, around, channels = self._store, self._around, None if history else HEAD_CHANNELS
+        chosen = threads_with_head_writes(store, around, channels, threads, match, where, watch)
+        return failed_tasks(store, around, chosen, since, history=history)
+
+    def errors_by(
+        self,
+        by: str,
+        threads: str | Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        since: When | None = None,
+        history: bool = False,
+        watch: Watcher = unwatched,
+    ) -> AnswerList[list[FailureGroup]]:
+        """Count the same by `error` or `node`, largest first, as `ckpt errors --by` prints them.
+
+        Errors that differ in numbers and ids only are one kind. The other arguments are those of
+        `errors`. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.api.questions import counted_failures
+
+        found = self.errors(
+            threads, match=match, where=where, since=since, history=history, watch=watch
+        )
+        return counted_failures(found, by)
+
+    def metrics(
+        self,
+        *,
+        since: When | None = None,
+        heads: bool = True,
+        watch: Watcher = unwatched,
+    ) -> Answer[StoreMetrics]:
+        """Return numbers for a monitoring system, as `ckpt metrics -o json` prints them.
+
+        `since` is an age such as `2h`, or a time: tasks that failed earlier are not counted.
+        Without `heads`, threads are not counted by status, and no head is read for that.
+        Raises `UsageError`.
+        """
+        from ckpt_cli.queries.usage import measure
+        from ckpt_cli.render.usage import metrics_record
+
+        store = self._store
+        after = time_of(self._around, since)
+        found = measure(store, watch(store.threads()), since=after, heads=heads)
+        return Answer(found, metrics_record)
+
+    def tail(
+        self,
+        lines: int = 5,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        all_ns: bool = False,
+        interval: float | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Answer[Movement]]:
+        """Yield the last checkpoints of all threads, then what happens, without an end.
+
+        The records are those of `ckpt tail` without THREAD. A thread is chosen as in `threads`,
+        each time it moves. Looks every `interval` seconds, which `wait` waits. A lost connection is
+        opened again.
+        """
+        from ckpt_cli.api.questions import follow_store
+
+        return follow_store(
+            self._store, self._around, lines, match, where, interval, wait, all_ns=all_ns
+        )
 
 
 class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
@@ -70,7 +303,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
 
     def thread(self, thread_id: str) -> ThreadHandle:
         """Return the thread with this id. Raises `NotFound` with ids that are similar."""
-        from ckpt_cli.threads.target import find_thread
+        from ckpt_cli.reading.target import find_thread
 
         return self._handle(find_thread(self._store, thread_id, self._around.note))
 
@@ -88,14 +321,14 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         `ns` names a namespace. `as_of` is a time: the checkpoint that was the head then.
         Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
-        from ckpt_cli.threads.target import TargetArguments
+        from ckpt_cli.reading.target import TargetArguments
 
         time = None if as_of is None else time_text(self._around, as_of)
         return self.checkpoint(self.named(TargetArguments(target, ns=ns, as_of=time)))
 
     def named(self, words: TargetArguments) -> NamedThread:
         """Return what the words of a command line name: a thread, perhaps with a ref."""
-        from ckpt_cli.threads.target import find_named
+        from ckpt_cli.reading.target import find_named
 
         return find_named(self._store, words, self._around.note)
 
@@ -107,7 +340,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
 
     def checkpoint_of(self, target: Target) -> CheckpointHandle:
         """Return a checkpoint that was found in this store."""
-        from ckpt_cli.api.checkpoint import CheckpointHandle
+        from ckpt_cli.api.thread import CheckpointHandle
 
         return CheckpointHandle(self._handle(target.reader), target)
 
@@ -155,7 +388,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         return ThreadHandle(reader, self._around)
 
     def _reader(self, thread: Thread) -> ThreadReader:
-        from ckpt_cli.threads.thread import ThreadReader
+        from ckpt_cli.reading.thread import ThreadReader
 
         return ThreadReader(self._store, thread, self._inference)
 
@@ -183,9 +416,9 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human,
         `titles` its first line, which ids that say nothing always have.
         """
-        from ckpt_cli.api.listing import selection, sort_key
+        from ckpt_cli.api.measures import selection, sort_key
         from ckpt_cli.queries.threads import list_threads
-        from ckpt_cli.render.thread_records import thread_record
+        from ckpt_cli.render.threads import thread_record
 
         rows = list_threads(
             self._store,
@@ -225,8 +458,9 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         `threads`. `older_than` is an age such as `2h`, or a time. Raises `NotFound` or
         `UsageError`.
         """
-        from ckpt_cli.api.listing import threads_with_head_writes
-        from ckpt_cli.queries.interrupts import HEAD_CHANNELS, open_questions
+        from ckpt_cli.api.measures import threads_with_head_writes
+        from ckpt_cli.queries.incidents import QUESTION_CHANNELS as HEAD_CHANNELS
+        from ckpt_cli.queries.incidents import open_questions
         from ckpt_cli.render.records import interrupt_record
 
         store, around = self._store, self._around
@@ -260,7 +494,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         needs `if __name__ == "__main__":`. `cluster` is the address of a Dask scheduler whose
         workers do the work instead. Raises `NotFound` or `UsageError`.
         """
-        from ckpt_cli.api.search import start_search
+        from ckpt_cli.api.questions import start_search
         from ckpt_cli.queries.grep import GrepQuery
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
@@ -285,7 +519,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         `reducers` maps channels to the names of their reducers, as in `ThreadHandle.replay`. The
         other arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
-        from ckpt_cli.api.replaying import replay_several
+        from ckpt_cli.api.questions import replay_several
 
         executor = self._around.executor(jobs, cluster)
         choosing, answering = watchers(executor, where, watch)
@@ -312,8 +546,8 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         is not reported if an agent may still be writing it. `where` is a filter as in `threads`;
         the other arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
-        from ckpt_cli.api.doctor import examination, terms_of
-        from ckpt_cli.api.listing import chosen_threads
+        from ckpt_cli.api.measures import chosen_threads
+        from ckpt_cli.api.questions import examination, terms_of
 
         store, around = self._store, self._around
         executor = around.executor(jobs, cluster)
@@ -340,8 +574,8 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         memory. `ignore` is left out in addition to what the profile lists. The other arguments
         are those of `doctor`. Raises `NotFound` or `UsageError`.
         """
-        from ckpt_cli.api.listing import chosen_threads
-        from ckpt_cli.api.secrets import secret_search
+        from ckpt_cli.api.measures import chosen_threads
+        from ckpt_cli.api.questions import secret_search
 
         store, around = self._store, self._around
         executor = around.executor(jobs, cluster)

@@ -1,41 +1,456 @@
-"""A thread of a store, as Python code sees it."""
+"""A thread, as Python code sees it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.errors import UsageError
-from ckpt_cli.api.answer import Answer, AnswerList
-from ckpt_cli.api.checkpoint import CheckpointHandle
-from ckpt_cli.api.followed_thread import FollowedThread
+from ckpt_backends.errors import NotFound, Unreadable, UsageError
+from ckpt_cli.api.answer import Answer, AnswerList, Watcher, texts, unwatched
+from ckpt_cli.api.measures import stats_answer, stats_query
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
-from ckpt_cli.api.texts import texts
-from ckpt_cli.api.watch import Watcher, unwatched
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.threads.target import NamedThread, Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.target import NamedThread, Target
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.text import safe_text
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
-    from ckpt_cli.api.replaying import JudgedThread
-    from ckpt_cli.api.search import SearchHits
-    from ckpt_cli.core.replay.report import ReplayReport
-    from ckpt_cli.core.timeline.assemble import Timeline
-    from ckpt_cli.core.usage.sums import UsageSums
-    from ckpt_cli.core.write_counts import WriteCounts
-    from ckpt_cli.queries.disk_usage import By, Survey
-    from ckpt_cli.queries.doctor.terms import ThreadReport
-    from ckpt_cli.queries.errors import Failure
+    from ckpt_cli.api.questions import JudgedThread, SearchHits
+    from ckpt_cli.core.replay import ReplayReport
+    from ckpt_cli.core.stats import Stats
+    from ckpt_cli.core.timeline import Timeline
+    from ckpt_cli.core.values import Selected
+    from ckpt_cli.queries.bisect import Bisection, Test
+    from ckpt_cli.queries.blame import Blame
+    from ckpt_cli.queries.diff import Comparison
+    from ckpt_cli.queries.doctor.rows import ThreadReport
     from ckpt_cli.queries.history import Entry
-    from ckpt_cli.queries.interrupts import Waiting
-    from ckpt_cli.queries.node_times import NodeTimes
+    from ckpt_cli.queries.incidents import Failure, Waiting
+    from ckpt_cli.queries.messages import Conversation
+    from ckpt_cli.queries.replay import Written
+    from ckpt_cli.queries.report import ChosenCheckpoints, ReportedCheckpoint
+    from ckpt_cli.queries.show import CheckpointView, Summary
     from ckpt_cli.queries.thread_operations import ThreadOperations
-    from ckpt_cli.queries.threads import Summary
     from ckpt_cli.queries.tree import Tree
-    from ckpt_cli.render.terminal.styled_text import StyledLine
+    from ckpt_cli.queries.usage import By, Survey
+    from ckpt_cli.render.text import StyledLine
+
+
+class FollowedThread:
+    """The part of `ThreadHandle` that follows a thread."""
+
+    reader: ThreadReader
+    around: Surroundings
+
+    @property
+    def id(self) -> str:
+        """The `thread_id`."""
+        return self.reader.thread_id
+
+    def tail(
+        self,
+        lines: int = 5,
+        *,
+        ns: str | None = None,
+        all_ns: bool = False,
+        interval: float = 1.0,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Answer[Entry]]:
+        """Yield the last checkpoints, then new ones as they are saved, without an end.
+
+        The records are those of `ckpt tail`. Looks for new checkpoints every `interval` seconds,
+        which `wait` waits. Raises `StoreChanged` if the thread is deleted.
+        """
+        from ckpt_cli.queries.tail import Tail
+        from ckpt_cli.render.records import entry_record
+
+        found = Tail(self.reader.store, self.id, ns, all_ns=all_ns)
+        entries = found.last(lines)
+        while True:
+            for one in entries:
+                yield Answer(one, entry_record)
+            wait(interval)
+            entries = found.new()
+
+    def bisect(
+        self,
+        condition: str | None = None,
+        ref: str | None = None,
+        *,
+        test: Test | None = None,
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        binary: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Answer[Bisection]:
+        """Find the first checkpoint where a condition holds, as `ckpt bisect` prints it.
+
+        `condition` is a filter about a checkpoint, such as `values.plan = null`. In place of it,
+        `test` is a function of a `Candidate`, whose `values` are the state; it returns whether the
+        condition holds, or None to skip the checkpoint. The checkpoints are those that lead to
+        `ref`, by default to the head. `checkpoint_id` is None if it holds nowhere. Raises
+        `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.api.questions import bisected
+
+        named = NamedThread(self.reader, ns, ref)
+        found, within = named.checkpoint(self.around.now, self.around.zone), (since, until)
+        return bisected(found, self.around, condition, test, within, watch, binary=binary)
+
+
+class CheckpointHandle:
+    """A checkpoint: its state, its tasks, and what can be asked of it. Each is read when asked.
+
+    Returned by `ThreadHandle.head`, `ThreadHandle.at` and others. Lists and dicts are plain Python
+    values with the keys of `ckpt show -o json`.
+    """
+
+    def __init__(self, thread: ThreadHandle, target: Target, entry: Entry | None = None) -> None:
+        self.thread = thread
+        self.target = target
+        self._entry = entry
+
+    @property
+    def id(self) -> str:
+        """The `checkpoint_id`."""
+        return self.target.checkpoint_id
+
+    @property
+    def ns(self) -> str:
+        """The namespace (`checkpoint_ns`); `''` for the root graph."""
+        return self.target.checkpoint_ns
+
+    @property
+    def ts(self) -> datetime | None:
+        """When it was saved, UTC; None if that is not stored."""
+        return self.entry.moment.at
+
+    @property
+    def step(self) -> int | None:
+        """The step number; None if that is not stored."""
+        return self.entry.moment.number
+
+    @property
+    def source(self) -> str | None:
+        """`input`, `loop`, `update` or `fork`; None if that is not stored."""
+        return self.entry.moment.source
+
+    @property
+    def parent(self) -> CheckpointHandle | None:
+        """The checkpoint before it; None if it has none, or if it is no longer stored."""
+        parent_id = self.entry.moment.checkpoint.parent_checkpoint_id
+        if parent_id is None:
+            return None
+        stored = (one.key.checkpoint_id for one in self.target.reader.index(self.ns))
+        return self._beside(parent_id) if parent_id in stored else None
+
+    @property
+    def children(self) -> list[CheckpointHandle]:
+        """The checkpoints made from it, oldest first; more than one at a fork."""
+        return [self._beside(one) for one in self.entry.children]
+
+    @property
+    def status(self) -> str:
+        """The worst of `error`, `interrupted`, `pending`, `done` and `unknown` that holds."""
+        return self.entry.moment.status.value
+
+    @property
+    def conditions(self) -> list[str]:
+        """All of these that hold, the worst first."""
+        return [one.value for one in self.entry.moment.conditions]
+
+    @property
+    def next(self) -> list[str] | None:
+        """The nodes of the step after it; None if that cannot be known."""
+        found: list[str] | None = self.listed()["next"]
+        return found
+
+    @property
+    def waiting(self) -> list[str] | None:
+        """Those of `next` that have not finished; None if that cannot be known."""
+        found: list[str] | None = self.listed()["waiting"]
+        return found
+
+    @property
+    def nodes(self) -> list[str] | None:
+        """The nodes that ran just before it; None if its parent is not stored."""
+        found: list[str] | None = self.listed()["nodes"]
+        return found
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        """The tasks of the step after it, with node, error and questions."""
+        found: list[dict[str, Any]] = self.listed()["tasks"]
+        return found
+
+    @property
+    def interrupts(self) -> list[dict[str, Any]]:
+        """The questions that its tasks asked, with `interrupt_id`, `value` and `answered`."""
+        found: list[dict[str, Any]] = self.listed()["interrupts"]
+        return found
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata that the saver stored."""
+        from ckpt_cli.api.answer import plain_values
+
+        return plain_values(self.entry.moment.metadata)
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The state: channel to value. An object of a class is a `Tagged` with the class's name.
+
+        Raises `Unreadable`, for a state that cannot be read is not an empty one.
+        """
+        from ckpt_cli.api.answer import plain_values
+
+        found = self._state
+        found.moment.check_readable()
+        return plain_values(found.state.values)
+
+    @property
+    def rebuilt(self) -> dict[str, str]:
+        """Channels with a value that is not stored, and how it was rebuilt."""
+        return dict(self._state.state.rebuilt)
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation, as `ckpt messages -o json` prints it; empty if there is none."""
+        from ckpt_cli.render.messages import message_records
+
+        try:
+            return list(message_records(self.conversation().turns, 0))
+        except NotFound:
+            return []
+
+    @property
+    def writes(self) -> list[dict[str, Any]]:
+        """What the tasks of the step after it wrote, in order."""
+        found: list[dict[str, Any]] = self.show()["writes"]
+        return found
+
+    def get(self, path: str) -> Any:
+        """Return a part of the state, such as `messages[-1].content`.
+
+        A path with `[]` returns a list. Raises `NotFound` with the keys that exist.
+        """
+        from ckpt_cli.api.answer import plain
+
+        found = [plain(one.value) for one in self.select(path)]
+        return found if "[]" in path else found[0]
+
+    def select(self, path: str) -> list[Selected]:
+        """Return the places that a path selects, with their inert values."""
+        from ckpt_cli.queries.show import picked
+
+        return picked(self.target, path)
+
+    def show(
+        self,
+        channels: str | Collection[str] | None = None,
+        *,
+        writes: bool = True,
+        operations: bool = False,
+        size: bool = False,
+        namespaces: bool = False,
+    ) -> Answer[CheckpointView]:
+        """Return what `ckpt show` prints; `channels` limits the values.
+
+        At the head of the root graph, `operations` adds what `ckpt` changed, `size` the size of
+        the thread, and `namespaces` the checkpoints in each; `ckpt show --long` has all three.
+        """
+        from ckpt_cli.queries.show import view, whole_thread
+        from ckpt_cli.render.records import show_record
+
+        facts = partial(
+            whole_thread,
+            operations=self.thread.operations if operations else None,
+            size=size,
+            namespaces=namespaces,
+        )
+        return Answer(view(self.target, _names(channels), writes=writes, facts=facts), show_record)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole checkpoint as `ckpt show -o json` prints it."""
+        return self.show().to_dict()
+
+    def listed(self) -> Answer[Entry]:
+        """Return what `ckpt history` prints of it: no values, no writes."""
+        from ckpt_cli.render.records import entry_record
+
+        return Answer(self.entry, entry_record)
+
+    def diff(
+        self,
+        other: CheckpointHandle | str | None = None,
+        channels: str | Collection[str] | None = None,
+    ) -> Answer[Comparison]:
+        """Return what changed from `other` to this checkpoint; without `other`, from its parent.
+
+        A text is a ref of this thread, such as `step:3`.
+        """
+        from ckpt_cli.queries.diff import compare
+        from ckpt_cli.render.records import diff_record
+
+        if isinstance(other, str):
+            other = self.thread.at(other, ns=self.ns or None)
+        one, two = (self, None) if other is None else (other, self)
+        found = compare(one.target, None if two is None else two.target, _names(channels))
+        return Answer(found, diff_record)
+
+    def diff_writes(
+        self,
+        reducers: Mapping[str, str] | None = None,
+        channels: str | Collection[str] | None = None,
+    ) -> Answer[Written]:
+        """Return what `ckpt diff --writes` prints: the writes that made it, and the stored values.
+
+        `reducers` is as in `ThreadHandle.replay`. Raises `NotFound` for an unknown channel and
+        `UsageError` for an unknown reducer.
+        """
+        from ckpt_cli.api.questions import reducers_for
+        from ckpt_cli.queries.replay import written
+        from ckpt_cli.render.replay import written_record
+
+        chosen = _names(channels)
+        told = reducers_for(self.target.reader, self.thread.around, reducers, chosen or ())
+        return Answer(written(self.target, told, chosen), written_record)
+
+    def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[ReplayReport]:
+        """Verify the steps that led to it, as `ckpt replay THREAD@REF` does.
+
+        `reducers` is as in `ThreadHandle.replay`. Raises `NotFound` or `UsageError`.
+        """
+        return self._replayed(reducers).report()
+
+    def transitions(self, reducers: Mapping[str, str] | None = None) -> AnswerList[JudgedThread]:
+        """Return each channel of each of these steps, as `ckpt replay --all-steps` prints it."""
+        return self._replayed(reducers).transitions()
+
+    def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
+        """Return how long the steps took that led to it, as `ckpt timeline` prints it.
+
+        `since` leaves out steps that ended before, by an age such as `2h` or a time; `last` keeps
+        only this number of steps. Raises `UsageError`.
+        """
+        from ckpt_cli.queries.timeline import timeline
+        from ckpt_cli.render.timeline import timeline_record
+
+        after = time_of(self.thread.around, since)
+        target = self.target
+        found = timeline(
+            target.reader, target.checkpoint_ns, target.checkpoint_id, since=after, last=last
+        )
+        return Answer(found, timeline_record)
+
+    def blame(self, path: str) -> Answer[Blame]:
+        """Return which step and task set a value, such as `plan` or `messages[-1].content`."""
+        from ckpt_cli.queries.blame import blame
+        from ckpt_cli.render.blame import blame_record
+
+        return Answer(blame(self.target, path), blame_record)
+
+    def conversation(self, channel: str | None = None) -> Conversation:
+        """Return the messages of a channel; by default, of the one with the conversation.
+
+        Raises `NotFound` if no channel holds messages.
+        """
+        from ckpt_cli.queries.messages import conversation
+
+        return conversation(self.target, channel)
+
+    def message_stats(self, channel: str | None = None) -> dict[str, Any]:
+        """Return the counts of messages, tokens and tool calls, as `ckpt messages --stat` does.
+
+        They are empty if there is no conversation. Raises `NotFound` for a channel that is named.
+        """
+        from ckpt_cli.core.conversation import statistics
+        from ckpt_cli.render.messages import statistics_record
+
+        try:
+            turns = self.conversation(channel).turns
+        except NotFound:
+            if channel is not None:
+                raise
+            turns = []
+        return statistics_record(statistics(turns))
+
+    def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
+        """Return the HTML page of `ckpt report`, opened at this checkpoint.
+
+        It shows the newest `last` checkpoints of this namespace, or of all with `all_ns`; `since`
+        is an age such as `2h` or a time. Raises `UsageError` for a time that cannot be read.
+        """
+        return "".join(report_of(self, all_ns=all_ns, since=since, last=last))
+
+    def raw(self) -> bytes:
+        """Return the stored bytes of the checkpoint, undecoded."""
+        from ckpt_cli.queries.show import raw_bytes
+
+        return raw_bytes(self.target)
+
+    def sources(self) -> list[str]:
+        """Return the queries that find it in the store."""
+        moment = self.target.reader.moment(self.ns, self.id)
+        return self.target.reader.store.sources(moment.key)
+
+    @property
+    def entry(self) -> Entry:
+        """The checkpoint with its tasks, without values."""
+        if self._entry is None:
+            from ckpt_cli.queries.history import history_entry
+
+            self._entry = history_entry(
+                self.target.reader, self.ns, self.id, self.thread.operations
+            )
+        return self._entry
+
+    def _replayed(self, reducers: Mapping[str, str] | None) -> JudgedThread:
+        from ckpt_cli.api.questions import replay_one
+
+        return replay_one(self.target.reader, self.thread.around, reducers, self.ns, self.id)
+
+    def _beside(self, checkpoint_id: str) -> CheckpointHandle:
+        """Return a checkpoint of the same namespace by its whole id, which may look like a ref."""
+        target = Target(self.target.reader, self.ns, checkpoint_id, chosen=True)
+        return CheckpointHandle(self.thread, target)
+
+    @cached_property
+    def _state(self) -> CheckpointView:
+        from ckpt_cli.queries.show import view
+
+        return view(self.target, None, writes=False)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same checkpoint of the same open store."""
+        if not isinstance(other, CheckpointHandle):
+            return NotImplemented
+        return (self.thread, self.ns, self.id) == (other.thread, other.ns, other.id)
+
+    def __hash__(self) -> int:
+        return hash((self.thread, self.ns, self.id))
+
+    def _repr_html_(self) -> str:
+        """Draw the state in a notebook."""
+        from ckpt_cli.render.report import html_of
+        from ckpt_cli.render.state import show_lines
+
+        around = self.thread.around
+        lines = show_lines(self._state, around.now, around.zone, 100, writes=False, metadata=False)
+        return html_of(lines)
+
+    def __repr__(self) -> str:
+        return f"<CheckpointHandle {safe_text(f'{self.thread.id}@{self.id}')}>"
+
+
+def _names(channels: str | Collection[str] | None) -> list[str] | None:
+    """Return the names of channels as a list; None, for all channels, stays None."""
+    return None if channels is None else texts(channels)
+
 
 _WIDTH = 100
 _QUESTION_WIDTH = 200
@@ -127,8 +542,11 @@ class ThreadHandle(FollowedThread):
         return (CheckpointHandle(self, self._target(entry), entry) for entry in found)
 
     def summary(self) -> Answer[Summary]:
-        """Return what `ckpt threads show` prints: status, errors, questions and size."""
-        from ckpt_cli.queries.threads import summarize
+        """Return what `ckpt show --long` says of the thread: status, errors, questions and size.
+
+        It does not read the state. `writes` is the number of writes in the thread.
+        """
+        from ckpt_cli.queries.show import summarize
         from ckpt_cli.render.records import summary_record
 
         return Answer(summarize(self.reader, self.operations), summary_record)
@@ -147,7 +565,7 @@ class ThreadHandle(FollowedThread):
     ) -> Tree:
         """Return the tree that is drawn; the checkpoint `keep` is never folded."""
         from ckpt_cli.queries.tree import read_tree
-        from ckpt_cli.render.values.one_line import summary
+        from ckpt_cli.render.values import summary
 
         def say(value: Value) -> str:
             return summary(value, _QUESTION_WIDTH)
@@ -160,7 +578,7 @@ class ThreadHandle(FollowedThread):
     def _tree_lines(
         self, ns: str | None = None, *, all_ns: bool = False, unfold: bool = False
     ) -> Iterator[StyledLine]:
-        from ckpt_cli.render.tree.lines import tree_lines
+        from ckpt_cli.render.tree import tree_lines
 
         found, around = self.read_tree(ns, all_ns=all_ns, unfold=unfold), self.around
         yield from tree_lines(
@@ -176,7 +594,7 @@ class ThreadHandle(FollowedThread):
 
     def interrupts(self) -> Iterator[Answer[Waiting]]:
         """Yield the questions that wait for an answer, as `ckpt interrupts` prints them."""
-        from ckpt_cli.queries.interrupts import open_questions
+        from ckpt_cli.queries.incidents import open_questions
         from ckpt_cli.render.records import interrupt_record
 
         found = open_questions(self.reader.store, [self.reader.thread], None)
@@ -189,7 +607,7 @@ class ThreadHandle(FollowedThread):
 
         With `history`, yields all whose error is stored. `since` is an age such as `2h`, or a time.
         """
-        from ckpt_cli.api.failed_tasks import failed_tasks
+        from ckpt_cli.api.questions import failed_tasks
 
         reader = self.reader
         return failed_tasks(reader.store, self.around, [reader.thread], since, history=history)
@@ -209,7 +627,7 @@ class ThreadHandle(FollowedThread):
         Yields what `ckpt grep` prints. The attribute `missed` of the result tells what could not
         be searched. Raises `UsageError` if the pattern cannot be read.
         """
-        from ckpt_cli.api.search import start_search
+        from ckpt_cli.api.questions import start_search
         from ckpt_cli.queries.grep import GrepQuery
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
@@ -226,66 +644,25 @@ class ThreadHandle(FollowedThread):
     def stats(
         self,
         *,
+        by: str | Sequence[str] | None = None,
         ns: str | None = None,
         since: When | None = None,
         until: When | None = None,
-    ) -> Answer[WriteCounts]:
-        """Return which nodes wrote how much to which channels, as `ckpt stats THREAD` prints it.
+    ) -> Answer[Stats]:
+        """Return what was written, how long it took and what it cost, as `ckpt stats THREAD` does.
 
-        `since` and `until` limit the checkpoints, by an age such as `7d` or a time.
-        Raises `NotFound`, `Ambiguous` or `UsageError`.
+        `by` is as in `StoreHandle.stats`; `since` and `until` limit the checkpoints, by an age such
+        as `7d` or a time. Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
-        from ckpt_cli.queries.stats import Range, thread_stats
-        from ckpt_cli.render.stats import stats_record
+        from ckpt_cli.queries.usage import thread_stats
 
-        within = Range(time_of(self.around, since), time_of(self.around, until))
-        return Answer(thread_stats(self.reader, within, self._namespace(ns)), stats_record)
-
-    def node_times(
-        self,
-        *,
-        ns: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Answer[NodeTimes]:
-        """Return how long each node took, as `ckpt stats THREAD --time` prints it.
-
-        The arguments are those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
-        """
-        from ckpt_cli.queries.node_times import thread_node_times
-        from ckpt_cli.queries.stats import Range
-        from ckpt_cli.render.node_times import node_times_record
-
-        within = Range(time_of(self.around, since), time_of(self.around, until))
-        found = thread_node_times(self.reader, within, self._namespace(ns))
-        return Answer(found, node_times_record)
-
-    def tokens(
-        self,
-        *,
-        by: str | Sequence[str] = "model",
-        ns: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Answer[UsageSums]:
-        """Return how many tokens its messages cost, as `ckpt stats THREAD --tokens` prints it.
-
-        `by` is one or several of `model`, `node`, `thread` and `day`. The other arguments are
-        those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
-        """
-        from ckpt_cli.core.usage.sums import parse_groupings
-        from ckpt_cli.queries.stats import Range
-        from ckpt_cli.queries.token_usage import UsageQuery, thread_usage
-        from ckpt_cli.render.usage import usage_record
-
-        within = Range(time_of(self.around, since), time_of(self.around, until))
-        wanted = UsageQuery(parse_groupings(texts(by)), within, self.around.zone)
-        found = thread_usage(self.reader, wanted, self._namespace(ns))
-        return Answer(found, partial(usage_record, prices=self.around.names.prices))
+        wanted = stats_query(self.around, by, since, until)
+        found = thread_stats(self.reader, wanted, self._namespace(ns))
+        return stats_answer(self.around, found, by)
 
     def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""
-        from ckpt_cli.api.disk_usage import disk_usage
+        from ckpt_cli.api.questions import disk_usage
 
         return disk_usage(self.reader.store, [self.id], top, watch)
 
@@ -296,7 +673,7 @@ class ThreadHandle(FollowedThread):
 
         `by` is `thread`, `channel`, `ns`, `type` or `table`. Raises `UsageError` for another.
         """
-        from ckpt_cli.api.disk_usage import disk_usage_by
+        from ckpt_cli.api.questions import disk_usage_by
 
         return disk_usage_by(self.reader.store, [self.id], by, top, watch)
 
@@ -310,7 +687,7 @@ class ThreadHandle(FollowedThread):
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
     ) -> Answer[ReplayReport]:
-        """Verify the thread against its recorded writes, as `ckpt replay --verify` does.
+        """Verify the thread against its recorded writes, as `ckpt replay` does.
 
         `reducers` maps channels to the names of their reducers, in addition to those of the
         profile; others are inferred. Raises `NotFound`, `Ambiguous` or `UsageError`.
@@ -320,7 +697,7 @@ class ThreadHandle(FollowedThread):
     def transitions(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
     ) -> AnswerList[JudgedThread]:
-        """Return the same for each channel of each transition, as `ckpt replay` prints it."""
+        """Return each channel of each transition, as `ckpt replay --all-steps` prints it."""
         return self._replayed(reducers, ns).transitions()
 
     def doctor(self, *, deep: bool = False, grace: When = "1m") -> Answer[ThreadReport]:
@@ -328,7 +705,7 @@ class ThreadHandle(FollowedThread):
 
         The keys are `thread_id`, `checked`, `complete` and `findings`.
         """
-        from ckpt_cli.api.doctor import checked_thread
+        from ckpt_cli.api.questions import checked_thread
 
         return checked_thread(self.reader, self.around, grace, deep=deep)
 
@@ -346,14 +723,14 @@ class ThreadHandle(FollowedThread):
         """Return the long-term memory made from the thread; None if no memory is known.
 
         `memory` names it; without, the one of the profile or next to the store is read. The dicts
-        are `memories` of `ckpt threads show`.
+        are `memories` of `ckpt show`.
         """
-        from ckpt_cli.api.memories import memories_from
+        from ckpt_cli.api.measures import memories_from
 
         return memories_from(self.around, memory, lambda thread_id: thread_id == self.id)
 
     def _replayed(self, reducers: Mapping[str, str] | None, ns: str | None) -> JudgedThread:
-        from ckpt_cli.api.replaying import replay_one
+        from ckpt_cli.api.questions import replay_one
 
         return replay_one(self.reader, self.around, reducers, self._namespace(ns))
 
@@ -376,9 +753,104 @@ class ThreadHandle(FollowedThread):
 
     def _repr_html_(self) -> str:
         """Draw the tree in a notebook."""
-        from ckpt_cli.render.html import html_of
+        from ckpt_cli.render.report import html_of
 
         return html_of(self._tree_lines())
 
     def __repr__(self) -> str:
         return f"<ThreadHandle {safe_text(self.id)}>"
+
+
+def report_of(
+    found: CheckpointHandle,
+    *,
+    all_ns: bool,
+    since: When | None,
+    last: int,
+    watch: Watcher = unwatched,
+) -> Iterable[str]:
+    """Yield the page about a thread in pieces; it first shows this checkpoint.
+
+    `watch` gets the checkpoints as they are read. Notes what is not in the page. Raises
+    `UsageError` for a time that cannot be read.
+    """
+    # Late: no other answer draws a page.
+    from ckpt_backends.installing import release
+    from ckpt_cli.queries.report import choose_checkpoints
+    from ckpt_cli.queries.show import summarize
+    from ckpt_cli.reading.redaction import is_redacted
+    from ckpt_cli.render.report import ReportParts, checkpoint_json, report_page
+    from ckpt_cli.render.tree import UNICODE, TreeWording
+    from ckpt_cli.render.tree_pictures import draw_tree
+
+    thread, reader = found.thread, found.target.reader
+    around = thread.around
+    namespaces = reader.namespaces if all_ns else [found.ns]
+    key = (found.ns, found.id)
+    chosen = choose_checkpoints(
+        reader, namespaces, since=time_of(around, since), last=last, keep=key
+    )
+    tree = thread.read_tree(None if all_ns else found.ns, all_ns=all_ns, keep=found)
+    drawn = draw_tree(
+        tree.plan, TreeWording(tree.plan, tree.details, tree.refs, UNICODE), around.zone
+    )
+    places = {one: place for place, one in enumerate(chosen.keys)}
+    refs = tree.refs
+    parts = ReportParts(
+        summary=summarize(reader, thread.operations),
+        tree=drawn,
+        checkpoints=checkpoint_json(
+            watch(_reported(found, chosen)), places, drawn.rows, refs, around.zone
+        ),
+        start=places[key],
+        ref=refs.get(found.id, found.id),
+        ns=found.ns,
+        checkpoint_id=found.id,
+        conversation=_conversation(found.target),
+        timeline=found.timeline(since=since, last=last),
+        info=reader.store.describe(),
+        words=around.names.words,
+        left_out=_left_out(chosen),
+        version=release(),
+        is_redacted=is_redacted(reader.store),
+        now=around.now,
+        zone=around.zone,
+    )
+    page = report_page(parts)
+    for one in page.left_out:
+        around.note(one[0].lower() + one[1:].rstrip("."))
+    return page.pieces
+
+
+def _reported(found: CheckpointHandle, chosen: ChosenCheckpoints) -> Iterator[ReportedCheckpoint]:
+    from ckpt_cli.queries.report import reported_checkpoints
+
+    by_ns: dict[str, list[str]] = {}
+    for ns, checkpoint_id in chosen.keys:
+        by_ns.setdefault(ns, []).append(checkpoint_id)
+    for ns, ids in by_ns.items():
+        yield from reported_checkpoints(found.target.reader, ns, ids, found.thread.operations)
+
+
+def _conversation(target: Target) -> Conversation | None:
+    from ckpt_cli.queries.messages import conversation
+
+    try:
+        return conversation(target, None)
+    except (NotFound, Unreadable):
+        return None
+
+
+def _left_out(chosen: ChosenCheckpoints) -> list[str]:
+    from ckpt_cli.render.values import counted
+
+    left_out = []
+    if chosen.older:
+        option = "an earlier --since" if chosen.before_since else "--last N"
+        left_out.append(
+            f"{counted(chosen.older, 'older checkpoint')} not included; {option} adds more."
+        )
+    if chosen.in_calls:
+        number = counted(chosen.in_calls, "checkpoint")
+        left_out.append(f"{number} in other namespaces not included; --all-ns adds them.")
+    return left_out

@@ -1,34 +1,276 @@
-"""Carry out an erasure: what was made from the threads first, the threads last.
-
-A run that is killed leaves the threads by which the next run finds the rest. What was found is kept
-as digests until the erasure is complete; see `unfinished_erasures`.
-"""
+"""Carries out an erasure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from ckpt_backends.changes.bundle import check_bundle, write_bundle
 from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.changes.remains import Remains
-from ckpt_backends.errors import CkptError
+from ckpt_backends.changes.remains import Remaining, Remains
+from ckpt_backends.erasing.stored import RowRewrite
+from ckpt_backends.erasing.thread import Rewrite
+from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
+from ckpt_backends.files.atomic_write import make_private_folder, writing
+from ckpt_backends.files.overwriting import overwrite_and_remove
+from ckpt_backends.files.regular_file import open_regular, read_regular
 from ckpt_backends.open_for_writing import open_writable_memory, open_writable_sessions
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_cli.apply.erase_files import (
-    STATEMENT,
-    erase_archives,
-    erase_plain_files,
-    erase_state,
-)
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.parts import PartRewrite
 from ckpt_cli.apply.purge import removal_batches
-from ckpt_cli.apply.recording import Recording
-from ckpt_cli.apply.writable import writable_store
-from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport, PlaceKind, PlaceState
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.steps import OperationStep
-from ckpt_cli.plans.erase import ErasurePlan, MemoryErasure
-from ckpt_cli.plans.erase_state import StateNaming
+from ckpt_cli.apply.recording import Recording, writable_store
+from ckpt_cli.config.folders import old_history, state_folder
+from ckpt_cli.core.erasure import (
+    ErasedIds,
+    ErasurePlace,
+    ErasureReceipt,
+    ErasureReport,
+    ErasureScope,
+    PlaceKind,
+    PlaceState,
+    ids_from_record,
+    ids_record,
+    receipt_record,
+)
+from ckpt_cli.operations.log import OperationLog, OperationStep, is_locked
+from ckpt_cli.plans.erase import (
+    ArchiveErasure,
+    ErasurePlan,
+    MemoryErasure,
+    StateErasure,
+    StateNaming,
+    file_size,
+    without_queries,
+)
+from ckpt_cli.plans.erase_value import EraseValuePlan, ErasingSide, unreadable
+
+# Erasures that did not end, as digests in `$XDG_STATE_HOME/ckpt/erasures`.
+#
+# The next run of the same erasure finds with them what belongs to threads that are gone already.
+# A file holds no id and no name.
+
+
+_FORMAT = 1
+_LONGEST = 256 << 20
+
+
+@dataclass(slots=True)
+class UnfinishedErasure:
+    """The digests of one erasure, on disk until it is complete."""
+
+    ids: ErasedIds
+    place: str
+    """A digest of where the store is."""
+    request: str
+    """What was asked for, as canonical text; only its digest is stored."""
+    path: Path | None = None
+    """Its file; None before it is written."""
+
+    def write(self, note: Callable[[str], None]) -> None:
+        """Write it, so that another run can go on. Notes it if it cannot be written."""
+        record = {
+            "ckpt_unfinished_erasure": _FORMAT,
+            "place": self.place,
+            "request": self.ids.digest("request", self.request),
+            **ids_record(self.ids),
+        }
+        try:
+            path = self.path or state_folder("erasures") / f"{os.urandom(8).hex()}.json"
+            make_private_folder(path.parent)
+            with writing(path) as file:
+                file.write(json.dumps(record, separators=(",", ":")).encode())
+        except (OSError, UsageError) as error:
+            note(f"cannot record that this erasure began: {error}")
+            return
+        self.path = path
+
+    def remove(self) -> None:
+        """Remove it from the disk: the erasure is complete."""
+        if self.path is not None:
+            with suppress(OSError):
+                self.path.unlink()
+
+
+def unfinished_erasure(place: str, request: str) -> UnfinishedErasure | None:
+    """Return the erasure that an earlier run of the same request began; None if it ended."""
+    with suppress(UsageError):
+        for path in sorted(state_folder("erasures").glob("*.json")):
+            with suppress(OSError, CkptError, ValueError, KeyError, TypeError, RecursionError):
+                record = json.loads(read_regular(path, _LONGEST))
+                if (record["ckpt_unfinished_erasure"], record["place"]) != (_FORMAT, place):
+                    continue
+                ids = ids_from_record(record)
+                if record["request"] == ids.digest("request", request):
+                    return UnfinishedErasure(ids, place, request, path)
+    return None
+
+
+STATEMENT = "files overwritten with zeros"
+
+
+def erase_archives(archives: Iterable[ArchiveErasure]) -> list[ErasurePlace]:
+    """Overwrite and delete archives, or write them anew without some rows; one place a folder."""
+    by_folder: dict[Path, list[ArchiveErasure]] = {}
+    for one in archives:
+        by_folder.setdefault(one.path.parent, []).append(one)
+    return [
+        erase_files("archives", folder, [(one.path, one.bytes, _eraser(one)) for one in found])
+        for folder, found in by_folder.items()
+    ]
+
+
+def _eraser(one: ArchiveErasure) -> Callable[[], Sequence[Remaining]]:
+    if one.drops is None:
+        return lambda: overwrite_and_remove(one.path)
+    return lambda: _rewrite(one, one.drops or frozenset())
+
+
+def erase_plain_files(kind: PlaceKind, paths: Iterable[Path]) -> list[ErasurePlace]:
+    """Overwrite and delete files; one place a folder."""
+    by_folder: dict[Path, list[Path]] = {}
+    for one in paths:
+        by_folder.setdefault(one.parent, []).append(one)
+    return [
+        erase_files(kind, folder, [(one, file_size(one), _remover(one)) for one in found])
+        for folder, found in by_folder.items()
+    ]
+
+
+def _remover(path: Path) -> Callable[[], Sequence[Remaining]]:
+    return lambda: overwrite_and_remove(path)
+
+
+def erase_files(
+    kind: PlaceKind,
+    folder: Path,
+    files: Iterable[tuple[Path, int, Callable[[], Sequence[Remaining]]]],
+) -> ErasurePlace:
+    """Erase files of one folder; each has a size, and what erases it."""
+    number = size = left = 0
+    reason = ""
+    for path, taken, erase in files:
+        number += 1
+        size += taken
+        try:
+            for one in erase():
+                left += 1
+                reason = one.reason
+        except FileNotFoundError:
+            continue  # another run has erased it
+        except (OSError, CkptError) as error:
+            left += os.path.lexists(path)
+            text = error.message if isinstance(error, CkptError) else error.strerror or str(error)
+            reason = text.lower()
+    if left:
+        why = f"{left} of {number} files: {reason}"
+        return ErasurePlace(str(folder), kind, number, size, "kept", why, is_left=True)
+    return ErasurePlace(str(folder), kind, number, size, "erased")
+
+
+def _rewrite(one: ArchiveErasure, drops: frozenset[int]) -> Sequence[Remaining]:
+    """Write an archive of memory anew without some rows. A signature is not valid any more."""
+    bundle = check_bundle(one.path)
+    old = one.path.with_name(f".{one.path.name}.old")
+    with suppress(FileExistsError):
+        os.link(one.path, old)
+    kept = (row for number, row in enumerate(bundle.rows()) if number not in drops)
+    write_bundle(one.path, bundle.header, kept)
+    return overwrite_and_remove(old)
+
+
+def erase_state(log: OperationLog, naming: StateNaming, state: StateErasure) -> list[ErasurePlace]:
+    """Take erased ids out of the log of operations, and erase steps and records of repairs."""
+    return [
+        *([_erase_operations(log, naming, state)] if state.number else ()),
+        *erase_plain_files("repairs", state.repairs),
+        *(
+            erase_files("queries", one.parent, [(one, file_size(one), _forgetter(one, naming))])
+            for one in state.history
+        ),
+    ]
+
+
+def _forgetter(path: Path, naming: StateNaming) -> Callable[[], Sequence[Remaining]]:
+    """Return what takes queries out of the history of `ckpt sql`."""
+
+    def forget() -> Sequence[Remaining]:
+        old = old_history(path)
+        if path != old:
+            with open_regular(path, follow=False) as file:
+                kept = without_queries(file.read(), naming.scope)
+            os.link(path, old)
+            with writing(path) as file:
+                file.write(kept)
+        return overwrite_and_remove(old)
+
+    return forget
+
+
+def _erase_operations(log: OperationLog, naming: StateNaming, state: StateErasure) -> ErasurePlace:
+    naming.operations |= state.operations
+    number, size = state.number, state.bytes
+    busy = 0
+    try:
+        for path in state.steps:
+            if _is_in_use(path):
+                busy += 1
+            else:
+                with suppress(FileNotFoundError):
+                    overwrite_and_remove(path)
+        old = [*log.folder.glob("old.log*.ndjson"), *log.rewrite(naming.turned)]
+        for path in dict.fromkeys(old):
+            overwrite_and_remove(path)
+    except (OSError, CkptError) as error:
+        text = error.message if isinstance(error, CkptError) else error.strerror or str(error)
+        return ErasurePlace(state.folder, "operations", number, size, "kept", text, is_left=True)
+    if busy:
+        why = f"{busy} of these operations is still running in another process"
+        return ErasurePlace(state.folder, "operations", number, size, "kept", why, is_left=True)
+    return ErasurePlace(state.folder, "operations", number, size, "erased")
+
+
+def _is_in_use(path: Path) -> bool:
+    """Return whether a process is writing the steps of an operation."""
+    with suppress(OSError):
+        return is_locked(path)
+    return False
+
+
+def check_receipt_path(path: Path) -> None:
+    """Raise `UsageError` if a receipt could not be written there after the erasure."""
+    if path.is_dir():
+        raise UsageError(f"cannot write the receipt '{path}': it is a folder")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"cannot write the receipt '{path}': its folder does not exist or is not writable",
+            hint="give a file in another folder",
+        )
+
+
+def write_receipt(
+    path: Path,
+    report: ErasureReport,
+    receipt: ErasureReceipt,
+    scope: ErasureScope,
+    facts: Mapping[str, Any],
+) -> None:
+    """Write a receipt that only its owner can read. Raises `PartlyDone` if that fails."""
+    shown = [receipt.store, *receipt.folders, report.stopped, *report.statements]
+    shown += [text for one in report.places for text in (one.store, one.reason)]
+    record = receipt_record(report, receipt, facts, scope.hidden_names("\n".join(shown)))
+    try:
+        with writing(path) as file:
+            file.write(json.dumps(record, indent=2).encode() + b"\n")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise PartlyDone(f"the erasure was carried out, but not its receipt: {reason}") from error
+
 
 _ITEMS_AT_ONCE = 500
 _NOTHING_KNOWN = OperationStep(None, None, None)
@@ -233,3 +475,83 @@ def _left(
     store: str, kind: PlaceKind, items: int | None, size: int | None, reason: str
 ) -> ErasurePlace:
     return ErasurePlace(store, kind, items, size, "kept", reason, is_left=True)
+
+
+_KEPT = "it is part of an id or of a name, and these are kept"
+
+
+def erase_values_of(side: ErasingSide, writable: WritableStore, plan: EraseValuePlan) -> str:
+    """Carry out a plan, in one transaction if the engine has transactions, and read it back.
+
+    Returns why something is left, or `''`. Raises `StoreChanged` if the thread is not as it was
+    when it was planned, and `Refused` for a value that cannot be read; nothing is written then.
+    """
+    before = side.eraser(plan.erasure)
+    try:
+        number = sum(1 for _ in before.rewrites(side.rows.rows(plan.thread_id)))
+        side.rows.refresh()
+        if before.digest != plan.digest:
+            raise StoreChanged(
+                f"thread '{plan.thread_id}' changed meanwhile; nothing was written",
+                hint="stop the agent, then run the command again",
+            )
+        if not number:
+            return ""
+        _write(side, writable, plan)
+        return _problem(side, plan)
+    except CannotHold as error:
+        raise unreadable(plan.thread_id, error) from error
+
+
+def _write(side: ErasingSide, writable: WritableStore, plan: EraseValuePlan) -> None:
+    """Replace what changes. It is read anew, so that no more than a few rows are in memory."""
+    rewrites = _rewrites(side, plan)
+    first = next(rewrites)
+    if isinstance(first, RowRewrite):
+        writable.replace_rows(plan.thread_id, _rows(first, rewrites))
+    else:
+        writable.rewrite(plan.thread_id, _parts(first, rewrites))
+
+
+def _rewrites(side: ErasingSide, plan: EraseValuePlan) -> Iterator[Rewrite]:
+    yield from side.eraser(plan.erasure).rewrites(side.rows.rows(plan.thread_id))
+    # In a file that is not in WAL mode, an open read would block the commit.
+    side.rows.refresh()
+
+
+def _rows(first: RowRewrite, others: Iterator[Rewrite]) -> Iterator[RowRewrite]:
+    yield first
+    for one in others:
+        if isinstance(one, RowRewrite):
+            yield one
+
+
+def _parts(first: PartRewrite, others: Iterator[Rewrite]) -> Iterator[PartRewrite]:
+    yield first
+    for one in others:
+        if isinstance(one, PartRewrite):
+            yield one
+
+
+def _problem(side: ErasingSide, plan: EraseValuePlan) -> str:
+    """Read a thread back. Returns why it still has something to erase, or `''`."""
+    after = side.eraser(plan.erasure)
+    side.rows.refresh()
+    left = sum(1 for _ in after.rewrites(side.rows.rows(plan.thread_id)))
+    side.rows.refresh()
+    if left or after.rows != plan.digest[0]:
+        return f"thread '{plan.thread_id}' changed while its values were erased"
+    return ""
+
+
+def kept_places(side: ErasingSide, plan: EraseValuePlan) -> Iterator[Remaining]:
+    """Yield the columns that still have what was erased: ids and names, which are kept."""
+    found: dict[str, None] = {}
+    for row in side.rows.rows(plan.thread_id):
+        for name, cell in row.cells.items():
+            data = cell.encode("utf-8", "surrogatepass") if isinstance(cell, str) else cell
+            if isinstance(data, bytes) and plan.erasure.has_part(data):
+                found[f"{row.table}.{name}"] = None
+    side.rows.refresh()
+    for place in found:
+        yield Remaining(place, _KEPT, is_reachable=True)

@@ -15,11 +15,9 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.apply.recording import Recording
-from ckpt_cli.apply.stopping import collected_signals
-from ckpt_cli.apply.writable import check_removable, writable_store
-from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
-from ckpt_cli.operations.steps import OperationStep, RowsRemoved, RowsRestored
+from ckpt_cli.apply.recording import Recording, check_removable, collected_signals, writable_store
+from ckpt_cli.core.retention import PlannedRemoval, PurgeReport
+from ckpt_cli.operations.log import OperationStep, RowsRemoved, RowsRestored
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.signatures import SigningKey
@@ -60,8 +58,8 @@ class Archive:
         """Write a bundle of each thread; return how to restore it. Raises `StoreUnavailable`."""
         # Late: most runs make no archive.
         from ckpt_backends.changes.bundle import bundle_name, write_bundle
-        from ckpt_cli.apply.archives import archive_header
-        from ckpt_cli.queries.language import language_of
+        from ckpt_cli.apply.recording import archive_header
+        from ckpt_cli.queries.stores import language_of
 
         kept: dict[str, RowsRestored] = {}
         for thread_id in thread_ids:

@@ -1,29 +1,155 @@
-"""Records what a run changes: before it is done, what is intended; after it, what was done.
-
-A state folder that cannot be written costs the record, not the change.
-"""
+"""Records each change before it is made, and what killed runs did."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from ckpt_backends import shell
+from ckpt_backends.changes.bundle import Header, check_bundle
 from ckpt_backends.changes.change import Change
-from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unsupported, UsageError
-from ckpt_backends.protocol import Store
+from ckpt_backends.changes.rows import compare
+from ckpt_backends.errors import (
+    CkptError,
+    Refused,
+    StoreChanged,
+    Unsupported,
+    UsageError,
+    only_read,
+)
+from ckpt_backends.memory.protocol import MemoryStore
+from ckpt_backends.model import Capability, CheckpointKey, StoreInfo
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.registry import open_memory, open_store
+from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.core.copying import CopiedThread, CopyStep
+from ckpt_cli.core.forking import sealed_change
+from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.operations.audit import AuditFile
-from ckpt_cli.operations.journal import Journal
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of, store_text
-from ckpt_cli.operations.record import MOST_THREADS, Operation
-from ckpt_cli.operations.steps import AppliedChange, OperationStep
-from ckpt_cli.operations.unfinished import running
-from ckpt_cli.plans.reversal import reversal_of
+from ckpt_cli.operations.log import (
+    MOST_THREADS,
+    AppliedChange,
+    Claim,
+    Journal,
+    Operation,
+    OperationLog,
+    OperationStep,
+    RowsAdded,
+    RowsRemoved,
+    RowsRestored,
+    StepPart,
+    claims,
+    place_of,
+    running,
+    store_text,
+)
+from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRestored, MemoryPart
+from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added, removal_of_new
+from ckpt_cli.plans.undo import reversal_of, values_at, were_carried_out
+
+
+def archive_header(
+    thread_id: str | None, info: StoreInfo, made_at: str, language: Language | None, version: str
+) -> Header:
+    """Return the header of an archive: all that is needed to read it elsewhere.
+
+    `version` is that of `ckpt`.
+    """
+    words = language.value if language is not None else ""
+    return Header(thread_id, info.layout, info.saver, info.url, made_at, words, version)
+
+
+@contextmanager
+def collected_signals() -> Iterator[list[int]]:
+    """Collect SIGINT, SIGTERM and SIGHUP instead of acting on them."""
+    caught: list[int] = []
+    keep: Callable[..., None] = lambda number, frame: caught.append(number)  # noqa: E731, ARG005
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heeded = [one for one in ending if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, keep) for one in heeded}
+    try:
+        yield caught
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def refuse_copy(url: StoreUrl) -> None:
+    """Raise `UsageError` if a private copy of the store is read, which cannot be changed."""
+    if url.params.get("copy") in {"1", "true"}:
+        raise UsageError(
+            "cannot change a private copy: --copy is read-only",
+            hint="run the command without --copy, or with --dry-run",
+        )
+
+
+def check_removable(store: Store) -> None:
+    """Raise `Unsupported` if nothing is changed in this layout, and `Refused` if rows of the store
+    may be hidden from this user.
+
+    What is removed might belong to a checkpoint that is there, and more might be left than is said.
+    """
+    if Capability.READ_ONLY in store.capabilities:
+        raise only_read(store.describe().url)
+    for one in store.hidden_rows():
+        raise Refused(
+            f"nothing may be removed where rows may be hidden: {one.reason}", hint=one.remedy
+        )
+
+
+@contextmanager
+def writable_store(url: StoreUrl, readers: Iterable[Store] = ()) -> Iterator[WritableStore]:
+    """Open a store for writing. Raises what `open_writable` raises, and `UsageError` for a copy.
+
+    `readers` are the open readers of the same store.
+    """
+    refuse_copy(url)
+    # A reader of a file that is not in WAL mode would block its own writer.
+    for reader in readers:
+        reader.refresh()
+    with open_writable(url) as writable:
+        yield writable
+
+
+def _no_keys() -> Sequence[bytes]:
+    """Return none: plans seal their changes, and what they left unsealed is refused."""
+    return ()
+
+
+def apply_change(url: StoreUrl, change: Change, readers: Iterable[Store] = ()) -> str:
+    """Apply a change in one transaction. Raises what `WritableStore.apply` raises.
+
+    Raises `Unsupported` if a value is still to be encrypted. Returns a note about removed data that
+    could not be erased, or `''`.
+    """
+    change = sealed_change(change, _no_keys)
+    with writable_store(url, readers) as writable:
+        writable.apply(change)
+        return writable.finish_removal() if change.removed else ""
+
+
+@contextmanager
+def applying(url: StoreUrl, readers: Sequence[Store]) -> Iterator[Callable[[Change], None]]:
+    """Return a function that applies a change in one transaction, for many changes.
+
+    The function raises what `apply_change` raises. The readers may be used between changes.
+    """
+    with writable_store(url, readers) as writable:
+
+        def apply(change: Change) -> None:
+            for reader in readers:
+                reader.refresh()
+            writable.apply(sealed_change(change, _no_keys))
+
+        yield apply
+
 
 _NOTHING_WRITTEN = (StoreChanged, Refused, Unsupported, UsageError)
 """Errors after which a step was not carried out. After others, only the store tells."""
@@ -37,7 +163,6 @@ def settle(url: StoreUrl, note: Callable[[str], None]) -> None:
         return
     if running(log):
         # Late: it loads what computes changes, and few runs find that another one was killed.
-        from ckpt_cli.apply.settling import settle_runs
 
         settle_runs(log, url, note)
 
@@ -271,3 +396,295 @@ class Recording:
         self._is_lost = True
         self._journal = None
         self.note(f"{error.message}; `ckpt ops` will not know this change")
+
+
+_AT_ONCE = 200
+"""Outcomes that are recorded together."""
+
+
+class CopyRecording:
+    """Records a copy: each part before it begins, each outcome once the target was read back."""
+
+    def __init__(self, recording: Recording, target: StoreUrl) -> None:
+        """`target` is opened with the first part."""
+        self._recording = recording
+        self._url = target
+        self._opened: Store | None = None
+        self._before: dict[str, ThreadContents] = {}
+        """What the target had of the threads under way, as far as it had anything."""
+        self._under_way: dict[str, None] = {}
+        self._known: list[CopiedThread] = []
+
+    def intend(self, thread_ids: Sequence[str]) -> None:
+        """Record some threads before they are copied."""
+        self._read(thread_ids)
+        self._under_way |= dict.fromkeys(thread_ids)
+        self._recording.intend_more([self._step(one) for one in thread_ids])
+
+    def came_out(self, one: CopiedThread) -> None:
+        """Record what became of a thread."""
+        self._known.append(one)
+        if len(self._known) >= _AT_ONCE:
+            self._flush()
+
+    def close(self) -> None:
+        """Record all outcomes, after the copy has ended; the target tells those not known yet."""
+        if self._opened is None:
+            return
+        self._flush()
+        with suppress(CkptError):
+            self._recording.came_out({one: self._found(one) for one in self._under_way})
+        self._recording.unsure()
+        self._opened.close()
+
+    @property
+    def _target(self) -> Store:
+        """Reads what the copy writes. Raises what `open_store` raises."""
+        if self._opened is None:
+            self._opened = open_store(self._url)
+        return self._opened
+
+    def _read(self, thread_ids: Sequence[str]) -> None:
+        there = self._target.threads_with_rows(thread_ids)
+        self._before |= {one: contents_of(self._target, one) for one in thread_ids if one in there}
+        # In a file that is not in WAL mode, an open read would block the writer.
+        self._target.refresh()
+
+    def _step(self, thread_id: str, back: PlannedRemoval | None = None) -> OperationStep:
+        before = self._before.get(thread_id, ThreadContents())
+        return OperationStep(
+            thread_id,
+            RowsAdded(len(before.checkpoints), before.number_of_writes),
+            None if back is None else RowsRemoved(back),
+        )
+
+    def _flush(self) -> None:
+        self._target.refresh()
+        found: Mapping[str | None, OperationStep | None] = {
+            one.thread_id: self._step(one.thread_id, self._back(one)) if one.is_changed else None
+            for one in self._known
+        }
+        self._recording.came_out(found)
+        for one in self._known:
+            self._before.pop(one.thread_id, None)
+            self._under_way.pop(one.thread_id, None)
+        self._known = []
+        self._target.refresh()
+
+    def _found(self, thread_id: str) -> OperationStep | None:
+        """Return what was done to a thread of which no outcome is known; None for nothing."""
+        before = self._before.get(thread_id, ThreadContents())
+        if contents_of(self._target, thread_id) == before:
+            return None
+        return self._step(thread_id, removal_of_added(self._target, thread_id, before))
+
+    def _back(self, one: CopiedThread) -> PlannedRemoval | None:
+        """Return what takes a thread back; None if nothing does."""
+        if one.step is CopyStep.COPY:
+            return removal_of_new(one.thread_id, one.counts)
+        if one.step is CopyStep.ADD:
+            with suppress(CkptError):
+                return removal_of_added(self._target, one.thread_id, self._before[one.thread_id])
+        return None
+
+
+_ADDING = (RowsAdded, RowsRestored, ItemsAdded, ItemsRestored)
+"""Steps of which only the end of the run records what takes them back."""
+_NAMED = 3
+"""Maximum number of threads in a command."""
+FOUND_LATER = "stopped; found by a later run"
+"""Why such an operation ended."""
+
+
+def settle_runs(log: OperationLog, url: StoreUrl, note: Callable[[str], None]) -> None:
+    """Record what killed runs did to a store, and name each operation in a note.
+
+    What cannot be found out now is left for the next run.
+    """
+    for claim in claims(log, place_of(url)):
+        try:
+            found = _settled(claim, url)
+        except CkptError as error:
+            note(f"cannot tell what operation {claim.planned.op} did: {error.message}")
+            continue
+        if found is not None:
+            note(
+                f"a run of ckpt was stopped before it recorded its {found.action} of"
+                f" {_names(found)}; it is now operation {found.op}"
+            )
+
+
+def _settled(claim: Claim, url: StoreUrl) -> Operation | None:
+    """Record an operation. Returns None if it did nothing, or was recorded before."""
+    audit = AuditFile(claim.audit_path) if claim.audit_path is not None else None
+    for one in claim.log.newest_first():
+        if one.op == claim.planned.op:
+            _audited(audit, one)
+            claim.close(keep=one.keeps_steps)
+            return None
+    steps = claim.steps()
+    done = _carried_out(url, steps)
+    done = _without_doubles(done)
+    if not done:
+        claim.close(keep=False)
+        return None
+    claim.not_done(steps.keys() - done.keys())
+    found = _ended(claim.planned, list(done.values()))
+    claim.log.append(found)
+    _audited(audit, found)
+    claim.close(keep=found.keeps_steps)
+    return found
+
+
+def _carried_out(url: StoreUrl, steps: Mapping[int, OperationStep]) -> dict[int, OperationStep]:
+    """Return the steps that were carried out, as far as the store tells."""
+    if all(one.thread_id is None for one in steps.values()):
+        with open_memory(url) as memory:
+            return {number: one for number, one in steps.items() if _is_of_memory(one, memory)}
+    with open_store(url) as store:
+        return {number: one for number, one in steps.items() if is_carried_out(one, store)}
+
+
+def _is_of_memory(step: OperationStep, memory: MemoryStore) -> bool:
+    """Return whether a memory is as a step leaves it, or no longer as it was before."""
+    if isinstance(step.done, MemoryPart):
+        return were_carried_out(memory, step.done)
+    return not (isinstance(step.back, MemoryPart) and were_carried_out(memory, step.back))
+
+
+def _audited(audit: AuditFile | None, one: Operation) -> None:
+    if audit is not None and not audit.holds(one.op):
+        audit.append(one)
+
+
+def _without_doubles(steps: Mapping[int, OperationStep]) -> dict[int, OperationStep]:
+    """Return steps without those that a later one of the same thread takes the place of."""
+    found: dict[int, OperationStep] = {}
+    for number, one in steps.items():
+        same = [
+            n for n, two in found.items() if (two.thread_id, two.done) == (one.thread_id, one.done)
+        ]
+        for n in same if one.thread_id is not None else ():
+            del found[n]
+        found[number] = one
+    return found
+
+
+def _ended(planned: Operation, steps: list[OperationStep]) -> Operation:
+    """Return the operation as it is recorded."""
+    threads = dict.fromkeys(one.thread_id for one in steps if one.thread_id is not None)
+    added = [
+        new.key.checkpoint_id
+        for one in steps
+        if isinstance(one.done, AppliedChange)
+        for new in one.done.change.checkpoints
+    ]
+    return planned._replace(
+        threads=tuple(threads)[:MOST_THREADS],
+        number=sum(one.number for one in steps),
+        added=tuple(added)[:MOST_THREADS],
+        cannot_undo=planned.cannot_undo or _why_not(planned, steps, list(threads)),
+        ended=FOUND_LATER,
+    )
+
+
+def _why_not(planned: Operation, steps: Iterable[OperationStep], threads: Sequence[str]) -> str:
+    """Return why an operation cannot be taken back, and what to do instead; `''` if it can."""
+    lacking = [one for one in steps if one.back is None]
+    if not lacking:
+        return ""
+    if not all(isinstance(one.done, _ADDING) for one in lacking):
+        return planned.why_not_kept
+    killed = "it was killed before it recorded what it added"
+    if any(not isinstance(one.done, RowsAdded) or one.done.checkpoints for one in steps):
+        return killed
+    named = threads if len(threads) <= _NAMED else ["THREAD"]
+    remove = shell.command("ckpt", "-s", planned.store, "threads", "delete", ids=named)
+    return f"{killed}; to remove that: {remove}"
+
+
+def _names(one: Operation) -> str:
+    if not one.threads:
+        return "long-term memory"
+    more = f" and {one.number - 3} more" if one.number > 3 else ""
+    return ", ".join(f"'{name}'" for name in one.threads[:3]) + more
+
+
+def is_carried_out(step: OperationStep, store: Store) -> bool:
+    """Return whether the store is as a step leaves it, or no longer as it was before.
+
+    `store` has the rows as they are stored. What it cannot tell counts as carried out.
+    """
+    done, back = step.done, step.back
+    if done is not None:
+        return _is_done(done, step.thread_id or "", store)
+    return back is None or not _is_done(back, step.thread_id or "", store)
+
+
+def _is_done(part: StepPart, thread_id: str, store: Store) -> bool:
+    match part:
+        case AppliedChange(change):
+            return is_applied(change, store)
+        case RowsRemoved(planned):
+            return _is_removed(planned, store)
+        case RowsRestored():
+            return _is_restored(part, store)
+        case RowsAdded(checkpoints, writes):
+            size = store.size(thread_id)
+            return (size.checkpoints, size.writes) != (checkpoints, writes)
+        case _:
+            return True
+
+
+def is_applied(change: Change, store: Store) -> bool:
+    """Return whether a change was applied to a store."""
+    if change.added:
+        return bool(_present(store, change.added))
+    if change.removed:
+        return len(_present(store, change.removed)) < len(change.removed)
+    if change.blobs or change.removed_blobs:
+        wanted = {(one.checkpoint_ns, one.channel, one.version): one.value for one in change.blobs}
+        places = {*wanted, *change.removed_blobs}
+        channels = sorted({channel for _, channel, _ in places})
+        stored = values_at(store, change.thread_id, places, channels)
+        return all(stored.get(place) == wanted.get(place) for place in places)
+    keys = {(one.key, one.task_id, one.idx) for one in change.writes}
+    ids = {key.checkpoint_id for key, _, _ in keys}
+    writes = store.writes(change.thread_id, checkpoint_ids=ids)
+    return any((one.key, one.task_id, one.idx) in keys for one in writes)
+
+
+def _present(store: Store, keys: Iterable[CheckpointKey]) -> set[CheckpointKey]:
+    """Return which of these checkpoints are stored."""
+    wanted = list(keys)
+    return {
+        one.key
+        for at in range(0, len(wanted), 200)
+        for one in store.checkpoints_at(wanted[at : at + 200])
+    }
+
+
+def _is_removed(planned: PlannedRemoval, store: Store) -> bool:
+    removal = planned.removal
+    if removal.inside is None:
+        # An engine without transactions may have removed a part.
+        there = store.threads_with_rows([removal.thread_id])
+        return not there or store.size(removal.thread_id).checkpoints < removal.checkpoints
+    keys = [
+        CheckpointKey(removal.thread_id, ns, one)
+        for ns, ids in removal.inside.checkpoints.items()
+        for one in ids
+    ]
+    if keys:
+        return len(_present(store, keys)) < len(keys)
+    stored = {key for key, _ in store.blobs(removal.thread_id)}
+    return not all(one in stored for one in removal.inside.blobs)
+
+
+def _is_restored(part: RowsRestored, store: Store) -> bool:
+    bundle = check_bundle(part.bundle)
+    thread_id = bundle.header.thread_id or ""
+    try:
+        return compare(bundle.rows(), store.rows(thread_id), store.row_key).added == 0
+    except StoreChanged:
+        return True

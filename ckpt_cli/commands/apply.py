@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,30 +13,35 @@ from typer import Argument, Context, Option, TyperException
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, StoreChanged, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
-from ckpt_cli.commands.confirm import confirm
-from ckpt_cli.commands.keys import NewKeyFile
+from ckpt_cli.commands.arguments import AllowPickle, NewKeyFile, SignKey, TrustedKeys, signing_key
+from ckpt_cli.commands.changing import RemovalTerms, check_terms, confirm, end_of, show_and_remove
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
-from ckpt_cli.commands.signatures import AllowPickle, SignKey, TrustedKeys, signing_key
 from ckpt_cli.core.random_numbers import seeded
-from ckpt_cli.core.times import parse_duration
 from ckpt_cli.lazy import Group
-from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.plans.plan_file import counted_plan
-from ckpt_cli.plans.plan_review import AppliedRemoval, FactCheck
-from ckpt_cli.plans.removal_check import check_unmoved
+from ckpt_cli.options import DryRun, Summary, Yes, not_huge
 from ckpt_cli.plans.saved_plan import (
     NO_STORE,
+    AppliedRemoval,
+    FactCheck,
     PlanHeader,
     PlannedStore,
     SavedPlan,
     check_place,
+    check_unmoved,
+    counted_plan,
     damaged,
     read_saved_plan,
 )
 from ckpt_cli.session import Session
 
 _REMOVAL_OPTIONS = frozenset({"archive", "vacuum", "batch", "sleep", "max_duration", "reason"})
+_ALSO_FOR_REMOVALS = frozenset({"sign_key", "memory"})
+"""Options that a plan of a removal may be made without."""
+
+
+def _of_removals(*names: str, **more: Any) -> Any:
+    """Return an option for plans that remove threads, in place of what the plan says."""
+    return Option(*names, rich_help_panel="Options for plans that remove threads", **more)
 
 
 def apply(
@@ -53,12 +57,32 @@ def apply(
     allow_pickle: AllowPickle = False,
     memory: Annotated[
         str | None,
-        Option("--memory", metavar="STORE", help="The long-term memory to erase items from."),
+        Option("--memory", metavar="STORE", help="The long-term memory of the threads."),
     ] = None,
     receipt: Annotated[
         Path | None,
         Option("--receipt", metavar="FILE", help="Write the receipt of an erasure to FILE."),
     ] = None,
+    archive: Annotated[
+        Path | None, _of_removals(metavar="DIR", help="Archive each thread in DIR first.")
+    ] = None,
+    batch: Annotated[
+        int | None,
+        _of_removals(metavar="N", help="Threads per transaction.", min=1, callback=not_huge),
+    ] = None,
+    sleep: Annotated[
+        float | None, _of_removals(metavar="SECONDS", help="Pause between transactions.", min=0)
+    ] = None,
+    max_duration: Annotated[
+        str | None, _of_removals(metavar="TIME", help="Start no batch after TIME, such as 30m.")
+    ] = None,
+    vacuum: Annotated[
+        bool, _of_removals("--vacuum", help="Reclaim disk space afterwards (VACUUM).")
+    ] = False,
+    skip_changed: Annotated[
+        bool, _of_removals("--skip-changed", help="Keep threads that changed; remove the others.")
+    ] = False,
+    summary: Summary = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -68,6 +92,10 @@ def apply(
     carries out exactly that. If the store changed since, so that the plan would be another one
     now, nothing is written and the exit code is 6. A plan can be carried out once.
 
+    A plan that removes threads has a line for each: delete a line to keep that thread. With
+    --skip-changed, threads that changed since are kept, and a run that --max-duration stopped can
+    be continued.
+
     The store is that of -s, as for all commands, and must be the one of the plan. A plan for a
     local file needs no -s. Give keys, and a server to copy to, again.
 
@@ -75,21 +103,22 @@ def apply(
     ckpt -s agent.db rollback user-42 --steps 3 --plan-out plan.ndjson
     ckpt -s agent.db apply plan.ndjson --dry-run
     ckpt -s agent.db apply plan.ndjson --yes
+    ckpt -s prod apply purge.ndjson --skip-changed --archive backups --max-duration 30m --yes
     ```
     """
     session: Session = ctx.obj
     keys = {"new_key_file": new_key_file, "sign_key": sign_key, "trusted_key": trusted_key}
     places = {"to": to, "memory": memory, "receipt": receipt}
-    given = {
-        name: one
-        for name, one in {**keys, **places, "allow_pickle": allow_pickle}.items()
-        if one not in (None, False)
-    }
+    given = _given({**keys, **places, "allow_pickle": allow_pickle})
+    pace = {"batch": batch, "sleep": sleep, "max_duration": max_duration, "vacuum": vacuum}
+    how = {"archive": archive, "skip_changed": skip_changed, "summary": summary}
+    of_removal = _given({**pace, **how})
     with TemporaryFolder() as folder:
         plan = read_saved_plan(file, folder)
         header = plan.header
         command, terms = _command_of(ctx.find_root().command, plan)
         _check_again(header, given)
+        _check_of_removal(header, of_removal)
         _use_store(session, plan)
         at = header.made_at.astimezone(session.zone)
         session.note(f"plan of `ckpt {header.action}`, made {at:%Y-%m-%d %H:%M}")
@@ -97,16 +126,21 @@ def apply(
         if header.target != NO_STORE:
             again["to"] = _target(session, plan, to)
         parsed = _parsed(ctx, plan, command, terms, again)
-        values = {**parsed.params, **again}
+        values = {**parsed.params, **again, **of_removal}
         for name, value in values.items():
             if isinstance(value, Path):
                 session.note(f"{name.replace('_', ' ')}: {value}")
         if header.kind == "removal":
-            values |= {"dry_run": dry_run, "yes": yes, "sign_key": sign_key}
-            _remove(session, plan, _removal_terms(plan, values))
+            values |= {"dry_run": dry_run, "yes": yes, "sign_key": sign_key, "memory": memory}
+            terms_of_run = _removal_terms(plan, values, skip_changed=skip_changed)
+            _remove(session, plan, terms_of_run, skip_changed=skip_changed)
             return
         run = partial(parsed.invoke, command.callback, **values)
         _run(session, plan, terms, run, dry_run=dry_run, yes=yes)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in options.items() if one is not None and one is not False}
 
 
 def _command_of(root: Any, plan: SavedPlan) -> tuple[Any, PlanTerms]:
@@ -128,6 +162,8 @@ def _check_again(header: PlanHeader, given: Mapping[str, Any]) -> None:
     A store to copy to may be taken from the plan.
     """
     wanted, named = set(header.again) - {"to"}, given.keys() - {"to"}
+    if header.kind == "removal":
+        named -= _ALSO_FOR_REMOVALS - wanted
     for name in sorted(wanted - named):
         shown = f"--{name.replace('_', '-')}"
         raise UsageError(f"the plan was made with {shown}", hint=f"give it again: {shown}")
@@ -135,6 +171,15 @@ def _check_again(header: PlanHeader, given: Mapping[str, Any]) -> None:
         raise UsageError(f"the plan was made without --{name.replace('_', '-')}")
     if "to" in given and header.target == NO_STORE:
         raise UsageError("the plan was made without --to")
+
+
+def _check_of_removal(header: PlanHeader, given: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for an option that only a plan of a removal takes."""
+    if given and header.kind != "removal":
+        raise UsageError(
+            f"--{min(given).replace('_', '-')} is for plans that remove threads",
+            hint=f"this is a plan of `ckpt {header.action}`",
+        )
 
 
 def _use_store(session: Session, plan: SavedPlan) -> None:
@@ -237,34 +282,40 @@ def _run(
     once(**{terms.writes: True})
 
 
-def _remove(session: Session, plan: SavedPlan, terms: RemovalTerms) -> None:
-    """Remove the threads of a plan, if none of them changed."""
+def _remove(session: Session, plan: SavedPlan, terms: RemovalTerms, *, skip_changed: bool) -> None:
+    """Remove the threads of a plan: all, or none if one of them changed. With `skip_changed`, those
+    that did not change.
+    """
     plan.header.check_layout(plan.path, session.store.describe().layout)
     check_terms(session, terms)
     found = counted_plan(plan)
     session.review = AppliedRemoval(plan.header)
-    check_unmoved(session.store, found.threads())
+    if not skip_changed:
+        check_unmoved(session.store, found.threads())
     receipt = plan.header.action == "threads delete"
     report = show_and_remove(session, found, terms, plan.header.action, receipt=receipt)
-    if report.skipped:
+    if report.skipped and not skip_changed:
         named = ", ".join(report.skipped)
         said = f"not removed: {named} changed meanwhile"
         error = PartlyDone if report.sums.threads else StoreChanged
         raise error(said, hint="make a new plan with --plan-out")
 
 
-def _removal_terms(plan: SavedPlan, values: Mapping[str, Any]) -> RemovalTerms:
+def _removal_terms(
+    plan: SavedPlan, values: Mapping[str, Any], *, skip_changed: bool
+) -> RemovalTerms:
     if others := plan.header.options.keys() - _REMOVAL_OPTIONS:
         raise damaged(plan.path, f"a plan of a removal has no option '{min(others)}'")
-    until = values.get("max_duration")
-    if until is not None:
-        until = time.monotonic() + parse_duration(until).total_seconds()
     archive = values.get("archive")
+    again = "run the same command again"
     return RemovalTerms(
-        Pace(values.get("batch"), values.get("sleep", 0.0), until),
+        Pace(values.get("batch"), values.get("sleep", 0.0), end_of(values.get("max_duration"))),
         archive,
         values.get("vacuum", False),
         values["dry_run"],
         values["yes"],
+        memory=values["memory"],
         key=signing_key(values["sign_key"], archive),
+        summary=values.get("summary", False),
+        again=again if skip_changed else f"{again} with --skip-changed",
     )

@@ -7,9 +7,9 @@ from typing import Annotated
 from typer import Argument, Context
 
 from ckpt_cli.options import At, Namespace, Thread
+from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.render.blame import blame_columns, blame_lines
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments
 
 
 def blame(

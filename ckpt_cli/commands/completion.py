@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
@@ -16,16 +16,17 @@ from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli.session import Session
 
+Shell = Literal["bash", "zsh", "fish"]
+
 SCRIPTS: Mapping[str, str] = {"bash": "ckpt.bash", "zsh": "_ckpt", "fish": "ckpt.fish"}
 """By shell, the file in `ckpt_cli/completions`."""
 _CALLS_COMPINIT = re.compile(r"^[^#\n]*\b(compinit|oh-my-zsh\.sh)\b", re.MULTILINE)
-_NAMED = "name it: ckpt completion bash, zsh or fish"
 
 
 def completion(
     ctx: Context,
     shell: Annotated[
-        str | None, Argument(metavar="SHELL", help="bash, zsh or fish. [default: from $SHELL]")
+        Shell | None, Argument(metavar="SHELL", help="bash, zsh or fish. [default: from $SHELL]")
     ] = None,
     install: Annotated[
         bool, Option("--install", help="Write the script to your folder for completions.")
@@ -46,8 +47,6 @@ def completion(
     """
     session: Session = ctx.obj
     name = shell or _login_shell(os.environ)
-    if name not in SCRIPTS:
-        raise UsageError(f"no completions for '{name}'", hint=_NAMED)
     script = (files("ckpt_cli") / "completions" / SCRIPTS[name]).read_bytes()
     if not install:
         session.output.verbatim(script.decode())
@@ -61,7 +60,9 @@ def _login_shell(environ: Mapping[str, str]) -> str:
     name = Path(environ.get("SHELL", "")).name
     if name not in SCRIPTS:
         found = f"SHELL is '{environ['SHELL']}'" if environ.get("SHELL") else "SHELL is not set"
-        raise UsageError(f"cannot tell your shell: {found}", hint=_NAMED)
+        raise UsageError(
+            f"cannot tell your shell: {found}", hint="name it: ckpt completion bash, zsh or fish"
+        )
     return name
 
 

@@ -1,91 +1,101 @@
-"""`ckpt copy`: copy threads to another store."""
+"""`ckpt copy`: copy threads to another store, or to new threads of the same one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
-from ckpt_cli.apply.copy_stores import CopyTerms, opened_sides
-from ckpt_cli.apply.copy_threads import copy_threads, plan_threads
-from ckpt_cli.commands.confirm import confirm
-from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
+from ckpt_cli.apply.copy import CopyTerms, copy_threads, opened_sides, plan_threads
+from ckpt_cli.apply.recording import refuse_copy
+from ckpt_cli.commands.arguments import (
+    Decrypt,
+    Encrypt,
+    NewKeyFile,
+    ThreadTargets,
+    check_one_way,
+    keys_of,
+    threads_to_change,
+)
+from ckpt_cli.commands.changing import confirm, show_and_apply, write
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.threads_to_change import threads_to_change
-from ckpt_cli.core.copying.outcomes import CopyReport
+from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import (
+    AsOf,
+    At,
     DryRun,
     Jobs,
     Match,
+    Reason,
     Where,
     Yes,
-    command_options,
-    takes,
 )
-from ckpt_cli.queries.language import language_of
-from ckpt_cli.render.copy import copy_lines, copy_record
-from ckpt_cli.render.terminal.table import plain_columns
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread, plan_thread_copy
+from ckpt_cli.plans.rollback import COPY_OPTIONS, TargetOptions, new_thread_id
+from ckpt_cli.queries.stores import language_of
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.target import TargetArguments, find_named
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.plan import copy_lines, copy_record
+from ckpt_cli.render.table import plain_columns
+from ckpt_cli.render.text import line, safe_text
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.opening import Opening
 
 if TYPE_CHECKING:
-    from ckpt_cli.plans.plan_review import PlanReview
+    from ckpt_cli.plans.saved_plan import PlanReview
 
 _SIZES_AT_ONCE = 500
 
 
-@command_options
-class CopyOptions:
-    """What `ckpt copy` is asked for."""
-
-    threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Threads to copy.")] = None
+@plannable("copy", again=("to", "new_key_file"))
+def copy(
+    ctx: Context,
+    threads: Annotated[
+        list[str] | None,
+        Argument(metavar="THREAD[@REF]", help="Threads to copy; with --as, also checkpoints."),
+    ] = None,
     to: Annotated[
-        str, Option("--to", metavar="STORE", help="Copy to this file, URL or profile.")
-    ] = ""
-    match: Match = None
-    where: Where = None
-    everything: Annotated[bool, Option("--all", help="Copy all threads.")] = False
-    create: Annotated[bool, Option("--create", help="Make the target if nothing is there.")] = False
+        str | None, Option("--to", metavar="STORE", help="Copy to this file, URL or profile.")
+    ] = None,
+    as_: Annotated[
+        str | None,
+        Option("--as", metavar="NEW", help="Copy in this store, to a new thread with the id NEW."),
+    ] = None,
+    match: Match = None,
+    where: Where = None,
+    everything: Annotated[bool, Option("--all", help="Copy all threads.")] = False,
+    at: At = None,
+    as_of: AsOf = None,
+    create: Annotated[
+        bool, Option("--create", help="Make the target if nothing is there.")
+    ] = False,
     replace: Annotated[
         bool, Option("--replace", help="Replace threads of the target that went their own way.")
-    ] = False
-    new_key_file: NewKeyFile = None
-    encrypt: Encrypt = False
-    decrypt: Decrypt = False
-    jobs: Jobs = 1
-    plan_out: PlanOut = None
-    dry_run: DryRun = False
-    yes: Yes = False
+    ] = False,
+    new_key_file: NewKeyFile = None,
+    encrypt: Encrypt = False,
+    decrypt: Decrypt = False,
+    jobs: Jobs = 1,
+    reason: Reason = None,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Copy threads to another store, or to a new thread.
 
-    def check(self) -> None:
-        """Raise `UsageError` for options that exclude each other."""
-        if not self.to:
-            raise UsageError("no target given", hint="name it: --to STORE")
-        conditions = self.match is not None or bool(self.where)
-        if sum((bool(self.threads), conditions, self.everything)) != 1:
-            raise UsageError(
-                "name the threads in one way",
-                hint="give THREAD..., --all, or --match and --where",
-            )
-
-
-@plannable("copy", again=("to", "new_key_file"))
-@takes(CopyOptions)
-def copy(session: Session, options: CopyOptions) -> None:
-    """Copy threads to another store, of any layout.
-
-    Copies checkpoints, metadata, writes and values of all namespaces under the same ids. The
-    source is only read. Every thread is read back and compared. Run the same command again to add
-    what is new since: copy, stop the agent, copy again, start the agent on the target.
+    **--to STORE** copies checkpoints, metadata, writes and values of all namespaces under the same
+    ids, to a store of any layout. The source is only read. Every thread is read back and compared.
+    Run the same command again to add what is new since: copy, stop the agent, copy again, start
+    the agent on the target.
 
     Encrypted values stay as they are, unless --new-key-file, --encrypt or --decrypt is given. A
     value that has another form in the target is decrypted and encrypted again with its key.
@@ -93,40 +103,171 @@ def copy(session: Session, options: CopyOptions) -> None:
     A thread that the target cannot hold as it is, is skipped with the reason; so is a thread that
     was continued in the target. --replace removes it there first, and shows what would go.
 
+    **--as NEW** copies a thread in the same store: every branch and namespace, and questions that
+    wait for an answer. With a checkpoint (@REF, --at or --as-of) it copies only this one and its
+    ancestors; a copy of the head also gets the writes of its tasks. --where, --match and several
+    threads need --at or --as-of, and '{thread}' in NEW, which is the id of each thread.
+
     ```
     ckpt -s agent.db copy --all --to postgresql://db/agents --create
     ckpt -s prod copy --where 'idle > 90d' --to archive.db --create --yes
     ckpt -s agent.db copy user-42 --to staging --dry-run
+    ckpt -s agent.db copy user-42 --as before-migration
+    ckpt -s agent.db copy user-42@step:3 --as user-42-try
+    ckpt -s agent.db copy --where 'status = error' --at head --as '{thread}-retry'
     ```
     """
-    options.check()
-    keys = keys_of(session, options.new_key_file, encrypt=options.encrypt, decrypt=options.decrypt)
-    threads = threads_to_change(session, options.threads, options.match, options.where)
-    ids = [one.thread_id for one in threads]
+    session: Session = ctx.obj
+    there = {
+        "--all": everything,
+        "--create": create,
+        "--replace": replace,
+        "--new-key-file": new_key_file is not None,
+        "--encrypt": encrypt,
+        "--decrypt": decrypt,
+        "--jobs": jobs > 1,
+    }
+    here = {"--at": at is not None, "--as-of": as_of is not None}
+    _check_target(to, as_, there, here)
+    if as_ is not None:
+        choice = TargetOptions(None, at, as_of, options=COPY_OPTIONS)
+        targets = ThreadTargets(
+            tuple(threads or ()), None, match, tuple(where or ()), has_all=False
+        )
+        _copy_here(session, targets, choice, as_, reason, dry_run=dry_run, yes=yes)
+        return
+    check_one_way(threads, match, where, everything=everything)
+    keys = keys_of(session, new_key_file, encrypt=encrypt, decrypt=decrypt)
+    ids = [one.thread_id for one in threads_to_change(session, threads, match, where)]
     language = language_of(session.store, ids[0]) if ids else None
     terms = CopyTerms(
         session.names.store_url,
-        session.names.url_of(options.to),
+        session.names.url_of(to or ""),
         language or Language.PYTHON,
         keys or AsStored(),
-        create=options.create,
-        replace=options.replace,
+        create=create,
+        replace=replace,
     )
+    _copy_there(session, terms, ids, jobs, reason, dry_run=dry_run, yes=yes)
+
+
+def _check_target(
+    to: str | None, new: str | None, there: Mapping[str, bool], here: Mapping[str, bool]
+) -> None:
+    """Raise `UsageError` unless one target is given, with no option of the other kind of copy."""
+    if not to and new is None:
+        raise UsageError(
+            "no target given", hint="give --to STORE for another store, --as NEW for a new thread"
+        )
+    if to and new is not None:
+        raise UsageError(
+            "--to cannot be combined with --as: another store gets threads under their own ids",
+            hint="first `ckpt copy THREAD --as NEW`, then `ckpt copy NEW --to STORE`",
+        )
+    kind, others = ("--to STORE", here) if to else ("--as NEW", there)
+    for name, is_given in others.items():
+        if is_given:
+            raise UsageError(f"{name} cannot be combined with {kind}", hint="leave out one of them")
+    if new == "":
+        raise UsageError("the new thread id is empty", hint="give one: --as NEW")
+
+
+def _copy_there(
+    session: Session,
+    terms: CopyTerms,
+    ids: Sequence[str],
+    jobs: int,
+    reason: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Copy threads to another store, or show what would be copied."""
     if session.review is not None:
         _review(session.review, terms, ids)
     size = _size(session.store, ids) if shows_progress() else None
-    if options.dry_run or (options.replace and not options.yes):
+    if dry_run or (terms.replace and not yes):
         planned = _planned(terms, ids, size)
-        if options.dry_run or not session.output.machine:
+        if dry_run or not session.output.machine:
             _print(session, planned)
-        if options.dry_run:
+        if dry_run:
             session.note_dry_run()
             _end(session, planned)
             return
-    if not options.yes:
-        made = "Make the store if it is missing, and copy" if options.create else "Copy"
+    if not yes:
+        made = "Make the store if it is missing, and copy" if terms.create else "Copy"
         confirm(f"{made} {counted(len(ids), 'thread')} to '{terms.target}'?")
-    _copy(session, terms, ids, size, options.jobs)
+    _copy(session, terms, ids, size, jobs, reason)
+
+
+def _copy_here(
+    session: Session,
+    targets: ThreadTargets,
+    choice: TargetOptions,
+    new: str,
+    reason: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Copy a thread, or the history of a checkpoint of one or many, under new ids."""
+    targets.check()
+    options = RollbackOptions(reason=reason, fork=True)
+    if targets.is_several:
+        # One thread does not need it.
+        from ckpt_cli.commands.changing import rollback_many
+
+        rollback_many(session, targets, choice, options, new=new, dry_run=dry_run, yes=yes)
+        return
+    choice.check()
+    words = TargetArguments(targets.names[0], choice.at, as_of=choice.as_of)
+    named = find_named(session.store, words, session.note)
+    thread_id = named.reader.thread_id
+    new_id = new_thread_id(new, thread_id)
+    if not named.has_ref:
+        _copy_whole(session, named.reader, new_id, reason, dry_run=dry_run, yes=yes)
+        return
+    target = named.checkpoint(session.now, session.zone).checkpoint_id
+    plan = plan_fork_to_thread(named.reader, session.editable, target, new_id, options)
+    question = f"Copy '{thread_id}' to '{new_id}' ({plan.why})?"
+    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, reason=reason)
+
+
+def _copy_whole(
+    session: Session,
+    reader: ThreadReader,
+    new_id: str,
+    reason: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Copy all of a thread, and say how much it is."""
+    if not dry_run:
+        refuse_copy(session.names.store_url)
+    plan = plan_thread_copy(reader, session.rows, new_id)
+    if session.review is not None:
+        session.review.see_change(plan.change, session.rows)
+    amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
+    if not dry_run:
+        question = f"Copy '{plan.source}' to '{new_id}' ({amount})?"
+        write(session, plan.change, question, yes=yes, action="copy", reason=reason)
+    record = {
+        "thread_id": new_id,
+        "copied_from": plan.source,
+        "checkpoints": plan.checkpoints,
+        "writes": plan.writes,
+        "dry_run": dry_run,
+    }
+    text = f"{'Would copy' if dry_run else 'Copied'} {amount} to "
+    session.output.document(
+        lambda: record,
+        lambda: [line(text, (safe_text(new_id), "head"))],
+        rows=lambda: [record],
+        columns=plain_columns(*record),
+    )
+    if dry_run:
+        session.note_dry_run()
 
 
 def _review(review: PlanReview, terms: CopyTerms, ids: Sequence[str]) -> None:
@@ -146,7 +287,12 @@ def _planned(terms: CopyTerms, ids: Sequence[str], size: int | None) -> CopyRepo
 
 
 def _copy(
-    session: Session, terms: CopyTerms, ids: Sequence[str], size: int | None, jobs: int
+    session: Session,
+    terms: CopyTerms,
+    ids: Sequence[str],
+    size: int | None,
+    jobs: int,
+    reason: str | None,
 ) -> None:
     """Copy the threads, and print what became of them, also after an error or a signal."""
     report = CopyReport(str(terms.source), str(terms.target), is_dry_run=False)
@@ -154,7 +300,7 @@ def _copy(
     executor = session.executor(jobs, opening=Opening(terms.source))
     try:
         with (
-            recorder.operation("copy") as recording,
+            recorder.operation("copy", reason=reason) as recording,
             ByteBar("copying", size) as bar,
             closing(copy_threads(terms, ids, executor, bar.advance, recording)) as copied,
         ):

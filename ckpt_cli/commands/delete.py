@@ -1,12 +1,13 @@
-"""`ckpt threads delete`: remove threads by id."""
+"""`ckpt threads delete`: removes threads, whatever their status."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from ckpt_backends.errors import (
     NotFound,
@@ -17,22 +18,20 @@ from ckpt_backends.errors import (
 )
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
+from ckpt_cli.commands.arguments import SignKey, signing_key, threads_to_change
+from ckpt_cli.commands.changing import ArchiveFolder, RemovalTerms, check_terms, show_and_remove
 from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
-from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.commands.threads_to_change import threads_to_change
-from ckpt_cli.core.retention.purge_plan import NOT_FOUND
-from ckpt_cli.options import (
-    DryRun,
-    Match,
-    Memory,
-    Where,
-    Yes,
-    command_options,
-    takes,
-)
+from ckpt_cli.core.retention import NOT_FOUND
+from ckpt_cli.options import DryRun, Match, Memory, Where, Yes
 from ckpt_cli.plans.purge import plan_named
 from ckpt_cli.session import Session
+
+if TYPE_CHECKING:
+    from ckpt_cli.render.table import Column, Record
+
+    Table: TypeAlias = tuple[Sequence[Record], Sequence[Column], str]
+    """Rows, columns, and what to say below them."""
+
 
 _LONGEST = 256 << 20
 """Bytes of a list of ids."""
@@ -40,36 +39,23 @@ _AGAIN = "run the command again"
 _HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to search"
 
 
-@command_options
-class ThreadDeleteOptions:
-    """The arguments and options of `ckpt threads delete`."""
-
-    threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Thread ids.")] = None
+@removes("threads delete")
+def delete(
+    ctx: Context,
+    threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Thread ids.")] = None,
     from_: Annotated[
         str | None,
         Option("--from", metavar="FILE", help="Also read ids from FILE, one per line; - is stdin."),
-    ] = None
-    match: Match = None
-    where: Where = None
-    archive: Annotated[
-        Path | None, Option(metavar="DIR", help="Archive each thread in DIR before removing it.")
-    ] = None
-    sign_key: SignKey = None
-    memory: Memory = None
-    plan_out: PlanOut = None
-    dry_run: DryRun = False
-    yes: Yes = False
-
-    @property
-    def reason(self) -> str:
-        """Why a thread is removed that is not named."""
-        given = {"--match": self.match is not None, "--where": bool(self.where)}
-        return f"matches {' and '.join(name for name, is_given in given.items() if is_given)}"
-
-
-@removes("threads delete")
-@takes(ThreadDeleteOptions)
-def delete(session: Session, options: ThreadDeleteOptions) -> None:
+    ] = None,
+    match: Match = None,
+    where: Where = None,
+    archive: ArchiveFolder = None,
+    sign_key: SignKey = None,
+    memory: Memory = None,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
     """Remove threads, whatever their status.
 
     Removes every row of these threads, in all namespaces: of those that are named, and of those
@@ -85,25 +71,23 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
       | ckpt -s agent.db threads delete --from - --yes
     ```
     """
-    key = signing_key(options.sign_key, options.archive)
+    session: Session = ctx.obj
     terms = RemovalTerms(
-        archive=options.archive,
-        dry_run=options.dry_run or options.plan_out is not None,
-        yes=options.yes,
-        memory=options.memory,
-        key=key,
-        plan_out=options.plan_out,
+        archive=archive,
+        dry_run=dry_run or plan_out is not None,
+        yes=yes,
+        memory=memory,
+        key=signing_key(sign_key, archive),
+        plan_out=plan_out,
     )
     check_terms(session, terms)
-    given = [
-        *(options.threads or ()),
-        *(_names(options.from_) if options.from_ is not None else ()),
-    ]
+    given = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
     names = dict.fromkeys(given, "given by id")
-    if options.match is not None or options.where:
-        for one in threads_to_change(session, None, options.match, options.where):
-            names.setdefault(one.thread_id, options.reason)
-    elif not names and options.from_ is None:
+    chosen_by = [*(["--match"] if match is not None else []), *(["--where"] if where else [])]
+    if chosen_by:
+        for one in threads_to_change(session, None, match, where):
+            names.setdefault(one.thread_id, f"matches {' and '.join(chosen_by)}")
+    elif not names and from_ is None:
         hint = "give thread ids, --from FILE, --match GLOB or --where FILTER"
         raise UsageError("no thread given", hint=hint)
     found = list(plan_named(session.store, names))
@@ -112,8 +96,8 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
         named = ", ".join(f"'{name}'" for name in missing)
         raise NotFound(f"no thread{'s' if len(missing) > 1 else ''} {named}", hint=_HINT)
     with TemporaryFolder() as folder:
-        how = {"archive": options.archive, "sign_key": options.sign_key}
-        plan = saved_removal(session, "threads delete", options.plan_out, folder, found, how)
+        how = {"archive": archive, "sign_key": sign_key}
+        plan = saved_removal(session, "threads delete", plan_out, folder, found, how)
         report = show_and_remove(session, plan, terms, "threads delete", receipt=True)
     if report.skipped:
         said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"

@@ -5,54 +5,44 @@ from __future__ import annotations
 from itertools import chain
 from typing import Annotated
 
-from typer import Argument, Exit, Option
+from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.options import (
-    Channels,
-    ExitCode,
-    Namespace,
-    OptionalThread,
-    command_options,
-    takes,
-)
-from ckpt_cli.queries.replay_all import check_channels
+from ckpt_cli.api.thread import CheckpointHandle
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.options import Channels, Namespace, OptionalThread
+from ckpt_cli.queries.replay import check_channels
+from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.render.history import change_columns
 from ckpt_cli.render.records import change_rows
-from ckpt_cli.render.step_writes import (
+from ckpt_cli.render.replay import (
     WRITTEN_COLUMNS,
     written_lines,
     written_rows,
 )
-from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.render.values.diff_header import diff_header_lines
+from ckpt_cli.render.value_diff import diff_header_lines, diff_text
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments
 
 
-@command_options
-class DiffOptions:
-    """The arguments and options of `ckpt diff`."""
-
-    thread: OptionalThread = None
+def diff(
+    ctx: Context,
+    thread: OptionalThread = None,
     first: Annotated[
         str | None, Argument(metavar="REF", help="Compare from this checkpoint to the head.")
-    ] = None
+    ] = None,
     second: Annotated[
         str | None, Argument(metavar="REF", help="Compare from the first REF to this one.")
-    ] = None
-    ns: Namespace = None
-    channel: Channels = None
-    stat: Annotated[bool, Option("--stat", help="Show one line per channel, with sizes.")] = False
+    ] = None,
+    ns: Namespace = None,
+    channel: Channels = None,
+    stat: Annotated[bool, Option("--stat", help="Show one line per channel, with sizes.")] = False,
     writes: Annotated[
         bool, Option("--writes", help="Show what each task wrote to make this checkpoint.")
-    ] = False
-    exit_code: ExitCode = False
-
-
-@takes(DiffOptions)
-def diff(session: Session, options: DiffOptions) -> None:
+    ] = False,
+    exit_code: Annotated[
+        bool, Option("--exit-code", help="Exit with 1 if anything changed.")
+    ] = False,
+) -> None:
     """Show what changed between two checkpoints.
 
     THREAD alone, or THREAD@REF, is compared with its parent. THREAD REF shows what changed from
@@ -71,42 +61,43 @@ def diff(session: Session, options: DiffOptions) -> None:
     ckpt -s agent.db diff --writes user-42@step:7
     ```
     """
-    if options.writes:
-        if options.first is not None or options.stat:
+    session: Session = ctx.obj
+    words = TargetArguments(thread, ns=ns)
+    if writes:
+        if first is not None or stat:
             raise UsageError(
-                "--writes cannot be combined with "
-                + ("--stat" if options.stat else "two checkpoints"),
+                "--writes cannot be combined with " + ("--stat" if stat else "two checkpoints"),
                 hint="use `ckpt diff --writes THREAD@REF`",
             )
-        _writes(session, options)
+        _show_writes(session, session.checkpoint(words), channel, exit_code=exit_code)
         return
-    words = TargetArguments(options.thread, ns=options.ns)
-    one, other = session.two_checkpoints(words, options.first, options.second)
-    answer = one.diff(None, options.channel) if other is None else other.diff(one, options.channel)
+    one, other = session.two_checkpoints(words, first, second)
+    answer = one.diff(None, channel) if other is None else other.diff(one, channel)
     found = answer.found
-    if options.channel and not found.changes:
+    if channel and not found.changes:
         ids = {at.thread.id for at in (one, other) if at is not None}
-        check_channels(session.store, ids, options.channel, f"thread '{' or '.join(sorted(ids))}'")
+        check_channels(session.store, ids, channel, f"thread '{' or '.join(sorted(ids))}'")
     session.output.document(
         answer.to_dict,
         lambda: chain(
             diff_header_lines(found),
-            diff_text(found.changes, stat=options.stat, width=session.output.width),
+            diff_text(found.changes, stat=stat, width=session.output.width),
         ),
         rows=lambda: change_rows(found.changes),
         columns=change_columns(),
     )
     if not found.changes:
         session.note("no changes" if found.before else "the first checkpoint has no values")
-    for name in found.missing(options.channel or ()):
+    for name in found.missing(channel or ()):
         session.note(f"no channel '{name}' at these checkpoints")
-    if options.exit_code and found.changes:
+    if exit_code and found.changes:
         raise Exit(1)
 
 
-def _writes(session: Session, options: DiffOptions) -> None:
-    checkpoint = session.checkpoint(TargetArguments(options.thread, ns=options.ns))
-    answer = checkpoint.diff_writes(session.names.told_reducers, options.channel)
+def _show_writes(
+    session: Session, checkpoint: CheckpointHandle, channel: list[str] | None, *, exit_code: bool
+) -> None:
+    answer = checkpoint.diff_writes(session.names.told_reducers, channel)
     found = answer.found
     session.output.document(
         answer.to_dict,
@@ -114,7 +105,5 @@ def _writes(session: Session, options: DiffOptions) -> None:
         rows=lambda: written_rows(found),
         columns=WRITTEN_COLUMNS,
     )
-    if options.exit_code and any(
-        one.verdict is Verdict.MISMATCH for one in found.channels.values()
-    ):
+    if exit_code and any(one.verdict is Verdict.MISMATCH for one in found.channels.values()):
         raise Exit(1)

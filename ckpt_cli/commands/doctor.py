@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any
 
-from typer import Argument, Exit, Option
+from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import PartlyDone
-from ckpt_cli.api.doctor import Examination
-from ckpt_cli.core.doctor.codes import Severity
+from ckpt_cli.api.questions import Examination
+from ckpt_cli.core.doctor.findings import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import (
     Cluster,
@@ -18,59 +18,54 @@ from ckpt_cli.options import (
     Match,
     Summary,
     Where,
-    command_options,
-    takes,
 )
 from ckpt_cli.render.doctor import (
     RECORD_COLUMNS,
+    TYPE_RECORD_COLUMNS,
     finding_columns,
     finding_row,
     progress_text,
     summary_text,
-    unchecked_notes,
-)
-from ckpt_cli.render.doctor_types import (
-    TYPE_RECORD_COLUMNS,
     type_lines,
     type_record,
     types_record,
+    unchecked_notes,
 )
 from ckpt_cli.render.summaries import doctor_summary
 from ckpt_cli.session import Session
 
 
-@command_options
-class DoctorOptions:
-    """The arguments and options of `ckpt doctor`."""
-
+def doctor(
+    ctx: Context,
     threads: Annotated[
         list[str] | None, Argument(metavar="THREAD", help="Threads to check. [default: all]")
-    ] = None
-    match: Match = None
-    where: Where = None
+    ] = None,
+    match: Match = None,
+    where: Where = None,
     deep: Annotated[bool, Option("--deep", help="Decode every value and replay every step.")] = (
         False
-    )
+    ),
     types: Annotated[
         bool,
         Option(
             "--types",
             help="Read every value, and list the classes that LANGGRAPH_STRICT_MSGPACK blocks.",
         ),
-    ] = False
+    ] = False,
     strict: Annotated[bool, Option("--strict", help="Exit with 1 also if there is a warning.")] = (
         False
-    )
+    ),
     grace: Annotated[
-        str, Option(metavar="AGE", help="Do not report what an agent may have written within AGE.")
-    ] = "1m"
-    summary: Summary = False
-    jobs: Jobs = 1
-    cluster: Cluster = None
-
-
-@takes(DoctorOptions)
-def doctor(session: Session, options: DoctorOptions) -> None:
+        str,
+        Option(
+            metavar="AGE",
+            help="Ignore what is younger than AGE: an agent may still write the rest.",
+        ),
+    ] = "1m",
+    summary: Summary = False,
+    jobs: Jobs = 1,
+    cluster: Cluster = None,
+) -> None:
     """Check threads for damage and other faults.
 
     Reads only. Checks the keys of all threads and the state at each head; with --deep also every
@@ -86,31 +81,32 @@ def doctor(session: Session, options: DoctorOptions) -> None:
     ckpt -s prod doctor --where 'status = error' --strict -o json
     ```
     """
+    session: Session = ctx.obj
     found: Examination = session.handle.doctor(
-        options.threads,
-        match=options.match,
-        where=options.where or (),
-        deep=options.deep,
-        types=options.types,
-        grace=options.grace,
-        jobs=options.jobs,
-        cluster=options.cluster,
+        threads,
+        match=match,
+        where=where or (),
+        deep=deep,
+        types=types,
+        grace=grace,
+        jobs=jobs,
+        cluster=cluster,
         watch=partial(progress, total=None, label=lambda: progress_text(found.codes)),
     )
     output = session.output
-    if options.summary:
+    if summary:
         _print_summary(session, found)
     elif output.array:
         output.document(found.to_dict, tuple)
-    elif options.types and not output.table:
+    elif types and not output.table:
         _print_types(session, found)
     else:
         _print(session, found)
-    for text in () if options.summary else unchecked_notes(found.unchecked):
+    for text in () if summary else unchecked_notes(found.unchecked):
         session.note(text)
     if not found.complete:
         raise PartlyDone("some of the store could not be checked")
-    counted = (Severity.ERROR, Severity.WARNING) if options.strict else (Severity.ERROR,)
+    counted = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
     if any(found.severities[one] for one in counted):
         raise Exit(1)
 

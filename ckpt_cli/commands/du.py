@@ -10,8 +10,8 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Match, Where, not_huge
-from ckpt_cli.queries.disk_usage import BYS, By
-from ckpt_cli.render.disk_usage import (
+from ckpt_cli.queries.usage import BYS, By
+from ckpt_cli.render.usage import (
     SURVEY_COLUMNS,
     amount_columns,
     more_text,
@@ -28,7 +28,7 @@ def du(
     match: Match = None,
     where: Where = None,
     by: Annotated[
-        str | None, Option(metavar="KEY", help=f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}.")
+        By | None, Option(metavar="KEY", help=f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}.")
     ] = None,
     top: Annotated[
         int | None, Option(metavar="N", help="Show the N largest.", min=1, callback=not_huge)
@@ -48,8 +48,6 @@ def du(
     """
     session: Session = ctx.obj
     output = session.output
-    if by is not None and by not in BYS:
-        raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")
     watch = partial(progress, total=None, label="scanning threads")
     measured = session.handle if thread is None else session.thread(thread)
     chosen = _chosen(thread, match, where)
@@ -62,12 +60,11 @@ def du(
             columns=SURVEY_COLUMNS,
         )
         return
-    key: By = by
-    amounts = measured.du_by(key, top=top, watch=watch, **chosen)
+    amounts = measured.du_by(by, top=top, watch=watch, **chosen)
     output.records(
         amounts,
-        amount_columns(key, unicode=output.unicode),
-        rest=lambda: more_text(amounts.found, key),
+        amount_columns(by, unicode=output.unicode),
+        rest=lambda: more_text(amounts.found, by),
     )
     if text := scanned_text(amounts.found):
         session.note(text)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Context, Option
 
@@ -17,20 +17,17 @@ from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError, Refused, UsageError
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_cli import __version__
-from ckpt_cli.api.filters import explain_short_forms
+from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.thread import ThreadHandle
-from ckpt_cli.apply.archives import archive_header
-from ckpt_cli.commands.signatures import SignKey, signing_key
+from ckpt_cli.apply.recording import archive_header
+from ckpt_cli.commands.arguments import SignKey, check_one_way, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Where
-from ckpt_cli.queries.language import language_of
-from ckpt_cli.render.terminal.table import THREAD, Column
-from ckpt_cli.render.terminal.units import iso, size
+from ckpt_cli.queries.stores import language_of
+from ckpt_cli.reading import redaction
+from ckpt_cli.render.table import THREAD, Column, iso, size
 from ckpt_cli.session import Session
-from ckpt_cli.threads import redaction
 
-TABLE_FORMATS = ("parquet", "csv", "ndjson")
-FORMATS = ("bundle", "jsonl", *TABLE_FORMATS)
 TABLE_COLUMNS = (
     Column("TABLE", "table", style="head"),
     Column("PART", "part", right=True),
@@ -59,7 +56,7 @@ def export(
     where: Where = None,
     everything: Annotated[bool, Option("--all", help="Export all threads.")] = False,
     format_: Annotated[
-        str,
+        Literal["bundle", "jsonl", "parquet", "csv", "ndjson"],
         Option(
             "--format",
             metavar="FORMAT",
@@ -90,7 +87,7 @@ def export(
     The formats parquet, csv and ndjson write the tables of `ckpt sql` into a folder for each, with
     a file for each range of threads. The table memory belongs to all threads: it is written with
     --all only. manifest.json lists the files with their digests. If the run is stopped, the same
-    command goes on.
+    command goes on. For one question, `ckpt sql` is quicker: docs/sql.md says which to take.
 
     ```
     ckpt -s agent.db export user-42 user-43 --to backups
@@ -100,11 +97,9 @@ def export(
     ```
     """
     session: Session = ctx.obj
-    if format_ not in FORMATS:
-        raise UsageError(f"no format '{format_}'", hint=f"use {' or '.join(FORMATS)}")
     if format_ != "bundle" and sign_key is not None:
         raise UsageError("--sign-key signs archives", hint="leave out --format")
-    if format_ in TABLE_FORMATS:
+    if format_ not in ("bundle", "jsonl"):
         _tables(session, threads, match, where, format_, to, table, jobs, cluster, everything)
         return
     if table or jobs > 1 or cluster is not None:
@@ -140,22 +135,11 @@ def _chosen(
     everything: bool,
 ) -> list[ThreadHandle]:
     """Return the threads to export. Raises `UsageError` unless they are named in one way."""
-    _check_one_way(names, match, where, everything=everything)
+    check_one_way(names, match, where, everything=everything)
     if names:
         return [session.thread(name) for name in dict.fromkeys(names)]
     watch = partial(progress, total=None, label="choosing threads")
     return list(session.handle.threads(where, match=match, watch=watch))
-
-
-def _check_one_way(
-    names: list[str] | None, match: str | None, where: list[str] | None, *, everything: bool
-) -> None:
-    conditions = match is not None or bool(where)
-    if sum((bool(names), conditions, everything)) != 1:
-        raise UsageError(
-            "name the threads in one way",
-            hint="give THREAD..., --all, or --match and --where",
-        )
 
 
 def _tables(
@@ -171,13 +155,12 @@ def _tables(
     everything: bool,
 ) -> None:
     """Write the tables of `ckpt sql` to files."""
-    from ckpt_cli.api.exporting import TableExport
-    from ckpt_cli.api.querying import SqlSource, ThreadChoice
-    from ckpt_cli.sql.catalog import check_tables
+    from ckpt_cli.api.sql import SqlSource, TableExport, ThreadChoice
+    from ckpt_cli.reading.workers import refuse_lost
+    from ckpt_cli.sql.planning import check_tables
     from ckpt_cli.sql.tables import TABLES
-    from ckpt_cli.threads.executor.work import refuse_lost
 
-    _check_one_way(names, match, where, everything=everything)
+    check_one_way(names, match, where, everything=everything)
     if to is None:
         raise UsageError(f"--format {form} requires --to", hint="add --to DIR")
     chosen = [one for one in check_tables(tables) if everything or TABLES[one].items is None]

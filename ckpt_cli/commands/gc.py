@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 from typer import Context, Option
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
+from ckpt_cli.commands.arguments import SignKey, signing_key
+from ckpt_cli.commands.changing import (
+    ArchiveFolder,
+    RemovalTerms,
+    check_terms,
+    show_and_remove,
+)
 from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
-from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes, not_huge
-from ckpt_cli.plans.gc import SCOPES, Scope, plan_gc
+from ckpt_cli.plans.purge import Scope, plan_gc
 from ckpt_cli.session import Session
 
 
@@ -24,15 +28,16 @@ from ckpt_cli.session import Session
 def gc(
     ctx: Context,
     scope: Annotated[
-        list[str] | None,
-        Option(metavar="KIND", help=f"Kind of rows: {', '.join(SCOPES)} or all; repeatable."),
+        list[Scope] | None,
+        Option(
+            metavar="KIND",
+            help=f"Kind of rows: {', '.join(Scope)}; repeatable. [default with --dry-run: all]",
+        ),
     ] = None,
     grace: Annotated[
         str, Option(metavar="AGE", help="Keep rows that are younger than AGE.")
     ] = "1h",
-    archive: Annotated[
-        Path | None, Option(metavar="DIR", help="Archive each thread in DIR before changing it.")
-    ] = None,
+    archive: ArchiveFolder = None,
     sign_key: SignKey = None,
     plan_out: PlanOut = None,
     batch: Annotated[
@@ -41,26 +46,25 @@ def gc(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Delete orphaned rows.
+    """Delete rows that nothing refers to.
 
     Kinds: values that no checkpoint names (blobs), writes of checkpoints that do not exist
     (writes), and checkpoints of subgraph calls without their root checkpoint (calls).
     Savers may store a row before the one that refers to it, so rows younger than --grace are kept.
 
     ```
-    ckpt -s agent.db gc --scope all --dry-run
+    ckpt -s agent.db gc --dry-run
     ckpt -s prod gc --scope blobs --scope writes --grace 1d --yes
     ```
     """
     session: Session = ctx.obj
-    chosen = set(scope or ())
-    if not chosen or not chosen <= {*SCOPES, "all"}:
-        wrong = ", ".join(sorted(chosen - {*SCOPES, "all"}))
+    scopes = scope or ([Scope.ALL] if dry_run else [])
+    if not scopes:
         raise UsageError(
-            f"no scope '{wrong}'" if wrong else "no scope given",
-            hint=f"add --scope {', --scope '.join(SCOPES)} or --scope all",
+            "no scope given",
+            hint="look at all orphaned rows with --dry-run first; then add"
+            f" --scope {', --scope '.join([*Scope][:-1])} or --scope {Scope.ALL}",
         )
-    scopes = SCOPES if "all" in chosen else [cast("Scope", one) for one in chosen]
     before = session.now - parse_duration(grace)
     key = signing_key(sign_key, archive)
     is_shown = dry_run or plan_out is not None

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Context, Option
 
 from ckpt_backends.errors import Unreadable
-from ckpt_cli.api.checkpoint import CheckpointHandle
-from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.api.thread import CheckpointHandle
+from ckpt_cli.core.refs import short_refs
 from ckpt_cli.options import Namespace, not_huge
 from ckpt_cli.render.history import history_columns
 from ckpt_cli.render.thread import PLAINTEXT
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
-    from ckpt_cli.threads.thread import ThreadReader
+    from ckpt_cli.reading.thread import ThreadReader
 
 
 def history(

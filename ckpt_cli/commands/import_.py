@@ -9,26 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, bundles_in, read_header
 from ckpt_backends.changes.rows import Restored
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_backends.transfer.form import Language
-from ckpt_cli.apply.copy_stores import make_target, opened_target
-from ckpt_cli.apply.recording import Recorder
-from ckpt_cli.apply.restore import RestoreReport, restore_threads
-from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.confirm import confirm
+from ckpt_cli.apply.copy import RestoreReport, make_target, opened_target, restore_threads
+from ckpt_cli.apply.recording import Recorder, refuse_copy
+from ckpt_cli.commands.arguments import AllowPickle, Trust, TrustedKeys, signed_by
+from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes, command_options, takes
-from ckpt_cli.plans.import_target import ArchiveChecks, ImportTarget
-from ckpt_cli.plans.plan_review import PlanReview
-from ckpt_cli.render.terminal.table import THREAD, Column
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.plans.copy import ArchiveChecks, ImportTarget
+from ckpt_cli.plans.saved_plan import PlanReview
+from ckpt_cli.render.table import THREAD, Column
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 _COLUMNS = (
@@ -40,26 +38,21 @@ _COLUMNS = (
 )
 
 
-@command_options
-class ImportOptions:
-    """The arguments and options of `ckpt import`."""
-
-    files: Annotated[list[Path], Argument(metavar="FILE", help="Bundles, or folders of bundles.")]
+@plannable("import", again=("to", "trusted_key", "allow_pickle"))
+def import_(
+    ctx: Context,
+    files: Annotated[list[Path], Argument(metavar="FILE", help="Bundles, or folders of bundles.")],
     to: Annotated[
         str | None,
         Option(metavar="STORE", help="Restore into this file, URL or profile, not that of -s."),
-    ] = None
-    create: Annotated[bool, Option("--create", help="Make the store if nothing is there.")] = False
-    trusted_key: TrustedKeys = None
-    allow_pickle: AllowPickle = False
-    plan_out: PlanOut = None
-    dry_run: DryRun = False
-    yes: Yes = False
-
-
-@plannable("import", again=("to", "trusted_key", "allow_pickle"))
-@takes(ImportOptions)
-def import_(session: Session, options: ImportOptions) -> None:
+    ] = None,
+    create: Annotated[bool, Option("--create", help="Make the store if nothing is there.")] = False,
+    trusted_key: TrustedKeys = None,
+    allow_pickle: AllowPickle = False,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
     """Restore archived threads, into a store of any layout.
 
     Checks every bundle before anything is written, and restores each in one transaction. Rows
@@ -83,31 +76,37 @@ def import_(session: Session, options: ImportOptions) -> None:
     ckpt -s agent.db import backups --trusted-key backup-key.pub --yes
     ```
     """
+    session: Session = ctx.obj
     names = session.names
-    url = names.store_url if options.to is None else names.url_of(options.to)
-    if not options.dry_run:
+    url = names.store_url if to is None else names.url_of(to)
+    if not dry_run:
         refuse_copy(url)
     with ExitStack() as stack:
-        if options.to is None and not options.create:
+        if to is None and not create:
             target = ImportTarget(url, session.store, session.rows)
         else:
-            opened = opened_target(url, create=options.create)
+            opened = opened_target(url, create=create)
             found = opened if opened is None else stack.enter_context(opened)
             target = ImportTarget(url, found, found)
-        paths = list(_paths(session, options.files))
-        trust = Trust.of(options.trusted_key, allow_pickle=options.allow_pickle)
+        paths = list(_paths(session, files))
+        trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
         checks = ArchiveChecks(target)
         checked = partial(_checked, trust, checks)
         bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
         trust.report(session, bundles)
         if session.review is not None:
             _review(session.review, target, bundles)
-        report = _restored(options, checks, bundles, stack, session.recorder_of(url))
+        if dry_run:
+            report = RestoreReport()
+            for one in progress(bundles, total=len(bundles), label="comparing"):
+                report.add(one, partial(checks.compared, [before for before, _ in report.done]))
+        else:
+            report = _restored(checks, bundles, stack, session.recorder_of(url), yes=yes)
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records((_record(*one) for one in report.done), _COLUMNS)
-    if options.dry_run:
+    if dry_run:
         session.note_dry_run()
-    report.raise_failures("bundles", "would not be" if options.dry_run else "were not")
+    report.raise_failures("bundles", "would not be" if dry_run else "were not")
     if report.expired:
         raise PartlyDone(
             f"{counted(report.expired, 'row')} left out: their time to live has passed",
@@ -149,22 +148,16 @@ def _checked(trust: Trust, checks: ArchiveChecks, path: Path) -> Bundle:
 
 
 def _restored(
-    options: ImportOptions,
     checks: ArchiveChecks,
     bundles: Sequence[Bundle],
     stack: ExitStack,
     recorder: Recorder,
+    *,
+    yes: bool,
 ) -> RestoreReport:
-    """Restore the bundles, or compare them with the store."""
+    """Ask unless `yes`, and restore the bundles into the store, which is made if it is missing."""
     target = checks.target
-    label = "comparing" if options.dry_run else "restoring"
-    seen = progress(bundles, total=len(bundles), label=label)
-    if options.dry_run:
-        report = RestoreReport()
-        for one in seen:
-            report.add(one, partial(checks.compared, [before for before, _ in report.done]))
-        return report
-    if not options.yes:
+    if not yes:
         rows = counted(sum(one.size for one in bundles), "row")
         made = "Make the store, and restore" if target.rows is None else "Restore"
         confirm(f"{made} {counted(len(bundles), 'thread')} ({rows}) into '{target.url}'?")
@@ -177,6 +170,7 @@ def _restored(
         raise ValueError("the target is made before archives are restored")
     if target.store is not None:
         target.store.refresh()
+    seen = progress(bundles, total=len(bundles), label="restoring")
     with recorder.operation("import") as recording:
         return restore_threads(target.url, seen, stored, checks.sides_of, recording)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Context, Exit, Option
 
-from ckpt_cli.api.watch import unwatched
+from ckpt_cli.api.answer import unwatched
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match, Where
 from ckpt_cli.render.history import interrupt_columns
@@ -31,8 +31,8 @@ def interrupts(
     """List the questions that wait for an answer.
 
     NODE is the node that asks; inside a subgraph, the path to it: research > ask. INTERRUPT is
-    left out in a narrow terminal; `ckpt threads show THREAD` prints it. To answer, invoke the
-    graph on the thread with Command(resume={INTERRUPT: ANSWER}).
+    left out in a narrow terminal; `ckpt show THREAD` prints it. To answer, invoke the graph on
+    the thread with Command(resume={INTERRUPT: ANSWER}).
 
     ```
     ckpt -s agent.db interrupts

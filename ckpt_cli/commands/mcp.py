@@ -61,8 +61,8 @@ def mcp(
             "cannot serve: package 'mcp' is not installed",
             hint=install_command("langgraph-ckpt[mcp]"),
         ) from None
-    from ckpt_cli.mcp.asking import Permission
-    from ckpt_cli.mcp.connections import Connections, Served
+    from ckpt_cli.mcp.server import Connections, Served
+    from ckpt_cli.mcp.tools import Permission
 
     # What cannot be opened is reported here, before a client waits.
     session.store.describe()

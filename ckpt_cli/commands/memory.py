@@ -1,37 +1,80 @@
-"""`ckpt memory`: the long-term memory of agents, in LangGraph's Store or DeerFlow's files."""
+"""`ckpt memory`: long-term memory, and the sessions of applications."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Context, Exit, Option
 
-from ckpt_backends.errors import PartlyDone, UsageError
-from ckpt_backends.memory.protocol import Item
+from ckpt_backends import shell
+from ckpt_backends.changes.bundle import Bundle, Header, make_folder
+from ckpt_backends.changes.rows import Row
+from ckpt_backends.codec import decode, to_json
+from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
+from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore, Namespace
+from ckpt_backends.registry import open_memory
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.memory import MemoryHandle, opened_memory
-from ckpt_cli.core.memory.item_filter import ItemFilter
-from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
+from ckpt_cli.apply.copy import MemoryCopyTerms, copy_items, plan_items, restore_memory
+from ckpt_cli.apply.recording import refuse_copy
+from ckpt_cli.apply.undo import MemoryReport, archive_items, check_editable, edit_item, remove_items
+from ckpt_cli.commands.arguments import (
+    AllowPickle,
+    SignKey,
+    Trust,
+    TrustedKeys,
+    signed_by,
+    signing_key,
+)
+from ckpt_cli.commands.changing import confirm
+from ckpt_cli.commands.plan_out import PlanOut, plannable
+from ckpt_cli.core.copying import CopiedItem, MemoryCopyReport
+from ckpt_cli.core.memory import (
+    ItemFilter,
+    changes,
+    format_key,
+    format_namespace,
+    parse_fields,
+    parse_namespace,
+    refuse_duplicate,
+)
+from ckpt_cli.core.redact import redact
+from ckpt_cli.core.search import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Threads, command_options, not_huge, takes
-from ckpt_cli.render.memory.full_text import full_text_lines
-from ckpt_cli.render.memory.items import (
+from ckpt_cli.options import DryRun, Threads, Yes, not_huge
+from ckpt_cli.plans.copy import ItemChoice
+from ckpt_cli.plans.saved_plan import PlanReview
+from ckpt_cli.queries.memory import find_key, list_items, named_items, stored_item, without_values
+from ckpt_cli.reading.redaction import no_raw
+from ckpt_cli.render.memory import (
+    amount,
+    full_text_lines,
     hit_columns,
     hit_row,
     item_columns,
     item_lines,
+    item_record,
     listed_row,
+    memory_copy_columns,
+    memory_copy_lines,
+    memory_copy_record,
+    memory_copy_rows,
+    origin_lines,
+    removal_lines,
     row_record,
+    sum_record,
     tree_lines,
 )
-from ckpt_cli.render.memory.provenance import origin_lines
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.table import Column, iso
+from ckpt_cli.render.text import StyledLine, field, line
+from ckpt_cli.render.values import block, counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.redaction import no_raw
 
 Under = Annotated[
     str,
@@ -46,49 +89,44 @@ Match = Annotated[
 ]
 
 
-@command_options
-class MemoryListOptions:
-    """The options of `ckpt memory list`."""
-
+def list_(
+    ctx: Context,
     namespace: Annotated[
         str, Argument(metavar="NAMESPACE", help="Namespace and all below it, such as users/anna.")
-    ] = ""
-    flat: Annotated[bool, Option("--flat", help="Show a table, not a tree.")] = False
+    ] = "",
+    flat: Annotated[bool, Option("--flat", help="Show a table, not a tree.")] = False,
     limit: Annotated[
         int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
-    ] = 50
-    everything: Annotated[bool, Option("--all", help="Show all.")] = False
-    match: Match = None
+    ] = 50,
+    everything: Annotated[bool, Option("--all", help="Show all.")] = False,
+    match: Match = None,
     since: Annotated[
         str | None, Option(metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07.")
-    ] = None
+    ] = None,
     until: Annotated[
         str | None, Option(metavar="TIME", help="Only items not updated after TIME.")
-    ] = None
+    ] = None,
     expired: Annotated[
         bool | None, Option("--expired/--no-expired", help="Only expired items, or only others.")
-    ] = None
+    ] = None,
     category: Annotated[str | None, Option(metavar="NAME", help="Only facts of this category.")] = (
         None
-    )
+    ),
     min_confidence: Annotated[
         float | None,
         Option(metavar="F", help="Only facts with a confidence of at least F.", min=0, max=1),
-    ] = None
+    ] = None,
     source: Annotated[
         str | None, Option(metavar="THREAD", help="Only items that came from THREAD.")
-    ] = None
+    ] = None,
     duplicates: Annotated[
         bool, Option("--duplicates", help="Only facts that repeat an older fact.")
-    ] = False
+    ] = False,
     orphans: Annotated[
         bool, Option("--orphans", help="Only facts from threads that no longer exist.")
-    ] = False
-    threads: Threads = None
-
-
-@takes(MemoryListOptions)
-def list_(session: Session, options: MemoryListOptions) -> None:
+    ] = False,
+    threads: Threads = None,
+) -> None:
     """List items by namespace, without values.
 
     Prints a tree on a terminal, else one row per item, with the text of DeerFlow's facts. Marks
@@ -101,34 +139,34 @@ def list_(session: Session, options: MemoryListOptions) -> None:
     ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
     ```
     """
-    since, until = session.time(options.since), session.time(options.until)
+    session: Session = ctx.obj
     output, now = session.output, session.now
     counted, more = 0, False
     with opened_memory(session) as memory:
         found = memory.items(
-            options.namespace,
-            match=options.match,
-            since=since,
-            until=until,
-            expired=options.expired,
-            category=options.category,
-            min_confidence=options.min_confidence,
-            source=options.source,
-            duplicates=options.duplicates,
-            orphans=options.orphans,
-            threads=options.threads,
+            namespace,
+            match=match,
+            since=session.time(since),
+            until=session.time(until),
+            expired=expired,
+            category=category,
+            min_confidence=min_confidence,
+            source=source,
+            duplicates=duplicates,
+            orphans=orphans,
+            threads=threads,
         )
         marks = found.marks
 
         def shown() -> Iterator[Answer[Item]]:
             nonlocal counted, more
             for counted, one in enumerate(found, 1):
-                if counted > options.limit and not options.everything:
+                if counted > limit and not everything:
                     more = True
                     return
                 yield one
 
-        if output.table and not options.flat:
+        if output.table and not flat:
             items = (one.found for one in shown())
             output.document(dict, lambda: tree_lines(items, now, marks, output.width))
         else:
@@ -140,10 +178,10 @@ def list_(session: Session, options: MemoryListOptions) -> None:
             )
             output.records(rows, item_columns(now, marked=bool(found.faults), texts=True))
     if not counted:
-        is_some = options.namespace or found.faults or found.wanted != ItemFilter()
+        is_some = namespace or found.faults or found.wanted != ItemFilter()
         session.note("no item matches" if is_some else "no items")
     elif more:
-        session.note(f"showing the first {options.limit} items; -n N or --all for more")
+        session.note(f"showing the first {limit} items; -n N or --all for more")
 
 
 def show(
@@ -290,3 +328,572 @@ def export(
             session.output.records(records, ())
         else:
             session.output.lines(records)
+
+
+def sessions(
+    ctx: Context,
+    name: Annotated[
+        str | None,
+        Argument(metavar="SESSION", help="Session id, USER:ID or key. [default: list all]"),
+    ] = None,
+    thread: Annotated[
+        str | None, Option(metavar="THREAD", help="Only sessions of this thread.")
+    ] = None,
+    user: Annotated[str | None, Option(metavar="USER", help="Only sessions of this user.")] = None,
+) -> None:
+    """List an application's chat sessions, or show one.
+
+    Reads the chat sessions that an application keeps in Redis next to its checkpoints, with the
+    status of each session's thread. By default these are the keys that match `*context*:*:*`. For
+    other keys, add a pattern to the URL: `redis://localhost/0?pattern=app:session:*`
+
+    ```
+    ckpt -s redis://localhost/0 memory sessions
+    ckpt -s redis://localhost/0 memory sessions --thread user-42
+    ckpt -s redis://localhost/0 memory sessions 8d1f
+    ```
+    """
+    session: Session = ctx.obj
+    # What reads items needs none of it.
+    from ckpt_cli.api.store import session_beside, sessions_beside
+    from ckpt_cli.render.memory import session_columns, session_lines
+
+    output, columns = session.output, session_columns(session.now)
+    if name is None:
+        found = sessions_beside(session, lambda: session.store, thread=thread, user=user)
+        output.records((one.to_dict() for one in found), columns)
+        if not found:
+            session.note("no session matches" if thread or user else "this store has no sessions")
+        return
+    if thread is not None or user is not None:
+        raise UsageError("SESSION cannot be combined with --thread or --user")
+    answer = session_beside(session, lambda: session.store, name)
+    output.document(
+        answer.to_dict,
+        lambda: session_lines(answer.found, session.now, session.zone, output.width),
+        rows=lambda: [answer.to_dict()],
+        columns=columns,
+    )
+
+
+@plannable("memory copy", again=("to",))
+def copy(
+    ctx: Context,
+    to: Annotated[
+        str, Option("--to", metavar="STORE", help="Copy to this file, URL or profile.")
+    ] = "",
+    namespace: Under = "",
+    match: Match = None,
+    create: Annotated[
+        bool, Option("--create", help="Make the target if nothing is there.")
+    ] = False,
+    replace: Annotated[
+        bool, Option("--replace", help="Replace items of the target that differ.")
+    ] = False,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Copy items to another Store of LangGraph.
+
+    Copies namespaces, keys, values, times and times to live between SQLite, PostgreSQL, MongoDB
+    and Redis. Every item is read back and compared. Run the same command again to add what is new
+    since. Vectors are not copied: let the application put these items again to embed them.
+
+    An item that the target cannot hold as it is, is skipped with the reason; so is an item that
+    differs in the target, unless --replace is given.
+
+    ```
+    ckpt -s agent.db memory copy --to postgresql://db/agents --create
+    ckpt -s prod memory copy --namespace users/anna --to anna.db --create --yes
+    ```
+    """
+    session: Session = ctx.obj
+    if not to:
+        raise UsageError("no target given", hint="name it: --to STORE")
+    names = session.names
+    terms = MemoryCopyTerms(names.store_url, names.url_of(to), create=create)
+    within = parse_namespace(namespace)
+    choice = ItemChoice(within, ItemFilter(match=match), session.now, replace)
+    if session.review is not None:
+        with opened_memory(session) as memory:
+            keys = [one.key for one in choice.of(memory.memory, values=False)]
+            for key in keys:
+                session.review.see_item(memory.memory, key)
+        for one in plan_items(terms, choice, _watched):
+            session.review.see_copied(one)
+    source, target = str(terms.source), str(terms.target)
+    if dry_run or (replace and not yes):
+        planned = MemoryCopyReport(source, target, is_dry_run=True)
+        for one in plan_items(terms, choice, _watched):
+            planned.add(one)
+        if dry_run or not session.output.machine:
+            _print(session, planned)
+        if dry_run:
+            session.note_dry_run()
+            _end(session, planned)
+            return
+    if not yes:
+        with opened_memory(session) as memory:
+            number = sum(1 for _ in choice.of(memory.memory, values=False))
+        made = "Make the store if it is missing, and copy" if create else "Copy"
+        confirm(f"{made} {counted(number, 'item')} to '{target}'?")
+    report = MemoryCopyReport(source, target, is_dry_run=False)
+    with session.recorder_of(terms.target).operation("memory copy") as recording:
+        for one in copy_items(terms, choice, _watched, recording):
+            report.add(one)
+    _print(session, report)
+    _end(session, report)
+
+
+def _watched(items: Iterable[CopiedItem], label: str) -> Iterable[CopiedItem]:
+    return progress(items, total=None, label=label)
+
+
+def _print(session: Session, report: MemoryCopyReport) -> None:
+    output = session.output
+    output.document(
+        lambda: memory_copy_record(report),
+        lambda: memory_copy_lines(report, output.width),
+        rows=lambda: memory_copy_rows(report),
+        columns=memory_copy_columns(),
+    )
+
+
+def _end(session: Session, report: MemoryCopyReport) -> None:
+    """Note what was left out, and raise the error that tells about skipped items, if any."""
+    if report.expired:
+        session.note(f"{counted(report.expired, 'item')} left out: their time to live has ended")
+    if report.embedded:
+        session.note(
+            f"vectors of {counted(report.embedded, 'item')} are not copied: only the application"
+            " can embed, by putting them again"
+        )
+    skipped = report.skipped
+    if not skipped:
+        return
+    reason = f"item '{format_key(skipped[0].key)}': {skipped[0].reason}"
+    if report.number:
+        raise PartlyDone(f"{counted(len(skipped), 'item')} skipped; {reason}")
+    if skipped[0].is_different:
+        raise Refused(
+            f"nothing was copied; {reason}",
+            hint="see what --replace would change: add --replace --dry-run",
+        )
+    raise Unsupported(f"nothing was copied; {reason}")
+
+
+Write = Annotated[
+    bool, Option("--write", help="Write to memory.json even though DeerFlow may overwrite it.")
+]
+
+
+@plannable("memory delete", again=("sign_key",))
+def delete(
+    ctx: Context,
+    keys: Annotated[
+        list[str] | None, Argument(metavar="KEY", help="Key, or NAMESPACE/KEY; repeatable.")
+    ] = None,
+    namespace: Under = "",
+    match: Match = None,
+    expired: Annotated[bool, Option("--expired", help="Select expired items.")] = False,
+    older_than: Annotated[
+        str | None,
+        Option(metavar="AGE", help="Select items not updated for AGE: 30d, 2h or a date."),
+    ] = None,
+    everything: Annotated[bool, Option("--all", help="Select all items of --namespace.")] = False,
+    limit: Annotated[
+        int,
+        Option("-n", "--limit", metavar="N", help="Delete at most N.", min=1, callback=not_huge),
+    ] = 100_000,
+    archive: Annotated[
+        Path | None, Option(metavar="DIR", help="Archive the items in DIR first.")
+    ] = None,
+    sign_key: SignKey = None,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    write: Write = False,
+) -> None:
+    """Delete items and their vectors.
+
+    Select items by key, or by rules that must all match. If an item changes after the plan was
+    shown, the run stops. `memory import` restores an archive row for row.
+
+    ```
+    ckpt -s memory.db memory delete users/anna/profile --dry-run
+    ckpt -s memory.db memory delete --expired --archive backups --yes
+    ckpt -s memory.db memory delete --namespace users/anna --all --archive backups
+    ```
+    """
+    session: Session = ctx.obj
+    until = session.time(older_than)
+    wanted = ItemFilter(match=match, until=until, expired=expired or None)
+    if not dry_run:
+        refuse_copy(session.names.store_url)
+    by_rule = wanted != ItemFilter() or everything
+    _check_words(keys, namespace, by_rule=by_rule, everything=everything)
+    key = signing_key(sign_key, archive)
+    if archive is not None and not dry_run:
+        make_folder(archive)
+    bundle: Bundle | None = None
+    with opened_memory(session).memory as memory:
+        planned = _planned(session, memory, keys, namespace, wanted, at_most=limit + 1)
+        items, more = planned[:limit], len(planned) > limit
+        shown = list(map(without_values, items)) if session.settings.get("redact") else items
+        if session.review is not None:
+            for one in items:
+                session.review.see_item(memory, one.key)
+        info = memory.describe()
+        if not items:
+            session.note("nothing to do")
+        elif not dry_run:
+            check_allowed(info, write=write)
+            if not yes:
+                # Holds no lock while a person decides.
+                memory.refresh()
+                _show_and_ask(session, shown, more=more)
+            if archive is not None:
+                bundle = archive_items(memory, items, archive, iso(session.now), key)
+    done = MemoryReport(0)
+    if items and not dry_run:
+        cannot_undo = "no archive was made" if bundle is None else ""
+        with session.recorder.operation("memory delete", cannot_undo=cannot_undo) as recording:
+            done = remove_items(session.names.store_url, items, recording, bundle)
+        if done.not_erased:
+            session.note(done.not_erased)
+    _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
+    if done.stopped is not None:
+        raise PartlyDone(
+            f"{done.stopped.message}; {counted(len(items) - done.removed, 'item')} left",
+            hint=done.stopped.hint,
+        ) from done.stopped
+    if more and not dry_run:
+        raise PartlyDone(
+            f"stopped after {counted(limit, 'item')}; more match",
+            hint="run the same command again",
+        )
+
+
+def _check_words(
+    keys: Sequence[str] | None, namespace: str, *, by_rule: bool, everything: bool
+) -> None:
+    """Raise `UsageError` if nothing is selected, or by keys and rules at once."""
+    if keys and by_rule:
+        raise UsageError(
+            "cannot combine keys and rules",
+            hint="name keys, or leave them out and use --match, --expired, --older-than or --all",
+        )
+    if not keys and not by_rule:
+        raise UsageError(
+            "nothing selected",
+            hint="name keys, or add --expired, --older-than, --match, or --all with --namespace",
+        )
+    if everything and not parse_namespace(namespace):
+        raise UsageError(
+            "--all needs a namespace", hint="add --namespace NAMESPACE, or use --match '*'"
+        )
+
+
+def _planned(
+    session: Session,
+    memory: MemoryStore,
+    keys: Sequence[str] | None,
+    namespace: str,
+    wanted: ItemFilter,
+    *,
+    at_most: int,
+) -> list[Item]:
+    """Return the items to delete, unredacted: they are compared again before they are deleted."""
+    prefix = parse_namespace(namespace)
+    if keys:
+        return list(islice(named_items(memory, keys, prefix), at_most))
+    # The listing ends here: an open reader would block the writer of a file without WAL.
+    return list(islice(list_items(memory, prefix, wanted, session.now, redacted=False), at_most))
+
+
+def check_allowed(info: MemoryInfo, *, write: bool) -> None:
+    """Raise `Unsupported` if this memory is read-only, `Refused` if it needs --write."""
+    if info.changes:
+        raise Unsupported(f"cannot write to '{info.url}': {info.changes}")
+    if info.needs_write and not write:
+        raise Refused(
+            f"refusing to write to '{info.url}': {info.needs_write}",
+            hint="add --write to proceed",
+        )
+
+
+def _show_and_ask(session: Session, items: list[Item], *, more: bool) -> None:
+    output = session.output
+    if not output.machine:
+        output.document(dict, lambda: removal_lines(items, session.now, more=more))
+    confirm(f"Delete {amount(items)}?")
+
+
+def _answer(
+    session: Session,
+    items: list[Item],
+    done: MemoryReport,
+    bundle: Bundle | None,
+    *,
+    more: bool,
+    dry_run: bool,
+) -> None:
+    """Print the plan, or the receipt: items before, removed and after."""
+    now, shown = session.now, items if dry_run else items[: done.removed]
+    path = None if bundle is None else bundle.path
+
+    def record() -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "dry_run": dry_run,
+            "items": [item_record(one, now) for one in shown],
+            "removed": sum_record(() if dry_run else shown),
+            "more": more,
+            "archive": path and str(path),
+        }
+        if not dry_run:
+            found["before"] = sum_record(items)
+            with open_memory(session.names.store_url) as memory:
+                found["after"] = sum_record(memory.items(keys=[one.key for one in items]))
+        return found
+
+    session.output.document(
+        record,
+        lambda: removal_lines(shown, now, more=more, done=not dry_run, bundle=path),
+        rows=lambda: (row_record(one, now) for one in shown),
+        columns=item_columns(now),
+    )
+    if dry_run:
+        session.note_dry_run("removed")
+
+
+_COLUMNS = (
+    Column("FIELD", "field", style="head"),
+    Column("BEFORE", "before"),
+    Column("AFTER", "after"),
+)
+
+
+@plannable("memory edit", writes="write")
+def edit(
+    ctx: Context,
+    key: Annotated[str, Argument(metavar="KEY", help="Key, or NAMESPACE/KEY.")],
+    fields: Annotated[
+        list[str], Option("--set", metavar="FIELD=VALUE", help="Set a field; repeatable.")
+    ],
+    namespace: Under = "",
+    write: Annotated[
+        bool, Option("--write", help="Write the change. [default: only show it]")
+    ] = False,
+    plan_out: PlanOut = None,
+) -> None:
+    """Edit a fact or a section of DeerFlow's memory.
+
+    Sets content, category or confidence of a fact, or the summary of a section, in memory.json.
+    Everything else in the file stays. If the file changes meanwhile, nothing is written and the
+    exit code is 6.
+
+    ```
+    ckpt -s memory.json memory edit fact_a1b2c3d4 --set category=goal
+    ckpt -s memory.json memory edit fact_a1b2c3d4 --set confidence=0.5 --write
+    ckpt -s memory.json memory edit workContext --set summary='Writes Go.' --write
+    ```
+    """
+    session: Session = ctx.obj
+    check_editable(session.names.store_url)
+    with open_memory(session.names.store_url) as memory:
+        address = find_key(memory, key, parse_namespace(namespace))
+        item = stored_item(memory, address)
+        new = parse_fields(fields, address.namespace[-1])
+        if session.review is not None:
+            session.review.see_item(memory, address)
+        others = list(memory.items(prefix=address.namespace, values=True))
+    refuse_duplicate(item, new, others)
+    found = changes(None if item.value is None else decode(item.value), new)
+    if write and found:
+        with session.recorder.operation("memory edit") as recording:
+            edit_item(session.names.store_url, item, found, recording)
+    if session.settings.get("redact"):
+        found = {name: (redact(before), redact(after)) for name, (before, after) in found.items()}
+    record = _record(item, found, written=write and bool(found))
+    session.output.document(
+        lambda: record,
+        lambda: _lines(item, found, session.output.width),
+        rows=lambda: [{"field": name, **one} for name, one in record["changes"].items()],
+        columns=_COLUMNS,
+    )
+    if not found:
+        session.note("nothing to do: the fields already have these values")
+    elif not write:
+        session.note("nothing was written; add --write to write it")
+
+
+def _record(item: Item, found: Mapping[str, tuple[Any, Any]], *, written: bool) -> dict[str, Any]:
+    return {
+        "namespace": list(item.key.namespace),
+        "key": item.key.key,
+        "changes": {
+            name: {"before": to_json(before), "after": to_json(after)}
+            for name, (before, after) in found.items()
+        },
+        "written": written,
+    }
+
+
+def _lines(item: Item, found: Mapping[str, tuple[Any, Any]], width: int) -> Iterator[StyledLine]:
+    yield from field("key", item.key.key, width, "head")
+    for name, (before, after) in found.items():
+        yield line("")
+        yield line((name, "head"))
+        yield from (line((f"- {text}", "remove")) for text in block(before, 0, width - 2))
+        yield from (line((f"+ {text}", "add")) for text in block(after, 0, width - 2))
+
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """An archive that holds only items of this layout."""
+
+    bundle: Bundle
+    namespaces: Sequence[Namespace]
+    """Where its items are."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {
+            "file": str(self.bundle.path),
+            "rows": self.bundle.size,
+            "signed_by": signed_by(self.bundle),
+            "namespaces": list(map(list, self.namespaces)),
+        }
+
+
+@plannable("memory import", again=("trusted_key", "allow_pickle"))
+def import_(
+    ctx: Context,
+    files: Annotated[
+        list[Path], Argument(metavar="FILE", help="Archives that `memory delete --archive` wrote.")
+    ],
+    trusted_key: TrustedKeys = None,
+    allow_pickle: AllowPickle = False,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    write: Write = False,
+) -> None:
+    """Restore archived items.
+
+    Verifies each archive first, then restores it row for row in one transaction. Skips rows that
+    exist. If one exists with other contents, nothing of its archive is restored.
+
+    Refuses archives with pickles unless --allow-pickle is given. A note says who signed an
+    archive, which proves something only with --trusted-key.
+
+    ```
+    ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
+    ```
+    """
+    session: Session = ctx.obj
+    if not dry_run:
+        refuse_copy(session.names.store_url)
+    trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
+    with opened_memory(session).memory as memory:
+        info = memory.describe()
+        bundles = [_checked(path, memory, trust) for path in files]
+        if session.review is not None:
+            for one in bundles:
+                _review(session.review, memory, one)
+    trust.report(session, [one.bundle for one in bundles])
+    found = [one.record for one in bundles]
+    if dry_run:
+        session.output.records(found, _columns("file", "rows", "namespaces"))
+        session.note_dry_run()
+        return
+    check_allowed(info, write=write)
+    if not yes:
+        rows = counted(sum(one.bundle.size for one in bundles), "row")
+        spaces = _listed(sorted({ns for one in bundles for ns in one.namespaces}))
+        archives = counted(len(files), "archive")
+        confirm(f"Restore {archives} ({rows}) into {spaces} of '{info.url}'?")
+    records = {id(one.bundle): one.record for one in bundles}
+    with session.recorder.operation("memory import") as recording:
+        report = restore_memory(session.names.store_url, [one.bundle for one in bundles], recording)
+    restored = [
+        {**records[id(bundle)], "added": done.added, "there": done.there}
+        for bundle, done in report.done
+    ]
+    session.output.records(restored, _columns("file", "rows", "added", "there", "namespaces"))
+    report.raise_failures("archives")
+    if report.expired:
+        raise PartlyDone(
+            f"{counted(report.expired, 'row')} left out: their time to live has ended",
+            hint="the archives still hold them",
+        )
+
+
+def _columns(*names: str) -> Sequence[Column]:
+    return [
+        _NAMESPACES if one == "namespaces" else Column(one.upper(), one, right=one != "file")
+        for one in names
+    ]
+
+
+def _listed(namespaces: Sequence[Sequence[str]]) -> str:
+    """The first namespaces, such as `users/anna, users/bob and 3 more`."""
+    shown = ", ".join(format_namespace(tuple(one)) for one in namespaces[:_SHOWN])
+    more = len(namespaces) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+_NAMESPACES = Column("NAMESPACES", "namespaces", _listed)
+
+
+def _review(review: PlanReview, memory: MemoryStore, one: _Checked) -> None:
+    """Save an archive and what is in its namespaces, or compare them with a saved plan."""
+    review.see({"file": str(one.bundle.path), "sha256": one.bundle.digest})
+    for namespace in one.namespaces:
+        for key in [item.key for item in memory.items(prefix=namespace)]:
+            review.see_item(memory, key)
+
+
+def _checked(path: Path, memory: MemoryStore, trust: Trust) -> _Checked:
+    """A valid archive of this layout that is accepted."""
+    if os.path.isdir(path):
+        raise UsageError(
+            f"cannot restore '{path}': it is a folder",
+            hint=f"name its archives: {shell.word(f'{path}/')}memory-*.ckpt.gz",
+        )
+    namespaces: set[Namespace] = set()
+    bundle = trust.checked(path, partial(_fitting, path, memory, namespaces))
+    return _Checked(bundle, sorted(namespaces))
+
+
+def _fitting(
+    path: Path,
+    memory: MemoryStore,
+    namespaces: set[Namespace],
+    header: Header,
+    rows: Iterator[Row],
+) -> Iterator[Row]:
+    """The rows of an archive that fits the store, if all are of items; adds their namespaces."""
+    info = memory.describe()
+    if header.thread_id is not None:
+        raise Refused(
+            f"cannot restore '{path}': it holds a thread, not memory items",
+            hint=shell.command("ckpt", "import", ids=[str(path)]),
+        )
+    if header.layout != info.layout:
+        raise Refused(
+            f"cannot restore '{path}': its layout is '{header.layout}', not '{info.layout}'",
+            hint="name a store of the archive's layout with -s",
+        )
+    try:
+        for row in rows:
+            namespaces.add(memory.key_of(row).namespace)
+            yield row
+    except (Refused, Unsupported) as error:
+        error.message = f"cannot restore '{path}': {error.message}"
+        error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))} | less"
+        raise

@@ -7,10 +7,11 @@ from typing import Annotated
 from typer import Context, Option
 
 from ckpt_backends import shell
-from ckpt_cli.core.conversation.transcript import statistics
-from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core.conversation import statistics
+from ckpt_cli.core.refs import short_refs
 from ckpt_cli.options import At, Namespace, OptionalThread, not_huge
 from ckpt_cli.queries.messages import USUAL, last_held
+from ckpt_cli.reading.target import Target, TargetArguments
 from ckpt_cli.render.messages import (
     STAT_COLUMNS,
     message_columns,
@@ -20,9 +21,8 @@ from ckpt_cli.render.messages import (
     statistics_rows,
     transcript_lines,
 )
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import Target, TargetArguments
 
 
 def messages(

@@ -7,40 +7,34 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Context, Option
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import command_options, takes
-from ckpt_cli.queries.metrics import StoreMetrics
-from ckpt_cli.render.metrics import metrics_text
+from ckpt_cli.queries.usage import StoreMetrics
+from ckpt_cli.render.usage import metrics_text
 from ckpt_cli.session import Session
 
 _READABLE = 0o644
 """The mode of the file: a collector runs as another user. It holds no id and no value."""
 
 
-@command_options
-class MetricsOptions:
-    """The options of `ckpt metrics`."""
-
+def metrics(
+    ctx: Context,
     since: Annotated[
         str | None,
         Option(metavar="TIME", help="Count only tasks that failed since TIME: 2h, 2026-04-07."),
-    ] = None
+    ] = None,
     fast: Annotated[
         bool,
         Option("--fast", help="Leave out the threads by status, for which every head is read."),
-    ] = False
+    ] = False,
     out: Annotated[
         Path | None,
         Option(metavar="FILE", help="Write to FILE, which is replaced when all is read."),
-    ] = None
-
-
-@takes(MetricsOptions)
-def metrics(session: Session, options: MetricsOptions) -> None:
+    ] = None,
+) -> None:
     """Print metrics of the store for a monitoring system.
 
     Prints OpenMetrics text: the number of threads, in all and by status, of checkpoints, of open
@@ -56,26 +50,30 @@ def metrics(session: Session, options: MetricsOptions) -> None:
     ```
 
     In a crontab, every five minutes:
-        */5 * * * *  ckpt -s prod metrics -q --out /var/lib/node_exporter/ckpt.prom
+
+    ```
+    */5 * * * *  ckpt -s prod metrics -q --out /var/lib/node_exporter/ckpt.prom
+    ```
     """
+    session: Session = ctx.obj
     output = session.output
-    if options.out is not None and output.machine:
+    if out is not None and output.machine:
         raise UsageError("--out writes OpenMetrics text", hint="leave out -o, or --out")
-    session.time(options.since)
+    session.time(since)
     try:
         answer = session.handle.metrics(
-            since=options.since,
-            heads=not options.fast,
+            since=since,
+            heads=not fast,
             watch=partial(progress, total=None, label="reading threads"),
         )
     except StoreUnavailable:
         if not output.machine:
-            _print(session, None, options.out)
+            _print(session, None, out)
         raise
     if output.machine:
         output.document(answer.to_dict, tuple)
     else:
-        _print(session, answer.found, options.out)
+        _print(session, answer.found, out)
 
 
 def _print(session: Session, found: StoreMetrics | None, out: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""`ckpt ops`: list the operations of `ckpt`, show one, and take one back."""
+"""`ckpt ops`: list what `ckpt` changed, show one operation, and check an audit file."""
 
 from __future__ import annotations
 
@@ -12,26 +12,17 @@ from typer import Argument, Context, Exit, Option
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.undo_operation import check_place, undo_found
 from ckpt_cli.operations.audit import verified
-from ckpt_cli.operations.journal import has_steps, steps_of
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
-from ckpt_cli.operations.steps import OperationStep
-from ckpt_cli.operations.unfinished import unfinished
-from ckpt_cli.options import DryRun, Yes, not_huge
-from ckpt_cli.queries.operations import (
-    REDO,
-    UNDO,
-    changed,
-    newest_change,
-    newest_undo,
-    operation_named,
-    operations,
-    redacted,
-    undo_of,
+from ckpt_cli.operations.log import (
+    OperationLog,
+    OperationStep,
+    has_steps,
+    place_of,
+    steps_of,
+    unfinished,
 )
+from ckpt_cli.options import not_huge
+from ckpt_cli.queries.operations import changed, operation_named, operations, redacted
 from ckpt_cli.render.operations import (
     CHAIN_COLUMNS,
     STEP_COLUMNS,
@@ -44,8 +35,6 @@ from ckpt_cli.render.operations import (
     step_summary,
 )
 from ckpt_cli.session import Session
-
-Op = Annotated[str, Argument(metavar="OP", help="Id of an operation, or its beginning.")]
 
 
 def list_(
@@ -95,7 +84,10 @@ def list_(
         session.note(f"showing the newest {limit}; -n N or --all for more")
 
 
-def show(ctx: Context, op: Op) -> None:
+def show(
+    ctx: Context,
+    op: Annotated[str, Argument(metavar="OP", help="Id of an operation, or its beginning.")],
+) -> None:
     """Show one operation: what it changed in each thread.
 
     ```
@@ -129,78 +121,6 @@ def _steps_of(session: Session, log: OperationLog, op: str) -> list[OperationSte
     except UsageError as error:
         session.note(error.message)
         return []
-
-
-@plannable("ops undo")
-def undo(
-    ctx: Context,
-    op: Annotated[
-        str | None,
-        Argument(metavar="OP", help="Id of an operation. [default: the newest not undone]"),
-    ] = None,
-    plan_out: PlanOut = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
-    """Take back one operation, in all its threads.
-
-    Takes back a rollback, fork, repair, import or copy by removing what it added, a purge with
-    --archive from its archives. Any operation can be taken back as long as nothing later depends on
-    it; if something does, the answer says what. Threads that were used since are left as they
-    are and named, and the exit code is 7 (5 or 6 if none could be taken back).
-
-    ```
-    ckpt -s agent.db ops undo --dry-run
-    ckpt -s agent.db ops undo 3f2a --yes
-    ```
-    """
-    session: Session = ctx.obj
-    log = OperationLog.of_user()
-    session.settle()
-    place = place_of(session.names.store_url)
-    if op is None:
-        found = newest_change(log, place)
-    else:
-        found = operation_named(log, op, None)
-        check_place(session, found)
-    action = REDO if found.operation.action == UNDO else UNDO
-    undo_found(session, found, action, dry_run=dry_run, yes=yes)
-
-
-@plannable("ops redo")
-def redo(
-    ctx: Context,
-    op: Annotated[
-        str | None,
-        Argument(
-            metavar="[OP]", help="Id of an undo, or of what was undone. [default: the newest]"
-        ),
-    ] = None,
-    plan_out: PlanOut = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
-    """Take back an undo.
-
-    Carries out again what was undone, if the store is still as the undo left it there.
-
-    ```
-    ckpt -s agent.db ops redo --dry-run
-    ckpt -s agent.db ops redo 3f2a --yes
-    ```
-    """
-    session: Session = ctx.obj
-    log = OperationLog.of_user()
-    session.settle()
-    place = place_of(session.names.store_url)
-    if op is None:
-        found = newest_undo(log, place)
-    else:
-        found = operation_named(log, op, None)
-        check_place(session, found)
-        if found.operation.action != UNDO:
-            found = undo_of(log, found)
-    undo_found(session, found, REDO, dry_run=dry_run, yes=yes)
 
 
 def _settled_store(session: Session) -> StoreUrl | None:

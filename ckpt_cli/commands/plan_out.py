@@ -19,9 +19,8 @@ from ckpt_cli.ending import ReaderGone
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.retention.purge_plan import PlannedRemoval
-    from ckpt_cli.plans.plan_file import PlanFile
-    from ckpt_cli.plans.saved_plan import PlannedStore
+    from ckpt_cli.core.retention import PlannedRemoval
+    from ckpt_cli.plans.saved_plan import PlanFile, PlannedStore
 
 PlanOut = Annotated[
     Path | None,
@@ -126,8 +125,7 @@ def _save(
 ) -> None:
     """Run a command as with --dry-run, and write its plan. Raises what the command raises."""
     from ckpt_cli.core.random_numbers import new_seed, seeded
-    from ckpt_cli.plans.plan_review import writing_plan
-    from ckpt_cli.plans.saved_plan import NO_STORE, PlanHeader, PlannedStore
+    from ckpt_cli.plans.saved_plan import NO_STORE, PlanHeader, PlannedStore, writing_plan
 
     given = {name: one for name, one in values.items() if one != defaults[name]}
     target = given.get(_TARGET) if _TARGET in terms.again else None
@@ -171,8 +169,7 @@ def saved_removal(
 
     `options` are those by which it is carried out.
     """
-    from ckpt_cli.plans.plan_file import removal_header, write_plan
-    from ckpt_cli.plans.saved_plan import PlanHeader, PlannedStore
+    from ckpt_cli.plans.saved_plan import PlanHeader, PlannedStore, removal_header, write_plan
 
     if out is None:
         own = removal_header(session.store.describe(), session.now, action)

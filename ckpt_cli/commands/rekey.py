@@ -5,74 +5,55 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
-from ckpt_cli.apply.rekey import ThreadRekeyer
-from ckpt_cli.apply.writable import refuse_copy, writable_store
-from ckpt_cli.commands.confirm import confirm
-from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
+from ckpt_cli.apply.copy import ThreadRekeyer
+from ckpt_cli.apply.recording import refuse_copy, writable_store
+from ckpt_cli.commands.arguments import (
+    Decrypt,
+    Encrypt,
+    NewKeyFile,
+    check_one_way,
+    keys_of,
+    threads_to_change,
+)
+from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.commands.threads_to_change import threads_to_change
-from ckpt_cli.core.rekeying import RekeyReport
+from ckpt_cli.core.copying import RekeyReport
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Ended
-from ckpt_cli.options import (
-    DryRun,
-    Match,
-    Where,
-    Yes,
-    command_options,
-    takes,
-)
-from ckpt_cli.plans.rekey import RekeySide, check_keys, planned_rekey, rekey_side
-from ckpt_cli.queries.language import language_of
-from ckpt_cli.render.rekey import rekey_columns, rekey_lines, rekey_record, rekey_rows
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.options import DryRun, Match, Where, Yes
+from ckpt_cli.plans.copy import RekeySide, check_keys, planned_rekey, rekey_side
+from ckpt_cli.queries.stores import language_of
+from ckpt_cli.render.plan import rekey_columns, rekey_lines, rekey_record, rekey_rows
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 _CANNOT_UNDO = "rekey again with the former key"
 
 
-@command_options
-class RekeyOptions:
-    """What `ckpt rekey` is asked for."""
-
-    threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Threads to rekey.")] = (
-        None
-    )
-    match: Match = None
-    where: Where = None
-    everything: Annotated[bool, Option("--all", help="Rekey all threads.")] = False
-    new_key_file: NewKeyFile = None
-    encrypt: Encrypt = False
-    decrypt: Decrypt = False
+@plannable("rekey", again=("new_key_file",))
+def rekey(
+    ctx: Context,
+    threads: Annotated[
+        list[str] | None, Argument(metavar="THREAD", help="Threads to rekey.")
+    ] = None,
+    match: Match = None,
+    where: Where = None,
+    everything: Annotated[bool, Option("--all", help="Rekey all threads.")] = False,
+    new_key_file: NewKeyFile = None,
+    encrypt: Encrypt = False,
+    decrypt: Decrypt = False,
     vacuum: Annotated[
         bool, Option("--vacuum", help="Remove old values from unused space, too (VACUUM).")
-    ] = False
-    plan_out: PlanOut = None
-    dry_run: DryRun = False
-    yes: Yes = False
-
-    def check(self) -> None:
-        """Raise `UsageError` for options that exclude each other."""
-        if not (self.new_key_file or self.encrypt or self.decrypt):
-            raise UsageError(
-                "nothing to do", hint="add --new-key-file FILE, --encrypt or --decrypt"
-            )
-        conditions = self.match is not None or bool(self.where)
-        if sum((bool(self.threads), conditions, self.everything)) != 1:
-            raise UsageError(
-                "name the threads in one way",
-                hint="give THREAD..., --all, or --match and --where",
-            )
-
-
-@plannable("rekey", again=("new_key_file",))
-@takes(RekeyOptions)
-def rekey(session: Session, options: RekeyOptions) -> None:
+    ] = False,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
     """Encrypt threads with another key, or decrypt them.
 
     Gives the values that LangGraph's EncryptedSerializer stores another key, encrypts values that
@@ -89,37 +70,36 @@ def rekey(session: Session, options: RekeyOptions) -> None:
     ckpt -s agent.db --aes-key-file old.key rekey user-42 --decrypt --dry-run
     ```
     """
-    options.check()
-    if not options.dry_run:
+    session: Session = ctx.obj
+    if not (new_key_file or encrypt or decrypt):
+        raise UsageError("nothing to do", hint="add --new-key-file FILE, --encrypt or --decrypt")
+    check_one_way(threads, match, where, everything=everything)
+    if not dry_run:
         refuse_copy(session.names.store_url)
-    keys = keys_of(session, options.new_key_file, encrypt=options.encrypt, decrypt=options.decrypt)
+    keys = keys_of(session, new_key_file, encrypt=encrypt, decrypt=decrypt)
     assert keys is not None  # noqa: S101 - the options were checked
     side = rekey_side(session.rows, language_of(session.store) or Language.PYTHON, keys)
-    threads = threads_to_change(session, options.threads, options.match, options.where)
-    ids = [one.thread_id for one in threads]
+    ids = [one.thread_id for one in threads_to_change(session, threads, match, where)]
     if session.review is not None:
         for thread_id in progress(ids, total=len(ids), label="reading"):
             session.review.see_thread(thread_id, rows=session.rows)
-    report = RekeyReport(side.store.describe().url, options.dry_run)
-    if options.dry_run:
+    report = RekeyReport(side.store.describe().url, dry_run)
+    if dry_run:
         for thread_id in progress(ids, total=len(ids), label="reading"):
             report.add(planned_rekey(side, thread_id))
         _print(session, report)
         session.note_dry_run()
         return
     check_keys(side, progress(ids, total=len(ids), label="checking the key"))
-    if not options.yes:
-        confirm(f"{_question(options)} {counted(len(ids), 'thread')} of '{report.store}'?")
+    if not yes:
+        verb = "Encrypt anew" if new_key_file and not encrypt else "Encrypt"
+        confirm(
+            f"{'Decrypt' if decrypt else verb} {counted(len(ids), 'thread')} of '{report.store}'?"
+        )
     readers = (session.store, session.rows)
-    _rekey(session, side, readers, ids, report, vacuum=options.vacuum)
+    _rekey(session, side, readers, ids, report, vacuum=vacuum)
     _print(session, report)
     _end(report)
-
-
-def _question(options: RekeyOptions) -> str:
-    if options.decrypt:
-        return "Decrypt"
-    return "Encrypt anew" if options.new_key_file and not options.encrypt else "Encrypt"
 
 
 def _rekey(

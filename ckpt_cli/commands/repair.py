@@ -1,3 +1,392 @@
-"""`ckpt repair`: the table of its kinds, which is all that help needs."""
+"""`ckpt repair`: mend messages, values and answers that are stored wrongly."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Annotated
+
+from typer import Argument, Context, Option
+
+from ckpt_backends import shell
+from ckpt_backends.errors import NotFound, PartlyDone, Refused, UsageError
+from ckpt_cli.apply.recording import refuse_copy
+from ckpt_cli.commands.arguments import ThreadTargets
+from ckpt_cli.commands.changing import change_many, confirm, show_and_apply, write
+from ckpt_cli.commands.plan_out import PlanOut, plannable
+from ckpt_cli.core.forking import CheckpointPlan, ThreadChange, sealed_change
+from ckpt_cli.core.reducers import known_reducers
+from ckpt_cli.core.replay import Repair
+from ckpt_cli.options import At, DryRun, Force, Match, Reason, Where, Yes
+from ckpt_cli.plans.repair import plan_value_repair, plan_write_repair
+from ckpt_cli.plans.rollback import with_reason
+from ckpt_cli.plans.undo import record_repair
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.plan import (
+    REPAIR_COLUMNS,
+    ChangeWords,
+    refused_lines,
+    repair_lines,
+    repair_record,
+    repair_rows,
+    undo_command,
+)
+from ckpt_cli.render.text import command_field
+from ckpt_cli.render.values import counted
+from ckpt_cli.session import Session
+
+_WORDS = ChangeWords("repair", "repair", "repaired", "repairing")
+
+Threads = Annotated[
+    list[str] | None,
+    Argument(metavar="THREAD[@REF]", help="Thread ids, optionally with a checkpoint."),
+]
+Everything = Annotated[bool, Option("--all", help="Repair all threads that need it.")]
+
+
+@plannable("repair messages")
+def messages(
+    ctx: Context,
+    threads: Threads = None,
+    at: At = None,
+    match: Match = None,
+    where: Where = None,
+    everything: Everything = False,
+    content: Annotated[
+        str | None,
+        Option("--content", metavar="CONTENT", help="Content of the results that are added."),
+    ] = None,
+    reason: Reason = None,
+    force: Force = False,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Answer tool calls that have no result.
+
+    Adds a copy of the head, or of REF, in which each tool call without a result has one with the
+    status error, and results that answer no call are removed. Model APIs refuse such histories.
+    A call is left alone while it waits for an answer, or while its tool has yet to run. Where many
+    threads are repaired, a call in the last message is left to the application.
+
+    ```
+    ckpt -s agent.db repair messages user-42 --dry-run
+    ckpt -s agent.db repair messages user-42 --content 'The server was restarted.'
+    ckpt -s prod repair messages --where 'status = error' --yes -o json
+    ```
+    """
+    session: Session = ctx.obj
+    targets = _targets(threads, at, match, where, everything=everything)
+    # Another kind of repair does not need it.
+    from ckpt_cli.plans.repair import AwaitedCall, plan_message_repair
+
+    def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
+        try:
+            return plan_message_repair(
+                reader,
+                session.editable,
+                checkpoint_id,
+                session.now,
+                content=content,
+                force=force,
+                final=not targets.is_several,
+            )
+        except AwaitedCall as error:
+            if targets.is_several:
+                raise NotFound(error.message) from error
+            raise
+
+    _repair(session, targets, "messages", plan, dry_run=dry_run, yes=yes, reason=reason)
+
+
+@plannable("repair writes")
+def writes(
+    ctx: Context,
+    threads: Threads = None,
+    at: At = None,
+    match: Match = None,
+    where: Where = None,
+    everything: Everything = False,
+    reason: Reason = None,
+    force: Force = False,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Drop answers that were used already, or that made a task fail.
+
+    LangGraph keeps the answer of Command(resume=...) after a task has used it, and invoke(None)
+    gives it to the next question of that step. It also keeps an answer with which a task failed,
+    and uses it again before any later one. Adds a copy of the head without these answers, so that
+    the question is asked again. The copy has the results of the tasks that finished, and the
+    answers of other questions. Where many threads are repaired, answers of failed tasks are kept:
+    the failure may have another cause.
+
+    ```
+    ckpt -s agent.db repair writes user-42 --dry-run
+    ckpt -s prod repair writes --where 'status = interrupted'
+    ```
+    """
+    session: Session = ctx.obj
+    targets = _targets(threads, at, match, where, everything=everything)
+
+    def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
+        return plan_write_repair(
+            reader,
+            session.editable,
+            checkpoint_id,
+            session.now,
+            force=force,
+            failed=not targets.is_several,
+        )
+
+    _repair(session, targets, "the answers", plan, dry_run=dry_run, yes=yes, reason=reason)
+
+
+@plannable("repair values")
+def values(
+    ctx: Context,
+    threads: Threads = None,
+    at: At = None,
+    match: Match = None,
+    where: Where = None,
+    everything: Everything = False,
+    reason: Reason = None,
+    force: Force = False,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Restore values that are missing or unreadable.
+
+    Rebuilds them from what the tasks wrote, as `ckpt replay` does. It never changes a readable
+    value, and refuses a value on which the possible reducers disagree.
+
+    Where a store keeps values apart from checkpoints, they are stored again in their place. Where
+    they are part of a checkpoint, a copy of the head gets them; other checkpoints are left alone.
+
+    ```
+    ckpt -s agent.db repair values user-42 --dry-run
+    ckpt -s agent.db repair values user-42 --reducer notes=append
+    ckpt -s postgresql://db/agents repair values --all --yes
+    ```
+    """
+    session: Session = ctx.obj
+    targets = _targets(threads, at, match, where, everything=everything)
+    told = known_reducers(dict(session.names.reducers))
+
+    def plan(reader: ThreadReader, checkpoint_id: str | None) -> Repair:
+        return _value_plan(session, told, reader, checkpoint_id, reason=reason, force=force)
+
+    if targets.is_several:
+
+        def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> ThreadChange | None:
+            return _as_thread_change(session, plan(reader, checkpoint_id))
+
+        change_many(
+            session,
+            targets.all(session),
+            plan_one,
+            _WORDS,
+            dry_run=dry_run,
+            yes=yes,
+            reason=reason,
+        )
+        return
+    reader, checkpoint_id = targets.one(session)
+    found = plan(reader, checkpoint_id)
+    if not found.rebuilt and not found.refused:
+        raise _nothing_damaged(reader.thread_id)
+    show_values_repair(session, found, dry_run=dry_run, yes=yes, reason=reason)
+
+
+def _targets(
+    threads: Sequence[str] | None,
+    at: str | None,
+    match: str | None,
+    where: Sequence[str] | None,
+    *,
+    everything: bool,
+) -> ThreadTargets:
+    """Return the threads that are named or described. Raises `UsageError`."""
+    conditions = tuple(where or ())
+    found = ThreadTargets(tuple(threads or ()), at, match, conditions, everything=everything)
+    found.check()
+    return found
+
+
+def _value_plan(
+    session: Session,
+    told: Mapping[str, str],
+    reader: ThreadReader,
+    checkpoint_id: str | None,
+    *,
+    reason: str | None,
+    force: bool,
+) -> Repair:
+    found = plan_value_repair(
+        reader, session.editable, checkpoint_id, session.now, told, force=force
+    )
+    if found.plan is None:
+        return found
+    plan = with_reason(found.plan, reason)
+    return replace(found, plan=plan, change=plan.change)
+
+
+def _repair(
+    session: Session,
+    targets: ThreadTargets,
+    what: str,
+    plan_one: Callable[[ThreadReader, str | None], CheckpointPlan],
+    *,
+    dry_run: bool,
+    yes: bool,
+    reason: str | None,
+) -> None:
+    """Repair one thread as `rollback` changes one, or many."""
+
+    def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
+        return with_reason(plan_one(reader, checkpoint_id), reason)
+
+    if targets.is_several:
+
+        def plan_for_many(reader: ThreadReader, checkpoint_id: str | None) -> ThreadChange | None:
+            try:
+                found = plan(reader, checkpoint_id)
+            except NotFound:
+                return None
+            mends = found.mends or (found.why,)
+            return ThreadChange(reader.thread_id, found.change, found.change.heads, mends, found)
+
+        change_many(
+            session,
+            targets.all(session),
+            plan_for_many,
+            _WORDS,
+            dry_run=dry_run,
+            yes=yes,
+            reason=reason,
+        )
+        return
+    reader, checkpoint_id = targets.one(session)
+    question = f"Repair {what} of thread '{reader.thread_id}'?"
+    found = plan(reader, checkpoint_id)
+    show_and_apply(
+        session,
+        found,
+        question,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+    )
+
+
+def _nothing_damaged(thread_id: str) -> NotFound:
+    """Return the error for a thread whose values are all there."""
+    return NotFound(f"nothing to repair in thread '{thread_id}': no value is missing or unreadable")
+
+
+def _as_thread_change(session: Session, found: Repair) -> ThreadChange | None:
+    """Return the repair of one of many threads; None if it has no damage.
+
+    Raises `Refused` if nothing of it can be restored.
+    """
+    left = "; ".join(f"{one.place.channel}: {one.reason}" for one in found.refused)
+    if not found.rebuilt and left:
+        raise Refused(left)
+    if not found.rebuilt:
+        return None
+    names = dict.fromkeys(one.place.channel for one in found.rebuilt)
+    mends = (f"{counted(len(found.rebuilt), 'value')} of {', '.join(names)}",)
+
+    def record() -> None:
+        if found.plan is None:
+            _record(session, found)
+
+    heads = found.change.heads
+    return ThreadChange(found.thread_id, found.change, heads, mends, found.plan, left, record)
+
+
+def show_values_repair(
+    session: Session, found: Repair, *, dry_run: bool, yes: bool, reason: str | None = None
+) -> None:
+    """Show which values a repair restores and, unless it is a dry run, store them.
+
+    `reason` is recorded.
+
+    Raises `PartlyDone` or `Refused` if some, or all, of the damaged values cannot be restored, and
+    what `apply` raises.
+    """
+    question = f"Restore {counted(len(found.rebuilt), 'value')} of thread '{found.thread_id}'?"
+    if found.plan is not None:
+        show_and_apply(
+            session,
+            found.plan,
+            question,
+            dry_run=dry_run,
+            yes=yes,
+            reason=reason,
+            more=lambda: repair_record(found, dry_run=dry_run),
+            lines=lambda: refused_lines(found),
+        )
+    else:
+        _store_again(session, found, question, dry_run=dry_run, yes=yes, reason=reason)
+    if not found.refused:
+        return
+    said = f"cannot restore {counted(len(found.refused), 'value')}"
+    if found.rebuilt:
+        raise PartlyDone(said)
+    words = session.names.words
+    again = shell.command("ckpt", *words, "repair", "values", "--dry-run", ids=[found.thread_id])
+    raise Refused(said, hint=None if dry_run else f"`{again}` says why")
+
+
+def _record(session: Session, found: Repair) -> None:
+    """Record what an undo needs to know, or warn that it will not find the repair."""
+    try:
+        record_repair(session.rows, found, datetime.now(UTC))
+    except UsageError as error:
+        session.warn(f"{error.message}; `ckpt undo` will not find this repair")
+
+
+def _store_again(
+    session: Session,
+    found: Repair,
+    question: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    reason: str | None,
+) -> None:
+    """Store values again that a layout stores apart."""
+    if session.review is not None:
+        change = sealed_change(found.change, session.opening.keys())
+        session.review.see_change(change, session.rows)
+    output = session.output
+    if not dry_run:
+        refuse_copy(session.names.store_url)
+    undo = undo_command(session.names.words, found.thread_id) if found.rebuilt else ""
+    undo_lines = [command_field("undo", undo)] if undo else []
+
+    def show() -> None:
+        output.document(
+            lambda: {**repair_record(found, dry_run=dry_run), "undo": undo or None},
+            lambda: chain(repair_lines(found, output.width), undo_lines),
+            rows=lambda: repair_rows(found),
+            columns=REPAIR_COLUMNS,
+        )
+
+    if dry_run or not output.machine:
+        show()
+    if dry_run and found.rebuilt:
+        session.note_dry_run()
+    if found.rebuilt and not dry_run:
+        if not yes:
+            confirm(question)
+        _record(session, found)
+        write(session, found.change, question, yes=True, action="repair", reason=reason)
+        session.note(f"restored {counted(len(found.rebuilt), 'value')}")
+    if output.machine and not dry_run:
+        show()

@@ -2,176 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from typer import Exit, Option
+from typer import Context, Exit, Option
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import known_reducers
-from ckpt_cli.core.replay.report import ReplayReport
-from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.reducers import known_reducers
+from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.replay import ReplayReport
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import (
-    At,
-    Cluster,
-    DryRun,
-    Jobs,
-    Match,
-    OptionalThread,
-    Where,
-    Yes,
-    command_options,
-    takes,
-)
+from ckpt_cli.options import At, Cluster, DryRun, Jobs, Match, OptionalThread, Where, Yes
+from ckpt_cli.reading.target import TargetArguments, find_thread
 from ckpt_cli.render.replay import (
+    CHANNEL_COLUMNS,
     REPORT_COLUMNS,
     THREAD_COLUMNS,
+    channel_rows,
     report_lines,
     report_rows,
     transition_columns,
 )
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments, find_thread
-
-VerifyOption = Annotated[bool, Option("--verify", help="Print a summary; exit 1 on any mismatch.")]
-
-
-@command_options
-class ReplayOptions:
-    """The arguments and options of `ckpt replay`."""
-
-    thread: OptionalThread = None
-    at: At = None
-    ns: Annotated[
-        str | None, Option(metavar="NAMESPACE", help="Only this namespace; '' is the root.")
-    ] = None
-    verify: VerifyOption = False
-    strict: Annotated[
-        bool, Option("--strict", help="As --verify; exit 1 also if anything cannot be verified.")
-    ] = False
-    all_threads: Annotated[bool, Option("--all", help="Replay all threads.")] = False
-    match: Match = None
-    where: Where = None
-    jobs: Jobs = 1
-    cluster: Cluster = None
-    repair: Annotated[
-        bool, Option("--repair", help="Restore lost values, as `ckpt repair values`.")
-    ] = False
-    plan_out: PlanOut = None
-    dry_run: DryRun = False
-    yes: Yes = False
-
-    @property
-    def is_several(self) -> bool:
-        """Whether the options may choose more than one thread."""
-        return self.all_threads or self.match is not None or bool(self.where)
-
-    @property
-    def is_part(self) -> bool:
-        """Whether the options name a checkpoint or a namespace."""
-        return self.at is not None or self.ns is not None
-
-    def check(self) -> None:
-        """Raise `UsageError` for options that exclude each other."""
-        if (self.dry_run or self.yes) and not self.repair:
-            raise UsageError("--dry-run, --plan-out and --yes require --repair")
-        if self.repair and (self.verify or self.strict or self.is_several or self.is_part):
-            raise UsageError(
-                "--repair takes a whole thread, without --verify, --strict, --at, --ns, --all,"
-                " --match or --where",
-                hint="ckpt replay THREAD --repair",
-            )
-        if self.is_several and (self.thread is not None or self.is_part):
-            raise UsageError("THREAD cannot be combined with --all, --match or --where")
-        if not self.is_several and self.jobs > 1:
-            raise UsageError("--jobs requires --all, --match or --where")
-        if not self.is_several and self.cluster is not None:
-            raise UsageError("--cluster requires --all, --match or --where")
 
 
 @plannable("replay", only_with="repair")
-@takes(ReplayOptions)
-def replay(session: Session, options: ReplayOptions) -> None:
-    """Verify checkpoints against recorded writes.
+def replay(
+    ctx: Context,
+    thread: OptionalThread = None,
+    at: At = None,
+    ns: Annotated[
+        str | None, Option(metavar="NAMESPACE", help="Only this namespace; '' is the root.")
+    ] = None,
+    all_steps: Annotated[
+        bool, Option("--all-steps", help="Show every channel of every step, also what matches.")
+    ] = False,
+    verify: Annotated[bool, Option("--verify", help="Exit with 1 if anything differs.")] = False,
+    strict: Annotated[
+        bool, Option("--strict", help="Exit with 1 also if anything cannot be verified.")
+    ] = False,
+    all_threads: Annotated[bool, Option("--all", help="Replay all threads.")] = False,
+    match: Match = None,
+    where: Where = None,
+    jobs: Jobs = 1,
+    cluster: Cluster = None,
+    repair: Annotated[
+        bool, Option("--repair", help="Restore lost values, as `ckpt repair values`.")
+    ] = False,
+    plan_out: PlanOut = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Verify that a thread's states follow from its tasks' writes.
 
     Rebuilds each checkpoint from its parent's state and the tasks' writes, and compares the
-    result with what is stored. THREAD@REF replays the steps that led to that checkpoint.
+    result with what is stored. Prints a line for each channel, and below it the steps that differ
+    or cannot be verified. THREAD@REF replays the steps that led to that checkpoint.
 
     Reducers are not stored. For each channel, ckpt takes the reducer that explains every step,
     or shows ? if several kinds do. EVIDENCE counts the steps that other reducers do not explain.
-    A value is unverifiable if it cannot be rebuilt; REASON says why.
+    A value is unverifiable if it cannot be rebuilt; the reason follows it.
 
     --repair restores values that are missing or unreadable, as `ckpt repair values` does.
 
     ```
     ckpt -s agent.db replay user-42
+    ckpt -s agent.db replay user-42@step:7 --all-steps
     ckpt -s agent.db replay user-42 --verify --reducer notes=append
     ckpt -s agent.db replay --all --strict --jobs 4 -o ndjson
     ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     ```
     """
+    session: Session = ctx.obj
+    is_several = all_threads or match is not None or bool(where)
+    is_part = at is not None or ns is not None
     told = dict(session.names.told_reducers)
-    options.check()
-    if options.is_several:
-        _all(session, options, told)
-        return
-    if options.repair:
-        _repair(session, options, told)
-        return
-    checkpoint = session.checkpoint(TargetArguments(options.thread, options.at, options.ns))
+    if (dry_run or yes) and not repair:
+        raise UsageError("--dry-run, --plan-out and --yes require --repair")
+    if repair and (verify or strict or all_steps or is_several or is_part):
+        raise UsageError(
+            "--repair takes a whole thread, without --verify, --strict, --all-steps, --at, --ns,"
+            " --all, --match or --where",
+            hint="ckpt replay THREAD --repair",
+        )
+    if is_several and (thread is not None or is_part):
+        raise UsageError("THREAD cannot be combined with --all, --match or --where")
+    if is_several and all_steps:
+        raise UsageError("--all-steps shows one thread", hint="ckpt replay THREAD --all-steps")
+    if not is_several and (jobs > 1 or cluster is not None):
+        option = "--jobs" if jobs > 1 else "--cluster"
+        raise UsageError(f"{option} requires --all, --match or --where")
+    if repair:
+        _repair(session, thread, told, dry_run=dry_run, yes=yes)
+    elif is_several:
+        watch = partial(progress, total=None, label="replaying threads")
+        found = session.handle.replay_all(
+            match=match, where=where or (), reducers=told, jobs=jobs, cluster=cluster, watch=watch
+        )
+        reports = _show_threads(session, found)
+        _conclude(session, reports, verify=verify, strict=strict)
+    else:
+        target = TargetArguments(thread, at, ns)
+        about = _show(session, target, told, all_steps=all_steps, findings=verify or strict)
+        _conclude(session, [about], verify=verify, strict=strict)
+
+
+def _show(
+    session: Session,
+    target: TargetArguments,
+    told: dict[str, str],
+    *,
+    all_steps: bool,
+    findings: bool,
+) -> ReplayReport:
+    """Replay a thread, or a part of it. Prints its channels, or all its steps.
+
+    The rows of TSV are the channels, or only the `findings`.
+    """
+    checkpoint = session.checkpoint(target)
     thread = checkpoint.thread
-    is_part = checkpoint.target.chosen
-    ns = checkpoint.ns if options.ns is not None else None
     reader = thread.reader
+    ns = checkpoint.ns if target.ns is not None else None
+    is_part = checkpoint.target.chosen
+    steps = checkpoint.transitions(told) if is_part else thread.transitions(told, ns=ns)
+    transitions = steps.found.found.transitions
+    if not any(one.checks for one in transitions):
+        number = counted(len(transitions), "transition")
+        session.note(f"nothing to verify: no channel was written to or changed in {number}")
     refs = short_refs([one.key.checkpoint_id for n in reader.namespaces for one in reader.index(n)])
-    if not (options.verify or options.strict):
-        rows = checkpoint.transitions(told) if is_part else thread.transitions(told, ns=ns)
-        if not any(one.checks for one in rows.found.found.transitions):
-            number = counted(len(rows.found.found.transitions), "transition")
-            session.note(f"nothing to verify: no channel was written to or changed in {number}")
-        session.output.records(rows, transition_columns(refs))
-        return
-    answer = checkpoint.replay(told) if is_part else thread.replay(told, ns=ns)
+    answer = steps.found.report()
     about = answer.found
-    session.output.document(
-        answer.to_dict,
-        lambda: report_lines(about, refs, session.output.width),
-        rows=lambda: report_rows(about),
-        columns=REPORT_COLUMNS,
-    )
-    _conclude(session, [about], strict=options.strict)
+    if all_steps:
+        session.output.records(steps, transition_columns(refs))
+    else:
+        session.output.document(
+            answer.to_dict,
+            lambda: report_lines(about, refs, session.output.width),
+            rows=lambda: report_rows(about) if findings else channel_rows(about),
+            columns=REPORT_COLUMNS if findings else CHANNEL_COLUMNS,
+        )
+    return about
 
 
-def _repair(session: Session, options: ReplayOptions, told: dict[str, str]) -> None:
-    # What changes a store takes as long to load as all the rest.
-    from ckpt_cli.commands.repair_values import show_values_repair
-    from ckpt_cli.plans.repair_values import plan_value_repair
-    from ckpt_cli.queries.replay_all import check_channels
-
-    reducers = known_reducers(dict(session.names.reducers))
-    reader = find_thread(session.store, options.thread, session.note)
-    check_channels(session.store, [reader.thread_id], told, f"thread '{reader.thread_id}'")
-    found = plan_value_repair(reader, session.editable, None, session.now, reducers)
-    if not found.rebuilt and not found.refused:
-        session.note("nothing to do: no value is missing or unreadable")
-    show_values_repair(session, found, dry_run=options.dry_run, yes=options.yes)
-
-
-def _all(session: Session, options: ReplayOptions, told: dict[str, str]) -> None:
-    found = session.handle.replay_all(
-        match=options.match,
-        where=options.where or (),
-        reducers=told,
-        jobs=options.jobs,
-        cluster=options.cluster,
-        watch=partial(progress, total=None, label="replaying threads"),
-    )
+def _show_threads(session: Session, found: Iterable[Answer[ReplayReport]]) -> list[ReplayReport]:
+    """Print a row for each thread. Returns the reports with findings."""
     reports: list[ReplayReport] = []
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -181,12 +161,30 @@ def _all(session: Session, options: ReplayOptions, told: dict[str, str]) -> None
             yield one.to_dict()
 
     session.output.records(rows(), THREAD_COLUMNS)
-    if options.verify or options.strict:
-        _conclude(session, reports, strict=options.strict)
+    return reports
 
 
-def _conclude(session: Session, reports: list[ReplayReport], *, strict: bool) -> None:
-    """Exit with 1 on a finding that counts, and say how to look at it."""
+def _repair(
+    session: Session, thread: str | None, told: dict[str, str], *, dry_run: bool, yes: bool
+) -> None:
+    # What changes a store takes as long to load as all the rest.
+    from ckpt_cli.commands.repair import show_values_repair
+    from ckpt_cli.plans.repair import plan_value_repair
+    from ckpt_cli.queries.replay import check_channels
+
+    reducers = known_reducers(dict(session.names.reducers))
+    reader = find_thread(session.store, thread, session.note)
+    check_channels(session.store, [reader.thread_id], told, f"thread '{reader.thread_id}'")
+    found = plan_value_repair(reader, session.editable, None, session.now, reducers)
+    if not found.rebuilt and not found.refused:
+        session.note("nothing to do: no value is missing or unreadable")
+    show_values_repair(session, found, dry_run=dry_run, yes=yes)
+
+
+def _conclude(
+    session: Session, reports: Sequence[ReplayReport], *, verify: bool, strict: bool
+) -> None:
+    """Say how to look at the first finding that counts, and exit with 1 if that was asked for."""
     findings = [(about, one) for about in reports for one in about.findings]
     wrong = [pair for pair in findings if pair[1].verdict is Verdict.MISMATCH]
     for about, one in wrong or (findings if strict else []):
@@ -194,4 +192,6 @@ def _conclude(session: Session, reports: list[ReplayReport], *, strict: bool) ->
         diff = shell.command("ckpt", "diff", "--writes", ids=[f"{about.thread_id}@{child}"])
         what = "difference" if wrong else "step that cannot be verified"
         session.note(f"`{diff}` shows the first {what}")
-        raise Exit(1)
+        if verify or strict:
+            raise Exit(1)
+        return

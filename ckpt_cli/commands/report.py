@@ -8,11 +8,11 @@ from typing import Annotated
 from typer import Context, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.api.report import report as page_of
+from ckpt_cli.api.thread import report_of
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, Namespace, OptionalThread, not_huge
+from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments
 
 _LAST = 200
 
@@ -56,4 +56,4 @@ def report(
         )
     found = session.checkpoint(TargetArguments(thread, at, ns))
     watch = partial(progress, total=None, label="reading checkpoints")
-    session.output.verbatim(*page_of(found, all_ns=all_ns, since=since, last=last, watch=watch))
+    session.output.verbatim(*report_of(found, all_ns=all_ns, since=since, last=last, watch=watch))

@@ -6,10 +6,10 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Exit, Option
+from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, UnknownLayout, Unsupported
-from ckpt_cli.api.secrets import SecretSearch, without_secrets
+from ckpt_cli.api.questions import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import (
     Cluster,
@@ -17,10 +17,8 @@ from ckpt_cli.options import (
     Match,
     Memory,
     Where,
-    command_options,
-    takes,
 )
-from ckpt_cli.render.secrets import (
+from ckpt_cli.render.search import (
     SECRET_RECORD_COLUMNS,
     found_text,
     kind_columns,
@@ -29,41 +27,29 @@ from ckpt_cli.render.secrets import (
     secret_row,
     secrets_progress_text,
 )
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
 
 
-@command_options
-class SecretsOptions:
-    """The arguments and options of `ckpt secrets`."""
-
+def secrets(
+    ctx: Context,
     threads: Annotated[
         list[str] | None,
-        Argument(
-            metavar="[THREAD]...", help="Threads to search. [default: all, and long-term memory]"
-        ),
-    ] = None
-    match: Match = None
-    where: Where = None
-    memory: Memory = None
+        Argument(metavar="THREAD", help="Threads to search. [default: all, and long-term memory]"),
+    ] = None,
+    match: Match = None,
+    where: Where = None,
+    memory: Memory = None,
     kinds: Annotated[
         bool, Option("--kinds", help="List the kinds of secrets that can be found.")
-    ] = False
-    jobs: Jobs = 1
-    cluster: Cluster = None
-
-    @property
-    def names_threads(self) -> bool:
-        """Whether threads, or another memory, were asked for."""
-        return bool(self.threads or self.match or self.where or self.memory)
-
-
-@takes(SecretsOptions)
-def secrets(session: Session, options: SecretsOptions) -> None:
-    """Find credentials: keys, tokens and passwords in threads.
+    ] = False,
+    jobs: Jobs = 1,
+    cluster: Cluster = None,
+) -> None:
+    """Find keys, tokens and passwords in threads and memory.
 
     Searches values, writes and metadata of all checkpoints, and long-term memory; in a store
     without threads, such as DeerFlow's memory.json, the memory alone. Prints where a secret is and
@@ -79,24 +65,26 @@ def secrets(session: Session, options: SecretsOptions) -> None:
     ckpt -s prod secrets --where 'idle < 1d' --jobs 4
     ```
     """
-    if options.kinds:
-        from ckpt_cli.core.secrets.kinds import known_kinds
+    session: Session = ctx.obj
+    if kinds:
+        from ckpt_cli.core.secrets import known_kinds
 
         session.output.records(kind_records(known_kinds()), kind_columns())
         return
     with ExitStack() as opened:
-        memory = None if options.names_threads else _memory_alone(session)
-        if memory is not None:
-            _show(session, opened.enter_context(memory).secrets(), in_memory=True)
+        is_chosen = threads or match or where or memory
+        alone = None if is_chosen else _memory_alone(session)
+        if alone is not None:
+            _show(session, opened.enter_context(alone).secrets(), in_memory=True)
             return
         try:
             found: SecretSearch = session.handle.secrets(
-                options.threads,
-                match=options.match,
-                where=options.where or (),
-                memory=options.memory,
-                jobs=options.jobs,
-                cluster=options.cluster,
+                threads,
+                match=match,
+                where=where or (),
+                memory=memory,
+                jobs=jobs,
+                cluster=cluster,
                 watch=partial(
                     progress, total=None, label=lambda: secrets_progress_text(found.kinds)
                 ),

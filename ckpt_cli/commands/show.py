@@ -1,108 +1,76 @@
-"""`ckpt show`: the state at a checkpoint, or the tree of a thread."""
+"""`ckpt show`: a thread and its state, an earlier checkpoint, or the tree."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.api.answer import Answer
-from ckpt_cli.api.checkpoint import CheckpointHandle
-from ckpt_cli.api.thread import ThreadHandle
-from ckpt_cli.options import (
-    AsOf,
-    At,
-    Channels,
-    Namespace,
-    OptionalThread,
-    command_options,
-    takes,
-)
-from ckpt_cli.queries.show import CheckpointView
+from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
+from ckpt_cli.options import AsOf, At, Channels, Memory, Namespace, OptionalThread
+from ckpt_cli.reading.target import NamedThread, TargetArguments
 from ckpt_cli.render.records import channel_rows, picked_rows
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.text import StyledLine, safe_text
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import NamedThread, TargetArguments
 
 if TYPE_CHECKING:
-    from ckpt_cli.render.terminal.table import Column
+    from ckpt_cli.render.table import Column
 
 
-@command_options
-class ShowOptions:
-    """The arguments and options of `ckpt show`."""
-
-    thread: OptionalThread = None
+def show(
+    ctx: Context,
+    thread: OptionalThread = None,
     ref: Annotated[
         str | None, Argument(metavar="REF", help="Checkpoint of the thread, in place of @REF.")
-    ] = None
-    at: At = None
-    ns: Namespace = None
-    as_of: AsOf = None
-    channel: Channels = None
+    ] = None,
+    at: At = None,
+    ns: Namespace = None,
+    as_of: AsOf = None,
+    channel: Channels = None,
     path: Annotated[
         str | None,
         Option(metavar="PATH", help="Show one part of the state, such as 'messages[-1].content'."),
-    ] = None
-    full: Annotated[bool, Option("--full", help="Do not cut long values on a terminal.")] = False
+    ] = None,
+    full: Annotated[bool, Option("--full", help="Do not cut long values on a terminal.")] = False,
     writes: Annotated[
         bool, Option("--writes", help="Also show what the tasks of its next step wrote.")
-    ] = False
+    ] = False,
     metadata: Annotated[
         bool, Option("--metadata", help="Also show the metadata of the checkpoint.")
-    ] = False
+    ] = False,
+    long: Annotated[
+        bool, Option("--long", help="Show each namespace; in JSON also size, changes and memory.")
+    ] = False,
+    memory: Memory = None,
     raw: Annotated[
         bool, Option("--raw", help="Print the stored bytes of the checkpoint, undecoded.")
-    ] = False
+    ] = False,
     where: Annotated[
         bool, Option("--where", help="Print the queries that find it in the store.")
-    ] = False
+    ] = False,
     tree: Annotated[
         bool, Option("--tree", help="Draw the checkpoints of the thread as a tree.")
-    ] = False
-    unfold: Annotated[bool, Option("--unfold", help="Show every step, also plain ones.")] = False
+    ] = False,
+    unfold: Annotated[bool, Option("--unfold", help="Show every step, also plain ones.")] = False,
     all_ns: Annotated[
         bool, Option("--all-ns", help="Also draw the tree of each subgraph call.")
-    ] = False
+    ] = False,
     mermaid: Annotated[bool, Option("--mermaid", help="Print the tree as a Mermaid flowchart.")] = (
         False
-    )
-    svg: Annotated[bool, Option("--svg", help="Print the tree as a picture (SVG).")] = False
+    ),
+    svg: Annotated[bool, Option("--svg", help="Print the tree as a picture (SVG).")] = False,
     ascii_only: Annotated[
         bool, Option("--ascii", help="Draw the tree with ASCII characters only.")
-    ] = False
+    ] = False,
+) -> None:
+    """Show what is wrong with a thread, how to resume it, and its state.
 
-    @property
-    def draws(self) -> str:
-        """The option that draws a tree; `''` without one."""
-        asked = {"tree": self.tree, "mermaid": self.mermaid, "svg": self.svg}
-        return next((name for name, is_asked in asked.items() if is_asked), "")
-
-    def check(self) -> None:
-        """Raise `UsageError` for options that exclude each other."""
-        if self.draws:
-            if any((self.channel, self.path, self.writes, self.metadata, self.raw, self.where)):
-                raise UsageError(
-                    f"--{self.draws} draws a whole thread, without values",
-                    hint="use it with --ns, --all-ns, --unfold and --ascii only",
-                )
-        elif self.unfold or self.all_ns or self.ascii_only:
-            raise UsageError("--unfold, --all-ns and --ascii need --tree", hint="add --tree")
-        elif self.path is not None and self.channel:
-            raise UsageError(
-                "--path cannot be combined with --channel",
-                hint="begin the path with the channel: --path 'CHANNEL[0]'",
-            )
-
-
-@takes(ShowOptions)
-def show(session: Session, options: ShowOptions) -> None:
-    """Show the state at a checkpoint, or the tree of a thread.
-
-    Without REF, show the thread's head. Without THREAD, show the newest thread.
+    Begins with the status, the error of each failed task, the questions that wait for an answer,
+    and the call that resumes the thread; then come its age and size, what ckpt changed in it, the
+    long-term memory made from it, and the state at its head. With REF, show the state at that
+    checkpoint. Without THREAD, show the newest thread.
 
     ```
     ckpt -s agent.db show user-42
@@ -110,47 +78,76 @@ def show(session: Session, options: ShowOptions) -> None:
     ckpt -s agent.db show user-42 head~2 --path 'messages[-1].content'
     ckpt -s agent.db show alice@example.com --at step:3 --writes
     ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
+    ckpt -s .deer-flow/data/deerflow.db show user-42 --long -o json
     ```
     """
+    session: Session = ctx.obj
     _ = session.store  # a store that cannot be opened is reported before wrong options
-    options.check()
-    words = TargetArguments(options.thread, options.at, options.ns, options.as_of, options.ref)
-    named = session.handle.named(words)
-    if options.draws:
-        _show_tree(session, named, options)
+    draws: Literal["tree", "mermaid", "svg", ""]
+    draws = "tree" if tree else "mermaid" if mermaid else "svg" if svg else ""
+    if draws:
+        if any((channel, path, writes, metadata, raw, where, long, memory)):
+            raise UsageError(
+                f"--{draws} draws a whole thread, without values",
+                hint="use it with --ns, --all-ns, --unfold and --ascii only",
+            )
+    elif unfold or all_ns or ascii_only:
+        raise UsageError("--unfold, --all-ns and --ascii need --tree", hint="add --tree")
+    elif path is not None and channel:
+        raise UsageError(
+            "--path cannot be combined with --channel",
+            hint="begin the path with the channel: --path 'CHANNEL[0]'",
+        )
+    named = session.handle.named(TargetArguments(thread, at, ns, as_of, ref))
+    if draws:
+        _show_tree(session, named, draws, all_ns=all_ns, unfold=unfold, ascii_only=ascii_only)
         return
     found = session.handle.checkpoint(named)
-    if options.raw:
+    if raw:
         session.output.raw(found.raw())
-    elif options.where:
+    elif where:
         _show_sources(session, found)
-    elif options.path is not None:
-        _show_path(session, found, options.path)
+    elif path is not None:
+        _show_path(session, found, path)
     else:
-        writes = options.writes or session.output.machine
-        _show_state(session, found.show(options.channel, writes=writes), options)
+        _show_state(
+            session,
+            found,
+            channel,
+            memory,
+            long=long,
+            full=full,
+            writes=writes,
+            metadata=metadata,
+        )
 
 
-def _show_tree(session: Session, named: NamedThread, options: ShowOptions) -> None:
+def _show_tree(
+    session: Session,
+    named: NamedThread,
+    draws: Literal["tree", "mermaid", "svg"],
+    *,
+    all_ns: bool,
+    unfold: bool,
+    ascii_only: bool,
+) -> None:
     thread = ThreadHandle(named.reader, session)
     keep = session.handle.checkpoint(named) if named.has_ref else None
 
     def record() -> list[dict[str, Any]]:
-        found = thread.history(ns=named.ns, all_ns=options.all_ns)
-        return [one.listed().to_dict() for one in found]
+        return [one.listed().to_dict() for one in thread.history(ns=named.ns, all_ns=all_ns)]
 
     def text() -> Iterator[StyledLine]:
         # Here, since a plain `show` needs none of it.
-        from ckpt_cli.render.tree.lines import tree_lines
-        from ckpt_cli.render.tree.mermaid import mermaid_lines
-        from ckpt_cli.render.tree.wording import ASCII, UNICODE
+        from ckpt_cli.render.tree import ASCII, UNICODE, tree_lines
+        from ckpt_cli.render.tree_pictures import mermaid_lines
 
-        found = thread.read_tree(named.ns, all_ns=options.all_ns, unfold=options.unfold, keep=keep)
-        if options.mermaid:
+        found = thread.read_tree(named.ns, all_ns=all_ns, unfold=unfold, keep=keep)
+        if draws == "mermaid":
             yield from mermaid_lines(found.plan, found.details, found.refs)
             return
-        if options.svg:
-            from ckpt_cli.render.tree.svg import svg_lines
+        if draws == "svg":
+            from ckpt_cli.render.tree_pictures import svg_lines
 
             yield from svg_lines(
                 found.plan,
@@ -170,7 +167,7 @@ def _show_tree(session: Session, named: NamedThread, options: ShowOptions) -> No
             now=session.now,
             status=", ".join(found.conditions),
             width=session.output.width,
-            glyphs=UNICODE if session.output.unicode and not options.ascii_only else ASCII,
+            glyphs=UNICODE if session.output.unicode and not ascii_only else ASCII,
         )
 
     from ckpt_cli.render.history import history_columns
@@ -180,7 +177,7 @@ def _show_tree(session: Session, named: NamedThread, options: ShowOptions) -> No
 
 
 def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:
-    from ckpt_cli.render.terminal.table import Column
+    from ckpt_cli.render.table import Column
 
     found = checkpoint.sources()
     session.output.document(
@@ -192,7 +189,7 @@ def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:
 
 
 def _show_path(session: Session, checkpoint: CheckpointHandle, path: str) -> None:
-    from ckpt_cli.render.terminal.table import Column
+    from ckpt_cli.render.table import Column
 
     found = checkpoint.select(path)
     rows, many = picked_rows(found), "[]" in path
@@ -210,8 +207,36 @@ def _show_path(session: Session, checkpoint: CheckpointHandle, path: str) -> Non
     )
 
 
-def _show_state(session: Session, answer: Answer[CheckpointView], options: ShowOptions) -> None:
+def _show_state(
+    session: Session,
+    checkpoint: CheckpointHandle,
+    channel: list[str] | None,
+    memory: str | None,
+    *,
+    long: bool,
+    full: bool,
+    writes: bool,
+    metadata: bool,
+) -> None:
+    for_people = session.output.text
+    answer = checkpoint.show(
+        channel,
+        writes=writes or session.output.machine,
+        operations=long or for_people,
+        size=long or (for_people and session.store.sums_sizes),
+        namespaces=long,
+    )
     found, record = answer.found, answer.to_dict()
+    memories: list[dict[str, Any]] | None = None
+    if found.thread is None and (long or memory is not None):
+        raise UsageError(
+            f"{'--long' if long else '--memory'} describes a thread, not a checkpoint",
+            hint="leave out REF and --ns",
+        )
+    if found.thread is not None and (long or for_people or memory is not None):
+        memories = checkpoint.thread.memories(memory)
+    if memories is not None:
+        record["memories"] = memories
 
     def text() -> Iterator[StyledLine]:
         from ckpt_cli.render.state import show_lines
@@ -221,16 +246,18 @@ def _show_state(session: Session, answer: Answer[CheckpointView], options: ShowO
             session.now,
             session.zone,
             session.output.width,
-            writes=options.writes,
-            metadata=options.metadata,
-            whole=bool(options.full or options.channel) or not session.output.terminal,
+            writes=writes,
+            metadata=metadata,
+            whole=bool(full or channel) or not session.output.terminal,
+            words=session.names.words,
+            memories=memories or (),
         )
 
     session.output.document(
-        answer.to_dict,
+        lambda: record,
         text,
-        rows=lambda: record["writes"] if options.writes else channel_rows(record),
-        columns=_columns(session, writes=options.writes),
+        rows=lambda: record["writes"] if writes else channel_rows(record),
+        columns=_columns(session, writes=writes),
     )
 
 

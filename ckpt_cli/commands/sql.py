@@ -2,47 +2,56 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import CkptError, MissingDependency, StoreUnavailable, UsageError
+from ckpt_backends.files.atomic_write import make_private_folder
+from ckpt_backends.installing import install_command
+from ckpt_cli import diagnostics
+from ckpt_cli.config.folders import history_file
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import (
-    Cluster,
-    Jobs,
-    Match,
-    Where,
-    command_options,
-    not_huge,
-    takes,
-)
+from ckpt_cli.options import Cluster, Jobs, Match, Where, not_huge
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
-    from ckpt_cli.api.querying import SqlSession, ThreadChoice
+    from ckpt_cli.api.sql import SqlSession, ThreadChoice
 
 _SECONDS = 300
+PROMPT, MORE = "ckpt> ", "  ... "
+HELP = """\
+A query ends with a semicolon. Ctrl-C clears it, or stops one that runs; Ctrl-D ends.
+.tables          list the tables
+.schema TABLE    list the columns of a table
+.help            show this
+.quit            end"""
+_KEYWORDS = (
+    *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "HAVING"),
+    *("count(*)", "sum(", "avg(", "max(", "min(", "unnest(", "date_trunc(", "DISTINCT", "DESC"),
+)
+_NEWEST = 5
+"""The threads whose channels are completed."""
 
 
-@command_options
-class SqlOptions:
-    """The argument and options of `ckpt sql`."""
-
+def sql(
+    ctx: Context,
     query: Annotated[
         str | None, Argument(metavar="QUERY", help="A SELECT; - reads it from stdin.")
-    ] = None
-    file: Annotated[Path | None, Option(metavar="FILE", help="Read the query from FILE.")] = None
+    ] = None,
+    file: Annotated[Path | None, Option(metavar="FILE", help="Read the query from FILE.")] = None,
     thread: Annotated[
         list[str] | None, Option("--thread", metavar="THREAD", help="Only this thread; repeatable.")
-    ] = None
-    match: Match = None
-    where: Where = None
+    ] = None,
+    match: Match = None,
+    where: Where = None,
     attach: Annotated[
         list[str] | None,
         Option(
@@ -50,14 +59,14 @@ class SqlOptions:
             metavar="[NAME=]STORE",
             help="Also read this store, as schema NAME; repeatable.",
         ),
-    ] = None
+    ] = None,
     interactive: Annotated[
         bool, Option("--interactive", help="Ask one query after the other at a prompt.")
-    ] = False
-    tables: Annotated[bool, Option("--tables", help="List the tables.")] = False
+    ] = False,
+    tables: Annotated[bool, Option("--tables", help="List the tables.")] = False,
     schema: Annotated[
         str | None, Option("--schema", metavar="TABLE", help="List the columns of a table.")
-    ] = None
+    ] = None,
     timeout: Annotated[
         int,
         Option(
@@ -66,46 +75,11 @@ class SqlOptions:
             min=0,
             callback=not_huge,
         ),
-    ] = _SECONDS
-    jobs: Jobs = 1
-    cluster: Cluster = None
-
-    def check(self) -> None:
-        """Raise `UsageError` unless there is one thing to do."""
-        asked = (self.query, self.file, self.schema)
-        wishes = sum(one is not None for one in asked) + self.interactive + self.tables
-        if wishes == 0:
-            raise UsageError("no query", hint="ckpt sql 'SELECT count(*) FROM threads'")
-        if wishes > 1:
-            raise UsageError("give one of QUERY, --file, --interactive, --tables and --schema")
-        if self.thread and (self.match is not None or self.where):
-            raise UsageError(
-                "--thread cannot be combined with --match or --where", hint="use one of them"
-            )
-
-    @property
-    def choice(self) -> ThreadChoice:
-        """The threads that tables are made of."""
-        from ckpt_cli.api.querying import ThreadChoice
-
-        return ThreadChoice(
-            tuple(self.thread) if self.thread else None,
-            self.match,
-            tuple(self.where or ()),
-            self.jobs,
-            self.cluster,
-            partial(progress, total=None, label="reading threads"),
-        )
-
-    @property
-    def seconds(self) -> int | None:
-        """The time limit; None for none."""
-        return self.timeout or None
-
-
-@takes(SqlOptions)
-def sql(session: Session, options: SqlOptions) -> None:
-    """Ask SQL of threads, checkpoints, values and messages.
+    ] = _SECONDS,
+    jobs: Jobs = 1,
+    cluster: Cluster = None,
+) -> None:
+    """Query threads, checkpoints, values and messages with SQL.
 
     QUERY is a SELECT in the dialect of DuckDB over these tables: threads, checkpoints, tasks,
     writes, values, messages, interrupts, errors, usage, memory. Only what the query names is read:
@@ -123,23 +97,41 @@ def sql(session: Session, options: SqlOptions) -> None:
     ckpt sql --schema writes
     ```
     """
-    options.check()
-    if options.tables or options.schema is not None:
-        _describe(session, options.schema)
+    session: Session = ctx.obj
+    wishes = sum(one is not None for one in (query, file, schema)) + interactive + tables
+    if wishes == 0:
+        raise UsageError("no query", hint="ckpt sql 'SELECT count(*) FROM threads'")
+    if wishes > 1:
+        raise UsageError("give one of QUERY, --file, --interactive, --tables and --schema")
+    if thread and (match is not None or where):
+        raise UsageError(
+            "--thread cannot be combined with --match or --where", hint="use one of them"
+        )
+    if tables or schema is not None:
+        _describe(session, schema)
         return
-    query = _query(options)
-    with ExitStack() as stack:
-        asking = _session(session, options.attach or (), stack)
-        if options.interactive:
-            from ckpt_cli.commands.sql_prompt import prompt
+    from ckpt_cli.api.sql import ThreadChoice
 
-            prompt(session, asking, options.choice, options.seconds)
+    text = _query(query, file)
+    choice = ThreadChoice(
+        tuple(thread) if thread else None,
+        match,
+        tuple(where or ()),
+        jobs,
+        cluster,
+        partial(progress, total=None, label="reading threads"),
+    )
+    with ExitStack() as stack:
+        asking = _session(session, attach or (), stack)
+        if interactive:
+            reader = _reader(completions(asking, choice))
+            answer_all(session, asking, choice, timeout or None, reader)
             return
-        answer(session, asking, query, options.choice, options.seconds)
+        _answer(session, asking, text, choice, timeout or None)
     session.check_complete()
 
 
-def answer(
+def _answer(
     session: Session, asking: SqlSession, query: str, choice: ThreadChoice, seconds: int | None
 ) -> None:
     """Print the answer to a query. Raises `ParseError`, `UsageError` or `Refused`."""
@@ -152,23 +144,23 @@ def answer(
         session.output.records(found, result_columns(found.columns, session.now, session.zone))
 
 
-def _query(options: SqlOptions) -> str:
+def _query(query: str | None, file: Path | None) -> str:
     """Return the text of the query. Raises `StoreUnavailable` if a file cannot be read."""
-    if options.query == "-":
+    if query == "-":
         return sys.stdin.read()
-    if options.file is None:
-        return options.query or ""
+    if file is None:
+        return query or ""
     try:
-        return options.file.read_text("utf-8")
+        return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise StoreUnavailable(f"cannot read '{options.file}': {reason.lower()}") from error
+        raise StoreUnavailable(f"cannot read '{file}': {reason.lower()}") from error
 
 
 def _session(session: Session, attached: Sequence[str], stack: ExitStack) -> SqlSession:
     """Open all stores. Raises `UsageError`, or what opening one raises."""
 
-    from ckpt_cli.api.querying import SqlSession, SqlSource
+    from ckpt_cli.api.sql import SqlSession, SqlSource
     from ckpt_cli.sql.database import MAIN, RESERVED
 
     profile = session.names.profile
@@ -199,9 +191,119 @@ def _named(text: str) -> tuple[str, str]:
 
 def _describe(session: Session, table: str | None) -> None:
     from ckpt_cli.render.sql import COLUMN_COLUMNS, TABLE_COLUMNS
-    from ckpt_cli.sql.catalog import column_records, table_records
+    from ckpt_cli.sql.planning import column_records, table_records
 
     if table is None:
         session.output.records(table_records(), TABLE_COLUMNS)
     else:
         session.output.records(column_records(table), COLUMN_COLUMNS)
+
+
+class LineReader(Protocol):
+    """Reads what is typed at a prompt."""
+
+    def prompt(self, message: str) -> str:
+        """Return what was typed. Raises `KeyboardInterrupt` or `EOFError`."""
+
+
+def answer_all(
+    session: Session,
+    asking: SqlSession,
+    choice: ThreadChoice,
+    seconds: int | None,
+    reader: LineReader,
+) -> None:
+    """Answer what a reader reads. An error is printed, and the next query is read."""
+    while True:
+        try:
+            text = reader.prompt(PROMPT).strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if text in {".quit", ".exit"}:
+            return
+        try:
+            if text.startswith("."):
+                _command(session, text)
+            elif text.strip(";"):
+                asking.refresh()
+                _answer(session, asking, text, choice, seconds)
+        except CkptError as error:
+            diagnostics.report(error, as_json=session.output.machine)
+        except KeyboardInterrupt:
+            session.note("stopped")
+
+
+def _command(session: Session, text: str) -> None:
+    match text.rstrip(";").split():
+        case [".tables"]:
+            _describe(session, None)
+        case [".schema", name]:
+            _describe(session, name)
+        case [".help"]:
+            session.output.verbatim(f"{HELP}\n")
+        case _:
+            raise UsageError(f"no command '{text}'", hint="use .tables, .schema, .help or .quit")
+
+
+def completions(asking: SqlSession, choice: ThreadChoice) -> list[str]:
+    """Return words to complete: tables, columns, keywords, and channels of the newest threads."""
+    from ckpt_cli.sql.tables import TABLES
+
+    words = {*TABLES, *(name for table in TABLES.values() for name in table.names)}
+    newest = replace(choice, jobs=1, cluster=None, newest=_NEWEST)
+    query = 'SELECT DISTINCT channel FROM "values" WHERE is_head'
+    with asking.asked(query, newest) as found:
+        channels = [f"'{row['channel']}'" for row in found if str(row["channel"]).isprintable()]
+    return [*sorted(words), *_KEYWORDS, *sorted(channels)]
+
+
+def is_complete(text: str) -> bool:
+    """Return whether Enter ends what was typed."""
+    return not text.strip() or text.lstrip().startswith(".") or text.rstrip().endswith(";")
+
+
+def _reader(words: Iterable[str]) -> LineReader:
+    try:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.application import get_app
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.history import FileHistory
+        from prompt_toolkit.key_binding import KeyBindings
+    except ImportError:
+        raise MissingDependency(
+            "the prompt needs the package prompt-toolkit, which is not installed",
+            hint=install_command("langgraph-ckpt[sql]"),
+        ) from None
+    keys = KeyBindings()
+
+    @keys.add("enter", filter=Condition(lambda: is_complete(get_app().current_buffer.text)))
+    def _enter(event: Any) -> None:
+        event.current_buffer.validate_and_handle()
+
+    return PromptSession(
+        history=FileHistory(str(private_history())),
+        completer=WordCompleter(list(words), ignore_case=True),
+        complete_while_typing=False,
+        multiline=True,
+        prompt_continuation=MORE,
+        key_bindings=keys,
+    )
+
+
+def private_history() -> Path:
+    """Return the file of what was typed before, which only this user can read.
+
+    Raises `UsageError` if there is no place for it.
+    """
+    path = history_file()
+    try:
+        make_private_folder(path.parent)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
+        os.chmod(path, 0o600, follow_symlinks=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot write the history '{path}': {reason}") from error
+    return path

@@ -11,12 +11,11 @@ from typer import Context, Option
 from ckpt_backends.discovery import DISTRIBUTION
 from ckpt_backends.installing import install_command
 from ckpt_backends.plugins import plugins
-from ckpt_cli.api.stores import all_stores, named_stores
-from ckpt_cli.api.stores import layouts as layout_answers
+from ckpt_cli.api.store import all_stores, named_stores
+from ckpt_cli.api.store import layouts as layout_answers
 from ckpt_cli.config.trust import NotOurs
-from ckpt_cli.queries.layouts import all_name_conflicts
-from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.terminal.units import size
+from ckpt_cli.queries.stores import all_name_conflicts
+from ckpt_cli.render.table import Column, size
 from ckpt_cli.session import Session
 
 COLUMNS = (

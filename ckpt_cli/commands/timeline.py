@@ -5,42 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from typer import Option
+from typer import Context, Option
 
-from ckpt_cli.options import (
-    AsOf,
-    At,
-    Namespace,
-    OptionalThread,
-    command_options,
-    not_huge,
-    takes,
-)
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, not_huge
+from ckpt_cli.reading.target import TargetArguments
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.render.timeline import STEP_COLUMNS, step_records
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments
 
 
-@command_options
-class TimelineOptions:
-    """The arguments and options of `ckpt timeline`."""
-
-    thread: OptionalThread = None
-    at: At = None
-    ns: Namespace = None
-    as_of: AsOf = None
+def timeline(
+    ctx: Context,
+    thread: OptionalThread = None,
+    at: At = None,
+    ns: Namespace = None,
+    as_of: AsOf = None,
     since: Annotated[
         str | None, Option(metavar="TIME", help="Only steps that ended after TIME: 2h, 2026-04-07.")
-    ] = None
+    ] = None,
     last: Annotated[
         int | None, Option(metavar="N", help="Only the last N steps.", min=1, callback=not_huge)
-    ] = None
-    ascii_only: Annotated[bool, Option("--ascii", help="Draw with ASCII characters only.")] = False
-
-
-@takes(TimelineOptions)
-def timeline(session: Session, options: TimelineOptions) -> None:
+    ] = None,
+    ascii_only: Annotated[bool, Option("--ascii", help="Draw with ASCII characters only.")] = False,
+) -> None:
     """Show how long each step of a thread took.
 
     Lists the steps that led to the head, or to REF, with the steps of subgraphs below the step
@@ -49,7 +36,7 @@ def timeline(session: Session, options: TimelineOptions) -> None:
 
     A checkpoint is saved when its step is over, so a step took from the checkpoint before to its
     own. The store does not tell when an answer came: the wait and the run after it are one step.
-    `ckpt stats --time` sums up many threads.
+    `ckpt stats` sums up many threads.
 
     ```
     ckpt -s agent.db timeline user-42
@@ -57,20 +44,21 @@ def timeline(session: Session, options: TimelineOptions) -> None:
     ckpt -s agent.db timeline user-42 --since 2h -o json | jq .nodes
     ```
     """
-    words = TargetArguments(options.thread, options.at, options.ns, options.as_of)
-    answer = session.checkpoint(words).timeline(since=options.since, last=options.last)
+    session: Session = ctx.obj
+    words = TargetArguments(thread, at, ns, as_of)
+    answer = session.checkpoint(words).timeline(since=since, last=last)
     found = answer.found
 
     def text() -> Iterator[StyledLine]:
         # JSON does not need it.
-        from ckpt_cli.render.timeline_lines import timeline_lines
+        from ckpt_cli.render.timeline import timeline_lines
 
         yield from timeline_lines(
             found,
             now=session.now,
             zone=session.zone,
             width=session.output.width,
-            unicode=session.output.unicode and not options.ascii_only,
+            unicode=session.output.unicode and not ascii_only,
         )
 
     session.output.document(

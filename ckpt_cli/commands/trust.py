@@ -11,11 +11,11 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_backends.url import VARIABLE, printable_param, printable_written, split_url
 from ckpt_cli import diagnostics
-from ckpt_cli.config import trust
+from ckpt_cli.config import trust as trusted_files
+from ckpt_cli.config.found import NamedServer, server_named_in
 from ckpt_cli.config.profiles import Profile, Profiles, discover, parse, table_of
-from ckpt_cli.config.server_in_environment import NamedServer, server_named_in
 from ckpt_cli.options import Yes
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.session import Session
 
 _NAMES = ("ckpt.toml", "pyproject.toml")
@@ -30,7 +30,7 @@ _PROFILES = (
 _FILES = (Column("PATH", "path", style="head"), Column("STATUS", "status"))
 
 
-def trust_(
+def trust(
     ctx: Context,
     file: Annotated[
         Path | None, Argument(metavar="FILE", help="Configuration file. [default: the nearest]")
@@ -39,7 +39,7 @@ def trust_(
     remove: Annotated[bool, Option("--remove", help="Stop trusting the file.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Show what a configuration file would do, ask, and trust it.
+    """Trust a configuration file, after showing what it would do.
 
     A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
     you trust it, its profiles can only open local stores in its folder. They cannot read
@@ -65,20 +65,20 @@ def trust_(
         raise UsageError("--list cannot be combined with --remove or a file", hint="leave them out")
     if show_list:
         rows = (
-            {"path": str(one.path), "sha256": one.sha256, "status": trust.standing(one)}
-            for one in trust.entries()
+            {"path": str(one.path), "sha256": one.sha256, "status": trusted_files.standing(one)}
+            for one in trusted_files.entries()
         )
         session.output.records(rows, _FILES)
     elif remove:
-        path = _nearest() if file is None else trust.where_it_lies(file)
-        if not trust.remove(path):
+        path = _nearest() if file is None else trusted_files.where_it_lies(file)
+        if not trusted_files.remove(path):
             raise NotFound(
                 f"cannot remove '{path}': it is not trusted",
                 hint="`ckpt trust --list` lists the trusted files",
             )
         session.note(f"'{path}' is no longer trusted")
     else:
-        _trust(session, _nearest() if file is None else trust.where_it_lies(file), yes=yes)
+        _trust(session, _nearest() if file is None else trusted_files.where_it_lies(file), yes=yes)
 
 
 def _nearest() -> Path:
@@ -92,7 +92,7 @@ def _nearest() -> Path:
 
 
 def _trust(session: Session, path: Path, *, yes: bool) -> None:
-    contents = trust.read(path)
+    contents = trusted_files.read(path)
     contents.check_owner()
     if path.name in _NAMES:
         table = table_of(contents)
@@ -109,7 +109,7 @@ def _trust(session: Session, path: Path, *, yes: bool) -> None:
     record = {
         "path": str(path),
         "sha256": contents.sha256,
-        "status": "trusted" if yes else trust.distrust(contents) or "trusted",
+        "status": "trusted" if yes else trusted_files.distrust(contents) or "trusted",
         "default": default,
         "filters": filters,
         "profiles": rows,
@@ -123,7 +123,7 @@ def _trust(session: Session, path: Path, *, yes: bool) -> None:
     )
     if not yes:
         _confirm(path)
-    trust.record(contents)
+    trusted_files.record(contents)
     session.note(f"trusted '{path}'; after a change, run `ckpt trust` again")
 
 

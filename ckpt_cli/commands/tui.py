@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ckpt_backends.url import StoreUrl
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_cli.reading.store import Opening
     from ckpt_cli.tui.app import Start
     from ckpt_cli.tui.context import MemoryNamed
     from ckpt_cli.tui.screens.main import Changes, MainScreen
@@ -153,7 +153,7 @@ def _found(
 
     Raises what opening it raises, and `NotFound`.
     """
-    from ckpt_cli.queries.memory_location import memory_place
+    from ckpt_cli.queries.memory import memory_place
     from ckpt_cli.tui.context import MemoryNamed
 
     url, words = session.names.store_url, session.names.words
@@ -184,7 +184,7 @@ def _found(
 
 def _goal(session: Session, target: str) -> CheckpointKey:
     """The checkpoint that was named: THREAD or THREAD@REF. Raises `NotFound`."""
-    from ckpt_cli.threads.target import TargetArguments, find_checkpoint
+    from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 
     found = find_checkpoint(
         session.store, TargetArguments(target), session.now, session.zone, session.note
@@ -197,7 +197,7 @@ def _threads_of_memory(session: Session, error: CkptError) -> StoreUrl | None:
 
     Raises `error` if it holds no memory either.
     """
-    from ckpt_cli.queries.provenance import threads_place
+    from ckpt_cli.queries.memory import threads_place
 
     url = session.names.store_url
     threads = threads_place(url, session.names.other_store("threads")).url

@@ -1,36 +1,8 @@
-"""Named stores, from `ckpt.toml`, `[tool.ckpt]` of `pyproject.toml`, or the user's config folder.
-
-    default = "prod"
-
-    [filters]
-    stuck = "status in (error, pending) and idle > 1h"
-
-    [prices."gpt-4o"]
-    input = 2.5
-    output = 10
-
-    [stores.prod]
-    url = "postgresql://reader:${PGPASSWORD}@db/agents"
-    retention = "90d"
-
-    library = "1.2.22"
-
-    [stores.prod.reducers]
-    notes = "append"
-
-    [stores.prod.doctor]
-    ignore = ["log-large"]
-
-    [stores.prod.secrets]
-    ignore = ["messages[].content:jwt"]
-
-The nearest file wins: this folder and those above it, then `$XDG_CONFIG_HOME/ckpt/ckpt.toml`. A
-file in this folder or above it may be a stranger's: until `ckpt trust` recorded it, its profiles
-may only open local stores beside it.
-"""
+"""Named stores, from `ckpt.toml`, `[tool.ckpt]` of `pyproject.toml`, or the user's own folder."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,15 +17,137 @@ from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, printable_written
 from ckpt_cli.config import trust
-from ckpt_cli.config.confined import needs_trust
-from ckpt_cli.config.erase_rules import EraseRules, parse_erase_rules
-from ckpt_cli.config.filter_aliases import parse_aliases
 from ckpt_cli.config.folders import user_folder
-from ckpt_cli.config.model_prices import parse_prices
+from ckpt_cli.config.trust import needs_trust
+from ckpt_cli.core.filters.language import is_alias_name
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.secrets.ignored import IgnoredSecrets
-    from ckpt_cli.core.usage.prices import PriceList
+    from ckpt_cli.core.secrets import IgnoredSecrets
+    from ckpt_cli.core.usage import ModelPrice, PriceList
+
+
+# The table `[stores.NAME.erase]` of a profile: where a store keeps what belongs to a person.
+#
+# [stores.prod.erase] subject = "metadata.user" memory = "users/{subject}" archives =
+# ["/srv/backups"]
+
+
+_TEXTS = ("subject", "memory")
+_EXAMPLE = 'subject = "metadata.user"'
+
+
+@dataclass(frozen=True, slots=True)
+class EraseRules:
+    """Where the threads and the memory of a person are found."""
+
+    subject: str | None = None
+    """The field of a thread that names the person, such as `metadata.user`."""
+    memory: str | None = None
+    """The namespace of a person in long-term memory, with `{subject}` for the person."""
+    archives: tuple[str, ...] = ()
+    """Folders with archives, as written."""
+
+    def shown(self) -> Mapping[str, str]:
+        """Return its keys and values, to print them."""
+        found = {name: getattr(self, name) for name in _TEXTS if getattr(self, name)}
+        return {**found, **({"archives": ", ".join(self.archives)} if self.archives else {})}
+
+
+def parse_erase_rules(profile: str, where: str, table: object) -> EraseRules | None:
+    """Return the rules of a profile; None if it has none. Raises `UsageError`."""
+    if table is None:
+        return None
+    hint = f"write [stores.{profile}.erase] and {_EXAMPLE}"
+    if not isinstance(table, dict) or set(table) - {*_TEXTS, "archives"}:
+        raise UsageError(
+            f"erase is not a table with the keys 'subject', 'memory' and 'archives' in {where}",
+            hint=hint,
+        )
+    for name in _TEXTS:
+        if not isinstance(table.get(name, ""), str):
+            raise UsageError(f"erase.{name} is not text in {where}", hint=hint)
+    folders = table.get("archives", [])
+    if not isinstance(folders, list) or not all(isinstance(one, str) for one in folders):
+        raise UsageError(f"erase.archives is not a list of folders in {where}", hint=hint)
+    return EraseRules(table.get("subject"), table.get("memory"), tuple(folders))
+
+
+_FILTER_EXAMPLE = '''stuck = "status = error and idle > 1h"'''
+
+
+def parse_aliases(table: object, header: str, place: str) -> Mapping[str, str]:
+    """Return the texts of filters by name.
+
+    `header` is the name of the table, `place` names the file. Raises `UsageError` for another form;
+    the filters themselves are read when they are used.
+    """
+    if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
+        raise UsageError(
+            f"filters are not a table of texts in {place}",
+            hint=f"write [{header}] and {_FILTER_EXAMPLE}",
+        )
+    for name in table:
+        if not is_alias_name(name):
+            raise UsageError(
+                f"cannot name a filter '{name}' in {place}",
+                hint="a name has letters, digits, - and _, and does not begin with -",
+            )
+    return table
+
+
+# Prices of tokens, from the tables `[prices]` and `[stores.NAME.prices]`.
+#
+# [prices] currency = "EUR"
+#
+# [prices."gpt-4o*"] input = 2.5 output = 10 cache_read = 1.25
+
+
+_KEYS = ("input", "output", "cache_read", "cache_creation")
+_PRICE_EXAMPLE = 'write [prices."gpt-4o"] with input = 2.5 and output = 10, for a million tokens'
+
+
+def parse_prices(outer: Mapping[str, object], where: str) -> PriceList | None:
+    """Return the prices of models, from the table `prices` of a table; None if it has none.
+
+    Raises `UsageError` for a table in another form.
+    """
+    if "prices" not in outer:
+        return None
+    # Most runs need no prices.
+    from ckpt_cli.core.usage import PriceList
+
+    table = outer["prices"]
+    if not isinstance(table, dict):
+        raise UsageError(f"prices are not a table in {where}", hint=_PRICE_EXAMPLE)
+    currency = table.get("currency", "USD")
+    if not isinstance(currency, str):
+        raise UsageError(f"currency is not text in {where}", hint='write currency = "EUR"')
+    models = {
+        model: _price(model, prices, where)
+        for model, prices in table.items()
+        if model != "currency"
+    }
+    return PriceList(currency, models)
+
+
+def _price(model: str, table: object, where: str) -> ModelPrice:
+    from ckpt_cli.core.usage import ModelPrice
+
+    if not isinstance(table, dict) or not {"input", "output"} <= table.keys():
+        raise UsageError(
+            f"the prices of '{model}' lack input or output in {where}", hint=_PRICE_EXAMPLE
+        )
+    for key, value in table.items():
+        if key not in _KEYS:
+            raise UsageError(
+                f"unknown key '{key}' in the prices of '{model}' in {where}",
+                hint=f"known: {', '.join(_KEYS)}",
+            )
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value) or value < 0:
+            raise UsageError(f"{key} of '{model}' is not a price in {where}", hint=_PRICE_EXAMPLE)
+    return ModelPrice(**table)
+
 
 _TOP = frozenset({"default", "stores", "filters", "prices"})
 """Keys of the file."""
@@ -333,7 +427,7 @@ def _library(where: str, release: str) -> str:
     """Return the release of LangGraph. Raises `UsageError` for any other text."""
     if not release:
         return ""
-    from ckpt_cli.core.replay.unknown_reducer import known_release
+    from ckpt_cli.core.reducers import known_release
 
     try:
         return known_release(release)
@@ -353,7 +447,7 @@ def _reducers(profile: str, where: str, table: object) -> Mapping[str, str]:
             hint=f'write [stores.{profile}.reducers] and messages = "add_messages"',
         )
     if table:
-        from ckpt_cli.core.replay.reducers import CUSTOM, REDUCERS
+        from ckpt_cli.core.reducers import CUSTOM, REDUCERS
 
         known = [*REDUCERS, CUSTOM]
         for channel, name in table.items():
@@ -369,7 +463,7 @@ def _ignored_codes(profile: str, where: str, table: object) -> frozenset[str]:
     """Return the codes that `ckpt doctor` leaves out. Raises `UsageError` for an unknown one."""
     codes = _ignore(profile, where, "doctor", "codes", "log-large", table)
     if codes:
-        from ckpt_cli.core.doctor.codes import CODES
+        from ckpt_cli.core.doctor.findings import CODES
 
         for code in codes:
             if code not in CODES:
@@ -384,7 +478,7 @@ def _ignored_secrets(profile: str, where: str, table: object) -> Sequence[Ignore
     entries = _ignore(profile, where, "secrets", "kinds and places", "jwt", table)
     if not entries:
         return ()
-    from ckpt_cli.core.secrets.ignored import parse_ignored
+    from ckpt_cli.core.secrets import parse_ignored
 
     try:
         return parse_ignored(entries)

@@ -12,12 +12,11 @@ from ckpt_backends.errors import UsageError
 
 if TYPE_CHECKING:
     from ckpt_backends.url import StoreUrl
-    from ckpt_cli.config.discovered_store import StoreHere
-    from ckpt_cli.config.erase_rules import EraseRules
-    from ckpt_cli.config.profiles import Profile, Profiles
-    from ckpt_cli.core.filters.terms import FilterAlias
-    from ckpt_cli.core.secrets.ignored import IgnoredSecrets
-    from ckpt_cli.core.usage.prices import PriceList
+    from ckpt_cli.config.found import StoreHere
+    from ckpt_cli.config.profiles import EraseRules, Profile, Profiles
+    from ckpt_cli.core.filters.language import FilterAlias
+    from ckpt_cli.core.secrets import IgnoredSecrets
+    from ckpt_cli.core.usage import PriceList
 
 COPY = "copy"
 """The URL parameter that stands for --copy, in the declarations of backends that can do that."""
@@ -99,7 +98,7 @@ class StoreNames:
     def _url_here(self) -> StoreUrl:
         """Return the only store of this folder. Raises `UsageError` if there is not exactly one."""
         if self._tell is not None:
-            from ckpt_cli.config.discovered_store import only_store
+            from ckpt_cli.config.found import only_store
 
             self._found = only_store(Path.cwd())
             if self._found is not None:
@@ -143,7 +142,7 @@ class StoreNames:
         """
         found = {} if self.profile is None else self.profile.reducers
         if found:
-            from ckpt_cli.core.replay.reducers import CUSTOM
+            from ckpt_cli.core.reducers import CUSTOM
 
             if CUSTOM in found.values() and self._may_not_silence(f"reducers '{CUSTOM}'"):
                 found = {channel: name for channel, name in found.items() if name != CUSTOM}
@@ -155,7 +154,7 @@ class StoreNames:
         told = self._settings.get("reducer")
         if not told:
             return {}
-        from ckpt_cli.core.replay.reducer_options import named_reducers
+        from ckpt_cli.core.reducers import named_reducers
 
         return named_reducers(told)
 
@@ -167,7 +166,7 @@ class StoreNames:
         told = self._settings.get("library")
         if told is None:
             return "" if self.profile is None else self.profile.library
-        from ckpt_cli.core.replay.unknown_reducer import known_release
+        from ckpt_cli.core.reducers import known_release
 
         return known_release(str(told))
 
@@ -233,7 +232,7 @@ class StoreNames:
 
         Prices only compute, so the file need not be trusted.
         """
-        from ckpt_cli.core.usage.prices import PriceList
+        from ckpt_cli.core.usage import PriceList
 
         own = None if self.profile is None else self.profile.prices
         return own or self.profiles.prices or PriceList()
@@ -250,7 +249,7 @@ class StoreNames:
         Raises `UsageError` if there is none, or if its file must be trusted first.
         """
         from ckpt_cli.config.profiles import refusal
-        from ckpt_cli.core.filters.terms import FilterAlias, no_alias
+        from ckpt_cli.core.filters.language import FilterAlias, no_alias
 
         known = self.filters
         if name not in known:

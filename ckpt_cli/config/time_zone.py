@@ -5,7 +5,27 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
+from io import BytesIO
 from pathlib import Path
+from zoneinfo import ZoneInfo
+
+
+class ZoneOfFile(ZoneInfo):
+    """A time zone that can be sent to another process, with its rules."""
+
+    data: bytes
+    """A file of time zone rules."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return zone_of_file, (self.data,)
+
+
+def zone_of_file(data: bytes) -> ZoneOfFile:
+    """Return the zone of a file. Raises `ValueError` if it is none."""
+    zone = ZoneOfFile.from_file(BytesIO(data))
+    zone.data = data
+    return zone
+
 
 _LOCAL = Path("/etc/localtime")
 
@@ -16,8 +36,6 @@ def local_zone() -> tzinfo:
     It can be sent to other processes.
     """
     from zoneinfo import ZoneInfo
-
-    from ckpt_cli.config.zone_file import zone_of_file
 
     name = os.environ.get("TZ", "").removeprefix(":")
     with suppress(OSError, ValueError):

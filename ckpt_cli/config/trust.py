@@ -1,22 +1,156 @@
-"""The configuration files that this user trusts: `ckpt trust` records the path and the contents.
-
-Each trusted file has one small file in `$XDG_STATE_HOME/ckpt/trusted`, so that two runs at the same
-time cannot lose each other's entries.
-"""
+"""Which configuration files may act: recorded, and written by nobody else."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from errno import ELOOP
 from pathlib import Path
 
 from ckpt_backends import shell
+from ckpt_backends.discovery import backend_of, bundled
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import check_regular, open_regular
+from ckpt_backends.url import VARIABLE, parse_url
 from ckpt_cli.config.folders import state_folder
+
+# Whether another user could have written a file, or put it where it is.
+#
+# Every folder on the way counts, and every link: whoever can write to a folder can replace what
+# is in it. A folder with the sticky bit, such as `/tmp`, lets its users replace only their own
+# files.
+
+
+_MOST_LINKS = 40
+
+
+def fault_of(path: Path, opened: os.stat_result, mine: frozenset[int] | None = None) -> str | None:
+    """Return why another user could have written an open file; None if no other user could.
+
+    `opened` is the state of the open file, `mine` the ids of the users that are trusted: by default
+    this user, root, and the user who called sudo. Raises `OSError`.
+    """
+    mine = _mine() if mine is None else mine
+    place, state = path, opened
+    for place, state in _way(path):
+        if (fault := _fault(state, place, mine)) is not None:
+            return f"it {fault}" if place == path else f"'{place}' {fault}"
+    return None if os.path.samestat(state, opened) else "it was replaced while it was read"
+
+
+def fault_of_file(path: Path, opened: os.stat_result) -> str | None:
+    """Return why another user can write into an open file; None if no other user can."""
+    return _fault(opened, path, _mine())
+
+
+def _mine() -> frozenset[int]:
+    user, caller = os.geteuid(), os.environ.get("SUDO_UID", "")
+    return frozenset({user, 0, *([int(caller)] if user == 0 and caller.isdecimal() else ())})
+
+
+def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield every folder and link from `/` down to a file, and the file."""
+    left, links = list(reversed(path.absolute().parts)), 0
+    place = Path(left.pop())
+    yield place, os.lstat(place)
+    while left:
+        if (name := left.pop()) == "..":
+            place = place.parent
+            continue
+        state = os.lstat(place / name)
+        yield place / name, state
+        if not stat.S_ISLNK(state.st_mode):
+            place /= name
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(ELOOP, os.strerror(ELOOP), str(path))
+        target = Path(os.readlink(place / name))
+        left.extend(reversed(target.parts[1:] if target.is_absolute() else target.parts))
+        if target.is_absolute():
+            place = Path(target.anchor)
+
+
+def _fault(state: os.stat_result, place: Path, mine: frozenset[int]) -> str | None:
+    if state.st_uid not in mine:
+        return f"belongs to user '{_user(state.st_uid)}'"
+    mode = state.st_mode
+    if stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
+        return None
+    if mode & stat.S_IWOTH:
+        return "can be written by every user"
+    if mode & stat.S_IWGRP and not (_is_private(state) and not _has_acl(place)):
+        return "can be written by other users of its group"
+    return None
+
+
+def _is_private(state: os.stat_result) -> bool:
+    """Whether a file's group has no member except the file's owner."""
+    import grp
+    import pwd
+
+    try:
+        owner, group = pwd.getpwuid(state.st_uid), grp.getgrgid(state.st_gid)
+    except KeyError:
+        return False
+    members = {one.pw_uid for one in pwd.getpwall() if one.pw_gid == state.st_gid}
+    return members == {state.st_uid} and set(group.gr_mem) <= {owner.pw_name}
+
+
+def _has_acl(place: Path) -> bool:
+    """Whether an access control list may name more users: its limit is in the group's bits."""
+    try:
+        return hasattr(os, "listxattr") and "system.posix_acl_access" in os.listxattr(place)
+    except OSError:
+        return True
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+# What a profile of a configuration that nobody trusted may do: open a local store beside it.
+#
+# Such a file may come from a stranger. A list says what is allowed; everything else needs `ckpt
+# trust`.
+
+
+_PARAMS = frozenset({"layout"})
+
+
+def needs_trust(url: str, params: Mapping[str, str], folder: Path) -> str | None:
+    """Return what a store of an untrusted configuration does that needs trust; None if nothing.
+
+    The URL and the parameters are as written, and a path is already relative to the right folder.
+    Raises `UsageError` if the URL cannot be parsed.
+    """
+    found = VARIABLE.search(" ".join((url, *params, *params.values())))
+    if found is not None:
+        return f"uses the environment variable '{found[1]}'"
+    parsed = parse_url(url)
+    backend = backend_of(parsed.scheme)
+    if backend is None or not backend.is_local:
+        return "names a server"
+    if others := sorted({*parsed.params, *params} - _PARAMS):
+        return f"sets '{others[0]}'"
+    root = os.path.realpath(folder)
+    # A link in a store that is a folder may lead anywhere.
+    local = (backend, *(one for one in bundled() if one.is_local))
+    inner = ("", *(path for one in local for path in one.inner_paths))
+    places = (os.path.realpath(os.path.join(parsed.path, path)) for path in inner)
+    if any(os.path.commonpath((place, root)) != root for place in places):
+        return "names a file outside its folder"
+    return None
+
 
 _MOST_BYTES = 1_000_000
 """Maximum size of a configuration file."""
@@ -36,7 +170,6 @@ class Contents:
 
     def check_owner(self) -> None:
         """Raise `UsageError` if another user could have written the file or replaced it."""
-        from ckpt_cli.config.ownership import fault_of
 
         try:
             fault = fault_of(self.path, self.state)

@@ -1,4 +1,4 @@
-"""Tell channels that hold state from channels that LangGraph uses internally."""
+"""Channels: which are state, and which are the library's own."""
 
 from __future__ import annotations
 
@@ -90,3 +90,9 @@ def delta_channels(metadata: Mapping[str, Value]) -> set[str]:
         if isinstance(counters, dict)
         else set()
     )
+
+
+def namespace_kind(checkpoint_ns: str) -> str:
+    """Return a namespace without task ids: the same text for all calls of a subgraph."""
+    parts = [part.partition(":")[0] for part in checkpoint_ns.split("|") if not part.isdigit()]
+    return "|".join(parts)

@@ -13,9 +13,9 @@ from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_cli.core.channels import LOST_DELTA
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.conversation.transcript import Turn
-    from ckpt_cli.core.diff.state_diff import ChannelChange
-    from ckpt_cli.core.search.matches import Match
+    from ckpt_cli.core.conversation import Turn
+    from ckpt_cli.core.diff import ChannelChange
+    from ckpt_cli.core.search import Match
     from ckpt_cli.core.tasks.tasks import Question, Step, Task
 
 REDACTED = "ckpt.redacted"
@@ -65,7 +65,7 @@ def redact_change(change: ChannelChange) -> ChannelChange:
     """Keep only the fact that a channel changed, and the types and sizes."""
     from dataclasses import replace  # late, as below: most answers are not redacted
 
-    from ckpt_cli.core.diff.value_diff import Op
+    from ckpt_cli.core.diff import Op
 
     if change.change == "added":
         return replace(change, after=redact(change.after))
@@ -89,8 +89,7 @@ def redact_turn(turn: Turn) -> Turn:
     """Keep only the role, the size, the number of tool calls and the tokens of a message."""
     from dataclasses import replace
 
-    from ckpt_cli.core.conversation.messages import ROLES, Message, ToolCall
-    from ckpt_cli.core.conversation.transcript import Call
+    from ckpt_cli.core.conversation import ROLES, Call, Message, ToolCall
 
     message = turn.message
     calls = [Call(ToolCall(REASON, redact(one.call.args), None), one.result) for one in turn.calls]

@@ -1,6 +1,7 @@
-"""Read a checkpoint's body and metadata as plain values; tolerates any stored content."""
+"""The body of a checkpoint: its channels, versions and values."""
 
-# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
+from __future__ import annotations
+
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
@@ -218,3 +219,25 @@ def _versions(value: Value) -> dict[str, Version]:
         for key, item in value.items()
         if isinstance(key, str) and isinstance(item, _VERSION_TYPES) and not isinstance(item, bool)
     }
+
+
+ERROR = "__error__"
+INTERRUPT = "__interrupt__"
+RESUME = "__resume__"
+
+
+BY = "forked_by"
+"""Metadata key that marks a checkpoint that `ckpt` added."""
+FROM = "forked_from"
+"""Metadata key: the id of the copied checkpoint."""
+WITH = "forked_with"
+"""Metadata key in a subgraph's namespace: the root checkpoint that was added with this one."""
+WRITES = "forked_writes"
+"""Metadata key: the number of writes that were added with it."""
+THREAD = "forked_from_thread"
+"""Metadata key: the thread that this thread was copied from."""
+CHECKPOINTS = "forked_checkpoints"
+"""Metadata key: the number of checkpoints that were copied with it."""
+REASON = "reason"
+NAME = "ckpt"
+MARKS = frozenset({BY, FROM, WITH, WRITES, THREAD, CHECKPOINTS})

@@ -73,7 +73,6 @@ _REBUILT = (
 
 LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "threads list": (),
-    "threads show": (),
     "show": (_ONE_STATE,),
     "show --tree": (_NEWEST,),
     "history": (_NEWEST,),
@@ -87,20 +86,20 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "interrupts": (_NO_WRITES,),
     "errors": (_NO_WRITES,),
     "stats": (_NO_WRITES,),
-    "stats --tokens": (),
+    "stats --by model": (),
     "timeline": (_UNTIMED,),
     "report": (_NEWEST, _ONE_STATE),
     "diff --writes": (_ONE, _NO_WRITES, _SHOWN),
     "replay": (_ONE, _NO_WRITES, _SHOWN),
     "rollback": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "fork": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
-    "fork --to": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "undo": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "repair messages": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "repair values": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING, *_REBUILT),
     "repair writes": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING, *_NO_ANSWERS),
-    "threads copy": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
-    "sessions list": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
+    "copy --as": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "copy --at REF --as": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "memory sessions": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
     "export": (),
     "purge": (),
     "purge --keep-last": (_ONE,),
@@ -114,7 +113,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
 
 CHANGING = frozenset(
     {
-        *("rollback", "fork", "fork --to", "undo", "threads copy"),
+        *("rollback", "fork", "copy --as", "copy --at REF --as", "undo"),
         *("repair messages", "repair values", "repair writes"),
         *("purge", "purge --keep-last", "threads delete", "gc"),
     }

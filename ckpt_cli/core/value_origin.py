@@ -9,13 +9,11 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID
-from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.replay.reducers import overwrite
+from ckpt_cli.core.conversation import as_message
+from ckpt_cli.core.reducers import overwrite
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
-from ckpt_cli.core.tasks.writes import TaskWrite
-from ckpt_cli.core.values.equality import same
-from ckpt_cli.core.values.paths import Path, select
-from ckpt_cli.core.values.unwrap import unwrap
+from ckpt_cli.core.tasks.tasks import TaskWrite
+from ckpt_cli.core.values import Path, same, select, unwrap
 
 
 @dataclass(frozen=True, slots=True)

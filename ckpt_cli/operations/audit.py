@@ -19,9 +19,8 @@ from typing import BinaryIO
 
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import open_regular
-from ckpt_cli.config.ownership import fault_of_file
-from ckpt_cli.operations.file_lock import lock
-from ckpt_cli.operations.record import Operation, to_record
+from ckpt_cli.config.trust import fault_of_file
+from ckpt_cli.operations.log import Operation, lock, to_record
 
 FIRST = "0" * 64
 """`prev` of the first line."""

@@ -19,9 +19,8 @@ from ckpt_backends.errors import Refused
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.sealing import WithKeys
-from ckpt_cli.core.values.equality import is_set
-from ckpt_cli.core.values.paths import Path, Selected, format_path
-from ckpt_cli.plans.value_targets import ValuePlace
+from ckpt_cli.core.values import Path, Selected, format_path, is_set
+from ckpt_cli.plans.repair import ValuePlace
 
 KEPT_WORDS = frozenset(
     {

@@ -18,20 +18,21 @@ from ckpt_backends.discovery import known_backends
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.codes import CODES, Severity
-from ckpt_cli.core.doctor.finding import Checked, Finding
-from ckpt_cli.core.forking.plan import CheckpointPlan
-from ckpt_cli.core.replay.repair_plan import Repair
-from ckpt_cli.plans.gc import Scope, plan_thread_gc
-from ckpt_cli.plans.repair import stores_apart
-from ckpt_cli.plans.repair_messages import plan_message_repair
-from ckpt_cli.plans.repair_values import plan_value_repair
-from ckpt_cli.plans.repair_writes import plan_write_repair
+from ckpt_cli.core.doctor.findings import CODES, Checked, Finding, Severity
+from ckpt_cli.core.forking import CheckpointPlan
+from ckpt_cli.core.replay import Repair
+from ckpt_cli.plans.fork import RollbackOptions
+from ckpt_cli.plans.purge import Scope, plan_thread_gc
+from ckpt_cli.plans.repair import (
+    plan_message_repair,
+    plan_value_repair,
+    plan_write_repair,
+    stores_apart,
+)
 from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.root_branch import RollbackOptions
-from ckpt_cli.queries.doctor.heads import head_findings
-from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries.doctor.examine import head_findings
+from ckpt_cli.queries.doctor.rows import Terms, ThreadReport
+from ckpt_cli.reading.thread import ThreadReader
 
 
 def choose_fixes(store: Store, terms: Terms, report: ThreadReport) -> None:
@@ -175,17 +176,17 @@ class _Plans:
         return True
 
     def _by_writes_gc(self, finding: Finding) -> Finding | None:
-        ids = self._removed("writes").checkpoints.get(finding.checkpoint_ns or "", ())
+        ids = self._removed(Scope.WRITES).checkpoints.get(finding.checkpoint_ns or "", ())
         return finding if finding.checkpoint_id in ids else None
 
     def _by_values_gc(self, finding: Finding) -> Finding | None:
         place = finding.checkpoint_ns, finding.channel, finding.version
-        blobs = self._removed("blobs").blobs
+        blobs = self._removed(Scope.BLOBS).blobs
         found = any((one.checkpoint_ns, one.channel, one.version) == place for one in blobs)
         return finding if found else None
 
     def _by_calls_gc(self, finding: Finding) -> Finding | None:
-        found = self._removed("calls").checkpoints.get(finding.checkpoint_ns or "")
+        found = self._removed(Scope.CALLS).checkpoints.get(finding.checkpoint_ns or "")
         return finding if found else None
 
     def _removed(self, scope: Scope) -> Inside:

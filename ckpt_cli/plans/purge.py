@@ -1,4 +1,4 @@
-"""Plans that remove whole threads, or the checkpoints that a policy does not keep."""
+"""Plans the removal of threads, of checkpoints inside them, and of orphaned rows."""
 
 from __future__ import annotations
 
@@ -6,33 +6,44 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from fnmatch import fnmatchcase
-from itertools import islice
+from hashlib import blake2b
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from ckpt_backends.changes.removal import Inside, Removal
+from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import BlobKey, Status, Thread, ThreadSize
+from ckpt_backends.model import BlobKey, Capability, Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.retention.policy import (
+from ckpt_cli.core.retention import (
+    NOT_FOUND,
     PROTECTED,
+    PlannedRemoval,
     RetentionCandidate,
     RetentionRules,
     choose_kept,
     why_protected,
 )
-from ckpt_cli.core.retention.purge_plan import NOT_FOUND, PlannedRemoval
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.triggers import SENDS
-from ckpt_cli.queries.references import named_blobs, root_of, sizes_of_blobs
+from ckpt_cli.queries.memory import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.queries.selection import Watch, selected_threads
 from ckpt_cli.queries.threads import Selection
-from ckpt_cli.threads.checkpoint import check_names_values, moment_time, unreadable
-from ckpt_cli.threads.heads import conditions_of_heads, head_keys, some_at_once
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.thread import (
+    ThreadReader,
+    TriggerInference,
+    check_names_values,
+    conditions_of_heads,
+    head_keys,
+    moment_time,
+    some_at_once,
+    unreadable,
+)
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _AT_ONCE, _MOST = 200, 2000
@@ -351,3 +362,158 @@ class _Facts:
                         ),
                     )
                 )
+
+
+class Scope(StrEnum):
+    """A kind of orphaned rows."""
+
+    BLOBS = "blobs"
+    """Values that no checkpoint names."""
+    WRITES = "writes"
+    """Writes of checkpoints that do not exist."""
+    CALLS = "calls"
+    """Checkpoints of subgraph calls without their root checkpoint."""
+    ALL = "all"
+
+
+def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator[PlannedRemoval]:
+    """Yield the orphaned rows of each thread, including threads that have no other rows.
+
+    Rows stored after `before` are kept, because savers may commit a row before the row that refers
+    to it. A value has no time; the time of its thread's last activity is used instead.
+    """
+    given = set(scopes)
+    wanted = set(Scope) if Scope.ALL in given else given
+    ids = (thread_id for thread_id, _ in groupby(store.usage(), lambda one: one.thread_id))
+    for thread_id in ids:
+        found = plan_thread_gc(store, thread_id, wanted, before)
+        if found is not None:
+            yield found
+
+
+def plan_thread_gc(
+    store: Store, thread_id: str, wanted: set[Scope], before: datetime
+) -> PlannedRemoval | None:
+    """Return what is orphaned in one thread, or why it is kept; None if nothing is."""
+    thread = store.thread(thread_id) or Thread(thread_id, None, None, None, 0, 0)
+    try:
+        return _orphans(store, thread, wanted, before)
+    except CkptError as error:
+        return kept(thread, error.message)
+
+
+def _orphans(
+    store: Store, thread: Thread, wanted: set[Scope], before: datetime
+) -> PlannedRemoval | None:
+    name = thread.thread_id
+    there = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in store.checkpoints(name)}
+    lost: dict[tuple[str, str], datetime | None] = {}
+    """Missing checkpoints that have writes, with the time of the writes if it is stored."""
+    number = 0
+    for write in store.writes(name):
+        number += 1
+        key = (write.key.checkpoint_ns, write.key.checkpoint_id)
+        if key not in there:
+            lost[key] = write.at
+    calls: set[tuple[str, str]] = set()
+    if Scope.CALLS in wanted:
+        calls = {key for key in _calls(store, thread, there) if _old(key[1], before)}
+    orphaned: set[tuple[str, str]] = set()
+    if Scope.WRITES in wanted:
+        orphaned = {key for key, at in lost.items() if _old(key[1], before, at)}
+    blobs: dict[BlobKey, tuple[int, int]] = {}
+    if Scope.BLOBS in wanted and (thread.last_at is None or thread.last_at < before):
+        blobs = _unnamed(store, thread, calls)
+    keys = calls | orphaned
+    if not keys and not blobs:
+        return None
+    parts = {
+        "blobs": sum(rows for rows, _ in blobs.values()),
+        "writes": sum_of(store, name, orphaned).writes if orphaned else 0,
+        "calls": len(calls),
+    }
+    reason = "orphans: " + ", ".join(f"{n} {what}" for what, n in parts.items() if n)
+    return pruned(store, thread, sorted(keys), blobs, number, reason)
+
+
+def _old(checkpoint_id: str, before: datetime, at: datetime | None = None) -> bool:
+    at = at or time_of(checkpoint_id)
+    return at is not None and at < before
+
+
+def _calls(store: Store, thread: Thread, there: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the checkpoints of subgraph calls with a root checkpoint that does not exist."""
+    lost = list(_without_root(store, thread, there))
+    if not lost:
+        return
+    # The first releases for Redis store a checkpoint under another id than its own.
+    roots = store.checkpoints(thread.thread_id, checkpoint_ns="", body=True)
+    stored = {read_body(one).own_id for one in roots}
+    yield from (key for key, root in lost if root not in stored)
+
+
+def _without_root(
+    store: Store, thread: Thread, there: set[tuple[str, str]]
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield checkpoints of calls whose root checkpoint has no row, each with the root's id."""
+    for ns in store.namespaces(thread.thread_id):
+        if ":" not in ns:
+            continue
+        for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, metadata=True):
+            root = root_of(one)
+            if root is not None and ("", root) not in there:
+                yield (ns, one.key.checkpoint_id), root
+
+
+def _unnamed(
+    store: Store, thread: Thread, going: set[tuple[str, str]]
+) -> dict[BlobKey, tuple[int, int]]:
+    """Return the values that no remaining checkpoint refers to, with their rows and bytes."""
+    stored = sizes_of_blobs(store, thread.thread_id)
+    if not stored:
+        return {}
+    needs_bodies = Capability.VALUES_ONLY not in store.capabilities
+    for ns in store.namespaces(thread.thread_id):
+        for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, body=True):
+            body = read_body(one)
+            if needs_bodies:
+                check_names_values(one.key, body)
+            if (ns, one.key.checkpoint_id) not in going:
+                for key in named_blobs(ns, one, body):
+                    stored.pop(key, None)
+    return stored
+
+
+_BYTES = 16
+_EXPIRY = "expires_at"
+"""The cell that changes when a thread is only read, where reading extends its time to live."""
+
+
+def rows_digest(rows: Iterable[Row]) -> str:
+    """Return the number of rows and a digest of them, which does not depend on their order."""
+    number = total = 0
+    for row in rows:
+        number += 1
+        total = (total + int.from_bytes(_digest(row), "big")) % (1 << 8 * _BYTES)
+    return f"{number} {total:0{2 * _BYTES}x}"
+
+
+def _digest(row: Row) -> bytes:
+    digest = blake2b(digest_size=_BYTES)
+    for text in (row.table, *_cells(row)):
+        data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.digest()
+
+
+def _cells(row: Row) -> Iterable[str | bytes]:
+    for name in sorted(row.cells.keys() - {_EXPIRY}):
+        cell = row.cells[name]
+        yield name
+        yield type(cell).__name__
+        yield _text(cell)
+
+
+def _text(cell: Cell) -> str | bytes:
+    return cell if isinstance(cell, str | bytes) else repr(cell)

@@ -1,32 +1,121 @@
-"""Saved plans: files that `ckpt apply` carries out.
-
-The first line is the header: which command was planned, with which options, when, and on which
-store. What follows depends on the command:
-
-- of a command that removes threads, one line for each thread; see `plan_file`;
-- of any other, what was planned, in digests; see `facts`. The command is planned again with
-  the same options, time and random numbers, and carried out only if the same comes out.
-
-A plan may come from a stranger. So a plan holds no rows to write and names no key, and a server
-that it names is only compared with the one that the user names.
-"""
+"""Plans in files: written by --plan-out, carried out by `ckpt apply`."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import scrypt, sha256
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, Protocol
 
+from ckpt_backends.changes.change import Change
+from ckpt_backends.changes.change_records import change_record
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.discovery import backend_of
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import StoreChanged, UsageError
+from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.regular_file import open_regular
+from ckpt_backends.memory.protocol import ItemKey, MemoryStore
+from ckpt_backends.model import StoreInfo, Thread
+from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.core.compact_json import compact_json
-from ckpt_cli.operations.place import place_of
+from ckpt_cli.core.copying import CopiedItem
+from ckpt_cli.core.retention import (
+    PlannedRemoval,
+    PurgeSums,
+    from_plan_line,
+    record_in_line,
+    removal_record,
+    to_plan_line,
+)
+from ckpt_cli.core.values import compact_json
+from ckpt_cli.operations.log import OperationStep, place_of, step_record
+from ckpt_cli.plans.purge import rows_digest
+from ckpt_cli.plans.undo import PlannedStep, RefusedStep
+
+
+class StoredRows(Protocol):
+    """A store, or an archive, with rows as stored."""
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """All rows of a thread."""
+        ...
+
+
+def change_fact(change: Change, rows: StoredRows) -> dict[str, Any]:
+    """Return the digest of a change, with some facts for a reader.
+
+    `rows` is the store as stored: what the change copies is only named in it.
+    """
+    sources = sorted({one.source.thread_id for one in change.copies})
+    return {
+        "thread_id": change.thread_id,
+        "heads": dict(change.heads),
+        "adds": [one.key.checkpoint_id for one in change.checkpoints],
+        "removes": [key.checkpoint_id for key in change.removed or ()],
+        "copies": {one: rows_digest(rows.rows(one)) for one in sources},
+        "sha256": _digest(change_record(change)),
+    }
+
+
+def thread_fact(thread_id: str, **stores: StoredRows | None) -> dict[str, Any]:
+    """Return digests of all rows that some stores have of a thread, by the given names.
+
+    None is a store that is not made yet.
+    """
+    found = {
+        name: None if store is None else rows_digest(store.rows(thread_id))
+        for name, store in stores.items()
+    }
+    return {"thread_id": thread_id, **found}
+
+
+def step_fact(one: PlannedStep | RefusedStep, rows: StoredRows | None) -> dict[str, Any]:
+    """Return the thread of a step, what it has, and a digest of what takes the step back.
+
+    `rows` is the store as stored; None for steps of long-term memory, which have no thread.
+    """
+    thread_id = one.step.thread_id
+    if isinstance(one, RefusedStep):
+        return {"thread_id": thread_id, "refused": True}
+    back = _digest(step_record(OperationStep(thread_id, one.part, one.step.done)))
+    there = {} if thread_id is None else thread_fact(thread_id, rows=rows)
+    return {"thread_id": thread_id, **there, "sha256": back}
+
+
+def item_fact(memory: MemoryStore, key: ItemKey) -> dict[str, Any]:
+    """Return the key of an item and a digest of its rows."""
+    return {"namespace": list(key.namespace), "key": key.key, "rows": rows_digest(memory.rows(key))}
+
+
+def copied_fact(one: CopiedItem) -> dict[str, Any]:
+    """Return what would become of an item that is copied."""
+    return {
+        "namespace": list(one.key.namespace),
+        "key": one.key.key,
+        "step": one.step.value,
+        "digest": one.digest.hex(),
+        "there": one.there.hex(),
+        "reason": one.reason,
+    }
+
+
+def key_fact(salt: str, key: bytes | None) -> str | None:
+    """Return a digest of a key, which takes long to guess from."""
+    if key is None:
+        return None
+    return scrypt(key, salt=salt.encode(), n=1 << 14, r=8, p=1, dklen=16).hex()
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(record, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
+
 
 FORMAT = 1
 _LONGEST_LINE = 256 << 20
@@ -59,11 +148,11 @@ class PlannedStore:
         backend = backend_of(url.scheme)
         is_plain = backend is not None and backend.is_local and not (url.params or url.variables)
         path = os.path.realpath(url.path) if is_plain and url.path else ""
-        return cls(str(url), salt, _digest(url, salt), path)
+        return cls(str(url), salt, _url_digest(url, salt), path)
 
     def is_at(self, url: StoreUrl) -> bool:
         """Return whether a URL leads to it."""
-        return self.digest == _digest(url, self.salt)
+        return self.digest == _url_digest(url, self.salt)
 
 
 NO_STORE = PlannedStore("")
@@ -234,7 +323,7 @@ def unusable(what: str, path: Path, error: OSError) -> UsageError:
     return UsageError(f"cannot {what} the plan '{path}': {reason}", hint="give another file")
 
 
-def _digest(url: StoreUrl, salt: str) -> str:
+def _url_digest(url: StoreUrl, salt: str) -> str:
     from hashlib import sha256  # late: it loads OpenSSL
 
     return sha256(f"{salt}{place_of(url)}".encode()).hexdigest()[:32]
@@ -259,3 +348,279 @@ def _lines(path: Path, copy: Path) -> Iterator[tuple[str, Any]]:
         raise unusable("read", path, error) from error
     except (ValueError, RecursionError):
         raise damaged(path, "a line is not JSON") from None
+
+
+# Saved plans that remove threads: one line of JSON per thread, for review.
+#
+# Deleting a line keeps its thread. A plan that is carried out is copied first: what is shown,
+# asked and removed is read from the private copy.
+
+
+_AT_ONCE = 500
+"""Number of threads that are compared at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """A plan on disk; its threads are read one by one, as often as needed."""
+
+    saved: SavedPlan
+    sums: PurgeSums
+    """What will be removed."""
+    kept: Sequence[tuple[str, str]]
+    """The threads that a rule keeps, with the reason."""
+    is_own: bool = False
+    """Whether this run wrote it."""
+
+    @property
+    def going(self) -> int:
+        """Number of threads that will be removed or pruned."""
+        return self.sums.threads
+
+    def threads(self) -> Iterator[PlannedRemoval]:
+        """Yield the threads that will be removed or pruned. Raises `UsageError` at a damaged
+        line.
+        """
+        found = _threads(self.saved, is_own=self.is_own)
+        return (one for one in found if one.action != "keep")
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the `removal_record` of each of these threads."""
+        if not self.is_own:
+            return map(removal_record, self.threads())
+        # What this run wrote is not checked again.
+        found = map(record_in_line, self.saved.records())
+        return (one for one in found if one["action"] != "keep")
+
+
+def removal_header(info: StoreInfo, now: datetime, action: str = "purge") -> PlanHeader:
+    """Return the header of a plan that only this run carries out."""
+    return PlanHeader(action, "removal", NO_STORE, info.layout, now)
+
+
+def write_plan(path: Path, header: PlanHeader, threads: Iterable[PlannedRemoval]) -> PlanFile:
+    """Write a plan file, which appears only when it is complete.
+
+    Raises `UsageError` if it cannot be written.
+    """
+    counted = _Count()
+    try:
+        with writing(path) as file:
+            file.write(line_of(header_record(header)))
+            for one in map(counted.see, threads):
+                file.write(line_of(to_plan_line(one)))
+    except OSError as error:
+        raise unusable("write", path, error) from error
+    return PlanFile(SavedPlan(path, path, header), counted.sums, counted.kept, is_own=True)
+
+
+def counted_plan(saved: SavedPlan) -> PlanFile:
+    """Read all threads of a plan of a removal once. Raises `UsageError` at a damaged line."""
+    counted = _Count()
+    for one in _threads(saved):
+        counted.see(one)
+    return PlanFile(saved, counted.sums, counted.kept)
+
+
+def check_unmoved(store: Store, planned: Iterable[PlannedRemoval]) -> None:
+    """Raise `StoreChanged` if a thread of a plan has changed or is gone."""
+    left = iter(planned)
+    while some := list(islice(left, _AT_ONCE)):
+        sizes = store.sizes([one.thread_id for one in some])
+        for one, size in zip(some, sizes, strict=True):
+            thread = store.thread(one.thread_id) or Thread(one.thread_id, None, None, None, 0, 0)
+            why = one.removal.reason_to_skip(thread.last_at, thread.checkpoints, size.writes)
+            if why:
+                raise StoreChanged(
+                    f"thread '{one.thread_id}' {why}, so nothing was removed",
+                    hint="make a new plan with --plan-out",
+                )
+    store.refresh()
+
+
+class _Count:
+    """Counts the threads of a plan while they pass through."""
+
+    def __init__(self) -> None:
+        self.sums = PurgeSums()
+        self.kept: list[tuple[str, str]] = []
+
+    def see(self, one: PlannedRemoval) -> PlannedRemoval:
+        if one.action == "keep":
+            self.kept.append((one.thread_id, one.reason))
+        else:
+            self.sums.add(one)
+        return one
+
+
+def _threads(saved: SavedPlan, *, is_own: bool = False) -> Iterator[PlannedRemoval]:
+    for number, (text, record) in enumerate(saved.lines(), 2):
+        try:
+            yield from_plan_line(record, text.rstrip() if is_own else "")
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise damaged(saved.path, f"line {number} is damaged") from error
+
+
+# A run that saves a plan, or applies one: the facts of the plan, one line each.
+#
+# A run that saves a plan writes them; a run that applies it compares them with what it plans,
+# before anything is written. The last line is a digest of the file, by which a damaged one is
+# found.
+
+
+class PlanReview(ABC):
+    """A run that saves a plan, or applies one.
+
+    A command tells it each fact of its plan, before it shows the plan and before it writes.
+    """
+
+    header: PlanHeader
+    is_saved = False
+    """Whether the plan is saved, and not applied."""
+
+    @abstractmethod
+    def see(self, fact: Mapping[str, Any]) -> None:
+        """Write a fact of the plan, or compare it with the next one of the saved plan.
+
+        Raises `StoreChanged` if it is another one.
+        """
+
+    @abstractmethod
+    def check_complete(self) -> None:
+        """Raise `StoreChanged` if the saved plan has more facts than were seen."""
+
+    def see_change(self, change: Change, rows: StoredRows) -> None:
+        """See a change as it will be applied; `rows` is the store as stored."""
+        self.see(change_fact(change, rows))
+
+    def see_thread(self, thread_id: str, **stores: StoredRows | None) -> None:
+        """See all rows that some stores have of a thread; None is a store that is not made yet."""
+        self.see(thread_fact(thread_id, **stores))
+
+    def see_item(self, memory: MemoryStore, key: ItemKey) -> None:
+        """See an item of long-term memory."""
+        self.see(item_fact(memory, key))
+
+    def see_copied(self, one: CopiedItem) -> None:
+        """See what would become of an item that is copied."""
+        self.see(copied_fact(one))
+
+    def see_step(self, one: PlannedStep | RefusedStep, rows: StoredRows | None) -> None:
+        """See what takes back a step; `rows` is the store as stored, None for its memory."""
+        self.see(step_fact(one, rows))
+
+    def see_keys(self, *keys: bytes | None) -> None:
+        """See keys that are not stored in the plan."""
+        self.see({"keys": [key_fact(self.header.seed, one) for one in keys]})
+
+
+class FactWriter(PlanReview):
+    """Writes the facts of a plan that is saved."""
+
+    is_saved = True
+
+    def __init__(self, file: BinaryIO, header: PlanHeader) -> None:
+        self.header = header
+        self._file = file
+        self._digest = sha256()
+        self._number = 0
+        self._write(header_record(header))
+
+    def see(self, fact: Mapping[str, Any]) -> None:
+        """Write a fact."""
+        self._number += 1
+        self._write(fact)
+
+    def check_complete(self) -> None:
+        """Do nothing: there is nothing to compare with."""
+
+    def end(self) -> None:
+        """Write the last line."""
+        self._write({"facts": self._number, "sha256": self._digest.hexdigest()})
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        line = line_of(record)
+        self._digest.update(line)
+        self._file.write(line)
+
+
+class FactCheck(PlanReview):
+    """Compares what is planned now with the facts of a saved plan."""
+
+    def __init__(self, plan: SavedPlan) -> None:
+        """Raise `UsageError` if the plan is damaged."""
+        self.header = plan.header
+        self._plan = plan
+        self._left = _number_of_facts(plan)
+        self._facts = plan.records()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all facts were seen."""
+        return not self._left
+
+    def see(self, fact: Mapping[str, Any]) -> None:
+        """Compare a fact with the next one of the plan. Raises `StoreChanged`."""
+        saved = next(self._facts) if self._left else None
+        # What was written was JSON: tuples are lists there.
+        if saved != json.loads(line_of(fact)):
+            thread_id = fact.get("thread_id")
+            what = "the store" if thread_id is None else f"thread '{thread_id}'"
+            raise self.moved(f"{what} changed since the plan was made, so nothing was written")
+        self._left -= 1
+
+    def check_complete(self) -> None:
+        """Raise `StoreChanged` if the plan has more facts."""
+        if self._left:
+            raise self.moved("the store changed since the plan was made, so nothing was written")
+
+    def moved(self, why: str) -> StoreChanged:
+        """Return the error for a plan that can no longer be carried out."""
+        return StoreChanged(
+            f"cannot carry out the plan '{self._plan.path}': {why}",
+            hint="make a new plan with --plan-out",
+        )
+
+
+class AppliedRemoval(PlanReview):
+    """A run that applies the plan of a removal, whose threads are checked when they are removed."""
+
+    def __init__(self, header: PlanHeader) -> None:
+        self.header = header
+
+    def see(self, fact: Mapping[str, Any]) -> None:
+        """Do nothing: the plan has no facts."""
+
+    def check_complete(self) -> None:
+        """Do nothing: the plan has no facts."""
+
+
+@contextmanager
+def writing_plan(path: Path, header: PlanHeader) -> Iterator[FactWriter]:
+    """Write a plan file, which appears only when it is complete. Raises `UsageError`."""
+    try:
+        with writing(path) as file:
+            facts = FactWriter(file, header)
+            yield facts
+            facts.end()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unusable("write", path, error) from error
+
+
+def _number_of_facts(plan: SavedPlan) -> int:
+    """Return how many facts a plan has. Raises `UsageError` if it is damaged."""
+    digest = sha256()
+    number, last = 0, b""
+    try:
+        with plan.copy.open("rb") as file:
+            for number, line in enumerate(file):
+                if number:
+                    digest.update(last)
+                last = line
+    except OSError as error:
+        raise unusable("read", plan.path, error) from error
+    if last != line_of({"facts": number - 1, "sha256": digest.hexdigest()}):
+        raise damaged(plan.path, "it is incomplete, or was edited")
+    return number - 1

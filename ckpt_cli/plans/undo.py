@@ -1,33 +1,654 @@
-"""Plans that undo what `ckpt` added to a thread."""
+"""Plans what takes back a change."""
 
 from __future__ import annotations
 
+import json
+import re
+from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes.bundle import Bundle, check_bundle
+from ckpt_backends.changes.change import Change, NewBlob
+from ckpt_backends.changes.removal import GONE
+from ckpt_backends.changes.rows import compare
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import NotFound, Refused
-from ckpt_backends.model import Checkpoint, CheckpointKey
-from ckpt_backends.protocol import Store
-from ckpt_cli.core.diff.state_diff import diff_channels
-from ckpt_cli.core.forking.marks import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
-from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
-from ckpt_cli.core.state import read_body, read_metadata
-from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.root_branch import (
-    RollbackOptions,
-    check_store,
-    finished_nodes,
-    heads_of,
-    named,
+from ckpt_backends.codec import decode, to_json
+from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.errors import (
+    CkptError,
+    NotFound,
+    Refused,
+    StoreChanged,
+    StoreUnavailable,
+    UsageError,
 )
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_backends.files.atomic_write import make_private_folder, writing
+from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, check_unchanged
+from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, StoreInfo, TypedBytes, Write
+from ckpt_backends.protocol import Store
+from ckpt_backends.transfer.parts import CheckpointPart
+from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_cli.config.folders import state_folder
+from ckpt_cli.core.diff import diff_channels
+from ckpt_cli.core.forking import CheckpointPlan, TouchedCheckpoint
+from ckpt_cli.core.memory import format_key
+from ckpt_cli.core.replay import DamagedValue, Repair
+from ckpt_cli.core.retention import PlannedRemoval
+from ckpt_cli.core.state import (
+    BY,
+    CHECKPOINTS,
+    FROM,
+    NAME,
+    THREAD,
+    WITH,
+    WRITES,
+    read_body,
+    read_metadata,
+)
+from ckpt_cli.operations.log import (
+    AppliedChange,
+    OperationStep,
+    RowsRemoved,
+    RowsRestored,
+    StepPart,
+)
+from ckpt_cli.operations.memory_parts import (
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+    MemoryPart,
+)
+from ckpt_cli.plans.fork import RollbackOptions, check_store, finished_nodes, heads_of, named
+from ckpt_cli.plans.rollback import plan_rollback
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.thread import ThreadReader
+
+_MOST_REMOVED = 1000
+_MOST_BYTES = 64 << 20
+"""A change that removes more than this removes a whole copy, which can be made again instead."""
+
+
+def reversal_of(change: Change, rows: Store) -> Change | None:
+    """Return the change that takes a change back; None if it cannot hold what is removed.
+
+    `rows` is the store before the change, without decryption or redaction. The heads of the result
+    are those that a removal leaves; the present ones are filled in when it is applied.
+    """
+    removed = change.removed or {}
+    if removed and _cannot_be_held(change, rows):
+        return None
+    heads = _remaining(change, rows) if removed else {}
+    checkpoints, writes = _content_of(change.thread_id, removed, rows)
+    return Change(
+        change.thread_id,
+        heads,
+        checkpoints=tuple(checkpoints),
+        writes=tuple(writes),
+        blobs=tuple(_blobs_of(change, checkpoints, heads, rows)),
+        removed=dict(_added(change, rows)) or None,
+        removed_blobs=tuple((one.checkpoint_ns, one.channel, one.version) for one in change.blobs),
+    )
+
+
+def _cannot_be_held(change: Change, rows: Store) -> bool:
+    if Capability.VALUES_ONLY in rows.capabilities:
+        return True  # what is read of its checkpoints is not what is stored
+    if len(change.removed or {}) > _MOST_REMOVED:
+        return True
+    return rows.size(change.thread_id).bytes > _MOST_BYTES and not _remaining(change, rows)
+
+
+def _remaining(change: Change, rows: Store) -> dict[str, str]:
+    """Return the heads that a removal leaves; none if it removes a whole thread."""
+    heads: dict[str, str] = {}
+    for one in rows.checkpoints(change.thread_id):
+        if one.key not in (change.removed or {}):
+            heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
+    return heads
+
+
+def _added(change: Change, rows: Store) -> Counter[CheckpointKey]:
+    """Return the checkpoints that a change adds, with their numbers of writes."""
+    found = Counter({one.key: 0 for one in change.checkpoints})
+    for write in change.writes:
+        found[write.key] += 1
+    for copied in change.copies_of_writes:
+        found[copied.target] += len(copied.tasks)
+    if not change.copies:
+        return found
+    source = change.copies[0].source.thread_id
+    stored = Counter(write.key for write in rows.writes(source))
+    for copy in change.copies:
+        key = CheckpointKey(change.thread_id, copy.source.checkpoint_ns, copy.source.checkpoint_id)
+        found[key] += stored[copy.source] if copy.writes is None else len(copy.writes)
+    return found
+
+
+def _content_of(
+    thread_id: str, removed: Mapping[CheckpointKey, int], rows: Store
+) -> tuple[list[Checkpoint], list[Write]]:
+    if not removed:
+        return [], []
+    ids = [key.checkpoint_id for key in removed]
+    found = rows.checkpoints(thread_id, checkpoint_ids=ids, body=True, metadata=True)
+    checkpoints = [one for one in found if one.key in removed]
+    # A checkpoint is added before its children.
+    checkpoints.sort(key=lambda one: one.key.checkpoint_id)
+    writes = rows.writes(thread_id, checkpoint_ids=ids, values=True)
+    return checkpoints, [one for one in writes if one.key in removed]
+
+
+def _blobs_of(
+    change: Change, removed: list[Checkpoint], heads: Mapping[str, str], rows: Store
+) -> Iterator[NewBlob]:
+    """Yield the values that a change removes or replaces, as they are stored.
+
+    Without any remaining head, these are all values of the thread.
+    """
+    wanted = set(change.removed_blobs)
+    if removed and not heads:
+        wanted.update(*map(_named, removed))
+    channels = {channel for _, channel, _ in wanted}
+    if not wanted:
+        return
+    keys = [one.key for one in removed]
+    found = (
+        rows.checkpoints_at(keys, body=True, values=channels)
+        if keys
+        else rows.checkpoints(change.thread_id, body=True, values=channels)
+    )
+    for one in found:
+        for place in _named(one) & wanted:
+            blob = (one.blobs or {}).get(place[1])
+            if blob is not None and blob.value is not None:
+                wanted.discard(place)
+                yield NewBlob(*place, blob.value)
+        if not wanted:
+            return
+
+
+def _named(one: Checkpoint) -> set[tuple[str, str, str]]:
+    """Return the values that a checkpoint names, each as (namespace, channel, version)."""
+    from ckpt_cli.core.state import read_body
+
+    return {
+        (one.key.checkpoint_ns, channel, str(version))
+        for channel, version in read_body(one).versions.items()
+    }
+
+
+# The record of values that repairs stored again, by which `ckpt undo` takes them back.
+#
+# A value that is stored apart from checkpoints has no metadata that could say so. The record of a
+# thread is one file in `$XDG_STATE_HOME/ckpt/repairs`. It holds the unreadable bytes that were
+# replaced, and of the restored values only digests.
+
+
+_FORMAT = 1
+_LONGEST = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAgain:
+    """A value that a repair stored."""
+
+    place: DamagedValue
+    before: TypedBytes | None
+    """The unreadable bytes that were there; None if there were none."""
+    digest: str
+    """The SHA-256 of what the repair stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastRepair:
+    """One repair of a thread."""
+
+    at: datetime
+    values: tuple[StoredAgain, ...]
+
+
+def past_repairs(info: StoreInfo, thread_id: str) -> list[PastRepair]:
+    """Return the repairs of a thread, oldest first. What cannot be read counts as none."""
+    with suppress(UsageError):
+        return readable_repairs(info, thread_id)
+    return []
+
+
+def readable_repairs(info: StoreInfo, thread_id: str) -> list[PastRepair]:
+    """Return the repairs of a thread, oldest first.
+
+    Raises `UsageError` if there is a record that cannot be read: it may hold bytes that are stored
+    nowhere else.
+    """
+    path = _file_of(info, thread_id)
+    try:
+        record = json.loads(read_regular(path, _LONGEST))
+        if (record["ckpt_repairs"], record["thread_id"]) != (_FORMAT, thread_id):
+            raise ValueError
+        return [_from_json(one) for one in record["repairs"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, StoreUnavailable, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"cannot read '{path}', the record of earlier repairs") from error
+
+
+def write_repairs(info: StoreInfo, thread_id: str, repairs: Sequence[PastRepair]) -> None:
+    """Replace the record of a thread; without repairs, remove it.
+
+    Raises `UsageError` if it cannot be written.
+    """
+    path = _file_of(info, thread_id)
+    record = {
+        "ckpt_repairs": _FORMAT,
+        "store": info.url,
+        "thread_id": thread_id,
+        "repairs": list(map(_to_json, repairs)),
+    }
+    data = json.dumps(record).encode()
+    if len(data) > _LONGEST:
+        raise UsageError(f"cannot write '{path}': it would be longer than {_LONGEST} bytes")
+    try:
+        if not repairs:
+            path.unlink(missing_ok=True)
+            return
+        make_private_folder(path.parent)
+        with writing(path) as file:
+            file.write(data)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot write '{path}': {reason}") from error
+
+
+def digest_of(value: TypedBytes) -> str:
+    """Return the SHA-256 of a stored value with its type."""
+    from hashlib import sha256  # late: it loads OpenSSL
+
+    return sha256(value.type.encode() + b"\0" + value.data).hexdigest()
+
+
+def _file_of(info: StoreInfo, thread_id: str) -> Path:
+    from hashlib import sha256
+
+    # Whoever looks for the record may connect as another role, or with the password elsewhere.
+    url = re.sub(r"(?<=://)[^/@]*@", "", info.url)
+    name = json.dumps([url, info.layout, thread_id]).encode()
+    return state_folder("repairs") / f"{sha256(name).hexdigest()}.json"
+
+
+def _to_json(one: PastRepair) -> dict[str, Any]:
+    return {
+        "at": one.at.isoformat(),
+        "values": [
+            {
+                "checkpoint_ns": value.place.checkpoint_ns,
+                "checkpoint_id": value.place.checkpoint_id,
+                "step": value.place.step,
+                "channel": value.place.channel,
+                "version": value.place.version,
+                "type": None if value.before is None else value.before.type,
+                "data": None if value.before is None else b64encode(value.before.data).decode(),
+                "stored_sha256": value.digest,
+            }
+            for value in one.values
+        ],
+    }
+
+
+def _from_json(record: Any) -> PastRepair:
+    return PastRepair(
+        datetime.fromisoformat(record["at"]), tuple(map(_value_from_json, record["values"]))
+    )
+
+
+def _value_from_json(record: Any) -> StoredAgain:
+    names = ("checkpoint_ns", "checkpoint_id", "step", "channel", "version")
+    place = DamagedValue(**{name: record[name] for name in names})
+    before = None
+    if record["data"] is not None:
+        before = TypedBytes(str(record["type"]), b64decode(record["data"]))
+    return StoredAgain(place, before, str(record["stored_sha256"]))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """What takes back one step, with what the store has now."""
+
+    step: OperationStep
+    """As it was recorded."""
+    part: StepPart
+    """What is carried out."""
+    turned: OperationStep
+    """What is recorded."""
+    bundle: Bundle | None = None
+    """The archive that is restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedStep:
+    """A step that cannot be taken back now."""
+
+    step: OperationStep
+    error: CkptError
+
+
+def refused_steps(
+    planned: Iterable[PlannedStep | RefusedStep], *, is_redo: bool
+) -> list[RefusedStep]:
+    """Return the steps that cannot be taken back. The errors of a redo are named after it."""
+    found = [one for one in planned if isinstance(one, RefusedStep)]
+    if is_redo:
+        for one in found:
+            one.error.message = one.error.message.replace("cannot undo:", "cannot redo:", 1)
+    return found
+
+
+def planned_steps(
+    steps: Sequence[OperationStep], store: Store, rows: Store
+) -> Iterator[PlannedStep | RefusedStep]:
+    """Yield what takes back each step, the last one first.
+
+    `rows` has the rows of the store as they are stored.
+    """
+    for one in reversed(steps):
+        try:
+            yield planned_step(one, store, rows)
+        except CkptError as error:
+            yield RefusedStep(one, error)
+
+
+def planned_items(
+    steps: Sequence[OperationStep], memory: MemoryStore
+) -> Iterator[PlannedStep | RefusedStep]:
+    """Yield what takes back each step on long-term memory, the last one first."""
+    for one in reversed(steps):
+        try:
+            item_to_take_back(memory, one)
+        except CkptError as error:
+            yield RefusedStep(one, error)
+        else:
+            assert one.back is not None  # noqa: S101 - it was checked
+            yield PlannedStep(one, one.back, one.turned())
+
+
+def planned_step(step: OperationStep, store: Store, rows: Store) -> PlannedStep:
+    """Return what takes back a step.
+
+    Raises `Refused` or `StoreChanged` with the reason if the thread was used since.
+    """
+    match step.back:
+        case AppliedChange(change):
+            done = step.done.change if isinstance(step.done, AppliedChange) else None
+            now = change_now(change, done, store, rows)
+            return PlannedStep(step, AppliedChange(now), turned_now(step, now, rows))
+        case RowsRemoved(planned):
+            check_removal(planned, store)
+            return PlannedStep(step, step.back, step.turned())
+        case RowsRestored():
+            bundle = checked_bundle(step, rows)
+            turned = step.turned()
+            if isinstance(turned.back, RowsRemoved):
+                again = RowsRemoved(after_restoring(turned.back.planned, store))
+                turned = replace(turned, back=again)
+            return PlannedStep(step, step.back, turned, bundle)
+        case _:
+            raise Refused("cannot undo: what it replaced was not kept")
+
+
+def turned_now(step: OperationStep, change: Change, rows: Store) -> OperationStep:
+    """Return what is recorded when a change takes back a step.
+
+    It holds what is removed: what it was made from may be gone when it is made again.
+    """
+    again = reversal_of(change, rows)
+    return step.turned() if again is None else replace(step.turned(), back=AppliedChange(again))
+
+
+def change_now(change: Change, done: Change | None, store: Store, rows: Store) -> Change:
+    """Return a recorded change with the thread's present heads.
+
+    `done` is the change that it takes back. Raises `Refused` with the reason if something later
+    depends on what is removed, or what was added is not there any more.
+    """
+    try:
+        reader = ThreadReader(store, change.thread_id)
+    except NotFound as error:
+        if change.removed or change.heads:
+            raise Refused(f"cannot undo: thread '{change.thread_id}' is gone") from error
+        return replace(change, heads={})
+    if change.removed and (why := dependent(reader, change)):
+        raise Refused(f"cannot undo: {why}")
+    if done is not None and (why := changed_values(rows, done)):
+        raise Refused(f"cannot undo: {why}")
+    if change.added and not change.heads:
+        raise Refused(f"cannot undo: thread '{change.thread_id}' exists already")
+    present = {one.key for one in store.checkpoints(change.thread_id)}
+    if any(one.key in present for one in change.checkpoints):
+        raise Refused("cannot undo: its checkpoints are there already")
+    return replace(change, heads=heads_of(reader))
+
+
+def dependent(reader: ThreadReader, change: Change) -> str:
+    """Return what depends on what a change removes, in words; `''` if nothing does."""
+    removed = change.removed or {}
+    found = {one.key: one for one in reader.store.checkpoints(reader.thread_id, metadata=True)}
+    for key in removed:
+        if key not in found:
+            return f"checkpoint {key.checkpoint_id} is gone"
+    ids = {key.checkpoint_id for key in removed}
+    for key, one in found.items():
+        if key in removed:
+            continue
+        if one.parent_checkpoint_id in ids:
+            return f"checkpoint {key.checkpoint_id} follows"
+        if read_metadata(one).get(FROM) in ids:
+            return f"checkpoint {key.checkpoint_id} is a copy of it"
+    writes = Counter(one.key for one in reader.store.writes(reader.thread_id, checkpoint_ids=ids))
+    for key, number in removed.items():
+        if writes[key] != number:
+            return f"tasks stored writes at checkpoint {key.checkpoint_id}"
+    return _naming(reader, found.keys() - removed.keys(), set(change.removed_blobs))
+
+
+def _naming(
+    reader: ThreadReader, others: Collection[CheckpointKey], blobs: Collection[tuple[str, str, str]]
+) -> str:
+    """Return which other checkpoint names one of these values, in words."""
+    if not blobs:
+        return ""
+    for one in reader.store.checkpoints(reader.thread_id, body=True):
+        if one.key not in others:
+            continue
+        for channel, version in read_body(one).versions.items():
+            if (one.key.checkpoint_ns, channel, str(version)) in blobs:
+                return f"checkpoint {one.key.checkpoint_id} uses its value of '{channel}'"
+    return ""
+
+
+def changed_values(rows: Store, done: Change) -> str:
+    """Return which values that a change stored apart have changed since; `''` if none has."""
+    wanted = {(one.checkpoint_ns, one.channel, one.version): one.value for one in done.blobs}
+    if not wanted:
+        return ""
+    names = sorted({channel for _, channel, _ in wanted})
+    stored = values_at(rows, done.thread_id, wanted.keys(), names)
+    changed = [place[1] for place, value in wanted.items() if stored.get(place) != value]
+    if not changed:
+        return ""
+    return f"the values of {', '.join(repr(one) for one in dict.fromkeys(changed))} changed since"
+
+
+def values_at(
+    rows: Store, thread_id: str, places: Collection[tuple[str, str, str]], channels: Collection[str]
+) -> dict[tuple[str, str, str], TypedBytes]:
+    """Return the values that are stored apart, by (namespace, channel, version)."""
+    found: dict[tuple[str, str, str], TypedBytes] = {}
+    for one in rows.checkpoints(thread_id, body=True, values=channels):
+        for channel, version in read_body(one).versions.items():
+            place = (one.key.checkpoint_ns, channel, str(version))
+            blob = (one.blobs or {}).get(channel)
+            if place in places and blob is not None and blob.value is not None:
+                found[place] = blob.value
+    return found
+
+
+def check_removal(planned: PlannedRemoval, store: Store) -> None:
+    """Raise `StoreChanged` if a thread is not as the removal of its rows expects."""
+    removal = planned.removal
+    thread, size = store.thread(removal.thread_id), store.size(removal.thread_id)
+    at = None if thread is None else thread.last_at
+    if why := removal.reason_to_skip(at, size.checkpoints, size.writes):
+        why = why if why == GONE else "was used since"
+        raise StoreChanged(f"cannot undo: thread '{removal.thread_id}' {why}")
+
+
+def after_restoring(planned: PlannedRemoval, store: Store) -> PlannedRemoval:
+    """Return a removal that expects the thread as it is once what it removed is restored."""
+    removal = planned.removal
+    thread, size = store.thread(removal.thread_id), store.size(removal.thread_id)
+    if thread is None:
+        return planned
+    ids = removal.inside.checkpoints.values() if removal.inside is not None else ()
+    times = [thread.last_at, *(time_of(one) for some in ids for one in some)]
+    known = [one for one in times if one is not None]
+    return replace(
+        planned,
+        removal=removal._replace(
+            last_at=max(known) if thread.last_at is not None else None,
+            checkpoints=size.checkpoints + planned.checkpoints,
+            writes=size.writes + planned.writes,
+        ),
+    )
+
+
+def checked_bundle(step: OperationStep, rows: Store) -> Bundle:
+    """Return the archive that a step is taken back from.
+
+    Raises `Refused` if it is missing or another one, `StoreChanged` if the thread was used since.
+    """
+    back = step.back
+    if not isinstance(back, RowsRestored):
+        raise TypeError(type(back))
+    bundle = recorded_archive(back)
+    if isinstance(step.done, RowsRemoved):
+        check_removed(step.done.planned, bundle, rows)
+    # Raises `StoreChanged` if a row is there with other contents.
+    compare(bundle.rows(), rows.rows(step.thread_id or ""), rows.row_key)
+    return bundle
+
+
+def check_removed(planned: PlannedRemoval, bundle: Bundle, rows: Store) -> None:
+    """Raise `Refused` if a restore would not just put back what a removal removed."""
+    removal = planned.removal
+    present = {one.key for one in rows.checkpoints(removal.thread_id)}
+    why = ""
+    if removal.inside is None:
+        why = "exists again" if present else ""
+    else:
+        removed = {
+            CheckpointKey(removal.thread_id, ns, one)
+            for ns, ids in removal.inside.checkpoints.items()
+            for one in ids
+        }
+        archived = {
+            part.key
+            for part in parts_of_rows(bundle.header.layout, bundle.rows())
+            if isinstance(part, CheckpointPart)
+        }
+        if present & removed:
+            why = "has removed checkpoints again"
+        elif archived - removed - present:
+            why = "lost other checkpoints since"
+    if why:
+        raise Refused(
+            f"cannot undo: thread '{removal.thread_id}' {why}",
+            hint=f"`ckpt import {shell.word(str(bundle.path))}` adds all that is missing",
+        )
+
+
+def item_to_take_back(memory: MemoryStore, step: OperationStep) -> Item | None:
+    """Check that a step can be taken back; return the item if fields of one are to be set.
+
+    Raises `StoreChanged` if an item was used since, and `Refused` if the archive of removed items
+    is not there any more.
+    """
+    match step.back:
+        case ItemsRemoved(items):
+            found = _found(memory, [one.key for one in items])
+            for one in items:
+                try:
+                    check_unchanged(one, found.get(one.key))
+                except StoreChanged as error:
+                    raise _used(one.key) from error
+        case ItemsRestored() as part:
+            recorded_archive(part)
+        case ItemEdited(key):
+            item = _found(memory, [key]).get(key)
+            fields = step.done.fields if isinstance(step.done, ItemEdited) else {}
+            if item is None or not _has_fields(item, fields):
+                raise _used(key)
+            return item
+        case _:
+            raise Refused("cannot undo: what it replaced was not kept")
+    return None
+
+
+def _used(key: ItemKey) -> StoreChanged:
+    return StoreChanged(f"cannot undo: item '{format_key(key)}' was used since")
+
+
+def recorded_archive(part: RowsRestored | ItemsRestored) -> Bundle:
+    """Return the archive that a step names. Raises `Refused` if it is missing or another one."""
+    try:
+        bundle = check_bundle(part.bundle)
+    except CkptError as error:
+        raise Refused(f"cannot undo: {error.message}", hint=error.hint) from error
+    if bundle.digest != part.digest:
+        command = "import" if isinstance(part, RowsRestored) else "memory import"
+        raise Refused(
+            f"cannot undo: '{part.bundle}' is not the archive that was written then",
+            hint=f"`ckpt {command}` restores it all the same",
+        )
+    return bundle
+
+
+def were_carried_out(memory: MemoryStore, part: MemoryPart) -> bool:
+    """Return whether a store is as it is after a part was carried out."""
+    match part:
+        case ItemsRemoved(items):
+            return not _found(memory, [one.key for one in items])
+        case ItemsRestored():
+            keys = {memory.key_of(row) for row in recorded_archive(part).rows()}
+            return len(_found(memory, list(keys))) == len(keys)
+        case ItemsAdded(keys):
+            return bool(_found(memory, keys))
+        case ItemEdited(key, fields):
+            found = _found(memory, [key])
+            return key in found and _has_fields(found[key], fields)
+
+
+def _found(memory: MemoryStore, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+    """Return those of some items that a store has, with their values."""
+    found = {one.key: one for one in memory.items(keys=keys, values=True)}
+    # In a file that is not in WAL mode, an open read would block the writer.
+    memory.refresh()
+    return found
+
+
+def _has_fields(item: Item, fields: Mapping[str, Any]) -> bool:
+    """Return whether the fields of an item have these values."""
+    value = None if item.value is None else to_json(decode(item.value))
+    if not isinstance(value, dict):
+        return False
+    return all(name in value and value[name] == one for name, one in fields.items())
 
 
 def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) -> CheckpointPlan:
@@ -223,3 +844,118 @@ def _as_undo(back: CheckpointPlan, added: Checkpoint, why: str) -> CheckpointPla
     if back.again:
         notes.append("answers and task results from before the rollback are not restored")
     return replace(back, action="undo", why=f"{why}; {back.why}", notes=(*notes, *back.notes))
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesUndo:
+    """The plan to take back one repair."""
+
+    thread_id: str
+    at: datetime
+    """When the repair was made."""
+    values: tuple[StoredAgain, ...]
+    change: Change
+
+
+def record_repair(rows: Store, found: Repair, now: datetime) -> None:
+    """Record what a repair is about to store.
+
+    Raises `UsageError` if that is not possible, `Refused` if the unreadable bytes that the repair
+    replaces would then be lost, and `StoreChanged` if they are readable by now.
+    """
+    info = rows.describe()
+    stored = {(one.checkpoint_ns, one.channel, one.version): one for one in found.change.blobs}
+    values = tuple(
+        StoredAgain(place, _stored_at(rows, found.thread_id, place), digest_of(new.value))
+        for place in (one.place for one in found.rebuilt)
+        if (new := stored.get((place.checkpoint_ns, place.channel, place.version))) is not None
+    )
+    before = [one.before for one in values if one.before is not None]
+    if not all(isinstance(decode(one), Opaque) for one in before):
+        raise StoreChanged(
+            f"values of thread '{found.thread_id}' changed meanwhile, so nothing was written",
+            hint="run the command again",
+        )
+    try:
+        past = readable_repairs(info, found.thread_id)
+        past = _still_there(rows, past, found.thread_id)
+        write_repairs(info, found.thread_id, [*past, PastRepair(now, values)])
+    except UsageError as error:
+        if not before:
+            raise
+        raise Refused(
+            f"{error.message}; nothing was written: the unreadable bytes would be lost",
+            hint=error.hint or "export XDG_STATE_HOME=FOLDER",
+        ) from error
+
+
+def plan_values_undo(reader: ThreadReader, rows: Store) -> ValuesUndo | None:
+    """Plan to take back a repair that stored values, if `ckpt` changed the thread so last.
+
+    Returns None if there is none, or if `ckpt` added a checkpoint after it. Raises `Refused` if
+    some of its values have changed since.
+    """
+    check_store(rows)
+    info = rows.describe()
+    past = _still_there(rows, past_repairs(info, reader.thread_id), reader.thread_id)
+    if not past:
+        return None
+    last, added = past[-1], added_at(reader)
+    if added is not None and added > last.at:
+        return None
+    changed = [one for one in last.values if not _is_as_stored(rows, reader.thread_id, one)]
+    if changed:
+        names = ", ".join(dict.fromkeys(f"'{one.place.channel}'" for one in changed))
+        raise Refused(f"cannot undo the repair: the values of {names} have changed since")
+    return ValuesUndo(reader.thread_id, last.at, last.values, _back(reader, last.values))
+
+
+def forget_repair(rows: Store, undone: ValuesUndo) -> None:
+    """Remove a repair from the record, after it was taken back. Raises `UsageError`."""
+    info = rows.describe()
+    left = [one for one in readable_repairs(info, undone.thread_id) if one.at != undone.at]
+    write_repairs(info, undone.thread_id, left)
+
+
+def _back(reader: ThreadReader, values: tuple[StoredAgain, ...]) -> Change:
+    places = [(one.place, one.before) for one in values]
+    return Change(
+        reader.thread_id,
+        heads_of(reader),
+        blobs=tuple(
+            NewBlob(place.checkpoint_ns, place.channel, place.version, before)
+            for place, before in places
+            if before is not None
+        ),
+        removed_blobs=tuple(
+            (place.checkpoint_ns, place.channel, place.version) for place, _ in places
+        ),
+    )
+
+
+def _still_there(rows: Store, past: Sequence[PastRepair], thread_id: str) -> list[PastRepair]:
+    """Return the recorded repairs, without those that were never carried out."""
+
+    def is_there(repair: PastRepair) -> bool:
+        return any(_is_as_stored(rows, thread_id, one) for one in repair.values)
+
+    return [one for one in past if is_there(one)]
+
+
+def _is_as_stored(rows: Store, thread_id: str, one: StoredAgain) -> bool:
+    found = _stored_at(rows, thread_id, one.place)
+    return found is not None and digest_of(found) == one.digest
+
+
+def _stored_at(rows: Store, thread_id: str, place: DamagedValue) -> TypedBytes | None:
+    """Return a value as stored; None if nothing is."""
+    for one in rows.checkpoints(
+        thread_id,
+        checkpoint_ns=place.checkpoint_ns,
+        checkpoint_ids=[place.checkpoint_id],
+        body=True,
+        values=[place.channel],
+    ):
+        blob = (one.blobs or {}).get(place.channel)
+        return None if blob is None else blob.value
+    return None

@@ -14,19 +14,17 @@ from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.bisection import OnsetSearch, Verdict, binary, linear
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.filters.evaluate import decision
-from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, format_field
-from ckpt_cli.core.filters.fields import METADATA, VALUES
+from ckpt_cli.core.filters.language import METADATA, VALUES, Field, Filter, fields_in, format_field
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
+from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
 from ckpt_cli.core.value_origin import applied_writes, is_caller
-from ckpt_cli.core.values.paths import All
+from ckpt_cli.core.values import All
 from ckpt_cli.queries.history import made_by
 from ckpt_cli.queries.lineage import FIELDS_OF_CHECKPOINT, CheckpointFacts, Lineage
-from ckpt_cli.queries.stats import Range
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment, number_of
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries.usage import Range
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment, ThreadReader, number_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,16 @@ from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Checkpoint
 from ckpt_cli.core import value_origin
 from ckpt_cli.core.channels import is_state, state_values
-from ckpt_cli.core.forking.marks import BY, FROM, NAME, REASON
 from ckpt_cli.core.redact import redact, redact_text
-from ckpt_cli.core.state import Body, read_body
-from ckpt_cli.core.tasks.step_nodes import finished
+from ckpt_cli.core.state import BY, FROM, NAME, REASON, Body, read_body
+from ckpt_cli.core.tasks.tasks import TaskWrite, finished, task_writes
 from ckpt_cli.core.tasks.triggers import START, named_node
-from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.core.value_origin import TracedPath
-from ckpt_cli.core.values.equality import same
-from ckpt_cli.core.values.paths import All, Path, parse_path, select
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.timeline import StateTimeline
+from ckpt_cli.core.values import All, Path, parse_path, same, select
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import StateTimeline, read_state
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment
 
 By: TypeAlias = Literal["task", "input", "caller", "update", "fork", "unknown"]
 

@@ -1,17 +1,78 @@
-"""Compare the states of two checkpoints."""
+"""Compares two checkpoints of a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
+from ckpt_backends.errors import NotFound
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.channels import state_values
+from ckpt_cli.core.diff import ChannelChange, changed, diff_channels
 from ckpt_cli.core.redact import redact_change
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.target import Target
+from ckpt_cli.core.state import Body, read_body
+from ckpt_cli.core.values import Path
+from ckpt_cli.queries.show import CheckpointView
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment
+
+Step = tuple[str, str | None]
+"""The id of a checkpoint, and of its parent if that is stored."""
+
+
+class ChannelChanges:
+    """Where one channel changed in one namespace of a thread, as far as that was asked.
+
+    A checkpoint never changes, so that none is read twice.
+    """
+
+    def __init__(self, thread_id: str, checkpoint_ns: str, channel: str) -> None:
+        self._thread_id = thread_id
+        self._ns = checkpoint_ns
+        self._channel = channel
+        self._known: dict[str, bool] = {}
+
+    def known(self, step: Step) -> bool | None:
+        """Return whether a step changed the channel; None if it was not read."""
+        return self._known.get(step[0])
+
+    def read(self, store: Store, steps: Sequence[Step]) -> None:
+        """Find out which of these steps changed the channel; each is near the one before it."""
+        with remembering():
+            bodies = self._bodies(store, {one for step in steps for one in step if one}, ())
+            verdicts = {step: self._verdict(bodies, step) for step in steps}
+            unsure = [step for step, verdict in verdicts.items() if verdict is None]
+            if unsure:
+                wanted = {one for step in unsure for one in step if one}
+                bodies = self._bodies(store, wanted, [self._channel])
+                verdicts |= {step: self._verdict(bodies, step) for step in unsure}
+        self._known |= {step[0]: verdict is not False for step, verdict in verdicts.items()}
+
+    def _verdict(self, bodies: Mapping[str, Body], step: Step) -> bool | None:
+        checkpoint_id, parent = step
+        after, before = bodies.get(checkpoint_id), bodies.get(parent or "")
+        # It was removed meanwhile, or cannot be read.
+        if after is None or after.problem is not None:
+            return False
+        return changed(self._channel, before, after)
+
+    def _bodies(
+        self, store: Store, ids: Collection[str], values: Collection[str]
+    ) -> dict[str, Body]:
+        found = store.checkpoints(
+            self._thread_id, checkpoint_ns=self._ns, checkpoint_ids=ids, body=True, values=values
+        )
+        return {one.key.checkpoint_id: self._only(read_body(one)) for one in found}
+
+    def _only(self, body: Body) -> Body:
+        """Return a body without the values of other channels, which may be large."""
+        name = self._channel
+        return body._replace(values={name: body.values[name]} if name in body.values else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +126,74 @@ def _read(
     if channels is not None:
         values = {name: value for name, value in values.items() if name in channels}
     return moment, values
+
+
+Change = Literal["added", "changed"]
+
+_LARGEST = 1 << 20
+"""Maximum number of stored bytes of a channel that is compared with the one before."""
+
+
+def changed_values(target: Target, found: CheckpointView) -> dict[Path, Change]:
+    """Return the paths of what is new or not the same as in the parent, and of what holds it.
+
+    A channel that is large or was rebuilt is told as a whole. Nothing is told if the parent is not
+    stored. Raises `NotFound`.
+    """
+    names = list(found.state.values)
+    parent = found.moment.checkpoint.parent_checkpoint_id
+    if parent is None:
+        return {(name,): "added" for name in names}
+    reader, ns = target.reader, target.checkpoint_ns
+    try:
+        before = reader.stored(ns, parent)
+    except NotFound:
+        return {}
+    if before.body.problem is not None:
+        return {}
+    versions, now = before.body.versions, found.moment.body.versions
+    if versions and now:
+        names = [name for name in names if versions.get(name) != now.get(name)]
+    changes: dict[Path, Change] = {
+        (name,): "changed" if name in versions else "added" for name in names
+    }
+    if redaction.is_redacted(reader.store):
+        return changes
+    small = [name for name in names if _is_small(found, name)]
+    blobs = before.checkpoint.blobs or {}
+    if any(name in blobs and blobs[name].value is None for name in small):
+        before = reader.stored(ns, parent, state=small)
+    earlier = state_values(before.body)
+    # A DeltaChannel has a value, too, where none is stored.
+    known = [name for name in small if name in earlier or name not in versions]
+    for name in known:
+        del changes[(name,)]
+    here = {name: found.state.values[name] for name in known}
+    there = {name: earlier[name] for name in known if name in earlier}
+    return changes | _inside(diff_channels(there, here))
+
+
+def _is_small(found: CheckpointView, name: str) -> bool:
+    """Return whether it takes little time to compare a channel."""
+    stored = found.moment.checkpoint
+    blob = (stored.blobs or {}).get(name)
+    if name in found.state.rebuilt or stored.body is None:
+        return False
+    return (len(stored.body.data) if blob is None else blob.size) <= _LARGEST
+
+
+def _inside(changes: Mapping[str, ChannelChange]) -> dict[Path, Change]:
+    """Return the paths inside some channels, and those around them."""
+    found: dict[Path, Change] = {}
+    for name, change in changes.items():
+        if change.change == "removed":
+            continue
+        found[name,] = "added" if change.change == "added" else "changed"
+        for op in change.ops:
+            path = (name, *op.path)
+            for length in range(2, len(path)):
+                found[path[:length]] = "changed"
+            # What was removed has no place any more.
+            if op.op != "remove" and len(path) > 1:
+                found[path] = "added" if op.op == "add" else "changed"
+    return found

@@ -1,8 +1,4 @@
-"""Find the threads of which any checkpoint matches a filter, not only the newest one.
-
-A run stores the metadata of its config in each checkpoint. So one thread may have checkpoints that
-name its user, and others, such as those of a run that was resumed without metadata, that do not.
-"""
+"""Finds the threads of which any checkpoint matches a filter, not only the newest one."""
 
 from __future__ import annotations
 
@@ -15,16 +11,20 @@ from ckpt_backends.encryption import NO_KEY, is_encrypted_field
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.filters.evaluate import Facts, decision
-from ckpt_cli.core.filters.expressions import Field, Filter, fields_in
-from ckpt_cli.core.filters.fields import METADATA, VALUES
-from ckpt_cli.core.filters.lookup import values_at
+from ckpt_cli.core.filters.evaluate import Facts, decision, values_at
+from ckpt_cli.core.filters.language import METADATA, VALUES, Field, Filter, fields_in
 from ckpt_cli.core.state import source_from, step_from
 from ckpt_cli.queries.filtered_threads import ThreadChooser
 from ckpt_cli.queries.selection import Watch
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference
+
+# Find the threads of which any checkpoint matches a filter, not only the newest one.
+#
+# A run stores the metadata of its config in each checkpoint. So one thread may have checkpoints
+# that name its user, and others, such as those of a run that was resumed without metadata, that
+# do not.
+
 
 OF_CHECKPOINTS = frozenset({"source", "step", METADATA, VALUES})
 """The fields that each checkpoint has its own values of."""

@@ -10,17 +10,24 @@ from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.filters.evaluate import Facts, decision
-from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, sources_of
-from ckpt_cli.core.filters.fields import FIELDS, VALUES, ReadFrom
-from ckpt_cli.core.filters.lookup import values_at, values_in
-from ckpt_cli.core.filters.operands import EPOCH, SECOND
+from ckpt_cli.core.filters.evaluate import Facts, decision, values_at, values_in
+from ckpt_cli.core.filters.language import (
+    EPOCH,
+    FIELDS,
+    SECOND,
+    VALUES,
+    Field,
+    Filter,
+    ReadFrom,
+    fields_in,
+    sources_of,
+)
 from ckpt_cli.queries.listed_threads import Details, ListedThread
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.thread import TriggerInference
 
 # Imported late, like all about heads: many filters ask the index only.
 if TYPE_CHECKING:
-    from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment
+    from ckpt_cli.reading.thread import DecodedCheckpoint, Moment
 
 
 class _Candidate:
@@ -149,7 +156,7 @@ class ThreadChooser:
         if self.needs_index_only:
             yield from map(ListedThread, filter(self.may_match, threads))
             return
-        from ckpt_cli.threads.heads import expiry_times, some_at_once
+        from ckpt_cli.reading.thread import expiry_times, some_at_once
 
         for some in some_at_once(threads):
             candidates = [_Candidate(thread, self._now) for thread in some]
@@ -174,7 +181,7 @@ class ThreadChooser:
 
     def _read_heads(self, candidates: Sequence[_Candidate]) -> None:
         from ckpt_cli.queries.head_details import details_of, heads_of
-        from ckpt_cli.threads.thread import ThreadReader
+        from ckpt_cli.reading.thread import ThreadReader
 
         heads = heads_of(self._store, [one.thread for one in candidates], self._inference)
         for one in candidates:
@@ -191,8 +198,8 @@ class ThreadChooser:
 
     def _state(self, candidate: _Candidate) -> Mapping[str, Value] | Opaque:
         """Return the state at the head, at least the channels that the filter names."""
-        from ckpt_cli.threads.states import read_state
-        from ckpt_cli.threads.thread import ThreadReader
+        from ckpt_cli.reading.states import read_state
+        from ckpt_cli.reading.thread import ThreadReader
 
         if candidate.head is None:
             return {}

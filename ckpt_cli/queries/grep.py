@@ -17,31 +17,28 @@ from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import LOST_DELTA, is_state
 from ckpt_cli.core.redact import redact_match
-from ckpt_cli.core.search.matches import (
+from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.search import (
+    Finder,
     Match,
     SeenMatches,
     appended_from,
+    compile_pattern,
+    gave_up,
+    needed_texts,
     new_matches,
     search,
     search_questions,
 )
-from ckpt_cli.core.search.needed import needed_texts
-from ckpt_cli.core.search.patterns import Finder, compile_pattern, gave_up
-from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
-from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, failed_at, node_path
+from ckpt_cli.core.state import ERROR, INTERRUPT, Body
+from ckpt_cli.core.tasks.tasks import NodePath, asked_by, failed_at, node_path, tasks_by_id
 from ckpt_cli.core.tasks.triggers import SENDS
-from ckpt_cli.core.tasks.writes import tasks_by_id
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import moment_time
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.timeline import Point, StateTimeline
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import Point, StateTimeline, read_state
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference, moment_time
 
 if TYPE_CHECKING:
-    from ckpt_cli.threads.executor.executor import Executor
+    from ckpt_cli.reading.executor import Executor
 
 Kind = Literal["value", "write", "question", "error"]
 """Where a text was found. A `write` is text that no later state contains."""

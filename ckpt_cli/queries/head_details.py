@@ -8,14 +8,17 @@ from ckpt_backends.codec import DEFAULT_LIMITS, Limits, decode
 from ckpt_backends.codec.values import Cut
 from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
-from ckpt_cli.core.tasks.status import blocking_error
+from ckpt_cli.core.tasks.tasks import blocking_error
 from ckpt_cli.queries.listed_threads import Details, Head, ListedThread
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.heads import expiry_times, read_heads, some_at_once
-from ckpt_cli.threads.nested_nodes import resume_of
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.thread import (
+    Moment,
+    ThreadReader,
+    TriggerInference,
+    expiry_times,
+    read_heads,
+    resume_of,
+    some_at_once,
+)
 
 _LARGE = 256 * 1024
 """Bytes of messages, stored apart from their checkpoint, that are not read for a title."""
@@ -78,13 +81,18 @@ def status_of_head(thread: Thread, head: Moment | None) -> Status:
     return Status.EMPTY if thread.head is None else Status.UNKNOWN
 
 
-def details_of(reader: ThreadReader, head: Moment | None) -> Details:
+def details_of(reader: ThreadReader, head: Moment | None, *, title: bool = True) -> Details:
     """Return the details from a head, without its expiry and the size of its thread."""
     if head is None:
         return Details((status_of_head(reader.thread, None),), None, None)
     runs = (*head.step.tasks, *head.step.others)
     questions = (one for run in runs for one in run.questions if one.is_open)
     resume = resume_of(reader, head, inside=False) if head.step.next or head.writes else None
+    said = None
+    if title:
+        from ckpt_cli.core.conversation import title_of  # late: `show` prints the state
+
+        said = title_of(head.body.values)
     return Details(
         head.conditions,
         Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata),
@@ -93,7 +101,7 @@ def details_of(reader: ThreadReader, head: Moment | None) -> Details:
         runs=head.step.next if resume is None else resume.nodes,
         error=blocking_error(head.step),
         question=next(questions, None),
-        title=title_of(head.body.values),
+        title=said,
     )
 
 
@@ -104,6 +112,8 @@ def with_titles(
 
     Messages that are stored apart are read here, unless they are large.
     """
+    from ckpt_cli.core.conversation import says_nothing
+
     for some in some_at_once(rows):
         unread: list[CheckpointKey] = []
         for row in some:
@@ -113,11 +123,14 @@ def with_titles(
                 unread.append(CheckpointKey(thread.thread_id, "", thread.head))
         read = _titles_at(store, unread)
         for row in some:
-            yield _titled(row, read.get(row.thread.thread_id), every=every)
+            is_wanted = every or says_nothing(row.thread.thread_id)
+            yield _titled(row, read.get(row.thread.thread_id), is_wanted=is_wanted)
 
 
 def _titles_at(store: Store, keys: Sequence[CheckpointKey]) -> dict[str, str]:
     """Return titles by thread id; of the messages, only as much is decoded as a title needs."""
+    from ckpt_cli.core.conversation import MESSAGES, title_of
+
     titles = {}
     for one in store.checkpoints_at(keys, body=True, values=[MESSAGES]) if keys else ():
         blob = (one.blobs or {}).get(MESSAGES)
@@ -130,13 +143,30 @@ def _titles_at(store: Store, keys: Sequence[CheckpointKey]) -> dict[str, str]:
     return titles
 
 
-def _titled(row: ListedThread, read: str | None, *, every: bool) -> ListedThread:
+def _titled(row: ListedThread, read: str | None, *, is_wanted: bool) -> ListedThread:
     """Return the thread with its title as text, or without one."""
     if row.details is None:
         return row
     title = read or row.details.title
-    is_shown = isinstance(title, str) and (every or says_nothing(row.thread.thread_id))
-    shown = title if is_shown else None
+    shown = title if isinstance(title, str) and is_wanted else None
     if shown is row.details.title:
         return row
     return row._replace(details=row.details._replace(title=shown))
+
+
+def redacted_row(row: ListedThread) -> ListedThread:
+    """Return a thread of a store with `--redact`."""
+    # Imported late: most stores are read without it.
+    from ckpt_cli.core.redact import redact, redact_metadata, redact_text
+
+    details = row.details
+    if details is None or details.head is None:
+        return row
+    head = details.head._replace(metadata=redact_metadata(details.head.metadata))
+    error = None if details.error is None else redact_text(details.error)
+    asked, title = details.question, details.title
+    question = None if asked is None else asked._replace(value=redact(asked.value))
+    hidden = redact_text(title) if isinstance(title, str) else None
+    return row._replace(
+        details=details._replace(head=head, error=error, question=question, title=hidden),
+    )

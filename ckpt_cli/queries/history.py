@@ -9,12 +9,11 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint
 from ckpt_cli.core.channels import given_input
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.tasks.step_nodes import ran, ran_here
 from ckpt_cli.core.tasks.task_ids import pulled_node
+from ckpt_cli.core.tasks.tasks import ran, ran_here
 from ckpt_cli.core.tasks.triggers import START
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.thread import Moment, ThreadReader
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.operations import ListedOperation

@@ -9,15 +9,12 @@ from typing import Generic, TypeVar
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, Status
-from ckpt_cli.core.filters.expressions import Field
-from ckpt_cli.core.filters.fields import METADATA, VALUES
-from ckpt_cli.core.filters.lookup import values_at
+from ckpt_cli.core.filters.evaluate import values_at
+from ckpt_cli.core.filters.language import METADATA, VALUES, Field
 from ckpt_cli.core.state import read_metadata, source_from
-from ckpt_cli.core.tasks.status import blocking_error
-from ckpt_cli.threads.checkpoint import number_of
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.timeline import StateTimeline
+from ckpt_cli.core.tasks.tasks import blocking_error
+from ckpt_cli.reading.states import StateTimeline, read_state
+from ckpt_cli.reading.thread import ThreadReader, number_of
 
 FIELDS_OF_CHECKPOINT = (VALUES, METADATA, "step", "source", "next", "status", "error")
 """The fields of the filter language that a checkpoint has; the others are about a thread."""

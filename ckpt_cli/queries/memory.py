@@ -1,25 +1,33 @@
-"""Answers from long-term memory: lists, single items and searches.
-
-With `redacted`, no value leaves this module, only namespaces, keys, times, sizes and the names of
-vectors.
-"""
+"""Reads long-term memory, and where it came from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
 from ckpt_backends import shell
+from ckpt_backends.app_sessions import AppSession, SessionStore
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import Ambiguous, NotFound
-from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, Namespace
-from ckpt_cli.core.memory.item_filter import ItemFilter, format_key, item_keys
+from ckpt_backends.discovery import backend_of, bundled, known_backends
+from ckpt_backends.errors import Ambiguous, CkptError, NotFound, UnknownLayout
+from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, Namespace, ThreadsOfMemory
+from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory, threads_of_memory
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.core import refs
+from ckpt_cli.core.conversation import Turn, content_text
+from ckpt_cli.core.memory import ItemFilter, Likeness, format_key, item_keys, likeliest, source_of
 from ckpt_cli.core.redact import redact, redact_match
-from ckpt_cli.core.search.matches import Match, search
-from ckpt_cli.core.search.patterns import Finder, gave_up
+from ckpt_cli.core.search import Finder, Match, gave_up, search
+from ckpt_cli.core.state import Body, read_metadata
+from ckpt_cli.queries.messages import conversation
+from ckpt_cli.reading.redaction import is_redacted
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 
 _NAMED = 5
 """Maximum number of candidates that an error names."""
@@ -152,7 +160,7 @@ def _read(item: Item, *, redacted: bool) -> Read:
 
 def _with_source(item: Item) -> Item:
     # Imported here, since plain listings do not need it.
-    from ckpt_cli.core.memory.fact_problems import source_of
+    from ckpt_cli.core.memory import source_of
 
     return replace(item, source=source_of(item), value=None)
 
@@ -160,3 +168,255 @@ def _with_source(item: Item) -> Item:
 def without_values(item: Item) -> Item:
     """Return an item without its value, category and confidence."""
     return replace(item, value=None, category=None, confidence=None)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlace:
+    """A memory that may belong to the threads of a store."""
+
+    url: StoreUrl
+    named: bool
+    """Whether the user named it; otherwise it was found in the same folder."""
+
+
+def memory_place(threads: StoreUrl, chosen: StoreUrl | None) -> MemoryPlace | None:
+    """Return the chosen memory, or the one of an application that keeps it near the threads.
+
+    Returns None if there is none. Opens no file.
+    """
+    if chosen is not None:
+        return MemoryPlace(chosen, named=True)
+    own = backend_of(threads.scheme)
+    if own is None or not own.is_local:
+        return None
+    is_bundled = any(one is own for one in bundled())
+    for backend in bundled() if is_bundled else known_backends():
+        found = None if backend.memory_near is None else backend.memory_near(threads.path)
+        if found is not None:
+            return MemoryPlace(StoreUrl(backend.schemes[0], found, raw=found), named=False)
+    return None
+
+
+_PEOPLE = frozenset({"human", "user"})
+
+
+@dataclass(frozen=True, slots=True)
+class ItemOrigin:
+    """The origin of an item, as far as it is known."""
+
+    thread_id: str
+    store: str
+    """URL of the store of its thread, without secrets; empty if unknown."""
+    checkpoint_id: str | None = None
+    """The newest root checkpoint when the item was created; the head if the item has no time.
+    None if there is none.
+    """
+    step: int | None = None
+    at: datetime | None = None
+    turn: Turn | None = None
+    """The human message that the item most likely came from."""
+    likeness: Likeness | None = None
+    people: int = 0
+    """Number of human messages in the checkpoint."""
+    remark: str = ""
+    """Why nothing more is known."""
+
+
+def threads_place(memory: StoreUrl, chosen: StoreUrl | None) -> ThreadsOfMemory:
+    """Return the store of the threads that a memory came from.
+
+    This is the chosen one; otherwise the one that the memory's backend finds.
+    """
+    if chosen is not None:
+        return ThreadsOfMemory(chosen, "from --threads or the profile")
+    return threads_of_memory(memory)
+
+
+def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -> ItemOrigin:
+    """Find the thread, checkpoint and message of an item with this creation time and text.
+
+    Never raises because of the store's contents; the remark explains what is missing.
+    """
+    store = threads.describe().url
+    try:
+        reader = ThreadReader(threads, thread_id)
+        found = _checkpoint(reader, made_at)
+    except NotFound as error:
+        return ItemOrigin(thread_id, store, remark=error.message)
+    at = reader.times("")[found]
+    remark = "" if made_at else "the item has no creation time; this is the head of the thread"
+    try:
+        step = reader.stored("", found).number
+        turns = conversation(Target(reader, "", found, True), None).turns
+    except CkptError as error:
+        return ItemOrigin(thread_id, store, found, None, at, remark=error.message)
+    said = [turn for turn in turns if turn.message.role in _PEOPLE]
+    origin = ItemOrigin(thread_id, store, found, step, at, people=len(said), remark=remark)
+    if is_redacted(threads):
+        return origin
+    like = likeliest(text, [content_text(turn.message.content) for turn in said])
+    if like is None:
+        why = "no human message shares a word with it; it may have been summarized since"
+        return ItemOrigin(thread_id, store, found, step, at, people=len(said), remark=remark or why)
+    return ItemOrigin(thread_id, store, found, step, at, said[like.index], like, len(said), remark)
+
+
+def named_by(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> dict[str, list[Item]]:
+    """Return the items that came from the wanted threads, by thread, with their values."""
+    found: dict[str, list[Item]] = {}
+    for thread_id, item in naming(memory, is_wanted):
+        found.setdefault(thread_id, []).append(item)
+    return found
+
+
+def naming(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Item]]:
+    """Yield the same items one at a time, each with its thread. Reads every value."""
+    for item in memory.items(values=True):
+        source = source_of(item)
+        thread_id = None if source is None else source.thread_id
+        if thread_id is not None and is_wanted(thread_id):
+            yield thread_id, item
+
+
+def memories_of(
+    place: MemoryPlace, is_wanted: Callable[[str], bool], note: Callable[[str], None]
+) -> dict[str, list[Item]] | None:
+    """Return the items that came from the wanted threads; None if there is no memory.
+
+    Raises what `open_memory` raises if the user named the memory. Otherwise an unreadable memory is
+    only noted.
+    """
+    try:
+        with open_memory(place.url) as memory:
+            return named_by(memory, is_wanted)
+    except CkptError as error:
+        if place.named:
+            raise
+        if not isinstance(error, UnknownLayout):
+            note(f"cannot read the memory next to this store: {error.message}")
+        return None
+
+
+def _checkpoint(reader: ThreadReader, moment: datetime | None) -> str:
+    """Return the newest root checkpoint at a time, or the head. Raises `NotFound`."""
+    line = reader.line("")
+    if moment is not None:
+        return refs.as_of(_end_of_second(moment), line, UTC)
+    if line.head is None:
+        raise NotFound(f"thread '{reader.thread_id}' has no root checkpoint")
+    return line.head
+
+
+def _end_of_second(moment: datetime) -> datetime:
+    """Return the latest time that a time in whole seconds may stand for.
+
+    SqliteStore stores `CURRENT_TIMESTAMP`, which drops the fraction, so that an item would seem
+    older than the checkpoint that was saved just before it.
+    """
+    return moment if moment.microsecond else moment.replace(microsecond=999_999)
+
+
+def named_blobs(ns: str, one: Checkpoint, body: Body) -> set[BlobKey]:
+    """Return the values that a checkpoint refers to, if values are stored apart.
+
+    A value that it refers to may not be stored: a channel may have none, or a small one is in the
+    body.
+    """
+    if one.blobs is None:
+        return set()
+    return {BlobKey(ns, channel, str(version)) for channel, version in body.versions.items()}
+
+
+def root_of(one: Checkpoint) -> str | None:
+    """Return the root checkpoint with the step that called a subgraph; None if it is not stored."""
+    parents = read_metadata(one).get("parents")
+    root = parents.get("") if isinstance(parents, dict) else None
+    return root if isinstance(root, str) else None
+
+
+def sizes_of_blobs(
+    store: Store, thread_id: str, keys: Collection[BlobKey] | None = None
+) -> dict[BlobKey, tuple[int, int]]:
+    """Return (rows, bytes) of the values that are stored apart; with `keys`, only of those."""
+    found: dict[BlobKey, tuple[int, int]] = {}
+    for key, size in store.blobs(thread_id):
+        if keys is None or key in keys:
+            number, taken = found.get(key, (0, 0))
+            found[key] = number + 1, taken + size
+    return found
+
+
+FACTS = frozenset({"session_id", "user_id", "thread_id", "created_at", "updated_at"})
+"""Fields that every session has, if they are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A session and its thread."""
+
+    session: AppSession
+    thread: Thread | None
+    """None if the store has no such thread, or contains no checkpoints."""
+    status: Status | None
+
+
+def list_sessions(
+    sessions: SessionStore, threads: Store | None, *, thread: str | None, user: str | None
+) -> list[Joined]:
+    """Return the sessions of a thread or user, the last changed first."""
+    found = [
+        one._replace(fields={})
+        for one in sessions.sessions()
+        if thread in (None, one.thread_id) and user in (None, one.user_id)
+    ]
+    found.sort(key=lambda one: (one.updated_at or "", one.key), reverse=True)
+    inference = None if threads is None else TriggerInference(threads)
+    return [_joined(one, threads, inference) for one in found]
+
+
+def find_session(
+    sessions: SessionStore, threads: Store | None, name: str, *, redacted: bool
+) -> Joined:
+    """Return a session by its id, by USER:SESSION, or by its key. Raises `NotFound` or
+    `Ambiguous`.
+    """
+    fits: Sequence[AppSession] = [
+        one
+        for one in sessions.sessions()
+        if name in (one.session_id, f"{one.user_id}:{one.session_id}", one.key)
+    ]
+    if not fits:
+        raise NotFound(f"no session '{name}'", hint="`ckpt memory sessions` lists them")
+    if len(fits) > 1:
+        keys = ", ".join(shell.word(one.key) for one in sorted(fits, key=lambda one: one.key))
+        raise Ambiguous(f"'{name}' matches {len(fits)} sessions", hint=f"use a key: {keys}")
+    (one,) = fits
+    if redacted:
+        one = one._replace(fields=_redacted(one.fields))
+    return _joined(one, threads, None if threads is None else TriggerInference(threads))
+
+
+def _redacted(fields: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value if name in FACTS else redact(value) for name, value in fields.items()}
+
+
+def _joined(
+    session: AppSession, threads: Store | None, inference: TriggerInference | None
+) -> Joined:
+    if threads is None or session.thread_id is None:
+        return Joined(session, None, None)
+    thread = threads.thread(session.thread_id)
+    if thread is None:
+        return Joined(session, None, None)
+    if thread.head is None:
+        return Joined(session, thread, Status.EMPTY)
+    head = next(ThreadReader(threads, thread, inference).moments("", [thread.head]), None)
+    return Joined(session, thread, Status.UNKNOWN if head is None else head.status)
+
+
+def threads_beside(opened: Callable[[], Store]) -> Store | None:
+    """Return the checkpoints in the same store; None if it has none."""
+    try:
+        return opened()
+    except UnknownLayout:
+        return None

@@ -10,13 +10,12 @@ from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_cli.core.channels import given_input
-from ckpt_cli.core.conversation.messages import said
-from ckpt_cli.core.conversation.transcript import Turn, message_list, transcript
+from ckpt_cli.core.conversation import Turn, message_list, said, transcript
 from ckpt_cli.core.redact import redact_turn
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import unreadable
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.target import Target
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import unreadable
 
 USUAL = "messages"
 _EMPTY: tuple[Value, ...] = (None, [], {})

@@ -10,8 +10,8 @@ from itertools import takewhile
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
-from ckpt_cli.threads.heads import head_keys
+from ckpt_cli.core.state import ERROR, INTERRUPT
+from ckpt_cli.reading.thread import head_keys
 
 WATCHED = 200
 """Number of newest threads that are remembered. An older one is among them once it moves."""

@@ -1,4 +1,4 @@
-"""The recorded operations: which of them are undone, and which can be taken back."""
+"""Lists what ckpt changed in a store, and in a thread."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ckpt_backends.errors import Ambiguous, NotFound, Refused
-from ckpt_cli.operations.journal import has_steps, steps_of
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.record import Operation
-from ckpt_cli.operations.steps import OperationStep
+from ckpt_cli.operations.log import Operation, OperationLog, OperationStep, has_steps, steps_of
 
 UNDO, REDO = "undo", "redo"
 """The actions of operations that take back another one."""

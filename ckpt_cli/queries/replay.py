@@ -1,34 +1,55 @@
-"""Replay a thread: rebuild each checkpoint from its parent and the writes stored there."""
+"""Replays threads: computes each step from its writes, and compares."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise
+from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
-from ckpt_cli.core.channels import state_values
-from ckpt_cli.core.doctor.numbered_versions import NumberedVersions
-from ckpt_cli.core.replay.elimination import (
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.channels import is_state, namespace_kind, state_values
+from ckpt_cli.core.diff import json_size
+from ckpt_cli.core.doctor.checks import NumberedVersions
+from ckpt_cli.core.elimination import (
+    CANDIDATES,
     Check,
+    Contribution,
+    Differences,
+    Effect,
+    Judgement,
     ReducerTally,
-)
-from ckpt_cli.core.replay.reducers import ABSENT, NOT_STORED, Held, is_empty
-from ckpt_cli.core.replay.report import Replayed, Transition
-from ckpt_cli.core.replay.transition import (
+    SortedWrites,
+    Verdict,
     WriteOrder,
+    contributions,
+    differences_of,
+    plain,
     possible_orders,
     recorded_orders,
     sort_writes,
+    verdict_of,
     written_channels,
 )
-from ckpt_cli.core.state import Version, read_metadata, source_from
+from ckpt_cli.core.redact import redact
+from ckpt_cli.core.reducers import (
+    ABSENT,
+    NOT_STORED,
+    Held,
+    is_empty,
+    is_not_stored,
+    unknown_channel,
+)
+from ckpt_cli.core.reducers import held_fits as fits
+from ckpt_cli.core.replay import Replayed, Transition, judge_all, label
+from ckpt_cli.core.state import Version, read_body, read_metadata, source_from
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
+from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
 from ckpt_cli.core.tasks.triggers import START
-from ckpt_cli.core.tasks.writes import task_writes
 from ckpt_cli.queries.replay_checks import (
     ChannelChecker,
     KeptCheckpoint,
@@ -37,8 +58,15 @@ from ckpt_cli.queries.replay_checks import (
     Lost,
     is_kept,
 )
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
+
+if TYPE_CHECKING:
+    from ckpt_backends.model import Thread
+    from ckpt_cli.reading.executor import Executor
+    from ckpt_cli.reading.workers import Each
+
 
 _AT_ONCE = 200
 _BYTES = 8 << 20
@@ -403,3 +431,377 @@ def _size(moment: Moment) -> int:
     if blobs:
         read += sum([blob.size for blob in blobs.values() if blob.value is not None])
     return read
+
+
+_MOST_CARRIED = 200
+"""Number of checkpoints whose expected values are kept; with more, each look replays all."""
+
+
+_Step = tuple[str, str]
+"""Namespace and checkpoint id."""
+
+
+class KeptReplay:
+    """The reducers of one thread, known from its replay, for looks at its steps.
+
+    A checkpoint does not change, so they stay known while the thread grows. Used by one worker.
+    """
+
+    def __init__(self) -> None:
+        self._place: tuple[object, str] | None = None
+        self._found: Replayed | None = None
+        self._checks: Mapping[_Step, Mapping[str, Check]] = {}
+        """By channel of a step."""
+        self._carried: dict[_Step, dict[str, dict[int, Held]]] = {}
+        """The expected values of channels without a stored one."""
+        self._last: KeptCheckpoint | None = None
+
+    def look_at(
+        self, reader: ThreadReader, checkpoint_ns: str, child: str
+    ) -> tuple[Replayed, Look]:
+        """Return the replay of a thread, and all about the transition to `child`.
+
+        Raises `NotFound` if there is no such checkpoint.
+        """
+        place = reader.store, reader.thread_id
+        if (
+            self._found is not None
+            and self._place == place
+            and (checkpoint_ns, child) in self._checks
+        ):
+            look = self._again(self._found, reader, checkpoint_ns, child)
+            if look is not None:
+                return self._found, look
+        self._found, self._carried, self._last = None, {}, None
+        found, look = look_at(reader, checkpoint_ns, child, self._watch)
+        self._note_last()
+        if len(self._carried) <= _MOST_CARRIED:
+            self._place, self._found = place, found
+            self._checks = {
+                (one.checkpoint_ns, one.child): {check.channel: check for check in one.checks}
+                for one in found.transitions
+            }
+        self._carried = self._carried if self._found is not None else {}
+        return found, look
+
+    def _watch(self, here: KeptCheckpoint, _: KeptCheckpoint | None) -> None:
+        # What is carried is added to it after this.
+        self._note_last()
+        self._last = here
+
+    def _note_last(self) -> None:
+        """Keep what the last checkpoint carries in place of values that are not stored."""
+        last, self._last = self._last, None
+        if last is None:
+            return
+        carried = {
+            name: kept for name, kept in last.carried.items() if kept and name not in last.values
+        }
+        if carried:
+            key = last.moment.key
+            self._carried[key.checkpoint_ns, key.checkpoint_id] = carried
+
+    def _again(
+        self, found: Replayed, reader: ThreadReader, checkpoint_ns: str, child: str
+    ) -> Look | None:
+        graph = namespace_kind(checkpoint_ns)
+        tallies = {
+            place: tally.copy() for place, tally in found.tallies.items() if place[0] == graph
+        }
+        parent = next(
+            (
+                one.parent_checkpoint_id
+                for one in reader.index(checkpoint_ns)
+                if one.key.checkpoint_id == child
+            ),
+            None,
+        )
+        carried = self._carried.get((checkpoint_ns, parent or ""), {})
+        look = look_again(reader, checkpoint_ns, child, tallies, carried)
+        if look is None:
+            return None
+        # Later steps have confirmed or denied what was carried over this one.
+        checks = self._checks[checkpoint_ns, child]
+        look.channels = {
+            name: one._replace(check=checks.get(name, one.check))
+            for name, one in look.channels.items()
+        }
+        return look
+
+
+def check_channels(
+    store: Store, thread_ids: Iterable[str], names: Collection[str], where: str
+) -> None:
+    """Raise `NotFound` for a channel that none of the threads has; `where` names them in the error.
+
+    A name is a channel, or a channel of a subgraph as `NODE/CHANNEL`. Stops as soon as all names
+    were found.
+    """
+    missing, known = set(names), set[str]()
+    for thread_id in thread_ids if missing else ():
+        for ns in store.namespaces(thread_id):
+            found = _channels(store, thread_id, ns)
+            known |= {label((namespace_kind(ns), channel)) for channel in found}
+            missing -= found | known
+        if not missing:
+            return
+    for name in sorted(missing):
+        raise unknown_channel(name, known, where)
+
+
+def _channels(store: Store, thread_id: str, ns: str) -> set[str]:
+    """Return the state channels at the newest checkpoint of a namespace."""
+    newest = islice(store.checkpoints(thread_id, checkpoint_ns=ns), 1)
+    ids = [one.key.checkpoint_id for one in newest]
+    stored = store.checkpoints(thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True)
+    bodies = map(read_body, stored)
+    return {
+        name for body in bodies for name in {*body.versions, *body.values} if is_state(name, body)
+    }
+
+
+def _replaying(store: Store) -> Each[Replayed]:
+    from ckpt_cli.reading.workers import each  # late: most replays are of one thread
+
+    inference = TriggerInference(store)
+
+    def replay(thread_id: str) -> Replayed:
+        try:
+            return replay_thread(ThreadReader(store, thread_id, inference))
+        except NotFound:  # deleted meanwhile, or an id that can only be listed
+            return Replayed(thread_id)
+
+    return each(replay)
+
+
+def replay_threads(
+    store: Store, executor: Executor, threads: Iterable[Thread]
+) -> Iterator[Replayed]:
+    """Yield each thread replayed, in the order given."""
+    return executor.run(store, threads, _replaying)
+
+
+# Find out how one checkpoint was made: the writes of each task to each channel, and their
+# effects.
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes in bytes, as compact JSON."""
+
+    before: int
+    written: int
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSizes:
+    """Numbers and stored bytes of a checkpoint's writes and values."""
+
+    writes: int
+    written: int
+    values: int
+    """Number of values that are stored with it, not shared with its parent."""
+    kept: int
+    """Bytes of these values."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepChannel:
+    """One channel that was written to, or that changed."""
+
+    judgement: Judgement
+    verdict: Verdict
+    reason: str
+    assumed: bool
+    """The order or the selection of the writes is not stored."""
+    before: Value
+    """None if it had no value."""
+    writes: tuple[Contribution, ...]
+    rebuilt: Value
+    """None if no reducer is known."""
+    stored: Value
+    sizes: Sizes
+    differences: Differences | None = None
+    """Where the stored value differs from the expected one, for a mismatch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A checkpoint, what it was made from, and the writes that were not applied."""
+
+    child: Moment
+    parent: Moment | None
+    channels: Mapping[str, StepChannel]
+    others: tuple[Contribution, ...]
+    """Writes that changed no channel: internal, dropped and ignored ones."""
+    stored: StoredSizes | None = None
+    """None if values are stored in the body."""
+
+
+def written(
+    target: Target,
+    reducers: Mapping[str, str],
+    channels: Collection[str] | None = None,
+    kept: KeptReplay | None = None,
+) -> Written:
+    """Return how a checkpoint was made from its parent; `channels` limits the channels.
+
+    With `kept`, its namespace is replayed only if the call before was about another one.
+    """
+    look_at = (KeptReplay() if kept is None else kept).look_at
+    found, look = look_at(target.reader, target.checkpoint_ns, target.checkpoint_id)
+    if look.writes is None or look.writes.is_empty:
+        look.child.check_readable()
+    ((_, judgements),) = judge_all([found], reducers)
+    graph = namespace_kind(target.checkpoint_ns)
+    answer = Written(
+        look.child,
+        look.parent,
+        {
+            name: _channel(one, look, judgements[graph, name])
+            for name, one in sorted(look.channels.items())
+            if channels is None or name in channels
+        },
+        tuple(_others(look, channels)),
+        _stored(look),
+    )
+    return _redacted(answer) if redaction.is_redacted(target.reader.store) else answer
+
+
+def _stored(look: Look) -> StoredSizes | None:
+    blobs = look.child.checkpoint.blobs
+    if blobs is None or look.writes is None or look.child.body.problem is not None:
+        return None
+    before = {} if look.parent is None else look.parent.body.versions
+    own = [
+        blob.size
+        for name, blob in blobs.items()
+        if is_state(name, look.child.body)
+        and look.child.body.versions.get(name) != before.get(name)
+    ]
+    sizes = [one.write.size for one in _all(look.writes)]
+    return StoredSizes(len(sizes), sum(sizes), len(own), sum(own))
+
+
+def _channel(one: Looked, look: Look, judgement: Judgement) -> StepChannel:
+    verdict, reason = verdict_of(one.check, judgement)
+    way = _fitting(one, look, judgement)
+    batches = [[(placed, look.values[id(placed)]) for placed in batch] for batch in way.batches]
+    rebuilt, writes = _contributions(one.base, batches, judgement)
+    before, stored = plain(one.base), plain(one.stored)
+    sizes = Sizes(
+        0 if _is_nothing(one.base) else json_size(before),
+        sum(json_size(write.value) for write in writes),
+        0 if _is_nothing(one.stored) else json_size(stored),
+    )
+    return StepChannel(
+        judgement,
+        verdict,
+        reason,
+        bool(one.check.assumed & judgement.mask) and verdict is Verdict.MATCH,
+        before,
+        tuple(writes),
+        plain(rebuilt),
+        stored,
+        sizes,
+        differences_of(one.check, judgement),
+    )
+
+
+def _contributions(
+    base: Held, batches: Sequence[Sequence[tuple[TaskWrite, Value]]], judgement: Judgement
+) -> tuple[Held, list[Contribution]]:
+    """Return the value that the writes make, and what each of them does.
+
+    Without an established reducer, only what all possible ones agree on.
+    """
+    if judgement.reducer is not None:
+        return contributions(base, batches, judgement.reducer)
+    found = [contributions(base, batches, name) for name in judgement.survivors]
+    for (value, writes), (other, others) in pairwise(found):
+        told = [(one.effect, one.counts) for one in writes]
+        if not fits(value, other) or told != [(one.effect, one.counts) for one in others]:
+            return contributions(base, batches, None)
+    return found[0] if found else contributions(base, batches, None)
+
+
+def _is_nothing(value: Held) -> bool:
+    return value is ABSENT or is_not_stored(value)
+
+
+def _fitting(one: Looked, look: Look, judgement: Judgement) -> WriteOrder:
+    """Return the first way by which the channel's reducer explains its value, or else the
+    likeliest.
+    """
+    reducers = [one for one in CANDIDATES if one.name in judgement.survivors]
+    for way in one.ways:
+        values = [[look.values[id(placed)] for placed in batch] for batch in way.batches] or [[]]
+        for reducer in reducers:
+            if any(fits(result, one.stored) for result in reducer.results(one.base, values)):
+                return way
+    return one.ways[0]
+
+
+def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contribution]:
+    if look.parent is None or look.writes is None:
+        return []
+    parent, is_told = look.parent, any(one.write.node for one in _all(look.writes))
+    used = {
+        id(placed)
+        for one in look.channels.values()
+        for batch in one.ways[0].batches
+        for placed in batch
+    }
+    ours = {id(placed): placed for placed in _all(look.writes)}
+    keys = {_key(placed) for placed in ours.values()}
+    others: list[Contribution] = []
+    for placed in [
+        *(one for one in ours.values() if id(one) not in used),
+        *(
+            one
+            for one in ([] if is_told else task_writes(parent.writes, parent.step))
+            if _key(one) not in keys
+        ),
+    ]:
+        name = placed.write.channel
+        if channels is None or name in channels:
+            effect: Effect = "dropped"
+            if not is_state(name, look.child.body):
+                effect = "special"
+            elif look.child.body.problem is not None:
+                effect = "unknown"
+            elif name not in look.child.body.versions and look.child.source == "loop":
+                effect = "ignored"
+            others.append(Contribution(placed, placed.value, effect))
+    return others
+
+
+def _all(writes: SortedWrites) -> Sequence[TaskWrite]:
+    return list(chain(writes.null, writes.tasks, writes.updates, writes.inputs))
+
+
+def _key(placed: TaskWrite) -> tuple[str, int, str]:
+    return placed.write.task_id, placed.write.idx, placed.write.channel
+
+
+def _redacted(found: Written) -> Written:
+    def hidden(one: Contribution) -> Contribution:
+        return replace(one, placed=redaction.placed(one.placed), value=redact(one.value))
+
+    return Written(
+        redaction.moment(found.child),
+        None if found.parent is None else redaction.moment(found.parent),
+        {
+            name: replace(
+                one,
+                before=redact(one.before),
+                writes=tuple(map(hidden, one.writes)),
+                rebuilt=redact(one.rebuilt),
+                stored=redact(one.stored),
+            )
+            for name, one in found.channels.items()
+        },
+        tuple(map(hidden, found.others)),
+        found.stored,
+    )

@@ -10,9 +10,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.channels import is_delta, is_state
-from ckpt_cli.core.namespace_kinds import namespace_kind
-from ckpt_cli.core.replay.deviations import (
+from ckpt_cli.core.channels import is_delta, is_state, namespace_kind
+from ckpt_cli.core.elimination import (
+    ALL,
+    CANDIDATES,
+    RULED_OUT,
+    Batches,
+    Check,
+    Explained,
+    PossibleOrders,
+    ReducerTally,
+    SortedWrites,
+    WriteOrder,
+    bits_at,
+    explain,
+    is_unreadable,
+    orders_of_channel,
+    writes_in_metadata,
+    written_channels,
+)
+from ckpt_cli.core.reducers import ABSENT, NOT_STORED, Held, is_empty
+from ckpt_cli.core.reducers import held_fits as fits
+from ckpt_cli.core.replay import (
     as_loaded,
     has_foreign_text,
     is_beyond,
@@ -25,35 +44,13 @@ from ckpt_cli.core.replay.deviations import (
     out_of_place,
     texts_of,
 )
-from ckpt_cli.core.replay.elimination import (
-    ALL,
-    CANDIDATES,
-    RULED_OUT,
-    Check,
-    Explained,
-    ReducerTally,
-    bits_at,
-    explain,
-    is_unreadable,
-)
-from ckpt_cli.core.replay.reducers import ABSENT, NOT_STORED, Held, fits, is_empty
-from ckpt_cli.core.replay.transition import (
-    Batches,
-    PossibleOrders,
-    SortedWrites,
-    WriteOrder,
-    orders_of_channel,
-    writes_in_metadata,
-    written_channels,
-)
-from ckpt_cli.core.values.equality import same
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.states import rules_of
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.core.values import same
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import rules_of
+from ckpt_cli.reading.thread import Moment, ThreadReader
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.replay.differences import Differences
+    from ckpt_cli.core.elimination import Differences
 
 NO_DELTA = "a DeltaChannel stores no value between snapshots"
 _MOST_ODD = 15
@@ -453,7 +450,7 @@ class ChannelChecker:
     def _differing(self, name: str, found: Explained, stored: Held) -> dict[int, Differences]:
         """Return where a value differs from the results of the likeliest reducers."""
         # Late: most values do not differ.
-        from ckpt_cli.core.replay.differences import differences, without_values
+        from ckpt_cli.core.elimination import differences, without_values
 
         leaders = self.tally(name).leaders
         differing = {}

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ckpt_cli.core.channels import given_input
-from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
+from ckpt_cli.core.diff import ChannelChange, diff_channels
 from ckpt_cli.core.redact import redact, redact_change
-from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.history import Entry, branch_depths, made_by
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.states import State, read_state
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import State, read_state
+from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

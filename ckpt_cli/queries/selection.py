@@ -1,4 +1,4 @@
-"""Choose the threads for a command: by name, or by conditions."""
+"""Chooses the threads that a run works on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.queries.threads import Selection, list_threads
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.filters.expressions import Filter
-
+    from ckpt_cli.core.filters.language import Filter
 
 Watch: TypeAlias = Callable[[Iterable[Thread]], Iterable[Thread]]
 """Gets each thread that is returned, or whose head must be read first, to show progress."""
@@ -40,7 +39,7 @@ def filtered_threads(
                 "THREAD cannot be combined with --match or --where",
                 hint="leave out THREAD or these options",
             )
-        from ckpt_cli.threads.target import find_thread
+        from ckpt_cli.reading.target import find_thread
 
         named = [find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)]
         return iter(watch(named))
@@ -64,8 +63,7 @@ def selected_threads(
 def _is_in_index(where: Filter) -> bool:
     """Return whether the index of a store alone decides."""
     # Imported late, like all about filters: most commands get none.
-    from ckpt_cli.core.filters.expressions import sources_of
-    from ckpt_cli.core.filters.fields import ReadFrom
+    from ckpt_cli.core.filters.language import ReadFrom, sources_of
 
     return sources_of(where) <= {ReadFrom.INDEX}
 

@@ -1,29 +1,69 @@
-"""Read one checkpoint as a whole, for `show`."""
+"""Read a thread and one of its checkpoints as a whole, for `show`."""
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
-from ckpt_backends.model import CheckpointKey
+from ckpt_backends.model import CheckpointKey, Status, ThreadSize
 from ckpt_cli.core.channels import given_input, is_state
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.tasks.step_nodes import new_input
-from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.lost_values import LostValues
-from ckpt_cli.threads.nested_nodes import resume_of
-from ckpt_cli.threads.states import State, read_state
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader, unloaded_head
+from ckpt_cli.core.refs import tips
+from ckpt_cli.core.tasks.tasks import TaskWrite, new_input, task_writes
+from ckpt_cli.queries.listed_threads import ListedThread
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import LostValues, State, read_state
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of, unloaded_head
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.resume import Resume
     from ckpt_cli.core.tasks.triggers import Join
-    from ckpt_cli.core.values.paths import Selected
-    from ckpt_cli.threads.expiry import Lifetime
+    from ckpt_cli.core.values import Selected
+    from ckpt_cli.queries.operations import ListedOperation
+    from ckpt_cli.queries.thread_operations import ThreadOperations
+    from ckpt_cli.reading.store import Lifetime
+
+
+class NamespaceSummary(NamedTuple):
+    """One namespace of a thread."""
+
+    checkpoint_ns: str
+    checkpoints: int
+    tips: int
+    forks: int
+    head: str | None
+
+
+class WholeThread(NamedTuple):
+    """A thread as a whole: what its head and the index say, and more if it was asked for."""
+
+    row: ListedThread
+    can_roll_back: bool
+    """Whether a task of the head failed, and `ckpt rollback` works on the layout."""
+    size: ThreadSize | None = None
+    in_namespaces: tuple[NamespaceSummary, ...] | None = None
+    operations: Sequence["ListedOperation"] = ()
+    """The newest recorded operations of `ckpt` on the thread, newest first."""
+
+
+class Summary(NamedTuple):
+    """One thread as a whole, with its head."""
+
+    facts: WholeThread
+    head: Moment | None
+    lifetime: "Lifetime | None" = None
+    """How long the head remains usable; None if nothing of it expires."""
+    plaintext: bool = False
+    """The head is stored unencrypted, in a thread with encrypted checkpoints."""
+    unloaded: str = ""
+    """What the saver does instead of loading the head, in words; `''` if it loads it."""
+    joins: Sequence["Join"] = ()
+    """The nodes that wait for several others, of which some have finished."""
+    resume: "Resume | None" = None
+    """What a resume from the head does; None if there is no head."""
 
 
 class CheckpointView(NamedTuple):
@@ -54,10 +94,20 @@ class CheckpointView(NamedTuple):
     """What the saver does instead of loading this head, in words; `''` if it loads it."""
     given: Value = None
     """The input that waits there for the next step; None if none does."""
+    thread: WholeThread | None = None
+    """The thread as a whole, at the head of the root graph, if it was asked for."""
 
 
-def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> CheckpointView:
+def view(
+    target: Target,
+    channels: Collection[str] | None,
+    *,
+    writes: bool,
+    facts: Callable[[ThreadReader, Moment], WholeThread] | None = None,
+) -> CheckpointView:
     """Return a checkpoint; `channels` limits the values; `writes` reads the values of writes.
+
+    `facts` returns the thread as a whole; it is called at the head of the root graph.
 
     Raises `NotFound`; with `channels` also `Unreadable`.
     """
@@ -75,13 +125,14 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         _check_stored(reader, moment, channels)
         state = State(_chosen(moment, state, channels), state.rebuilt)
     is_head = target.checkpoint_id == reader.head(target.checkpoint_ns)
+    is_root = is_head and not target.checkpoint_ns
     found = CheckpointView(
         moment,
         state,
         task_writes(moment.writes, moment.step),
         reader.children(moment.key),
         is_head=is_head,
-        resume=resume_of(reader, moment) if is_head and not target.checkpoint_ns else None,
+        resume=resume_of(reader, moment) if is_root else None,
         lifetime=_lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
         joins=reader.joins(moment),
@@ -91,8 +142,9 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
             if reader.is_values_only and channels is None
             else [*state.unstored, *lost]
         ),
-        unloaded=unloaded_head(reader) if is_head and not target.checkpoint_ns else "",
+        unloaded=unloaded_head(reader) if is_root else "",
         given=given_input(moment.body, moment.metadata) if channels is None else None,
+        thread=facts(reader, moment) if is_root and facts is not None else None,
     )
     return _redacted(found) if redaction.is_redacted(reader.store) else found
 
@@ -108,6 +160,79 @@ def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
     )
 
 
+def summarize(reader: ThreadReader, operations: "ThreadOperations") -> Summary:
+    """Return everything that the index and the head show about a thread."""
+    from ckpt_cli.reading.store import lifetime
+
+    head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
+    facts = whole_thread(
+        reader, head, operations=operations, size=True, namespaces=True, title=True
+    )
+    if head is None:
+        return Summary(facts, None)
+    return Summary(
+        facts,
+        redaction.moment(head) if redaction.is_redacted(reader.store) else head,
+        lifetime=lifetime(reader, head.key),
+        plaintext=reader.is_plaintext(head),
+        unloaded=unloaded_head(reader),
+        joins=reader.joins(head),
+        resume=resume_of(reader, head),
+    )
+
+
+def whole_thread(
+    reader: ThreadReader,
+    head: Moment | None,
+    *,
+    operations: "ThreadOperations | None" = None,
+    size: bool = False,
+    namespaces: bool = False,
+    title: bool = False,
+) -> WholeThread:
+    """Return a thread as a whole from its head, without any query.
+
+    `operations` adds what `ckpt` changed, from its log; `size` and `namespaces` ask the store.
+    """
+    # Imported late: earlier checkpoints do not need it.
+    from ckpt_cli.queries.head_details import details_of, redacted_row
+
+    store = reader.store
+    stored = store.size(reader.thread_id) if size else None
+    details = details_of(reader, head, title=title)
+    if stored is not None:
+        details = details._replace(bytes=stored.bytes)
+    row = ListedThread(reader.thread, details)
+    failed = Status.ERROR in details.conditions
+    return WholeThread(
+        redacted_row(row) if redaction.is_redacted(store) else row,
+        can_roll_back=failed and _can_roll_back(reader),
+        size=stored,
+        in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces)
+        if namespaces
+        else None,
+        operations=() if operations is None else operations.newest,
+    )
+
+
+def _can_roll_back(reader: ThreadReader) -> bool:
+    from ckpt_cli.core.support_matrix import limit  # late: few threads failed
+
+    return limit("rollback", reader.capabilities) is None
+
+
+def _namespace(reader: ThreadReader, checkpoint_ns: str) -> NamespaceSummary:
+    index = reader.index(checkpoint_ns)
+    children = Counter(one.parent_checkpoint_id for one in index)
+    return NamespaceSummary(
+        checkpoint_ns,
+        checkpoints=len(index),
+        tips=len(tips(index)),
+        forks=sum(n > 1 for parent, n in children.items() if parent is not None),
+        head=reader.head(checkpoint_ns),
+    )
+
+
 def views(reader: ThreadReader) -> Iterator[CheckpointView]:
     """Yield all checkpoints of a thread with state and writes: by namespace, oldest first."""
     for ns in reader.namespaces:
@@ -118,7 +243,7 @@ def views(reader: ThreadReader) -> Iterator[CheckpointView]:
 def _lifetime(reader: ThreadReader, key: CheckpointKey) -> "Lifetime | None":
     if not reader.store.keys_expire:
         return None
-    from ckpt_cli.threads.expiry import lifetime
+    from ckpt_cli.reading.store import lifetime
 
     return lifetime(reader, key)
 
@@ -144,7 +269,7 @@ def picked(target: Target, path: str) -> "list[Selected]":
 
     Raises `NotFound` with the existing keys, `Unreadable`, or `UsageError`.
     """
-    from ckpt_cli.core.values.paths import parse_path, select
+    from ckpt_cli.core.values import parse_path, select
 
     parsed = parse_path(path)
     reader = target.reader

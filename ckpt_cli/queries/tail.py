@@ -1,17 +1,33 @@
-"""Follow the checkpoints of a thread while they are stored."""
+"""Follows a thread or a store, and tells what is new."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from heapq import nlargest
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, StoreChanged
+from ckpt_backends.model import Checkpoint, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tasks.step_nodes import failures
+from ckpt_cli.core.channels import is_state, state_values
+from ckpt_cli.core.diff import StepChanges, step_changes
+from ckpt_cli.core.redact import redact
+from ckpt_cli.core.state import read_body
+from ckpt_cli.core.tasks.tasks import failures
 from ckpt_cli.queries.history import Entry, branch_depths, made_by
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries.moved_threads import Moved, MovedThreads, fresh, order_of
+from ckpt_cli.queries.threads import Selection, matching
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.filters.language import Filter
+
 
 _Place: TypeAlias = tuple[str, str]
 """(checkpoint id, namespace), so that places sort by time."""
@@ -115,3 +131,212 @@ def _events(moment: Moment) -> frozenset[str]:
 
 def _place(entry: Entry) -> _Place:
     return entry.moment.key.checkpoint_id, entry.moment.key.checkpoint_ns
+
+
+_AT_ONCE = 20
+"""Number of checkpoints that are read with their values at once."""
+_NO_CHANGES = StepChanges((), {})
+
+Event = Literal["checkpoint", "step", "deleted"]
+"""A new checkpoint, a step that has since failed or asked a question, or a deleted thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """Something that happened in a store."""
+
+    event: Event
+    thread_id: str
+    at: datetime | None
+    """Time of the checkpoint; for a deleted thread, when that was noticed."""
+    moment: Moment | None = None
+    """None for a deleted thread."""
+    nodes: tuple[str, ...] | None = None
+    """The nodes that ran to make the checkpoint; None if its parent is not stored."""
+    children: tuple[str, ...] = ()
+    """Those of its children that are known by now."""
+    changes: StepChanges = _NO_CHANGES
+
+
+class StoreTail:
+    """The checkpoints of a store that were not shown yet."""
+
+    def __init__(self, match: str | None, where: Filter | None, *, all_ns: bool) -> None:
+        self._match = match
+        self._where = where
+        self._all_ns = all_ns
+        self._threads = MovedThreads()
+        self._told: set[str] = set()
+        """The threads that matched."""
+        self._inference: tuple[Store, TriggerInference] | None = None
+
+    def last(self, store: Store, number: int) -> Iterator[Movement]:
+        """Yield the newest checkpoints, oldest first, of the newest threads that match."""
+        threads = self._threads.begin(store)
+        if not number:
+            return
+        inference = self._inference_of(store)
+        readers = {
+            one.thread_id: ThreadReader(store, one, inference)
+            for one in islice(self._chosen(store, threads, inference), number)
+        }
+        stored = (
+            one
+            for reader in readers.values()
+            for ns in self._namespaces(reader)
+            for one in islice(store.checkpoints(reader.thread_id, checkpoint_ns=ns), number)
+        )
+        newest = nlargest(number, stored, key=order_of)
+        self._told.update(one.key.thread_id for one in newest)
+        for thread_id, found in groupby(reversed(newest), lambda one: one.key.thread_id):
+            yield from _movements(readers[thread_id], list(found))
+
+    def new(self, store: Store) -> Iterator[Movement]:
+        """Yield what happened since the last call, grouped by thread, the newest thread last.
+
+        If the connection is lost meanwhile, the next call yields the rest.
+        """
+        store.refresh()
+        look = self._threads.look(store)
+        for thread_id in filter(self._was_chosen, look.deleted):
+            yield Movement("deleted", thread_id, datetime.now(UTC))
+        inference = self._inference_of(store)
+        threads = [one.thread for one in look.moved]
+        chosen = {one.thread_id for one in self._chosen(store, threads, inference)}
+        for moved in look.moved:
+            thread_id, seen = moved.thread.thread_id, moved.after
+            reader = ThreadReader(store, moved.thread, inference)
+            found, recent = fresh(store, moved, self._namespaces(reader))
+            if thread_id in chosen:
+                self._told.add(thread_id)
+                yield from _late(reader, moved)
+                yield from _movements(reader, found)
+            self._threads.remember(thread_id, replace(seen, recent=recent))
+
+    def _chosen(
+        self, store: Store, threads: Sequence[Thread], inference: TriggerInference
+    ) -> Iterator[Thread]:
+        """Yield the threads that match now."""
+        found = matching(threads, Selection(match=self._match))
+        if self._where is None:
+            return found
+        # Imported late: most calls have no filter.
+        from ckpt_cli.queries.filtered_threads import ThreadChooser
+
+        chooser = ThreadChooser(store, self._where, inference, datetime.now(UTC))
+        return (row.thread for row in chooser.choose(filter(chooser.may_match, found)))
+
+    def _was_chosen(self, thread_id: str) -> bool:
+        """Return whether a thread that is gone matched, as far as its id and the past show."""
+        if self._where is not None and thread_id not in self._told:
+            return False
+        return self._match is None or fnmatchcase(thread_id, self._match)
+
+    def _inference_of(self, store: Store) -> TriggerInference:
+        """Return what was learned from a store, until it is opened again."""
+        if self._inference is None or self._inference[0] is not store:
+            self._inference = store, TriggerInference(store)
+        return self._inference[1]
+
+    def _namespaces(self, reader: ThreadReader) -> Sequence[str]:
+        return reader.namespaces if self._all_ns else [""]
+
+
+def _late(reader: ThreadReader, moved: Moved) -> Iterator[Movement]:
+    """Yield the checkpoint that was the head before, if its step has since failed or asked."""
+    if moved.late is None:
+        return
+    head = moved.thread.head
+    children = () if head in {None, moved.late} else (head,)
+    for moment in reader.moments("", [moved.late]):
+        yield _movement(reader, "step", moment, None, children)
+
+
+def _movements(reader: ThreadReader, found: Sequence[Checkpoint]) -> Iterator[Movement]:
+    """Yield new checkpoints in their order, with what each changed; reads some at once."""
+    children: dict[str | None, list[str]] = {}
+    for one in found:
+        children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
+    remaining = iter(found)
+    while some := list(islice(remaining, _AT_ONCE)):
+        for ns, run in groupby(some, lambda one: one.key.checkpoint_ns):
+            read = list(_run(reader, ns, list(run), children))
+            # Whoever reads this may take long, and must not keep the engine from cleaning up.
+            reader.store.refresh()
+            yield from read
+
+
+def _run(
+    reader: ThreadReader,
+    ns: str,
+    run: Sequence[Checkpoint],
+    children: Mapping[str | None, Sequence[str]],
+) -> Iterator[Movement]:
+    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in run}
+    wanted = {*parents, *filter(None, parents.values())}
+    moments = {one.key.checkpoint_id: one for one in reader.moments(ns, wanted)}
+    changed: dict[str, Collection[str]] = {}
+    for checkpoint_id, parent_id in parents.items():
+        moment, parent = moments.get(checkpoint_id), moments.get(parent_id or "")
+        # If the parent was removed, it is not known what changed.
+        if moment is not None and (parent is not None or parent_id is None):
+            only = reader.is_values_only
+            changed[checkpoint_id] = _changed(moment, parent, is_values_only=only)
+    values = _values(reader, ns, moments, changed)
+    for checkpoint_id, parent_id in parents.items():
+        moment = moments.get(checkpoint_id)
+        if moment is None:  # It was removed meanwhile.
+            continue
+        names = changed.get(checkpoint_id, [])
+        changes = step_changes(names, values.get(parent_id or "", {}), values[checkpoint_id])
+        known = tuple(children.get(checkpoint_id, ()))
+        nodes = made_by(reader, moment, moments.get(parent_id or ""))
+        yield _movement(reader, "checkpoint", moment, nodes, known, changes)
+
+
+def _changed(moment: Moment, parent: Moment | None, *, is_values_only: bool) -> Collection[str]:
+    """Return the state channels that have another version than at the parent.
+
+    Layouts without versions store with a checkpoint what was written to make it.
+    """
+    body = moment.body
+    if is_values_only:
+        return {one.channel for one in moment.writes if is_state(one.channel, body)}
+    before = {} if parent is None else parent.body.versions
+    return [
+        name
+        for name, version in body.versions.items()
+        if is_state(name, body) and before.get(name) != version
+    ]
+
+
+def _values(
+    reader: ThreadReader,
+    ns: str,
+    moments: Mapping[str, Moment],
+    changed: Mapping[str, Collection[str]],
+) -> dict[str, dict[str, Value]]:
+    """Return the values of the channels that changed, by checkpoint id."""
+    names = set().union(*changed.values())
+    if not names or all(one.checkpoint.blobs is None for one in moments.values()):
+        return {name: state_values(one.body) for name, one in moments.items()}
+    stored = reader.store.checkpoints(
+        reader.thread_id, checkpoint_ns=ns, checkpoint_ids=moments, body=True, values=names
+    )
+    found = {one.key.checkpoint_id: state_values(read_body(one)) for one in stored}
+    return {name: found.get(name, {}) for name in moments}
+
+
+def _movement(
+    reader: ThreadReader,
+    event: Event,
+    moment: Moment,
+    nodes: tuple[str, ...] | None,
+    children: tuple[str, ...],
+    changes: StepChanges = _NO_CHANGES,
+) -> Movement:
+    if redaction.is_redacted(reader.store):
+        moment = redaction.moment(moment)
+        added = {name: list(map(redact, items)) for name, items in changes.added.items()}
+        changes = changes._replace(added=added, turned={})
+    return Movement(event, reader.thread_id, moment.at, moment, nodes, children, changes)

@@ -11,17 +11,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.core.forking.marks import BY, NAME, THREAD
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.config.folders import state_folder
+from ckpt_cli.core.state import BY, NAME, THREAD
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.thread import Moment
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.operations import ListedOperation
 
-NEWEST = 5
-"""Number of operations that `threads show` names."""
-_COPIES = frozenset({"fork", "threads copy"})
-"""The actions that make a thread of checkpoints of another one, with their ids."""
+_NEWEST = 5
+"""Number of operations that `show` names."""
+_COPIES = frozenset({"copy", "fork", "threads copy"})
+"""The actions that make a thread of checkpoints of another one, with their ids; `threads copy` is
+in older logs.
+"""
 
 
 class ThreadOperations:
@@ -45,21 +48,24 @@ class ThreadOperations:
     @cached_property
     def newest_first(self) -> Sequence[ListedOperation]:
         """All operations that changed the thread. With `--redact`, without their reasons."""
-        # Late: most threads have no checkpoint of `ckpt`, and most users no log.
-        from ckpt_cli.operations.log import OperationLog
-
         found: list[ListedOperation] = []
         with suppress(CkptError, OSError):
-            log = OperationLog.of_user()
-            if not log.folder.is_dir():
+            if not state_folder("operations").is_dir():
                 return []
-            from ckpt_cli.operations.place import place_of
+            # Late: most threads have no checkpoint of `ckpt`, and most users no log.
+            from ckpt_cli.operations.log import OperationLog, place_of
             from ckpt_cli.queries.operations import changed, operations, redacted
 
+            log = OperationLog.of_user()
             for one in operations(log, place_of(self._opening.url)):
                 if changed(log, one.operation, self._thread_id):
                     found.append(redacted(one) if self._opening.redact else one)
         return found
+
+    @property
+    def newest(self) -> Sequence[ListedOperation]:
+        """The newest of them, newest first."""
+        return self.newest_first[:_NEWEST]
 
     @property
     def _copying(self) -> ListedOperation | None:

@@ -1,36 +1,63 @@
-"""List threads: filter, sort and page them, and read their heads."""
+"""Lists threads."""
 
-# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
+from __future__ import annotations
+
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from fnmatch import translate
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
-from ckpt_backends.model import Status, Thread, ThreadSize
+from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_backends.thread_bounds import ALL_THREADS
-from ckpt_cli.core.refs import just_made
+from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
+from ckpt_cli.core.refs import LONGEST_MAKING, just_made
 from ckpt_cli.queries.listed_threads import ListedThread
-from ckpt_cli.queries.selection_bounds import bounds_of_selection
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.thread import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
-    from ckpt_cli.core.filters.expressions import Filter
-    from ckpt_cli.core.tasks.resume import Resume
-    from ckpt_cli.core.tasks.triggers import Join
+    from ckpt_cli.core.filters.language import Filter
     from ckpt_cli.queries.filtered_threads import ThreadChooser
-    from ckpt_cli.queries.operations import ListedOperation
-    from ckpt_cli.queries.thread_operations import ThreadOperations
-    from ckpt_cli.threads.checkpoint import Moment
-    from ckpt_cli.threads.expiry import Lifetime
-    from ckpt_cli.threads.thread import ThreadReader
+
+
+_GLOB = re.compile(r"[*?[]")
+
+
+def bounds_of_selection(wanted: Selection, now: datetime) -> ThreadBounds:
+    """Return bounds of all threads that a selection can choose, with ages as of `now`."""
+    pattern, ids = wanted.match or "", None
+    special = _GLOB.search(pattern)
+    if wanted.match is not None and special is None:
+        ids = frozenset({pattern})
+    bounds = ThreadBounds(
+        ids=ids,
+        prefix=pattern[: special.start()] if special else "",
+        since=wanted.since,
+        until=None if wanted.until is None else later(wanted.until, LONGEST_MAKING),
+        users=None if wanted.user is None else frozenset({wanted.user}),
+        head_channels=wanted.head_channels,
+    )
+    condition = wanted.filter
+    if condition is None:
+        return bounds
+    # Imported late, like all about filters: most lists have none.
+    from ckpt_cli.core.filters.evaluate import both, bounds_of
+
+    return both(bounds, bounds_of(condition, now))
+
+
+def later(moment: datetime, gap: timedelta) -> datetime:
+    """Return a later time, or the same at the end of the calendar."""
+    try:
+        return moment + gap
+    except OverflowError:
+        return moment
+
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "step", "bytes")
@@ -50,18 +77,17 @@ class Selection(NamedTuple):
     """The thread must be in one of these conditions; any if empty."""
     user: str | None = None
     """The owner of the thread, in layouts that store one."""
-    where: "Filter | None" = None
+    where: Filter | None = None
     head_channels: frozenset[str] | None = None
     """A write on one of these channels must be stored with the thread's root head."""
 
     @property
-    def filter(self) -> "Filter | None":
+    def filter(self) -> Filter | None:
         """The status and `where` as one filter."""
         if not self.status:
             return self.where
         # Imported late, like all about filters: most lists have none.
-        from ckpt_cli.core.filters.expressions import Condition, Field, Operand, all_of
-        from ckpt_cli.core.filters.fields import Operator
+        from ckpt_cli.core.filters.language import Condition, Field, Operand, Operator, all_of
 
         operands = tuple(map(Operand, sorted(self.status)))
         status = Condition(Field("status"), Operator.IN, operands)
@@ -128,7 +154,11 @@ def list_threads(
             rows = with_sizes(store, rows)
     if first_messages:
         rows = (row._replace(first_message=first_message(store, row.thread)) for row in rows)
-    yield from map(_hidden, rows) if redaction.is_redacted(store) else rows
+    if redaction.is_redacted(store):
+        from ckpt_cli.queries.head_details import redacted_row
+
+        rows = map(redacted_row, rows)
+    yield from rows
 
 
 def described_threads(
@@ -143,19 +173,24 @@ def described_threads(
 
     Heads are read for `details`, sizes with `sizes`, which needs `details`.
     """
-    from ckpt_cli.queries.head_details import with_details, with_sizes, with_titles
+    from ckpt_cli.queries.head_details import (
+        redacted_row,
+        with_details,
+        with_sizes,
+        with_titles,
+    )
 
     rows: Iterator[ListedThread] = map(ListedThread, threads)
     if details:
         rows = with_titles(store, with_details(store, rows, inference), every=True)
     if sizes:
         rows = with_sizes(store, rows)
-    return map(_hidden, rows) if redaction.is_redacted(store) else rows
+    return map(redacted_row, rows) if redaction.is_redacted(store) else rows
 
 
 def _chooser(
     store: Store, wanted: Selection, inference: TriggerInference, now: datetime
-) -> "ThreadChooser | None":
+) -> ThreadChooser | None:
     condition = wanted.filter
     if condition is None:
         return None
@@ -167,8 +202,8 @@ def _chooser(
 def first_message(store: Store, thread: Thread) -> str | None:
     """Return the first human message in a thread; None if its head has no messages."""
     from ckpt_cli.queries.messages import conversation
-    from ckpt_cli.threads.target import Target
-    from ckpt_cli.threads.thread import ThreadReader
+    from ckpt_cli.reading.target import Target
+    from ckpt_cli.reading.thread import ThreadReader
 
     if thread.head is None:
         return None
@@ -180,7 +215,7 @@ def first_message(store: Store, thread: Thread) -> str | None:
     return next((_as_text(one.content) for one in said if one.role == "human"), None)
 
 
-def _as_text(content: "Value") -> str | None:
+def _as_text(content: Value) -> str | None:
     """Return the content of a message: text unchanged, the rest as JSON."""
     import json
 
@@ -191,28 +226,11 @@ def _as_text(content: "Value") -> str | None:
     return json.dumps(to_json(content), ensure_ascii=False)
 
 
-def _hidden(row: ListedThread) -> ListedThread:
-    """Return a thread of a store with `--redact`."""
-    from ckpt_cli.core.redact import redact, redact_metadata, redact_text
-
-    details = row.details
-    if details is None or details.head is None:
-        return row
-    head = details.head._replace(metadata=redact_metadata(details.head.metadata))
-    error = None if details.error is None else redact_text(details.error)
-    asked, title = details.question, details.title
-    question = None if asked is None else asked._replace(value=redact(asked.value))
-    hidden = redact_text(title) if isinstance(title, str) else None
-    return row._replace(
-        details=details._replace(head=head, error=error, question=question, title=hidden),
-    )
-
-
 def _last_made(store: Store, thread: Thread, checkpoint_id: str) -> datetime | None:
     """Return the time that a checkpoint of a thread holds."""
     # Imported late: few threads are so close to a bound.
     from ckpt_cli.core.state import read_body
-    from ckpt_cli.threads.checkpoint import stored_time
+    from ckpt_cli.reading.thread import stored_time
 
     for one in store.checkpoints(thread.thread_id, checkpoint_ids=[checkpoint_id], body=True):
         return stored_time(read_body(one))
@@ -262,79 +280,3 @@ def _order(row: ListedThread, sort: Sort) -> tuple[Any, ...]:
         "bytes": -((details.bytes if details else None) or 0),
     }
     return keys[sort], thread.thread_id
-
-
-class Summary(NamedTuple):
-    """One thread as a whole."""
-
-    row: ListedThread
-    head: "Moment | None"
-    size: ThreadSize
-    in_namespaces: tuple["NamespaceSummary", ...]
-    lifetime: "Lifetime | None" = None
-    """How long the head remains usable; None if nothing of it expires."""
-    plaintext: bool = False
-    """The head is stored unencrypted, in a thread with encrypted checkpoints."""
-    unloaded: str = ""
-    """What the saver does instead of loading the head, in words; `''` if it loads it."""
-    rolls_back: bool = False
-    """Whether `ckpt rollback` works on the layout."""
-    joins: Sequence["Join"] = ()
-    """The nodes that wait for several others, of which some have finished."""
-    operations: Sequence["ListedOperation"] = ()
-    """The newest recorded operations of `ckpt` on the thread, newest first."""
-    resume: "Resume | None" = None
-    """What a resume from the head does; None if there is no head."""
-
-
-class NamespaceSummary(NamedTuple):
-    """One namespace of a thread."""
-
-    checkpoint_ns: str
-    checkpoints: int
-    tips: int
-    forks: int
-    head: str | None
-
-
-def summarize(reader: "ThreadReader", operations: "ThreadOperations") -> Summary:
-    """Return everything that the index and the head show about a thread."""
-    # Imported late: lists do not need them.
-    from ckpt_cli.core.support_matrix import limit
-    from ckpt_cli.queries.head_details import with_details, with_sizes
-    from ckpt_cli.queries.thread_operations import NEWEST
-    from ckpt_cli.threads.expiry import lifetime
-    from ckpt_cli.threads.nested_nodes import resume_of
-    from ckpt_cli.threads.thread import unloaded_head
-
-    store = reader.store
-    head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
-    listed = with_details(store, [ListedThread(reader.thread)], TriggerInference(store))
-    (row,) = with_sizes(store, listed)
-    return Summary(
-        row=_hidden(row) if redaction.is_redacted(store) else row,
-        head=redaction.moment(head) if head and redaction.is_redacted(store) else head,
-        resume=None if head is None else resume_of(reader, head),
-        size=store.size(reader.thread_id),
-        in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
-        lifetime=None if head is None else lifetime(reader, head.key),
-        plaintext=head is not None and reader.is_plaintext(head),
-        unloaded="" if head is None else unloaded_head(reader),
-        rolls_back=limit("rollback", reader.capabilities) is None,
-        joins=() if head is None else reader.joins(head),
-        operations=operations.newest_first[:NEWEST],
-    )
-
-
-def _namespace(reader: "ThreadReader", checkpoint_ns: str) -> NamespaceSummary:
-    from ckpt_cli.core.refs import tips
-
-    index = reader.index(checkpoint_ns)
-    children = Counter(one.parent_checkpoint_id for one in index)
-    return NamespaceSummary(
-        checkpoint_ns,
-        checkpoints=len(index),
-        tips=len(tips(index)),
-        forks=sum(n > 1 for parent, n in children.items() if parent is not None),
-        head=reader.head(checkpoint_ns),
-    )

@@ -1,17 +1,46 @@
-"""Read the tree of a thread: the structure from keys and writes, details only for rows shown."""
+"""Reads the tree of a thread: keys first, then details of what is shown."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from ckpt_backends.checkpoint_ids import step_of, time_of
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import Status
-from ckpt_cli.core.forking.marks import BY, NAME, REASON
-from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.core.tasks.step_nodes import (
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
+from ckpt_cli.core.channels import given_input, is_state, state_values
+from ckpt_cli.core.conversation import as_message
+from ckpt_cli.core.diff import (
+    BriefState,
+    ShortChange,
+    StepChanges,
+    brief_state,
+    short_changes,
+    written_changes,
+)
+from ckpt_cli.core.redact import redact
+from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.state import (
+    BY,
+    ERROR,
+    INTERRUPT,
+    NAME,
+    REASON,
+    Version,
+    read_metadata,
+    source_from,
+    step_from,
+)
+from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
+from ckpt_cli.core.tasks.task_ids import is_call as is_function_call
+from ckpt_cli.core.tasks.tasks import (
     RETRIED,
+    Step,
     asked_by,
     failed_at,
     node_path,
@@ -19,30 +48,570 @@ from ckpt_cli.core.tasks.step_nodes import (
     ran,
     ran_here,
 )
-from ckpt_cli.core.timeline.scrubber import Scrubber
-from ckpt_cli.core.timeline.steps import TimedStep
-from ckpt_cli.core.tree.layout import plan_tree
-from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
-from ckpt_cli.queries.known_details import KnownDetails
-from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree_changes import StepFacts, ToldChanges, given, read_changes, step_facts
-from ckpt_cli.queries.tree_keys import (
-    TreeKeys,
-    by_namespace,
-    details_from_keys,
-    forked,
-    nodes_that_ran,
-    read_keys,
-    skeletons_of,
+from ckpt_cli.core.tasks.triggers import START
+from ckpt_cli.core.timeline import (
+    Scrubber,
+    TimedCheckpoint,
+    TimedPoint,
+    TimedStep,
+    point_sign,
+    timed_steps,
 )
-from ckpt_cli.queries.tree_times import timed_points, tree_steps
-from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.nested_nodes import resume_of
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.core.tree import (
+    Key,
+    Parentage,
+    Skeleton,
+    StepDetails,
+    StepRow,
+    TreeLayout,
+    plan_tree,
+    undecided,
+)
+from ckpt_cli.core.usage import counts_of
+from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.operations import ListedOperation
+
+
+_MARKS = frozenset({INTERRUPT, ERROR, ERROR_SOURCE})
+_NONE: Mapping[str, str | None] = {}
+
+
+@dataclass(slots=True)
+class StoredKeys:
+    """The tasks of a checkpoint, from the keys of its writes."""
+
+    tasks: dict[str, str | None] = field(default_factory=dict)
+    """Maps a task id to its node; None if the path does not name it."""
+    asking: Mapping[str, str | None] = field(default_factory=lambda: _NONE)
+    """Those of them that asked a question."""
+    failed: frozenset[str] = frozenset()
+    """Those that failed."""
+    handled: frozenset[str] = frozenset()
+    """Those that were given to an error handler."""
+    marked: bool = False
+    writes: int = 0
+    seal: int = 0
+    """Differs if other writes are stored."""
+
+    def mark(self, task_id: str, path: str, channel: str) -> None:
+        """Add that a task asked, failed, or that it was given to an error handler."""
+        if channel == INTERRUPT:
+            self.asking = {**self.asking, task_id: self.tasks[task_id]}
+        elif channel == ERROR and not is_function_call(path):
+            self.failed |= {task_id}
+        elif channel == ERROR_SOURCE:
+            self.handled |= {task_id}
+        self.marked = self.marked or channel != ERROR_SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class TreeKeys:
+    """The keys of the checkpoints and writes of a thread, or of one namespace."""
+
+    index: Mapping[Key, Checkpoint]
+    """In each namespace, the newest comes first."""
+    stored: Mapping[Key, StoredKeys]
+    tips: Collection[Key]
+    seals: Mapping[Key, int]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all writes can be told apart by their keys."""
+        return not any(key in self.stored and self.stored[key].marked for key in self.tips)
+
+
+def read_keys(reader: ThreadReader, checkpoint_ns: str | None) -> TreeKeys:
+    """Return the keys of a thread, or of one namespace of it."""
+    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
+    index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
+    stored = _stored(reader, index)
+    return TreeKeys(index, stored, _tips(index), _seals(index, stored))
+
+
+def _tips(index: Mapping[Key, Checkpoint]) -> set[Key]:
+    """Return the checkpoints without a child; only their questions are likely to change."""
+    return set(index) - {(ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items()}
+
+
+def forked(skeletons: Iterable[Skeleton]) -> frozenset[Key]:
+    """Return the checkpoints whose writes may be of any of several children.
+
+    A fork or an update beside one run has writes of its own.
+    """
+    children = Counter(
+        ((one.checkpoint_ns, one.parent_checkpoint_id), ran_here(one.source)) for one in skeletons
+    )
+    return frozenset(
+        (ns, parent)
+        for ((ns, parent), _), number in children.items()
+        if number > 1 and parent is not None
+    )
+
+
+def _seals(index: Mapping[Key, Checkpoint], stored: Mapping[Key, StoredKeys]) -> dict[Key, int]:
+    """Return a number for each checkpoint that differs if it or its parent has other writes."""
+    none = StoredKeys()
+    return {
+        key: hash(
+            (
+                stored.get(key, none).seal,
+                stored.get((key[0], one.parent_checkpoint_id or ""), none).seal,
+            )
+        )
+        for key, one in index.items()
+    }
+
+
+def details_from_keys(skeletons: Iterable[Skeleton], keys: TreeKeys) -> dict[Key, StepDetails]:
+    """Return what keys tell about plain steps, without those whose nodes they do not name."""
+    none = StoredKeys()
+    return {
+        one.key: StepDetails(
+            at=time_of(one.checkpoint_id),
+            step=one.step,
+            source="loop" if one.source is None else one.source,
+            ran=one.ran,
+            writes=keys.stored.get(one.key, none).writes,
+        )
+        for one in skeletons
+        if one.ran is not None
+    }
+
+
+def skeletons_of(reader: ThreadReader, keys: TreeKeys) -> list[Skeleton]:
+    """Return the facts that decide the place of each checkpoint.
+
+    Metadata is read only of those whose keys do not tell enough.
+    """
+    index, stored = keys.index, keys.stored
+    places = {key: -number for number, key in enumerate(index)} if reader.is_values_only else {}
+    found = {
+        key: Skeleton(
+            key[0],
+            key[1],
+            one.parent_checkpoint_id,
+            step=step_of(key[1]),
+            ran=nodes_that_ran(
+                stored.get(
+                    key if reader.is_values_only else (key[0], one.parent_checkpoint_id or "")
+                )
+            ),
+            tasks=tuple(stored[key].tasks) if key in stored else (),
+            marked=key in stored and stored[key].marked,
+            place=places.get(key, 0),
+        )
+        for key, one in index.items()
+    }
+    for key, metadata in _metadata(reader, undecided(found.values())).items():
+        parents = metadata.get("parents")
+        forked_from = metadata.get("forked_from")
+        found[key] = found[key]._replace(
+            step=step_from(metadata),
+            source=source_from(metadata),
+            forked_from=forked_from if isinstance(forked_from, str) else None,
+            parents={
+                ns: parent
+                for ns, parent in (parents if isinstance(parents, dict) else {}).items()
+                if isinstance(ns, str) and isinstance(parent, str)
+            },
+        )
+    return list(found.values())
+
+
+def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, StoredKeys]:
+    """Return the tasks and marks of each checkpoint, from the keys of its writes."""
+    namespaces = {ns for ns, _ in index}
+    only = next(iter(namespaces)) if len(namespaces) == 1 else None
+    found: dict[Key, StoredKeys] = {}
+    place, here = None, StoredKeys()
+    for write in reader.store.writes(reader.thread_id, checkpoint_ns=only):
+        if write.key is not place:  # Most writes of a checkpoint come one after the other.
+            place, key = write.key, (write.key.checkpoint_ns, write.key.checkpoint_id)
+            here = found.setdefault(key, StoredKeys())
+        _, task_id, path, idx, channel, size, *_ = write
+        here.writes += 1
+        here.seal = hash((here.seal, task_id, idx, channel, size))
+        if task_id == NULL_TASK_ID:
+            continue
+        if task_id not in here.tasks:
+            here.tasks[task_id] = write.node or pulled_node(path)
+        if channel in _MARKS:
+            here.mark(task_id, path, channel)
+        if path.startswith(UPDATE_PATH):
+            here.marked = True
+    return found
+
+
+def nodes_that_ran(parent: StoredKeys | None) -> tuple[str, ...] | None:
+    """Return the nodes of tasks that stored writes on the parent; None unless all are known."""
+    if parent is None or not parent.tasks:
+        return None
+    nodes = tuple(node for node in parent.tasks.values() if node is not None)
+    return nodes if len(nodes) == len(parent.tasks) else None
+
+
+def _metadata(reader: ThreadReader, keys: Iterable[Key]) -> dict[Key, dict[str, Value]]:
+    return {
+        (ns, one.key.checkpoint_id): read_metadata(one)
+        for ns, ids in by_namespace(keys).items()
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
+        )
+    }
+
+
+def by_namespace(keys: Iterable[Key]) -> dict[str, Collection[str]]:
+    """Return the ids of checkpoints by their namespace, sorted."""
+    grouped: dict[str, set[str]] = {}
+    for ns, checkpoint_id in keys:
+        grouped.setdefault(ns, set()).add(checkpoint_id)
+    return dict(sorted(grouped.items()))
+
+
+# Tell what the steps of a tree changed, from what their tasks wrote.
+#
+# States are not compared: the writes of a step are small, and its state may be large.
+
+
+_LARGEST = 64 << 10
+"""Bytes of the largest write that is read to tell what a step changed."""
+_NOTHING = BriefState({}, {})
+
+
+class StepFacts(NamedTuple):
+    """The parts of a checkpoint that show how it was made, and how the next one was."""
+
+    step: Step
+    source: str | None
+    seen: Mapping[str, Mapping[str, Version]]
+    versions: Mapping[str, Version]
+    """Of the channels that hold state."""
+    state: BriefState
+    writes: Sequence[Write]
+    """Without values; those of internal channels are left out."""
+
+
+class ToldChanges(NamedTuple):
+    """What a step changed, and the tokens that its messages tell."""
+
+    changes: tuple[ShortChange, ...]
+    tokens: int
+
+
+def step_facts(moment: Moment) -> StepFacts:
+    """Return what is remembered of a checkpoint while others are read."""
+    body = moment.body
+    versions = {name: version for name, version in body.versions.items() if is_state(name, body)}
+    values = state_values(body)
+    return StepFacts(
+        moment.step,
+        moment.source,
+        body.seen,
+        versions,
+        brief_state(values, versions.keys() | values.keys()),
+        [
+            one if one.value is None else one._replace(value=None)
+            for one in moment.writes
+            if is_state(one.channel, body)
+        ],
+    )
+
+
+def read_changes(
+    reader: ThreadReader,
+    facts: Mapping[Key, StepFacts],
+    parents: Mapping[Key, Key],
+    forked: Collection[Key],
+    say: Callable[[Value], str],
+) -> dict[Key, ToldChanges]:
+    """Return what the step of each checkpoint in `parents` changed.
+
+    `facts` has these and their parents; those of a parent that is not stored are left out. The
+    writes on a checkpoint in `forked` may be of any of its children, and are not read.
+    """
+    only = reader.is_values_only
+    inputs = {} if only else _inputs(reader, facts)
+    changed: dict[Key, Collection[str]] = {}
+    makers: dict[Key, Sequence[Write]] = {}
+    for key, parent in parents.items():
+        if (from_caller := given(facts[key])) and not only:
+            makers[key] = from_caller
+            changed[key] = {one.channel for one in from_caller}
+        elif key in inputs:
+            changed[key] = inputs[key].keys()
+        elif parent in inputs or (parent in facts and given(facts[parent]) and not only):
+            changed[key] = ()  # It is told of the input that this step took in.
+        elif not parent[1] or parent in facts or only:
+            writes = _making(facts, key, parent, is_values_only=only)
+            changed[key] = _changed(facts, key, parent, writes, is_values_only=only)
+            if parent not in forked or only:
+                unclear = set(changed[key]).difference(facts[key].state.plain)
+                makers[key] = [one for one in writes if one.channel in unclear]
+    written = _read(reader, makers) | inputs
+    is_redacted = redaction.is_redacted(reader.store)
+    taking = {parent: key for key, parent in parents.items() if parent not in forked}
+    found = {}
+    for key, names in changed.items():
+        values, after = written.get(key, {}), facts[key].state
+        before = facts[parents[key]].state if parents[key] in facts else _NOTHING
+        is_input = key in inputs or (bool(given(facts[key])) and not only)
+        if is_input:
+            # What is given becomes part of the next state.
+            before, after = after, _state_after(facts.get(taking.get(key, ("", ""))), values)
+        changes = written_changes(names, before, after, values)
+        texts = short_changes(_redacted(changes) if is_redacted else changes, say)
+        if is_input and not texts:
+            # It gave what the state has already, or nothing to add.
+            texts = tuple(
+                ShortChange(name, after=None if is_redacted else say(given_values[-1]))
+                for name, given_values in sorted(values.items())
+            )
+        found[key] = ToldChanges(texts, _tokens(changes))
+    return found
+
+
+def _inputs(
+    reader: ThreadReader, facts: Mapping[Key, StepFacts]
+) -> dict[Key, dict[str, list[Value]]]:
+    """Return by channel what the caller gave at inputs, where no write tells it."""
+    wanted = {key for key, one in facts.items() if one.source == "input" and not given(one)}
+    found: dict[Key, dict[str, list[Value]]] = {}
+    for ns in {ns for ns, _ in wanted}:
+        ids = {one for place, one in wanted if place == ns}
+        for moment in reader.moments(ns, ids, state=[START]):
+            value = given_input(moment.body, moment.metadata)
+            if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+                found[ns, moment.key.checkpoint_id] = {str(n): [one] for n, one in value.items()}
+            elif value is not None:
+                found[ns, moment.key.checkpoint_id] = {"input": [value]}
+    return found
+
+
+def _state_after(taking: StepFacts | None, written: Mapping[str, Sequence[Value]]) -> BriefState:
+    """Return what the state becomes by an input: as the step that took it in stored it.
+
+    If that is not known, values replace those before; lists may be merged instead.
+    """
+    if taking is not None and taking.state.lengths:
+        return taking.state
+    return brief_state({name: one[-1] for name, one in written.items()}, ())._replace(lengths={})
+
+
+def given(found: StepFacts) -> Sequence[Write]:
+    """Return what the caller gave at an input, as the next step took it in; else nothing."""
+    if found.source != "input":
+        return ()
+    starts = {one.id for one in (*found.step.tasks, *found.step.others) if one.node == START}
+    return [one for one in found.writes if one.task_id in starts]
+
+
+def _making(
+    facts: Mapping[Key, StepFacts], key: Key, parent: Key, *, is_values_only: bool
+) -> Sequence[Write]:
+    """Return the writes that made a checkpoint."""
+    if is_values_only:
+        return facts[key].writes
+    if parent not in facts or facts[key].source == "input":
+        return ()
+    by_hand = not ran_here(facts[key].source)
+    return [one for one in facts[parent].writes if one.task_path.startswith(UPDATE_PATH) == by_hand]
+
+
+def _changed(
+    facts: Mapping[Key, StepFacts],
+    key: Key,
+    parent: Key,
+    writes: Sequence[Write],
+    *,
+    is_values_only: bool,
+) -> Collection[str]:
+    """Return the state channels that a step wrote. Layouts without versions tell by its writes."""
+    versions = facts[key].versions
+    if is_values_only:
+        return {one.channel for one in writes if not one.channel.startswith("__")}
+    before = facts[parent].versions if parent in facts else {}
+    return [name for name, version in versions.items() if before.get(name) != version]
+
+
+def _read(
+    reader: ThreadReader, makers: Mapping[Key, Sequence[Write]]
+) -> dict[Key, dict[str, list[Value]]]:
+    """Return the values of writes by the checkpoint that they made, and by channel.
+
+    Channels with a large write are left out.
+    """
+    stored_at: dict[tuple[CheckpointKey, str, int], Key] = {}
+    by_names: dict[frozenset[str], set[CheckpointKey]] = {}
+    for key, writes in makers.items():
+        large = {one.channel for one in writes if one.size > _LARGEST}
+        small = [one for one in writes if one.channel not in large]
+        for one in small:
+            stored_at[one.key, one.task_id, one.idx] = key
+        for place in {one.key for one in small}:
+            names = frozenset(one.channel for one in small if one.key == place)
+            by_names.setdefault(names, set()).add(place)
+    found: dict[Key, dict[str, list[Value]]] = {}
+    for names, places in by_names.items():
+        for one in reader.store.writes_at(sorted(places, key=str), channels=names, values=names):
+            made = stored_at.get((one.key, one.task_id, one.idx))
+            if made is not None and one.value is not None:
+                found.setdefault(made, {}).setdefault(one.channel, []).append(decode(one.value))
+    return found
+
+
+def _redacted(changes: StepChanges) -> StepChanges:
+    """Return changes without values: their names, and how many items were added."""
+    added = {name: list(map(redact, items)) for name, items in changes.added.items()}
+    return changes._replace(added=added, turned={})
+
+
+def _tokens(changes: StepChanges) -> int:
+    messages = (as_message(item) for items in changes.added.values() for item in items)
+    counts = (counts_of(one) for one in messages if one is not None)
+    return sum(one.total for one in counts if one is not None)
+
+
+def tree_steps(
+    keys: TreeKeys, skeletons: Iterable[Skeleton], *, is_values_only: bool
+) -> dict[Key, TimedStep]:
+    """Return the step that made each checkpoint."""
+    none = StoredKeys()
+    drawn = {one.key: one for one in skeletons}
+    by_ns: dict[str, list[TimedCheckpoint]] = {}
+    for (ns, checkpoint_id), one in reversed(list(keys.index.items())):
+        own = none if is_values_only else keys.stored.get((ns, checkpoint_id), none)
+        facts = drawn.get((ns, checkpoint_id))
+        by_ns.setdefault(ns, []).append(
+            TimedCheckpoint(
+                checkpoint_ns=ns,
+                checkpoint_id=checkpoint_id,
+                parent_checkpoint_id=one.parent_checkpoint_id,
+                at=one.at or time_of(checkpoint_id),
+                source=None if facts is None else facts.source,
+                asking=own.asking,
+                failed=_failed(own, is_tip=(ns, checkpoint_id) in keys.tips),
+                by_hand=facts is not None
+                and (facts.source == "update" or facts.forked_from is not None),
+            )
+        )
+    return {
+        (ns, checkpoint_id): step
+        for ns, checkpoints in by_ns.items()
+        for checkpoint_id, step in timed_steps(checkpoints).items()
+    }
+
+
+def _failed(own: StoredKeys, *, is_tip: bool) -> dict[str, str | None]:
+    """Return the tasks that failed and that, if a checkpoint followed, no error handler took."""
+    return dict.fromkeys(own.failed if is_tip else own.failed - own.handled)
+
+
+def timed_points(
+    plan: TreeLayout,
+    keys: TreeKeys,
+    skeletons: Iterable[Skeleton],
+    steps: Mapping[Key, TimedStep],
+) -> tuple[TimedPoint, ...]:
+    """Return the checkpoints of the first tree with what happened at each, oldest first."""
+    none = StoredKeys()
+    branches = (row for row in plan.rows if isinstance(row, StepRow) and row.branch)
+    forks = {(row.ns, row.parent) for row in branches}
+    found = []
+    for one in skeletons:
+        if one.checkpoint_ns != plan.ns:
+            continue
+        key, own = one.key, keys.stored.get(one.key, none)
+        sign = point_sign(
+            source=one.source,
+            is_failed=bool(_failed(own, is_tip=key in keys.tips)),
+            is_asked=bool(own.asking),
+            is_tip=key in keys.tips,
+            is_forked=key in forks,
+        )
+        found.append((one.order, TimedPoint(key, steps[key].ended_at, steps[key].kind, sign)))
+    return tuple(point for _, point in sorted(found, key=lambda pair: pair[0]))
+
+
+_Read = TypeVar("_Read")
+
+
+class KnownDetails(Generic[_Read]):
+    """Remembers what was read of one thread, and reads only what may have changed since.
+
+    A checkpoint never changes, but writes are added to it. Its seal stands for the writes of it and
+    of its parent; it is read again when its seal differs.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Key, tuple[int, StepDetails]] = {}
+        self._last: tuple[object, _Read] | None = None
+
+    def details(
+        self,
+        keys: Sequence[Key],
+        seals: Mapping[Key, int],
+        passing: Collection[Key],
+        read: Callable[[Sequence[Key]], Mapping[Key, StepDetails]],
+    ) -> dict[Key, StepDetails]:
+        """Return the details of checkpoints; `read` is called for those that are not known.
+
+        Those in `passing` are read each time.
+        """
+        found: dict[Key, StepDetails] = {}
+        missing: list[Key] = []
+        for key in keys:
+            seal, known = self._found.get(key, (None, None))
+            # The log of operations may change, and what is damaged may be repaired.
+            if (
+                known is None
+                or seal != seals[key]
+                or key in passing
+                or known.change
+                or known.problem is not None
+            ):
+                missing.append(key)
+            else:
+                found[key] = known
+        for key, one in (read(missing) if missing else {}).items():
+            found[key] = one
+            self._found[key] = seals[key], one
+        return found
+
+    def has(self, key: Key) -> bool:
+        """Return whether a checkpoint was read before."""
+        return key in self._found
+
+    def same(self, mark: object) -> _Read | None:
+        """Return the last answer if it had the same mark; None otherwise."""
+        if self._last is None or self._last[0] != mark:
+            return None
+        return self._last[1]
+
+    def keep(self, mark: object, answer: _Read) -> None:
+        """Keep the last answer; `mark` stands for all that it was made from."""
+        self._last = mark, answer
+
+    def keep_more(self, answer: _Read) -> None:
+        """Keep the last answer after more of it was read."""
+        if self._last is not None:
+            self._last = self._last[0], answer
+
+
+def read_parentage(reader: ThreadReader, checkpoint_ns: str | None) -> Parentage:
+    """Return the parents of the checkpoints of a thread, or of one namespace; reads no body."""
+    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
+    return Parentage(
+        {
+            (ns, one.key.checkpoint_id): one.parent_checkpoint_id
+            for ns in namespaces
+            for one in reader.index(ns)
+        }
+    )
+
 
 _SMALL, _LARGE = 1_000, 5_000
 """A thread with at most this many checkpoints is read whole, so that folded steps name their

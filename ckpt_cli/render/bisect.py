@@ -10,12 +10,10 @@ from ckpt_backends import shell
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.queries.bisect import Bisection
 from ckpt_cli.render.records import values_record
-from ckpt_cli.render.status import counted_names
-from ckpt_cli.render.terminal.fields import command_field, field
-from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.terminal.table import Column, plain_columns
-from ckpt_cli.render.terminal.units import age, optional_iso, step_words, when
-from ckpt_cli.render.values.one_line import counted, summary
+from ckpt_cli.render.table import Column, age, optional_iso, plain_columns, step_words, when
+from ckpt_cli.render.text import StyledLine, command_field, field
+from ckpt_cli.render.threads import counted_names
+from ckpt_cli.render.values import counted, summary
 
 _SHOWN = 1000
 """Maximum width of a value."""

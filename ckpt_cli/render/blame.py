@@ -7,17 +7,14 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import to_json
-from ckpt_cli.core.forking.marks import NAME
-from ckpt_cli.core.tasks.writes import TaskWrite
-from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.core.state import NAME
+from ckpt_cli.core.tasks.tasks import TaskWrite
+from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.blame import Blame, By
-from ckpt_cli.render.status import counted_names
-from ckpt_cli.render.terminal.fields import field
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, plain_columns
-from ckpt_cli.render.terminal.units import age, optional_iso, step_words, when
-from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.render.table import Column, age, optional_iso, plain_columns, step_words, when
+from ckpt_cli.render.text import StyledLine, field, line, safe_text
+from ckpt_cli.render.threads import counted_names
+from ckpt_cli.render.values import summary
 
 _WORDS: dict[By, str] = {
     "task": "a task",

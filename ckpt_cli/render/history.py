@@ -9,14 +9,12 @@ from typing import Any
 from ckpt_backends.codec import from_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
-from ckpt_cli.core.conversation.messages import as_message, said
-from ckpt_cli.core.tasks.step_nodes import path_text
-from ckpt_cli.render.status import counted_names, marks_style, next_node_names, node_names
-from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import THREAD, Column, plain_columns
-from ckpt_cli.render.terminal.units import ago, size, step_number, when
-from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.core.conversation import as_message, said
+from ckpt_cli.core.tasks.tasks import path_text
+from ckpt_cli.render.table import THREAD, Column, ago, plain_columns, size, step_number, when
+from ckpt_cli.render.text import StyledLine, line, safe_text, short_ns
+from ckpt_cli.render.threads import counted_names, marks_style, next_node_names, node_names
+from ckpt_cli.render.values import summary
 
 _QUIET = {Status.PENDING, Status.UNKNOWN, Status.EMPTY}
 """Conditions that `tail` does not print, because a run probably continues."""

@@ -7,14 +7,10 @@ from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.conversation.messages import content_text
-from ckpt_cli.core.conversation.transcript import Call, Statistics, Turn, is_error
-from ckpt_cli.render.terminal.cell_width import wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, Record, plain_columns, table_lines
-from ckpt_cli.render.values.block import block
-from ckpt_cli.render.values.one_line import call_text, counted, message_label
+from ckpt_cli.core.conversation import Call, Statistics, Turn, content_text, is_error
+from ckpt_cli.render.table import Column, Record, plain_columns, table_lines
+from ckpt_cli.render.text import Style, StyledLine, line, safe_text, wrap
+from ckpt_cli.render.values import block, call_text, counted, message_label
 
 _MESSAGE_LINES = 24
 _RESULT_LINES = 4

@@ -11,31 +11,31 @@ from typing import Any
 from ckpt_backends import shell
 from ckpt_backends.changes.change import Change
 from ckpt_cli.operations.audit import Chain
-from ckpt_cli.operations.memory_parts import (
-    ItemEdited,
-    ItemsAdded,
-    ItemsRemoved,
-    ItemsRestored,
-)
-from ckpt_cli.operations.record import Operation
-from ckpt_cli.operations.steps import (
+from ckpt_cli.operations.log import (
     AppliedChange,
+    Operation,
     OperationStep,
     RowsAdded,
     RowsRemoved,
     RowsRestored,
     StepPart,
 )
-from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
+from ckpt_cli.operations.memory_parts import (
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+)
+from ckpt_cli.plans.undo import PlannedStep, RefusedStep
 from ckpt_cli.queries.operations import ListedOperation
-from ckpt_cli.render.terminal.fields import command_field, field
-from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.terminal.table import Column, plain_columns
-from ckpt_cli.render.terminal.units import ago, iso, when
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.render.table import Column, ago, iso, plain_columns, when
+from ckpt_cli.render.text import StyledLine, command_field, field
+from ckpt_cli.render.values import counted
 
 _SHOWN = 20
 """Maximum number of threads or steps that are shown as text."""
+_NAMED = 3
+"""Maximum number of threads that are named in a list."""
 _MEMORY = "memory"
 
 
@@ -66,8 +66,8 @@ def operation_columns(now: datetime) -> Sequence[Column]:
         Column("OP", "op", style="head"),
         Column("AGE", "at", ago(now)),
         Column("ACTION", "action"),
+        Column("COUNT", "number", right=True),
         Column("THREADS", "threads", _names, cut=True),
-        Column("NUMBER", "number", right=True, table=False),
         Column("UNDONE BY", "undone_by", str, style="dim", drop=1),
         Column("UNDOES", "undoes", str, style="dim", drop=2),
         Column("REASON", "reason", str, cut=True, drop=3),
@@ -134,10 +134,15 @@ def shown_lines(
     if len(steps) > _SHOWN:
         yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
     if one.is_undoable:
-        undo = shell.command("ckpt", *words, "ops", "undo", ids=[operation.op])
+        undo = shell.command("ckpt", *words, "undo", ids=[operation.op])
         yield command_field("undo", undo)
     else:
         yield from field("no undo", one.why_not, width, "warn")
+
+
+def operation_text(one: Operation, now: datetime) -> str:
+    """Return the name of an operation and its age: `rollback 3f2a9c0b7d41, 2 minutes ago`."""
+    return f"{one.action} {one.op}, {ago(now)(iso(one.at))}"
 
 
 def undo_plan_record(
@@ -174,10 +179,9 @@ def undo_plan_lines(
     width: int,
 ) -> Iterator[StyledLine]:
     """Yield the plan that takes back an operation as text."""
-    age = ago(now)(iso(operation.at))
     is_memory = any(step.step.thread_id is None for step in steps)
     number = counted(sum(step.step.number for step in steps), "item" if is_memory else "thread")
-    yield from field(action, f"{operation.action} {operation.op}, {age}, {number}", width, "head")
+    yield from field(action, f"{operation_text(operation, now)}, {number}", width, "head")
     for step in islice(steps, _SHOWN):
         label = _MEMORY
         if step.step.thread_id is not None:
@@ -274,5 +278,5 @@ def _checkpoints(part: StepPart | None) -> list[str]:
 
 
 def _names(threads: Iterable[str]) -> str:
-    found = list(threads)
-    return ", ".join(found[:3]) + (f", {len(found) - 3} more" if len(found) > 3 else "")
+    found = list(islice(threads, _NAMED + 1))
+    return ", ".join([*found[:_NAMED], *("..." for _ in found[_NAMED:])])

@@ -1,32 +1,42 @@
-"""Print the plan of a rollback, fork, repair or undo as text and as a record."""
+"""Plans of changes, and what was done."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from ckpt_backends import shell
 from ckpt_backends.changes.change_records import change_record
+from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import CheckpointKey, Status
-from ckpt_cli.core.diff.state_diff import ChannelChange, json_size
-from ckpt_cli.core.diff.state_diff import change_record as channel_record
-from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
-from ckpt_cli.core.tasks.status import conditions_of, has_failed
-from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text
-from ckpt_cli.core.values.unwrap import unwrap
-from ckpt_cli.render.resume import config_text, handler_words
-from ckpt_cli.render.status import counted_names, node_names
-from ckpt_cli.render.terminal.cell_width import cell_len
-from ckpt_cli.render.terminal.fields import command_field, field
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, plain_columns
-from ckpt_cli.render.terminal.units import size
-from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.render.values.one_line import counted, summary
+from ckpt_backends.model import CheckpointKey, Status, ThreadSize
+from ckpt_cli.core.copying import CopiedThread, CopyReport, CopyStep, RekeyReport
+from ckpt_cli.core.diff import ChannelChange, json_size
+from ckpt_cli.core.diff import change_record as channel_record
+from ckpt_cli.core.forking import (
+    ChangeOutcome,
+    CheckpointPlan,
+    ResumePoint,
+    ShownCheckpoint,
+    TouchedCheckpoint,
+)
+from ckpt_cli.core.replay import DamagedValue, Repair
+from ckpt_cli.core.retention import NOT_FOUND, PlannedRemoval, PurgeReport, PurgeSums, RemovalSum
+from ckpt_cli.core.tasks.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
+from ckpt_cli.core.values import unwrap
+from ckpt_cli.plans.saved_plan import PlanFile
+from ckpt_cli.plans.undo import ValuesUndo
+from ckpt_cli.render.table import THREAD, Column, plain_columns, size, step_number, table_lines
+from ckpt_cli.render.text import StyledLine, cell_len, command_field, field, line, safe_text, wrap
+from ckpt_cli.render.thread import config_text, handler_words
+from ckpt_cli.render.threads import counted_names, node_names
+from ckpt_cli.render.value_diff import diff_text
+from ckpt_cli.render.values import counted, summary
 
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
 """The verb before the change, and after it."""
@@ -151,6 +161,7 @@ def done_lines(plan: CheckpointPlan, undo: str) -> Iterator[StyledLine]:
     verb = {
         "rollback": "rolled back",
         "fork": "forked",
+        "copy": "copied",
         "undo": "undid the last change of",
         "redo": "took back the undo of",
         "repair": "repaired",
@@ -158,7 +169,8 @@ def done_lines(plan: CheckpointPlan, undo: str) -> Iterator[StyledLine]:
     if plan.head is None:
         text = f"removed thread {thread}"
     elif plan.main.form == "clone":
-        text = f"forked {plan.before.thread_id} to {thread}: its head is {_name(plan, plan.head)}"
+        made = f"{verb[plan.action]} {plan.before.thread_id} to {thread}"
+        text = f"{made}: its head is {_name(plan, plan.head)}"
     else:
         text = f"{verb[plan.action]} {thread}: head is now {_name(plan, plan.head)}"
     yield line(safe_text(text))
@@ -340,3 +352,557 @@ def _touched_record(one: TouchedCheckpoint) -> dict[str, Any]:
         "form": one.form,
         "forked_from": one.forked_from,
     }
+
+
+_WAYS = {
+    "go on": "resume each of these with its config and the input None:",
+    "answer": "answer the question of each of these with its config:",
+    "new input": "nothing is next in these; continue each with its config and a new input:",
+}
+"""What to do with threads, by how they are resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeWords:
+    """The words of a command that changes many threads."""
+
+    action: str
+    """The name of the operation."""
+    verb: str
+    done: str
+    """The past participle of the verb."""
+    doing: str
+    new_id: Callable[[str], str] | None = None
+    """Returns the id of the new thread, for a fork to new threads."""
+
+    @property
+    def question(self) -> str:
+        """The beginning of the question whether to go on."""
+        return self.verb.capitalize()
+
+    def state(self, one: ChangeOutcome) -> str:
+        """Return what happened to a thread: `rolled back`, `ready`, `skipped`."""
+        return self.done if one.state == "done" else one.state
+
+
+def outcome_columns(words: ChangeWords) -> list[Column]:
+    """Return the columns of the table and of TSV."""
+    forked = [Column("FROM", "forked_from_thread", style="head", drop=3)]
+    steps = [
+        Column("COPY OF" if words.new_id else "BACK TO", "target_step", "step {}".format, drop=4),
+        Column("NEXT", "next", node_names, style="node", drop=2),
+        Column("REPEATS", "again", _repeated, style="question", drop=5),
+        Column("ASKS", "asked", counted_names, style="question", drop=6),
+    ]
+    mends = Column("MENDS", "mends", "; ".join, cut=True, least=30)
+    return [
+        *(forked if words.new_id else ()),
+        THREAD,
+        Column("STATE", "state", style="change"),
+        *((steps[1], mends) if words.action == "repair" else steps),
+        Column("REASON", "reason", cut=True, least=30, drop=1),
+        Column("CHECKPOINT", "checkpoint_id", table=False),
+        Column("CONFIGURABLE", "configurable", table=False),
+        Column("METADATA", "metadata", table=False),
+    ]
+
+
+def _repeated(nodes: Sequence[str]) -> str:
+    return counted_names([one for one in nodes if one != INPUT])
+
+
+def outcome_record(
+    one: ChangeOutcome,
+    words: ChangeWords,
+    store: Sequence[str],
+    *,
+    dry_run: bool,
+    op: str | None,
+) -> dict[str, Any]:
+    """Return one thread as JSON: what happened, how to resume it, and the plan without values.
+
+    `store` are the options that name the store, `op` is the operation.
+    """
+    about: dict[str, Any] = {"thread_id": one.thread_id}
+    if words.new_id is not None:
+        about = {"thread_id": words.new_id(one.thread_id), "forked_from_thread": one.thread_id}
+    if one.plan is not None:
+        undo = undo_command(store, one.plan.main.key.thread_id) if one.plan.is_undoable else ""
+        about |= plan_record(one.plan, undo, dry_run=dry_run, rows=False)
+        del about["changes"]
+        about["target_step"] = _target_step(one.plan)
+        if one.state == "done":
+            about["op"] = op
+    elif one.resume is not None:
+        about |= _ready_record(one.resume)
+    about |= _input(one)
+    about |= {"state": words.state(one), "reason": one.reason or None}
+    if words.action == "repair":
+        about["mends"] = list(one.mends)
+    return {**about, "dry_run": dry_run}
+
+
+def _ready_record(at: ResumePoint) -> dict[str, Any]:
+    """Return the keys of a thread that needs no change."""
+    return {
+        **at.head._asdict(),
+        "head": at.head.checkpoint_id,
+        "step": at.step,
+        "next": None if at.next is None else list(at.next),
+        "configurable": dict(at.configurable),
+        "metadata": dict(at.metadata),
+    }
+
+
+def _input(one: ChangeOutcome) -> dict[str, Any]:
+    """Return the input to resume a thread with: null to go on, or else the open questions.
+
+    There is neither if nothing is next: the application has to give a new input.
+    """
+    match _way_on(one):
+        case "go on":
+            return {"input": None}
+        case "answer":
+            return {"interrupts": [{"id": waiting} for waiting in _waits(one) or ()]}
+        case _:
+            return {}
+
+
+def _way_on(one: ChangeOutcome) -> Literal["go on", "answer", "new input"] | None:
+    """Return how a thread is resumed; None if it is not to be resumed."""
+    at = one.plan or one.resume
+    if at is None or at.configurable is None:
+        return None
+    if at.waits is not None:
+        return "answer"
+    return "new input" if at.is_over else "go on"
+
+
+def _waits(one: ChangeOutcome) -> tuple[str | None, ...] | None:
+    at = one.plan or one.resume
+    return None if at is None else at.waits
+
+
+def _target_step(plan: CheckpointPlan) -> int | None:
+    known = plan.names.get(plan.main.forked_from or "")
+    return None if known is None else known.step
+
+
+def outcome_lines(
+    outcomes: Sequence[ChangeOutcome],
+    words: ChangeWords,
+    store: Sequence[str],
+    width: int,
+    *,
+    dry_run: bool,
+    op: str | None,
+) -> Iterator[StyledLine]:
+    """Yield a table of the threads, how to resume those that were changed, and the counts."""
+    rows = [outcome_record(one, words, store, dry_run=dry_run, op=op) for one in outcomes]
+    if not rows:
+        return
+    yield from table_lines(rows, outcome_columns(words), width)
+    notes = Counter(note for one in outcomes if one.plan is not None for note in one.plan.notes)
+    if notes:
+        yield line("")
+    for note, number in notes.items():
+        yield from field("note", f"{counted(number, 'thread')}: {note}", width, "question")
+    if not any(one.state == "planned" for one in outcomes):
+        yield from _resume_lines(outcomes)
+    yield line("")
+    yield line(count_text(outcomes, words))
+    if op is not None:
+        yield command_field("undo", shell.command("ckpt", *store, "undo", op))
+
+
+def _resume_lines(outcomes: Sequence[ChangeOutcome]) -> Iterator[StyledLine]:
+    """Yield the config of each thread that can be resumed now, by the input that it needs."""
+    resumed = [one for one in outcomes if one.state in {"done", "ready"}]
+    for way, text in _WAYS.items():
+        found = [one for one in resumed if _way_on(one) == way]
+        if found:
+            yield line("")
+            yield line((text, "dim"))
+        for one in found:
+            at = one.plan or one.resume
+            if at is None or at.configurable is None:
+                continue
+            shown = config_text(at.configurable, at.metadata, is_javascript=at.is_javascript)
+            yield StyledLine(((f"  {safe_text(shown)}", "plain"),), whole=True)
+
+
+def count_text(outcomes: Sequence[ChangeOutcome], words: ChangeWords) -> str:
+    """Return the number of threads by what happened: `repaired 2 threads, skipped 1 thread`."""
+    numbers = Counter[str](one.state for one in outcomes)
+    known = {"planned": f"would {words.verb}", "done": words.done}
+    parts = [
+        f"{known.get(state, state)} {counted(numbers[state], 'thread')}"
+        for state in ("planned", "done", "skipped")
+        if numbers[state]
+    ]
+    if numbers["ready"]:
+        parts.insert(-1 if numbers["skipped"] else len(parts), _ready_text(numbers["ready"]))
+    return ", ".join(parts)
+
+
+def _ready_text(number: int) -> str:
+    return f"{counted(number, 'thread')} ready to resume"
+
+
+def repair_record(found: Repair, *, dry_run: bool) -> dict[str, Any]:
+    """Return the answer of `repair values` and `replay --repair` as JSON."""
+    return {
+        "thread_id": found.thread_id,
+        "repaired": [
+            {
+                **asdict(one.place),
+                "reducer": one.reducers[0] if one.reducers else None,
+                "candidates": list(one.reducers),
+                "evidence": one.evidence,
+                "bytes": one.bytes,
+                "replaces": one.replaces,
+                "value": to_json(one.value),
+            }
+            for one in found.rebuilt
+        ],
+        "refused": [{**asdict(one.place), "reason": one.reason} for one in found.refused],
+        "dry_run": dry_run,
+    }
+
+
+def repair_rows(found: Repair) -> Iterator[dict[str, Any]]:
+    """Yield one row per value."""
+    record = repair_record(found, dry_run=False)
+    for one in record["repaired"]:
+        yield {**one, "action": "put back"}
+    for one in record["refused"]:
+        yield {**one, "action": "refused"}
+
+
+REPAIR_COLUMNS = plain_columns(
+    *("action", "checkpoint_ns", "checkpoint_id", "step", "channel", "version"),
+    *("reducer", "evidence", "bytes", "replaces", "value", "reason"),
+)
+
+
+def repair_lines(found: Repair, width: int) -> Iterator[StyledLine]:
+    """Yield what a repair would do."""
+    yield line(("thread   ", "dim"), (safe_text(found.thread_id), "head"))
+    for one in found.rebuilt:
+        yield line(("restore  ", "add"), *_named_values(one.place))
+        what = "replaces an unreadable value" if one.replaces else "fills in a missing value"
+        how = f"{one.reducers[0]}, evidence {one.evidence}" if one.reducers else "as in the parent"
+        yield line(f"         {size(one.bytes)}, {what}; {how}")
+        yield line(f"         {summary(one.value, max(width - 9, 20), quote=True)}")
+    yield from refused_lines(found)
+
+
+def refused_lines(found: Repair) -> Iterator[StyledLine]:
+    """Yield the values that cannot be restored, with the reasons."""
+    for refusal in found.refused:
+        yield line(("refused  ", "error"), *_named_values(refusal.place))
+        yield line(f"         {safe_text(refusal.reason)}")
+
+
+def values_undo_record(found: ValuesUndo, *, dry_run: bool) -> dict[str, Any]:
+    """Return the answer of `undo` of a repair that stored values again, as JSON."""
+    return {
+        "action": "undo",
+        "thread_id": found.thread_id,
+        "values": [
+            {**asdict(one.place), "before": "missing" if one.before is None else "unreadable"}
+            for one in found.values
+        ],
+        "dry_run": dry_run,
+    }
+
+
+VALUES_UNDO_COLUMNS = plain_columns(
+    "checkpoint_ns", "checkpoint_id", "step", "channel", "version", "before"
+)
+
+
+def values_undo_lines(found: ValuesUndo) -> Iterator[StyledLine]:
+    """Yield which restored values an undo takes back."""
+    yield line(("thread   ", "dim"), (safe_text(found.thread_id), "head"))
+    for one in found.values:
+        yield line(("removes  ", "remove"), *_named_values(one.place))
+        if one.before is not None:
+            yield line("         the unreadable value is stored again")
+
+
+def _named_values(place: DamagedValue) -> tuple[tuple[str, Any], ...]:
+    ns = f" in {safe_text(place.checkpoint_ns)}" if place.checkpoint_ns else ""
+    return (
+        (safe_text(place.channel), "head"),
+        (f" of step {step_number(place.step)}{ns}  ", "plain"),
+        (safe_text(place.checkpoint_id), "id"),
+    )
+
+
+def copy_record(report: CopyReport) -> dict[str, Any]:
+    """Return the whole answer as a JSON object."""
+    return {
+        "source": report.source,
+        "target": report.target,
+        "dry_run": report.is_dry_run,
+        "threads": report.number,
+        "checkpoints": report.counts.checkpoints,
+        "writes": report.counts.writes,
+        "values": report.counts.values,
+        "bytes": report.counts.bytes,
+        "added": report.added,
+        "present": report.present,
+        "replaced": report.replaced,
+        "skipped": [{"thread_id": one.thread_id, "reason": one.reason} for one in report.skipped],
+        "verified": report.is_verified,
+    }
+
+
+def _columns() -> Sequence[Column]:
+    """Return the columns of the threads."""
+    return [
+        THREAD,
+        Column("ACTION", "action", style="change"),
+        Column("CHECKPOINTS", "checkpoints", right=True),
+        Column("WRITES", "writes", right=True, drop=2),
+        Column("SIZE", "bytes", size, right=True),
+        Column("ADDED", "added", right=True),
+        Column("WHY", "reason", cut=True, style="dim"),
+    ]
+
+
+def _rows(report: CopyReport) -> Iterator[dict[str, Any]]:
+    """Yield one row for each thread that is listed."""
+    return map(_row, (*report.listed, *report.skipped))
+
+
+def _row(one: CopiedThread) -> dict[str, Any]:
+    reason = one.reason
+    if one.step is CopyStep.REPLACE:
+        reason = f"removes {counted(one.removed.checkpoints, 'checkpoint')} of the target"
+    return {
+        "thread_id": one.thread_id,
+        "action": one.step.value,
+        "checkpoints": one.counts.checkpoints,
+        "writes": one.counts.writes,
+        "bytes": one.counts.bytes,
+        "added": one.added,
+        "reason": reason,
+    }
+
+
+def copy_lines(report: CopyReport, width: int) -> Iterator[StyledLine]:
+    """Yield a table of the threads, and the sums."""
+    if report.listed or report.skipped:
+        yield from table_lines(_rows(report), _columns(), width)
+        if more := report.changed - len(report.listed):
+            yield line(f"… and {counted(more, 'more thread')}")
+        yield line("")
+    what = (
+        f"{counted(report.number, 'thread')}, {counted(report.counts.checkpoints, 'checkpoint')},"
+        f" {counted(report.counts.writes, 'write')}, {size(report.counts.bytes)}"
+    )
+    be, added = ("would be", "to add") if report.is_dry_run else ("are now", "added")
+    yield line(f"{safe_text(report.target)}: {what} {be} there")
+    yield line(f"{counted(report.added, 'row')} {added}, {report.present} there before")
+    if report.is_verified and report.number:
+        yield line("verified: the target was read back and is equal")
+
+
+def rekey_record(report: RekeyReport) -> dict[str, Any]:
+    """Return the whole answer as a JSON object."""
+    return {
+        "store": report.store,
+        "dry_run": report.is_dry_run,
+        "threads": report.number,
+        "values": report.counts.values,
+        "rekeyed": report.counts.rekeyed,
+        "done_before": report.counts.done_before,
+        "skipped": [{"thread_id": one.thread_id, "reason": one.skipped} for one in report.skipped],
+        "verified": not report.is_dry_run and not report.skipped,
+    }
+
+
+def rekey_columns() -> Sequence[Column]:
+    """Return the columns of the threads."""
+    return [
+        THREAD,
+        Column("VALUES", "values", right=True),
+        Column("REKEYED", "rekeyed", right=True),
+        Column("DONE BEFORE", "done_before", right=True, drop=2),
+        Column("WHY", "reason", cut=True, style="dim"),
+    ]
+
+
+def rekey_rows(report: RekeyReport) -> Iterator[dict[str, Any]]:
+    """Yield one row for each thread with changed values, or that was skipped."""
+    for one in report.threads:
+        yield {
+            "thread_id": one.thread_id,
+            "values": one.counts.values,
+            "rekeyed": one.counts.rekeyed,
+            "done_before": one.counts.done_before,
+            "reason": one.skipped,
+        }
+
+
+def rekey_lines(report: RekeyReport, width: int) -> Iterator[StyledLine]:
+    """Yield a table of the threads, and the sums."""
+    if report.threads:
+        yield from table_lines(rekey_rows(report), rekey_columns(), width)
+        yield line("")
+    done = "Would rekey" if report.is_dry_run else "Rekeyed"
+    values = counted(report.counts.rekeyed, "value")
+    threads = counted(report.number, "thread")
+    yield line(f"{done} {values} in {threads} of {safe_text(report.store)}")
+    if report.counts.done_before:
+        yield line(f"{counted(report.counts.done_before, 'value')} had the right key before")
+    if not report.is_dry_run and report.counts.rekeyed and not report.skipped:
+        yield line("verified: the values were read back and open with the key")
+
+
+_NAMED = 5
+"""Maximum number of kept threads that are named for one reason."""
+
+
+def purge_columns() -> Sequence[Column]:
+    """Return the columns of a plan."""
+    return [
+        THREAD,
+        Column("ACTION", "action", style="change"),
+        Column("CHECKPOINTS", "checkpoints", right=True),
+        Column("WRITES", "writes", right=True, drop=2),
+        Column("BLOBS", "blobs", right=True, drop=3),
+        Column("SIZE", "bytes", size, right=True),
+        Column("WHY", "reason", cut=True, style="dim"),
+    ]
+
+
+def purge_lines(
+    plan: PlanFile, width: int, most: int | None = None, more: Iterable[StyledLine] = ()
+) -> Iterator[StyledLine]:
+    """Yield what would be removed: a table of at most `most` threads, the threads that a rule
+    keeps, `more`, and the totals.
+    """
+    if plan.going:
+        has_blobs = plan.sums.removed.blobs + plan.sums.pruned.blobs > 0
+        columns = [one for one in purge_columns() if one.key != "blobs" or has_blobs]
+        yield from table_lines(islice(plan.records(), most), columns, width)
+        if most is not None and plan.going > most:
+            yield line((f"... and {plan.going - most} more; -o tsv lists all", "dim"))
+        yield line("")
+    yield from _kept_lines(plan.kept, width, "Would keep")
+    yield from more
+    if plan.going:
+        yield from _total_lines(plan.sums, width, "Would remove", "Would prune")
+    else:
+        yield line("Would remove nothing.")
+
+
+def report_lines(
+    plan: PlanFile, report: PurgeReport, width: int, archive: Path | None = None
+) -> Iterator[StyledLine]:
+    """Yield what was removed, where it is archived, and what was kept."""
+    sums = report.sums
+    if sums.threads:
+        yield from _total_lines(sums, width, "Removed", "Pruned")
+        counts = sorted(report.rows.items())
+        rows = ", ".join(f"{number} {table}" for table, number in counts if number)
+        yield from field("rows", rows, width)
+    if archive is not None and sums.threads:
+        restore = shell.command("ckpt", "import", ids=[str(archive)])
+        yield command_field("archive", f"{shell.word(str(archive))}; `{restore}` restores them")
+    yield from _kept_lines([*plan.kept, *report.skipped.items()], width, "Kept")
+
+
+def question(sums: PurgeSums) -> str:
+    """Return the question for confirmation: `Remove 3 threads (15 checkpoints, 15 KiB)?`."""
+    parts = []
+    for verb, one in (("remove", sums.removed), ("prune", sums.pruned)):
+        if one.threads:
+            parts.append(f"{verb} {counted(one.threads, 'thread')} ({_amount(one, brief=True)})")
+    text = " and ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}?"
+
+
+def _total_lines(sums: PurgeSums, width: int, removed: str, pruned: str) -> Iterator[StyledLine]:
+    for verb, one in ((removed, sums.removed), (pruned, sums.pruned)):
+        if one.threads:
+            text = f"{verb} {counted(one.threads, 'thread')}: {_amount(one)}"
+            yield from (line((part, "bold")) for part in wrap(text, width))
+
+
+def _amount(one: RemovalSum, *, brief: bool = False) -> str:
+    """Return what is removed, such as `15 checkpoints, 40 writes, 22 blobs, 15 KiB`."""
+    numbers = {"checkpoint": one.checkpoints, "write": one.writes, "blob": one.blobs}
+    found = [counted(number, noun) for noun, number in numbers.items() if number]
+    return ", ".join([*(found[:1] if brief else found), size(one.bytes)])
+
+
+def _kept_lines(kept: Iterable[tuple[str, str]], width: int, verb: str) -> Iterator[StyledLine]:
+    by_reason: dict[str, list[str]] = {}
+    for thread_id, why in kept:
+        if why != NOT_FOUND:  # the error at the end of the command names these
+            by_reason.setdefault(why, []).append(thread_id)
+    for why, names in by_reason.items():
+        named = ", ".join(map(safe_text, names[:_NAMED]))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        text = f"{verb} {counted(len(names), 'thread')} ({named}{more}): {safe_text(why)}"
+        yield from (line((part, "question")) for part in wrap(text, width))
+
+
+def done(plan: PlanFile, report: PurgeReport) -> Iterator[PlannedRemoval]:
+    """Yield the threads that were removed or pruned."""
+    for one in islice(plan.threads(), report.done):
+        if one.thread_id not in report.skipped:
+            yield one
+
+
+def done_records(plan: PlanFile, report: PurgeReport) -> Iterator[dict[str, Any]]:
+    """Yield one row per thread that was removed or pruned."""
+    for one in islice(plan.records(), report.done):
+        if one["thread_id"] not in report.skipped:
+            yield one
+
+
+def purge_record(
+    plan: PlanFile, report: PurgeReport, archive: Path | None, *, dry_run: bool
+) -> dict[str, Any]:
+    """Return the answer of `purge` as JSON."""
+    kept = [*plan.kept, *report.skipped.items()]
+    return {
+        "dry_run": dry_run,
+        "threads": list(plan.records() if dry_run else done_records(plan, report)),
+        "removed": removed_record(report),
+        "kept": len(kept),
+        "skipped": [{"thread_id": thread_id, "reason": why} for thread_id, why in kept],
+        "left": report.left,
+        "archive": None if archive is None else str(archive),
+    }
+
+
+def removed_record(report: PurgeReport) -> dict[str, Any]:
+    """Return what was removed: threads, pruned threads, bytes, and rows by table."""
+    sums = report.sums
+    return {
+        "threads": sums.removed.threads,
+        "pruned": sums.pruned.threads,
+        "bytes": sums.removed.bytes + sums.pruned.bytes,
+        "rows": dict(sorted(report.rows.items())),
+    }
+
+
+def removed_sizes(plan: PlanFile, report: PurgeReport) -> Iterator[ThreadSize]:
+    """Yield what was removed from each thread."""
+    for one in done(plan, report):
+        yield ThreadSize(one.checkpoints, one.writes, one.bytes, one.blobs)
+
+
+def sum_record(sizes: Iterable[ThreadSize]) -> dict[str, int]:
+    """Return the sum of some thread sizes."""
+    total = {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
+    for one in sizes:
+        for name in total:
+            total[name] += getattr(one, name)
+    return total

@@ -12,26 +12,23 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status, Write
-from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, marks, next_paths, node_path
-from ckpt_cli.render.terminal.units import optional_iso
-from ckpt_cli.render.thread_records import thread_record
+from ckpt_cli.core.tasks.tasks import asked_by, failed_at, marks, next_paths, node_path
+from ckpt_cli.render.table import optional_iso
+from ckpt_cli.render.threads import thread_record
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.diff.state_diff import ChannelChange
-    from ckpt_cli.core.tasks.tasks import Question, Task
+    from ckpt_cli.core.diff import ChannelChange
+    from ckpt_cli.core.tasks.tasks import Question, Task, TaskWrite
     from ckpt_cli.core.tasks.triggers import Join
-    from ckpt_cli.core.tasks.writes import TaskWrite
-    from ckpt_cli.core.values.paths import Selected
+    from ckpt_cli.core.values import Selected
     from ckpt_cli.queries.diff import Comparison
     from ckpt_cli.queries.history import Entry
-    from ckpt_cli.queries.interrupts import Waiting
-    from ckpt_cli.queries.layouts import OpenableLayout
+    from ckpt_cli.queries.incidents import Waiting
     from ckpt_cli.queries.operations import ListedOperation
-    from ckpt_cli.queries.show import CheckpointView
-    from ckpt_cli.queries.stores import FoundStore
-    from ckpt_cli.queries.threads import Summary
-    from ckpt_cli.threads.checkpoint import Moment
-    from ckpt_cli.threads.expiry import Lifetime
+    from ckpt_cli.queries.show import CheckpointView, Summary, WholeThread
+    from ckpt_cli.queries.stores import FoundStore, OpenableLayout
+    from ckpt_cli.reading.store import Lifetime
+    from ckpt_cli.reading.thread import Moment
 
 
 def store_record(found: FoundStore) -> dict[str, Any]:
@@ -155,14 +152,28 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
     if found.unstored:
         record["unstored"] = list(found.unstored)
     if found.resume is not None:
-        from ckpt_cli.render.resume import resume_record
+        from ckpt_cli.render.thread import resume_record
 
         record["resume"] = resume_record(found.moment, found.resume)
     if found.given is not None:
         record["input"] = to_json(found.given)
     if found.unloaded:
         record["unloaded"] = found.unloaded
-    return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
+    record |= _lifetime(found.lifetime) | _plaintext(found.plaintext)
+    # What holds for the thread has no key of the checkpoint, such as `next`.
+    return record if found.thread is None else {**whole_thread_record(found.thread), **record}
+
+
+def whole_thread_record(found: WholeThread) -> dict[str, Any]:
+    """Return a thread as a whole, as in `show` at the head; what was not read has no key."""
+    record = thread_record(found.row)
+    if found.size is not None:
+        record["all_writes"] = found.size.writes
+    if found.in_namespaces is not None:
+        record["in_namespaces"] = [one._asdict() for one in found.in_namespaces]
+    if found.operations:
+        record["operations"] = list(map(_operation, found.operations))
+    return record
 
 
 def join_record(one: Join) -> dict[str, Any]:
@@ -193,16 +204,17 @@ def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
     """Return the places that `show --path` found, one row each."""
-    from ckpt_cli.core.values.paths import format_path
+    from ckpt_cli.core.values import format_path
 
     return [{"path": format_path(one.path), "value": to_json(one.value)} for one in found]
 
 
 def summary_record(found: Summary) -> dict[str, Any]:
-    """Return one thread of `threads show`."""
-    from ckpt_cli.render.resume import resume_record
+    """Return a thread with its head, without the state."""
+    from ckpt_cli.render.thread import resume_record
 
-    record = thread_record(found.row)
+    record = whole_thread_record(found.facts)
+    record["writes"] = record.pop("all_writes")
     if found.head is not None:
         record |= {
             key: value
@@ -212,10 +224,6 @@ def summary_record(found: Summary) -> dict[str, Any]:
         if found.resume is not None:
             record["resume"] = resume_record(found.head, found.resume)
     record["joins"] = list(map(join_record, found.joins))
-    record["writes"] = found.size.writes
-    record["in_namespaces"] = [ns._asdict() for ns in found.in_namespaces]
-    if found.operations:
-        record["operations"] = list(map(_operation, found.operations))
     if found.unloaded:
         record["unloaded"] = found.unloaded
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
@@ -239,7 +247,7 @@ def interrupt_record(found: Waiting) -> dict[str, Any]:
 
 def diff_record(found: Comparison) -> dict[str, Any]:
     """Return the answer of `diff`."""
-    from ckpt_cli.core.diff.state_diff import change_record
+    from ckpt_cli.core.diff import change_record
 
     return {
         "from": None if found.before is None else _key_record(found.before),
@@ -250,7 +258,7 @@ def diff_record(found: Comparison) -> dict[str, Any]:
 
 def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
     """Yield the answer of `diff`, one row per operation, or per added or removed channel."""
-    from ckpt_cli.core.diff.state_diff import change_record
+    from ckpt_cli.core.diff import change_record
 
     for name, change in changes.items():
         record = change_record(change)

@@ -1,14 +1,20 @@
-"""Print the result of a replay, as text, as records and as rows."""
+"""Replays, and what a step wrote."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ckpt_cli.core.namespace_kinds import namespace_kind
-from ckpt_cli.core.replay.elimination import Judgement, Verdict, differences_of
-from ckpt_cli.core.replay.report import (
+from ckpt_backends.codec import to_json
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.channels import namespace_kind
+from ckpt_cli.core.conversation import said
+from ckpt_cli.core.diff import ShortChange
+from ckpt_cli.core.elimination import Contribution, Effect, Judgement, Verdict, differences_of
+from ckpt_cli.core.reducers import NOT_STORED, is_not_stored
+from ckpt_cli.core.replay import (
     ChannelReport,
     FailedCheck,
     Place,
@@ -18,14 +24,252 @@ from ckpt_cli.core.replay.report import (
     label,
     verdicts,
 )
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.table import THREAD, Column, plain_columns, table_lines
-from ckpt_cli.render.terminal.units import step_number
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.queries.replay import StepChannel, StoredSizes, Written
+from ckpt_cli.queries.replay_checks import NO_DELTA
+from ckpt_cli.reading.thread import Moment
+from ckpt_cli.render.records import write_record
+from ckpt_cli.render.table import (
+    THREAD,
+    Column,
+    plain_columns,
+    size,
+    step_number,
+    step_words,
+    table_lines,
+)
+from ckpt_cli.render.text import Span, Style, StyledLine, cell_len, fit, line, safe_text
+from ckpt_cli.render.value_diff import difference_records, difference_texts
+from ckpt_cli.render.values import counted, summary
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.replay.differences import Differences
+    from ckpt_cli.core.elimination import Differences
+
+
+_LONG = 24
+"""Characters of a value before that leave enough room for the one after."""
+_NAMED = 6
+"""Maximum number of changed channels that are named."""
+
+
+def changes_text(changes: Sequence[ShortChange], arrow: str = " → ") -> str:
+    """Return changes on one line: `+1 ai: Hotel Kanra…, budget 120 → 90, notes +2`."""
+    texts = [_text(one, arrow) for one in changes[:_NAMED]]
+    if len(changes) > _NAMED:
+        texts.append(counted(len(changes) - _NAMED, "more channel"))
+    return ", ".join(texts)
+
+
+def _text(one: ShortChange, arrow: str) -> str:
+    if one.last is not None:
+        return f"+{one.added} {safe_text(one.last)}"
+    name = safe_text(one.name)
+    if one.after is None:
+        return f"{name} +{one.added}" if one.added else name
+    is_told = one.before is not None and len(one.before) <= _LONG
+    before = f" {safe_text(one.before or '')}" if is_told else ""
+    return f"{name}{before}{arrow}{safe_text(one.after)}"
+
+
+_VERDICTS: dict[Verdict, Style] = {
+    Verdict.MATCH: "add",
+    Verdict.MISMATCH: "error",
+    Verdict.UNVERIFIABLE: "change",
+}
+_EFFECTS: dict[Effect, tuple[str, Style]] = {
+    "applied": ("", "plain"),
+    "duplicate": ("changes nothing", "dim"),
+    "overwritten": ("lost: replaced by an Overwrite in the same step", "remove"),
+    "dropped": ("dropped: not applied to this checkpoint", "remove"),
+    "ignored": ("ignored: the graph has no such channel", "remove"),
+    "special": ("", "dim"),
+    "unknown": ("", "plain"),
+}
+
+
+def written_record(found: Written) -> dict[str, Any]:
+    """Return the answer of `diff --writes` as JSON."""
+    key = found.child.key
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": None if found.parent is None else found.parent.key.checkpoint_id,
+        "child": key.checkpoint_id,
+        "step": found.child.number,
+        "source": found.child.source,
+        "channels": {name: _channel(one) for name, one in found.channels.items()},
+        "others": [_write(one) for one in found.others],
+        **({} if found.stored is None else {"stored": _stored(found.stored)}),
+    }
+
+
+def _stored(found: StoredSizes) -> dict[str, Any]:
+    saved = 1 - found.kept / found.written if found.written else None
+    return {
+        "writes": found.writes,
+        "written_bytes": found.written,
+        "values": found.values,
+        "value_bytes": found.kept,
+        "merged_away": None if saved is None else round(saved, 4),
+    }
+
+
+def written_rows(found: Written) -> Iterator[dict[str, Any]]:
+    """Yield one row per write; a channel that changed without writes gets one row too."""
+    for name, one in found.channels.items():
+        record = _channel(one)
+        shared = {name: record[name] for name in ("verdict", "reason", "reducer")}
+        for write in record["writes"] or [{"channel": name}]:
+            yield {**write, **shared}
+    yield from map(_write, found.others)
+
+
+WRITTEN_COLUMNS = plain_columns(
+    *("channel", "node", "task_id", "task_path", "idx", "effect", "added", "removed"),
+    *("changed", "bytes", "value", "reducer", "verdict", "reason"),
+)
+
+
+def written_lines(found: Written, width: int) -> Iterator[StyledLine]:
+    """Yield a block for each channel: the value before, each write, and the value after."""
+    child, parent = found.child, found.parent
+    yield line((safe_text(child.key.thread_id), "head"), *_origin(child, parent))
+    yield line(
+        ("  ", "plain"),
+        (safe_text(child.key.checkpoint_id), "id"),
+        (f"  step {step_words(child.number, child.source)}", "dim"),
+    )
+    for name, one in found.channels.items():
+        yield line("")
+        yield from _block(name, one, width)
+    if found.stored is not None and found.stored.written:
+        yield line("")
+        is_whole = all(one.verdict is not Verdict.MISMATCH for one in found.channels.values())
+        yield line((_stored_words(found.stored, is_whole=is_whole), "dim"))
+    if found.others:
+        yield line("")
+        yield line(("other writes", "head"))
+        for write in found.others:
+            yield from _write_lines(write, width, channel=True)
+
+
+def _origin(child: Moment, parent: Moment | None) -> Iterator[Span]:
+    if parent is not None:
+        yield from (("  parent ", "dim"), (safe_text(parent.key.checkpoint_id), "id"))
+    elif child.checkpoint.parent_checkpoint_id is None:
+        yield "  first checkpoint, no parent", "dim"
+    else:
+        yield from (("  parent ", "dim"), ("not stored", "id"))
+
+
+def _stored_words(found: StoredSizes, *, is_whole: bool) -> str:
+    saved = 1 - found.kept / found.written
+    # Values that are missing were not saved by merging.
+    less = f": merging saved {saved:.1%}" if saved > 0 and is_whole else ""
+    return (
+        f"stored: {counted(found.writes, 'write')} of {size(found.written)},"
+        f" {counted(found.values, 'value')} of {size(found.kept)}{less}"
+    )
+
+
+def _block(name: str, one: StepChannel, width: int) -> Iterator[StyledLine]:
+    judgement = one.judgement
+    yield line(
+        (safe_text(name), "head"),
+        "  ",
+        (one.verdict, _VERDICTS[one.verdict]),
+        f": {one.reason}" if one.reason else "",
+        (" (order assumed)" if one.assumed else "", "dim"),
+    )
+    yield line(("  reducer ", "dim"), (fit(_reducer(judgement), max(width - 10, 20)), "dim"))
+    yield _side("was", one.before, "plain", width)
+    for write in one.writes:
+        yield from _write_lines(write, width)
+    if one.verdict is Verdict.MISMATCH and judgement.reducer is not None:
+        yield _side("expect", one.rebuilt, "add", width)
+        yield _side("stored", one.stored, "remove", width)
+    else:
+        yield _side("became", _stored_value(one), "plain", width)
+    for text in () if one.differences is None else difference_texts(one.differences):
+        yield line(("  differs ", "dim"), (fit(text, max(width - 10, 20)), "error"))
+    sizes = one.sizes
+    yield line(
+        (
+            f"  as JSON: {counted(len(one.writes), 'write')} of {size(sizes.written)};"
+            f" value {_size(one.before, sizes.before)} → {_size(_stored_value(one), sizes.stored)}",
+            "dim",
+        )
+    )
+
+
+def _reducer(judgement: Judgement) -> str:
+    if judgement.chosen:
+        return f"{judgement.reducer}, given"
+    if judgement.reducer is not None:
+        return f"{judgement.reducer}, confirmed by {counted(judgement.evidence, 'step')}"
+    return "not established" if judgement.survivors else "unknown"
+
+
+def _stored_value(one: StepChannel) -> Value:
+    return NOT_STORED if one.reason == NO_DELTA else one.stored
+
+
+def _size(value: Value, number: int) -> str:
+    return "not stored" if is_not_stored(value) else size(number)
+
+
+def _side(word: str, value: Any, style: Style, width: int) -> StyledLine:
+    if is_not_stored(value):
+        return line((f"  {word:7}", "dim"), ("not stored", "dim"))
+    return line((f"  {word:7}", "dim"), (summary(value, max(width - 9, 20), quote=True), style))
+
+
+def _write_lines(one: Contribution, width: int, *, channel: bool = False) -> Iterator[StyledLine]:
+    write = one.placed.write
+    node = safe_text(one.placed.node or "caller" if not one.placed.path else one.placed.node or "?")
+    text, style = _EFFECTS[one.effect]
+    marks: list[Span] = []
+    if one.counts is not None:
+        tally: list[tuple[str, int, Style]] = [
+            ("+", one.counts.added, "add"),
+            ("-", one.counts.removed, "remove"),
+            ("~", one.counts.changed, "change"),
+        ]
+        marks = [(f" {mark}{n}", kind) for mark, n, kind in tally if n]
+    name = f" {safe_text(write.channel)}" if channel else ""
+    start: list[Span] = [("  ← ", "dim"), (node, "node"), (f" {write.idx}{name}", "dim"), *marks]
+    room = width - sum(cell_len(part) for part, _ in start) - 2
+    end = f"  ({text})" if text else ""
+    value = summary(said(one.value), max(room - cell_len(end), 20), quote=True)
+    yield line(*start, f"  {value}", (end, style))
+
+
+def _channel(one: StepChannel) -> dict[str, Any]:
+    judgement = one.judgement
+    return {
+        "reducer": judgement.reducer,
+        "evidence": judgement.evidence,
+        "candidates": list(judgement.survivors),
+        "before": to_json(one.before),
+        "writes": [_write(write) for write in one.writes],
+        "rebuilt": to_json(one.rebuilt),
+        "stored": to_json(one.stored),
+        "verdict": one.verdict.value,
+        "reason": one.reason or None,
+        **({} if one.differences is None else {"differences": difference_records(one.differences)}),
+        "assumed": one.assumed,
+        "bytes": asdict(one.sizes),
+    }
+
+
+def _write(one: Contribution) -> dict[str, Any]:
+    counts = dict.fromkeys(("added", "removed", "changed"))
+    return {
+        **write_record(one.placed),
+        "value": to_json(one.value),
+        "effect": one.effect,
+        **(counts if one.counts is None else asdict(one.counts)),
+    }
+
 
 _STYLES: Mapping[str, Style] = {
     Verdict.MATCH: "plain",
@@ -54,7 +298,7 @@ def transition_rows(
                 "reason": _with_differences(reason, differs) or None,
                 **_differences(differs),
                 "assumed": verdict is Verdict.MATCH and bool(check.assumed & judgement.mask),
-                **_reducer(judgement),
+                **_reducer_of(judgement),
             }
 
 
@@ -84,13 +328,13 @@ def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
 
 
 def report_record(found: ReplayReport) -> dict[str, Any]:
-    """Return the answer of `replay --verify` as JSON."""
+    """Return the answer of `replay` as JSON."""
     return {
         "thread_id": found.thread_id,
         "transitions": found.transitions,
         **_counts(found.verdicts),
         "assumed": found.assumed,
-        "channels": {label(place): _channel(one) for place, one in found.channels.items()},
+        "channels": {label(place): _channel_row(one) for place, one in found.channels.items()},
         "findings": [_finding(one) for one in found.findings],
     }
 
@@ -127,34 +371,47 @@ THREAD_COLUMNS = [
 
 
 def report_lines(found: ReplayReport, refs: Mapping[str, str], width: int) -> Iterator[StyledLine]:
-    """Yield the verdicts of one thread, its channels and its findings."""
-    yield line(
-        (safe_text(found.thread_id), "head"),
-        f"  {counted(found.transitions, 'transition')}: ",
-        *_count_spans(_counts(found.verdicts)),
-    )
-    if found.assumed:
-        yield line((f"  {counted(found.assumed, 'value')} matched in an assumed order", "dim"))
-    rows = [{"channel": label(place), **_channel(one)} for place, one in found.channels.items()]
-    if rows:
-        yield line("")
-        yield from table_lines(rows, _CHANNEL_COLUMNS, width)
+    """Yield the channels of one thread, what differs or cannot be verified, and the sum."""
+    if found.channels:
+        yield from table_lines(channel_rows(found), CHANNEL_COLUMNS, width)
     yield from _finding_lines(found, refs)
+    if found.channels:
+        yield line("")
+    if found.assumed:
+        yield line((f"{counted(found.assumed, 'value')} matched in an assumed order", "dim"))
+    yield line(counted(found.transitions, "transition"), *_sum_spans(_counts(found.verdicts)))
 
 
-def _count_spans(counts: Mapping[str, int]) -> Iterator[Span]:
-    for place, (name, n) in enumerate(counts.items()):
-        yield (", " if place else "", "plain")
-        yield (f"{n} {name}", _STYLES[name] if n else "dim")
+def _sum_spans(counts: Mapping[str, int]) -> Iterator[Span]:
+    before = ": "
+    for name, n in counts.items():
+        if n:
+            yield (before, "plain")
+            yield (f"{n} {name}", _STYLES[name])
+            before = ", "
 
 
-_CHANNEL_COLUMNS = [
+def channel_rows(found: ReplayReport) -> Iterator[dict[str, Any]]:
+    """Yield the channels of one thread, each with its namespace, one row each."""
+    for (graph, channel), one in found.channels.items():
+        yield {
+            "thread_id": found.thread_id,
+            "namespace": graph,
+            "channel": channel,
+            **_channel_row(one),
+        }
+
+
+CHANNEL_COLUMNS = [
+    Column("THREAD", "thread_id", table=False),
+    Column("NAMESPACE", "namespace", drop=1),
     Column("CHANNEL", "channel", style="head"),
     Column("REDUCER", "reducer", empty="?"),
-    Column("EVIDENCE", "evidence", right=True),
+    Column("EVIDENCE", "evidence", right=True, drop=2),
     Column("MATCH", "match", right=True),
     Column("MISMATCH", "mismatch", right=True, style=lambda n: "error" if n else "plain"),
     Column("UNVERIFIABLE", "unverifiable", right=True),
+    Column("CANDIDATES", "candidates", table=False),
 ]
 
 
@@ -188,7 +445,7 @@ def _said(one: FailedCheck) -> str:
 def _with_differences(text: str, found: Differences | None) -> str:
     if found is None:
         return text
-    from ckpt_cli.render.values.differences import difference_texts  # late: most values match
+    from ckpt_cli.render.value_diff import difference_texts  # late: most values match
 
     return f"{text}: {', '.join(difference_texts(found))}"
 
@@ -196,7 +453,7 @@ def _with_differences(text: str, found: Differences | None) -> str:
 def _differences(found: Differences | None) -> dict[str, Any]:
     if found is None:
         return {}
-    from ckpt_cli.render.values.differences import difference_records  # late: most values match
+    from ckpt_cli.render.value_diff import difference_records  # late: most values match
 
     return {"differences": difference_records(found)}
 
@@ -221,11 +478,11 @@ def _finding(one: FailedCheck) -> dict[str, Any]:
     }
 
 
-def _channel(one: ChannelReport) -> dict[str, Any]:
-    return {**_reducer(one.judgement), **_counts(one.verdicts)}
+def _channel_row(one: ChannelReport) -> dict[str, Any]:
+    return {**_reducer_of(one.judgement), **_counts(one.verdicts)}
 
 
-def _reducer(judgement: Judgement) -> dict[str, Any]:
+def _reducer_of(judgement: Judgement) -> dict[str, Any]:
     return {
         "reducer": judgement.reducer,
         "evidence": judgement.evidence,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Protocol
 
-from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.terminal.units import when
+from ckpt_cli.render.table import Column, when
 
 _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
 

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_backends.shell import word
 from ckpt_cli.core.channels import MEANINGS, NOT_STORED
-from ckpt_cli.core.conversation.messages import said
-from ckpt_cli.core.tasks.writes import TaskWrite
-from ckpt_cli.core.values.clip import clip_state
-from ckpt_cli.core.values.paths import Selected, format_path
+from ckpt_cli.core.conversation import said
+from ckpt_cli.core.tasks.tasks import TaskWrite
+from ckpt_cli.core.values import Selected, clip_state, format_path
 from ckpt_cli.queries.show import CheckpointView
-from ckpt_cli.render.terminal.cell_width import cell_len, pad
-from ckpt_cli.render.terminal.fields import field
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.units import age, size, step_words, when
-from ckpt_cli.render.thread import PLAINTEXT, join_lines, lifetime_lines, status_lines, step_lines
-from ckpt_cli.render.values.block import block
-from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.render.table import age, size, step_words, when
+from ckpt_cli.render.text import Span, Style, StyledLine, cell_len, field, line, pad, safe_text
+from ckpt_cli.render.thread import (
+    PLAINTEXT,
+    join_lines,
+    lifetime_lines,
+    rollback_lines,
+    status_lines,
+    step_lines,
+    thread_lines,
+)
+from ckpt_cli.render.values import block, summary
+
+if TYPE_CHECKING:
+    from ckpt_cli.queries.show import WholeThread
 
 _INDENT = 2
 _SIZE_CELLS = 16
@@ -44,24 +50,27 @@ def show_lines(
     writes: bool,
     metadata: bool,
     whole: bool = True,
+    words: Sequence[str] = (),
+    memories: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[StyledLine]:
     """Yield a checkpoint with its values, and optionally its writes and metadata.
 
-    If not `whole`, long values are cut, and say how to see all of them.
+    With the thread as a whole, it begins with what is wrong and how to go on; `words` are the
+    options that name the store, `memories` what was made from the thread. If not `whole`, long
+    values are cut, and say how to see all of them.
     """
-    yield from standing_lines(found, now, zone, width)
-    if found.moment.body.problem is not None:
-        reason = found.moment.body.problem.reason
-        reason = reason if reason.startswith(NOT_STORED) else f"not readable: {reason}"
-        yield from field("problem", reason, width, "error")
-    if found.unstored:
-        names = ", ".join(found.unstored)
-        yield from field("missing", f"{names}: written, but the value is not stored", width, "warn")
-    yield from lifetime_lines(found.lifetime, now, zone, width)
-    if found.plaintext:
-        yield from field("warning", PLAINTEXT, width, "error")
-    if found.unloaded:
-        yield from field("warning", found.unloaded, width, "error")
+    if found.thread is None:
+        yield from standing_lines(found, now, zone, width)
+        yield from _trouble_lines(found, now, zone, width)
+    else:
+        yield from _urgent_lines(found, found.thread, words, width)
+        yield from _trouble_lines(found, now, zone, width)
+        yield from _place_lines(found, now, zone, width)
+        yield from thread_lines(found.thread, words, now, zone, width)
+    if memories:
+        from ckpt_cli.render.memory import memory_lines  # late: most threads have none
+
+        yield from memory_lines(memories, width)
     yield from given_lines(found, width)
     for name, value in found.state.values.items():
         yield line("")
@@ -82,6 +91,40 @@ def show_lines(
         yield from value_lines("metadata", shown, width, remark)
 
 
+def _urgent_lines(
+    found: CheckpointView, thread: WholeThread, words: Sequence[str], width: int
+) -> Iterator[StyledLine]:
+    """Yield what is wrong with a thread or what it waits for, and how it goes on."""
+    moment, resume = found.moment, found.resume
+    yield from field("thread", moment.key.thread_id, width, "head")
+    yield from status_lines(moment.conditions, width)
+    yield from step_lines(moment, width, live=True, resume=resume)
+    if resume is not None:
+        from ckpt_cli.render.thread import config_lines
+
+        yield from config_lines(moment, resume)
+    yield from rollback_lines(thread, resume, words, width)
+    yield from join_lines(found.joins, width)
+
+
+def _trouble_lines(
+    found: CheckpointView, now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
+    """Yield what of a checkpoint cannot be read, and what else a reader should know of it."""
+    if found.moment.body.problem is not None:
+        reason = found.moment.body.problem.reason
+        reason = reason if reason.startswith(NOT_STORED) else f"not readable: {reason}"
+        yield from field("problem", reason, width, "error")
+    if found.unstored:
+        names = ", ".join(found.unstored)
+        yield from field("missing", f"{names}: written, but the value is not stored", width, "warn")
+    yield from lifetime_lines(found.lifetime, now, zone, width)
+    if found.plaintext:
+        yield from field("warning", PLAINTEXT, width, "error")
+    if found.unloaded:
+        yield from field("warning", found.unloaded, width, "error")
+
+
 def picked_lines(found: Sequence[Selected], width: int) -> Iterator[StyledLine]:
     """Yield parts of a state in full, below their paths if there are several."""
     for one in found:
@@ -98,25 +141,31 @@ def standing_lines(
 ) -> Iterator[StyledLine]:
     """Yield the ids of a checkpoint, its place in the thread, and what comes after it."""
     moment = found.moment
-    key = moment.key
-    step = step_words(moment.number, moment.source)
-    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
-    parent = moment.checkpoint.parent_checkpoint_id
-    facts: list[tuple[str, str | None, Style]] = [
-        ("thread", key.thread_id, "head"),
-        ("ns", key.checkpoint_ns or None, "plain"),
-        ("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id"),
-        ("parent", "none" if parent is None else parent, "plain"),
-        ("children", ", ".join(found.children) if len(found.children) > 1 else None, "plain"),
-        ("step", f"{step}{at}", "plain"),
-    ]
-    for name, text, style in facts:
-        if text is not None:
-            yield from field(name, text, width, style)
+    yield from field("thread", moment.key.thread_id, width, "head")
+    yield from _place_lines(found, now, zone, width)
     if found.is_head:
         yield from status_lines(moment.conditions, width)
     yield from step_lines(moment, width, live=found.is_head, resume=found.resume)
     yield from join_lines(found.joins, width)
+
+
+def _place_lines(
+    found: CheckpointView, now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
+    """Yield the ids of a checkpoint and its place in the thread."""
+    moment = found.moment
+    key, parent = moment.key, moment.checkpoint.parent_checkpoint_id
+    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
+    facts: list[tuple[str, str | None, Style]] = [
+        ("ns", key.checkpoint_ns or None, "plain"),
+        ("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id"),
+        ("parent", "none" if parent is None else parent, "plain"),
+        ("children", ", ".join(found.children) if len(found.children) > 1 else None, "plain"),
+        ("step", f"{step_words(moment.number, moment.source)}{at}", "plain"),
+    ]
+    for name, text, style in facts:
+        if text is not None:
+            yield from field(name, text, width, style)
 
 
 def given_lines(found: CheckpointView, width: int) -> Iterator[StyledLine]:

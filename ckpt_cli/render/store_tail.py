@@ -8,18 +8,16 @@ from typing import Any
 
 from ckpt_backends.codec import from_json, to_json
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.step_changes import StepChanges, short_changes
-from ckpt_cli.core.tasks.step_nodes import marks
-from ckpt_cli.queries.store_tail import Movement
+from ckpt_cli.core.diff import StepChanges, short_changes
+from ckpt_cli.core.tasks.tasks import marks
+from ckpt_cli.queries.tail import Movement
 from ckpt_cli.render.history import alarming, said_at
 from ckpt_cli.render.records import moment_record
-from ckpt_cli.render.status import counted_names, marks_style, next_node_names
-from ckpt_cli.render.step_changes import changes_text
-from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
-from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, plain_columns
-from ckpt_cli.render.terminal.units import optional_iso, step_number
-from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.render.replay import changes_text
+from ckpt_cli.render.table import Column, optional_iso, plain_columns, step_number
+from ckpt_cli.render.text import Span, StyledLine, line, safe_text, short_ns
+from ckpt_cli.render.threads import counted_names, marks_style, next_node_names
+from ckpt_cli.render.values import summary
 
 _SHOWN = 80
 """Maximum width of a new message."""

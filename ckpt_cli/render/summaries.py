@@ -1,7 +1,4 @@
-"""Sum up the answer of a command in one line without ids, for a chat or a cron job.
-
-Each record has the numbers of its text, which is the field `summary`.
-"""
+"""One line with the numbers of an answer, for a chat or a cron job."""
 
 from __future__ import annotations
 
@@ -11,14 +8,19 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from ckpt_cli.core.doctor.codes import Severity
-from ckpt_cli.core.retention.purge_plan import PurgeReport, PurgeSums, RemovalSum
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.units import age, optional_iso, size
+from ckpt_cli.core.doctor.findings import Severity
+from ckpt_cli.core.retention import PurgeReport, PurgeSums, RemovalSum
+from ckpt_cli.render.table import age, optional_iso, size
+from ckpt_cli.render.text import safe_text
 
 if TYPE_CHECKING:
-    from ckpt_cli.queries.errors import Failure
-    from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.queries.incidents import Failure, Waiting
+
+
+# Sum up the answer of a command in one line without ids, for a chat or a cron job.
+#
+# Each record has the numbers of its text, which is the field `summary`.
+
 
 _MOST = 6
 """Maximum number of codes, reasons or kinds of errors in a text."""

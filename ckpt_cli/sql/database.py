@@ -1,32 +1,275 @@
-"""A DuckDB in a private folder that can reach nothing outside of it.
-
-It is locked before the first value is loaded: no file, no network, no extension, no setting can be
-reached by SQL. Its memory is bounded, what does not fit goes to the private folder, and that is
-bounded, too.
-"""
+"""Runs SQL in DuckDB, locked and bounded."""
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import tzinfo
-from threading import Event, Thread
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from threading import Event
+from threading import Thread as ThreadingThread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import MissingDependency, Refused, StoreUnavailable
+from ckpt_backends.errors import (
+    CkptError,
+    MissingDependency,
+    ParseError,
+    Refused,
+    StoreUnavailable,
+    UsageError,
+)
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.installing import install_command
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
 from ckpt_cli.config.time_zone import zone_name
-from ckpt_cli.sql.address_space import bounded_allocation
-from ckpt_cli.sql.loading import RowBatch
-from ckpt_cli.sql.mistakes import reported
-from ckpt_cli.sql.tables import TABLES
-from ckpt_cli.sql.tables.table import QueryTable, SqlColumn
+from ckpt_cli.core.usage import PriceList
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.thread import TriggerInference
+from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds
+from ckpt_cli.sql.tables import TABLES, QueryTable, SqlColumn, SqlRow, TableReading
 
 if TYPE_CHECKING:
     import duckdb
+
+    from ckpt_cli.reading.executor import Executor
+    from ckpt_cli.reading.workers import LostThread
+
+
+# Bounds what this process may allocate: DuckDB counts no single huge value.
+#
+# `memory_limit` of DuckDB is for its buffers. A value that a function makes, such as that of
+# `repeat('x', 4000000000)`, is allocated beside them.
+
+
+_ROOM = 3 * 2**29
+"""Bytes that a query may allocate: what DuckDB may hold, and a value with its copy."""
+
+
+@contextmanager
+def bounded_allocation() -> Iterator[None]:
+    """Let this process allocate only so many bytes more, on Linux.
+
+    Other systems do not tell or do not keep such a limit. What is larger raises `MemoryError`, or
+    the error of the library that asked for it.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    limit = pages * resource.getpagesize() + _ROOM
+    if before[0] != resource.RLIM_INFINITY:
+        limit = min(limit, before[0])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+_KIND = re.compile(r"^[A-Za-z ]+ Error: ")
+_PLACE = re.compile(r"^LINE (?P<number>\d+): (?P<text>.*)\n(?P<caret> *\^)", re.MULTILINE)
+_NEAR = re.compile(r"^(?:Did you mean|Candidate bindings:|Candidate tables:|Candidate functions:)")
+_LONGEST = 200
+_WAY_OUT = "--tables lists the tables, --schema TABLE its columns"
+
+
+@contextmanager
+def reported(query: str, *, lines_before: int = 0) -> Iterator[None]:
+    """Raise errors of DuckDB about a query as `ParseError`, `UsageError` or `Refused`.
+
+    `lines_before` counts lines that were put before it.
+    """
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, MemoryError) as error:
+        raise Refused(
+            "the query needs more room than it may have",
+            hint="choose fewer threads or columns, or aggregate earlier",
+        ) from error
+    except duckdb.Error as error:
+        raise _mistake(str(error), query, lines_before) from error
+
+
+def _mistake(text: str, query: str, lines_before: int) -> CkptError:
+    found = _PLACE.search(text)
+    lines = [one.strip() for one in text[: found.start() if found else None].splitlines()]
+    lines = [one for one in lines if one]
+    message = _KIND.sub("", lines[0] if lines else text)[:_LONGEST].rstrip(" !")
+    if message.startswith("Max expression depth"):
+        # DuckDB advises to change a setting, which no query here can.
+        return UsageError("the query is nested too deeply", hint="use fewer brackets")
+    message = message[:1].lower() + message[1:]
+    hints = [one for one in lines[1:] if _NEAR.match(one) and "pg_" not in one]
+    hint = hints[0][:_LONGEST] if hints else _WAY_OUT
+    if found is None:
+        return UsageError(message, hint=hint)
+    line = query.splitlines()[int(found["number"]) - 1 - lines_before]
+    shown = found["text"].removeprefix("...").removesuffix("...")
+    start = line.find(shown)
+    # The caret stands below the text after `LINE n: `, of which a long one is a part.
+    cut = len("...") if found["text"].startswith("...") else 0
+    indent = len(f"LINE {found['number']}: ")
+    place = max(start, 0) + len(found["caret"]) - 1 - indent - cut
+    return ParseError(message, text=line, position=max(0, min(place, len(line))), hint=hint)
+
+
+RowBatch: TypeAlias = str
+"""Rows as JSON: for each column asked for, in order, an array with the value of each row."""
+
+RowChunk: TypeAlias = list[str]
+"""The same without the brackets: for each column, the values joined by commas."""
+
+_ROWS = 5_000
+_CHARACTERS = 2_000_000
+"""A batch ends after so many rows, or when its JSON is so long."""
+_CHUNKS_AT_ONCE = 4
+_THREADS_AT_ONCE = 200
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class TableRequest:
+    """Which rows and columns of a table are read. Sent to other processes."""
+
+    table: str
+    columns: tuple[str, ...]
+    opening: Opening
+    prices: PriceList
+    now: datetime
+    bounds: RowBounds = ALL_ROWS
+
+    def reading(self, store: Store, inference: TriggerInference) -> TableReading:
+        """Return what the table is read with."""
+        columns = frozenset(self.columns)
+        needs = TABLES[self.table].needs_of(columns)
+        return TableReading(
+            store,
+            self.opening,
+            columns,
+            needs,
+            self.bounds,
+            self.prices,
+            self.now,
+            inference,
+        )
+
+
+def table_batches(
+    store: Store, executor: Executor, request: TableRequest, threads: Iterable[Thread]
+) -> Iterator[RowBatch]:
+    """Yield the rows of a table, in the order of the threads, in batches of about equal size."""
+    wanted = filter(request.bounds.admits, threads)
+    found = thread_rows(store, executor, request, wanted)
+    return batched((chunk for one in found for chunk in one.chunks), request.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadThread:
+    """The rows of one thread; the chunks can be read once."""
+
+    thread_id: str
+    chunks: Iterable[RowChunk]
+
+
+def thread_rows(
+    store: Store,
+    executor: Executor,
+    request: TableRequest,
+    threads: Iterable[Thread],
+    lost: Callable[[Sequence[LostThread]], None] | None = None,
+) -> Iterator[ReadThread]:
+    """Yield the rows of each thread, in the order of the threads.
+
+    `lost` is told at the end which threads were left out, in place of the one of the executor.
+    """
+    work = partial(_reading_threads, request, executor.is_here)
+    return executor.run(store, threads, work, at_once=_THREADS_AT_ONCE, lost=lost)
+
+
+def _reading_threads(
+    request: TableRequest, here: bool, store: Store
+) -> Callable[[Sequence[Thread]], Iterator[ReadThread]]:
+    """Return what reads the rows of some threads; of each, all its chunks.
+
+    In this process, only the first chunks are read at once: a thread may be larger than memory.
+    """
+    table = TABLES[request.table]
+    reading = request.reading(store, TriggerInference(store))
+
+    def read(threads: Sequence[Thread]) -> Iterator[ReadThread]:
+        if table.by_group:
+            rows = deque(table.rows(reading, threads))
+            for one in threads:
+                own = []
+                while rows and rows[0]["thread_id"] == one.thread_id:
+                    own.append(rows.popleft())
+                yield ReadThread(one.thread_id, list(chunks(own, request.columns)))
+            return
+        for one in threads:
+            found = chunks(table.rows(reading, [one]), request.columns)
+            first = list(islice(found, _CHUNKS_AT_ONCE))
+            yield ReadThread(one.thread_id, chain(first, found) if here else [*first, *found])
+
+    return read
+
+
+def chunks(rows: Iterable[SqlRow], columns: Sequence[str]) -> Iterator[RowChunk]:
+    """Yield rows as JSON, some at a time."""
+    remaining = iter(rows)
+    while True:
+        cells: list[list[str]] = [[] for _ in columns]
+        length = 0
+        for row in islice(remaining, _ROWS):
+            for name, held in zip(columns, cells, strict=True):
+                text = _cell(row.get(name))
+                held.append(text)
+                length += len(text)
+            if length >= _CHARACTERS:
+                break
+        if not cells[0]:
+            return
+        yield [",".join(held) for held in cells]
+
+
+def batched(found: Iterable[RowChunk], columns: Sequence[str]) -> Iterator[RowBatch]:
+    """Yield chunks together, in batches that are worth a statement."""
+    some: list[RowChunk] = []
+    length = 0
+    for chunk in found:
+        some.append(chunk)
+        length += sum(map(len, chunk))
+        if length >= _CHARACTERS or len(some) >= _ROWS:
+            yield _batch(some, columns)
+            some, length = [], 0
+    if some:
+        yield _batch(some, columns)
+
+
+def _batch(some: Sequence[RowChunk], columns: Sequence[str]) -> RowBatch:
+    cells = zip(columns, zip(*some, strict=True), strict=True)
+    return "{" + ",".join(f'"{name}":[{",".join(held)}]' for name, held in cells) + "}"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    return _ENCODE(value)
+
 
 _Result = TypeVar("_Result")
 MEMORY = "512MB"
@@ -213,7 +456,7 @@ class BoundedAnswer:
 
         began = monotonic()
         with bounded_allocation():
-            Thread(target=work, name="sql", daemon=True).start()
+            ThreadingThread(target=work, name="sql", daemon=True).start()
             try:
                 # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
                 if not is_done.wait(self._left):

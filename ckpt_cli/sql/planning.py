@@ -1,4 +1,4 @@
-"""What a query reads: DuckDB itself plans it over empty tables, and names each scan."""
+"""Finds which tables, columns and threads a query needs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,52 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from difflib import get_close_matches
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
-from ckpt_cli.sql.database import MAIN, BoundedAnswer, connect, create_all, left_if_busy
-from ckpt_cli.sql.mistakes import reported
+from ckpt_cli.sql.database import MAIN, BoundedAnswer, connect, create_all, left_if_busy, reported
 from ckpt_cli.sql.tables import TABLES
 
 if TYPE_CHECKING:
     import duckdb
+
+
+def table_records() -> list[dict[str, Any]]:
+    """Return the tables."""
+    return [
+        {"table": table.name, "text": table.text, "columns": list(table.names)}
+        for table in TABLES.values()
+    ]
+
+
+def column_records(name: str) -> list[dict[str, Any]]:
+    """Return the columns of a table. Raises `NotFound`."""
+    check_tables([name])
+    return [
+        {
+            "column": one.name,
+            "type": one.type,
+            "unit": one.unit or None,
+            "reads": one.needs.value,
+            "text": one.text,
+        }
+        for one in TABLES[name].columns
+    ]
+
+
+def check_tables(names: Sequence[str] | None) -> Sequence[str]:
+    """Return these tables, by default all. Raises `NotFound` for one that there is not."""
+    for name in names or ():
+        if name not in TABLES:
+            near = get_close_matches(name, TABLES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the tables: {', '.join(TABLES)}"
+            raise NotFound(f"no table '{name}'", hint=hint)
+    return names or tuple(TABLES)
+
 
 _UNCERTAIN = "statistics_propagation,empty_result_pullup,late_materialization,row_group_pruner"
 """Optimisers that look at rows, of which there are none."""

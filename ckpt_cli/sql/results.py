@@ -12,7 +12,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.render.terminal.units import iso
+from ckpt_cli.render.table import iso
 
 if TYPE_CHECKING:
     from ckpt_cli.sql.database import BoundedAnswer

@@ -9,7 +9,7 @@ from glob import escape
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
-from ckpt_cli.core.memory.item_filter import format_namespace
+from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.core.tasks.resume import UserMetadata
 from ckpt_cli.tui.panes.thread_list import ThreadFilter, is_pattern
 from ckpt_cli.tui.tabs.content import CheckpointTab
@@ -120,4 +120,4 @@ def memory_command(memory: Sequence[str], key: ItemKey) -> str:
 
 def thread_memory_command(store: Sequence[str], memory: str, thread_id: str) -> str:
     """Return the command that prints a thread with its memory items."""
-    return command("ckpt", *store, "threads", "show", "--memory", memory, ids=[thread_id])
+    return command("ckpt", *store, "show", "--memory", memory, ids=[thread_id])

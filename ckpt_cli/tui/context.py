@@ -16,9 +16,9 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.core.filters.terms import FilterAlias, FilterTerms, no_alias
-from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.store_worker import StoreWorker
+from ckpt_cli.core.filters.language import FilterAlias, FilterTerms, no_alias
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.store_worker import StoreWorker
 
 
 @dataclass(frozen=True, slots=True)

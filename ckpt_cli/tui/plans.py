@@ -17,40 +17,42 @@ from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
-from ckpt_cli.core.doctor.codes import CODES
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.forking.edit_state import ChannelEdit, parse_edit
-from ckpt_cli.core.forking.edited_objects import StoredObjects, objects_of
-from ckpt_cli.core.forking.plan import CheckpointPlan
-from ckpt_cli.core.replay.repair_plan import Repair
-from ckpt_cli.core.retention.policy import RetentionRules
-from ckpt_cli.core.retention.purge_plan import PlannedRemoval
+from ckpt_cli.core.diff import ChannelChange, diff_channels
+from ckpt_cli.core.doctor.findings import CODES, Finding
+from ckpt_cli.core.edit_state import ChannelEdit, StoredObjects, objects_of, parse_edit
+from ckpt_cli.core.forking import CheckpointPlan
+from ckpt_cli.core.replay import Repair
+from ckpt_cli.core.retention import PlannedRemoval, RetentionRules
 from ckpt_cli.core.times import parse_time
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
-from ckpt_cli.operations.steps import AppliedChange, OperationStep
-from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
-from ckpt_cli.plans.plan_file import PlanFile, removal_header, write_plan
+from ckpt_cli.operations.log import AppliedChange, OperationLog, OperationStep, place_of
+from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
 from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
-from ckpt_cli.plans.repair_messages import plan_message_repair
-from ckpt_cli.plans.repair_values import plan_value_repair
-from ckpt_cli.plans.repair_writes import plan_write_repair
+from ckpt_cli.plans.repair import plan_message_repair, plan_value_repair, plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.root_branch import RollbackOptions
-from ckpt_cli.plans.undo import added_at, newest_added, plan_undo
-from ckpt_cli.plans.undo_operation import PlannedStep, planned_step
-from ckpt_cli.plans.undo_values import plan_values_undo, record_repair
+from ckpt_cli.plans.saved_plan import PlanFile, removal_header, write_plan
+from ckpt_cli.plans.undo import (
+    PlannedStep,
+    added_at,
+    newest_added,
+    plan_undo,
+    plan_values_undo,
+    planned_step,
+    record_repair,
+)
 from ckpt_cli.queries.operations import REDO, UNDO, changes_of_thread, operation_named, steps_left
 from ckpt_cli.queries.threads import Selection
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.operations import part_text
-from ckpt_cli.render.plan import done_lines, plan_lines
-from ckpt_cli.render.purge import plan_lines as purge_lines
-from ckpt_cli.render.repair import repair_lines, values_undo_lines
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.values.one_line import counted
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.render.plan import (
+    done_lines,
+    plan_lines,
+    purge_lines,
+    repair_lines,
+    values_undo_lines,
+)
+from ckpt_cli.render.text import StyledLine, line
+from ckpt_cli.render.values import counted
 
 
 @dataclass(frozen=True, slots=True)

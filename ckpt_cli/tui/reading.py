@@ -14,10 +14,8 @@ from textual.widget import Widget
 
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.protocol import Store
-from ckpt_cli.render.terminal.cell_width import fit, wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.threads.store_worker import StoreWorker
+from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.render.text import StyledLine, fit, line, safe_text, wrap
 from ckpt_cli.tui.messages import error_text, screen_hint, screen_message
 
 _Answer = TypeVar("_Answer")

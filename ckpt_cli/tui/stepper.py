@@ -9,10 +9,9 @@ from typing import TypeAlias
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree.parentage import Parentage
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.core.values.paths import first_step
-from ckpt_cli.queries.channel_changes import ChannelChanges, Step
+from ckpt_cli.core.tree import Key, Parentage
+from ckpt_cli.core.values import first_step
+from ckpt_cli.queries.diff import ChannelChanges, Step
 
 _FIRST, _MOST = 8, 512
 """Number of checkpoints that are searched with the first query, and at most with one."""

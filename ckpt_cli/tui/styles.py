@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.filter import LineFilter
 from textual.strip import Strip
 
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine
+from ckpt_cli.render.text import Style, StyledLine
 
 STYLES: dict[Style, RichStyle] = {
     "plain": RichStyle(),

@@ -23,17 +23,15 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.apply.purge import run_purge
-from ckpt_cli.apply.recording import Recorder
-from ckpt_cli.apply.undo_operation import carry_out
-from ckpt_cli.apply.writable import apply_change, writable_store
-from ckpt_cli.core.forking.sealed_change import sealed_change
-from ckpt_cli.core.retention.purge_plan import PurgeReport
+from ckpt_cli.apply.recording import Recorder, apply_change, writable_store
+from ckpt_cli.apply.undo import carry_out
+from ckpt_cli.core.forking import sealed_change
+from ckpt_cli.core.retention import PurgeReport
 from ckpt_cli.operations.command_text import user_name
 from ckpt_cli.plans.purge import Policy
-from ckpt_cli.render.purge import question as question_of
-from ckpt_cli.render.purge import report_lines
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.plan import question as question_of
+from ckpt_cli.render.plan import report_lines
+from ckpt_cli.render.text import StyledLine, safe_text
 from ckpt_cli.tui.command_line import match_of, purge_command, write_command
 from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.messages import screen_hint

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import ckpt_cli
-from ckpt_backends.errors import ParseError
+from ckpt_backends.errors import ParseError, UsageError
 from ckpt_cli import Answer, AnswerList, CheckpointHandle, StoreHandle, ThreadHandle
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
@@ -53,7 +53,10 @@ ANSWERS: list[tuple[str, Ask]] = [
     (f"blame {TRIP}@step:3 messages[-1]", third(lambda one: one.blame("messages[-1]"))),
     (f"messages {TRIP}", trip(lambda one: one.head.messages)),
     (f"messages {TRIP} --stat", trip(lambda one: one.head.message_stats())),
-    (f"threads show {TRIP}", trip(lambda one: one.summary())),
+    (
+        f"show {TRIP} --long",
+        trip(lambda one: one.head.show(operations=True, size=True, namespaces=True)),
+    ),
     ("interrupts", lambda store: store.interrupts()),
     (f"interrupts {REFUND} {TRIP}", lambda store: store.interrupts([REFUND, TRIP])),
     (f"interrupts {REFUND}", lambda store: store[REFUND].interrupts()),
@@ -75,15 +78,14 @@ ANSWERS: list[tuple[str, Ask]] = [
     ),
     ("stats --since 2100-01-01", lambda store: store.stats(since="2100-01-01")),
     (f"stats {TRIP} --ns planner", trip(lambda one: one.stats(ns="planner"))),
-    ("stats --time", lambda store: store.node_times()),
-    ("stats --time --jobs 2", lambda store: store.node_times()),
-    (f"stats {TRIP} --time --ns planner", trip(lambda one: one.node_times(ns="planner"))),
-    ("stats --tokens", lambda store: store.tokens()),
+    ("stats --by user,day --jobs 2", lambda store: store.stats(by=["user", "day"])),
+    (f"stats {TRIP} --by node --ns planner", trip(lambda one: one.stats(by="node", ns="planner"))),
+    ("stats --by model", lambda store: store.stats(by="model")),
     (
-        "stats --tokens --by thread,node --jobs 2",
-        lambda store: store.tokens(by=["thread", "node"]),
+        "stats --by thread,node --jobs 2",
+        lambda store: store.stats(by=["thread", "node"]),
     ),
-    (f"stats {TRIP} --tokens --by model", trip(lambda one: one.tokens())),
+    (f"stats {TRIP} --by channel", trip(lambda one: one.stats(by="channel"))),
     (f"timeline {TRIP} --last 3", trip(lambda one: one.timeline(last=3))),
     (f"timeline {TRIP}@step:3", trip(lambda one: one.at("step:3").timeline())),
     ("du", lambda store: store.du()),
@@ -91,11 +93,11 @@ ANSWERS: list[tuple[str, Ask]] = [
     ("du --by channel", lambda store: store.du_by("channel")),
     ("du --by thread --top 3", lambda store: store.du_by("thread", top=3)),
     (f"du {TRIP} --by ns", trip(lambda one: one.du_by("ns"))),
-    (f"replay {TRIP}", trip(lambda one: one.transitions())),
+    (f"replay {TRIP} --all-steps", trip(lambda one: one.transitions())),
     (f"replay {TRIP} --verify", trip(lambda one: one.replay())),
     (f"replay {TRIP} --verify --ns planner", trip(lambda one: one.replay(ns="planner"))),
     (f"replay {TRIP} --verify --ns=", trip(lambda one: one.replay(ns=""))),
-    (f"replay {TRIP}@step:3", third(lambda one: one.transitions())),
+    (f"replay {TRIP}@step:3 --all-steps", third(lambda one: one.transitions())),
     (f"replay {TRIP}@step:3 --verify", third(lambda one: one.replay())),
     (
         f"replay {TRIP} --verify --reducer messages=append",
@@ -166,7 +168,7 @@ ERRORS: list[tuple[str, Ask]] = [
     (f"grep a {TRIP} --match b", lambda store: store.grep("a", [TRIP], match="b")),
     ("stats --until soon", lambda store: store.stats(until="soon")),
     (f"stats {TRIP} --ns nothing", trip(lambda one: one.stats(ns="nothing"))),
-    ("du --by colour", lambda store: store.du_by("colour")),  # type: ignore[arg-type]
+    ("stats --by colour", lambda store: store.stats(by="colour")),
     (f"replay {TRIP} --ns nothing", trip(lambda one: one.replay(ns="nothing"))),
     (f"replay {TRIP} --reducer hotel=no", trip(lambda one: one.replay({"hotel": "no"}))),
     (f"replay {TRIP} --reducer no=sum", trip(lambda one: one.replay({"no": "sum"}))),
@@ -200,6 +202,11 @@ def test_a_handle_raises_at_once_what_the_command_reports(
     if isinstance(error, ParseError):
         said["position"] = error.position
     assert json.loads(printed.err) == said
+
+
+def test_disk_usage_by_something_else_is_refused(store: StoreHandle) -> None:
+    with pytest.raises(UsageError, match="cannot group by 'colour'"):
+        store.du_by("colour")  # type: ignore[arg-type]
 
 
 def test_the_tree_is_drawn_as_the_command_draws_it(
@@ -263,3 +270,12 @@ def test_a_tail_goes_on_with_what_is_saved_meanwhile(tmp_path: Path) -> None:
         assert steps == [1, 2, 3]
         assert waited == [0.5]
         assert opened[REFUND].head.step == 3
+
+
+def test_a_summary_is_what_show_says_without_the_state(path: Path, store: StoreHandle) -> None:
+    shown = ckpt("-s", path, "show", TRIP, "--long", "-o", "json").json
+    summary = as_json(store[TRIP].summary())
+    title = summary.pop("title")
+    assert title in shown["values"]["messages"][1]["content"]
+    assert (summary.pop("writes"), summary.pop("joins")) == (shown["all_writes"], [])
+    assert summary == {name: shown[name] for name in summary}

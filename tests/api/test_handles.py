@@ -25,7 +25,7 @@ from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli import StoreHandle
-from ckpt_cli.threads import opening
+from ckpt_cli.reading import store as opening
 
 TRIP = "trip-to-kyoto"
 

@@ -172,14 +172,14 @@ def url(redis_url: str) -> str:
 def test_sessions_are_those_of_the_command(url: str, redact: bool) -> None:
     def printed(*words: str) -> Any:
         options = ["--redact"] if redact else []
-        return ckpt("-s", url, *options, "-o", "json", "sessions", *words).json
+        return ckpt("-s", url, *options, "-o", "json", "memory", "sessions", *words).json
 
     with ckpt_cli.open(url, redact=redact) as store:
-        assert as_json(store.sessions()) == printed("list")
+        assert as_json(store.sessions()) == printed()
         assert as_json(store.sessions(user="ann", thread="trip")) == printed(
-            "list", "--user", "ann", "--thread", "trip"
+            "--user", "ann", "--thread", "trip"
         )
-        assert as_json(store.session("s1")) == printed("show", "s1")
+        assert as_json(store.session("s1")) == printed("s1")
         with pytest.raises(ckpt_cli.Ambiguous):
             store.session("s2")
 

@@ -13,7 +13,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
 import ckpt_cli
-from ckpt_cli.render.html import STYLES
+from ckpt_cli.render.report import STYLES
 
 HOSTILE = [
     "<script>alert(1)</script>",

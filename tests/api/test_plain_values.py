@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends import codec
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_cli.api.plain_values import plain, to_json
+from ckpt_cli.api.answer import plain, to_json
 
 OPAQUE = Opaque("pickle", 3, "00", "a pickle")
 _STEPS: Any = ("a",)

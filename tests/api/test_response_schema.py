@@ -63,14 +63,13 @@ def told(path: Path) -> Any:
         one for one in ckpt("-s", path, "interrupts", "-o", "json").json if one["thread_id"] == "t"
     ]
     schema = asked.get("response_schema")
-    for words in (["show", "t"], ["threads", "show", "t"]):
-        shown = ckpt("-s", path, *words, "-o", "json").json
-        (question,) = shown["interrupts"]
-        (task,) = shown["tasks"]
-        assert question.get("response_schema") == schema
-        assert task["interrupts"] == [question]
-        lines = ckpt("-s", path, *words, "-o", "table").out
-        assert ("must fit" in lines) == (schema is not None)
+    shown = ckpt("-s", path, "show", "t", "-o", "json").json
+    (question,) = shown["interrupts"]
+    (task,) = shown["tasks"]
+    assert question.get("response_schema") == schema
+    assert task["interrupts"] == [question]
+    lines = ckpt("-s", path, "show", "t", "-o", "table").out
+    assert ("must fit" in lines) == (schema is not None)
     with ckpt_cli.open(str(path)) as opened:
         (one,) = opened.thread("t").head.show().to_dict()["interrupts"]
     assert one.get("response_schema") == schema

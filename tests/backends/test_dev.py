@@ -163,7 +163,7 @@ def test_files_of_older_savers_are_read_and_kept_in_their_form(folder: Path) -> 
     shown = ckpt("-s", folder, *words).json
     assert shown["values"] == new["values"]
     assert shown["waiting"] == ["ask"]
-    assert ckpt("-s", folder, "fork", "a", "head", "--to", "c", "--yes").code == 0
+    assert ckpt("-s", folder, "copy", "a@head", "--as", "c", "--yes").code == 0
     assert sorted(stored(folder)) == sorted(FILES[:2])
     again, kept = (pickle.loads((folder / name).read_bytes()) for name in FILES[:2])
     assert again["c"][""].keys() == again["a"][""].keys()
@@ -229,7 +229,7 @@ def test_metadata_of_a_request_becomes_plain_data(tmp_path: Path) -> None:
     tags = [metadata[0] for _, metadata, _ in rows.values()]
     assert rows[made["checkpoint_id"]][1][0] == "msgpack"
     assert tags.count("pickle") == len(rows) - 1
-    assert ckpt("-s", folder, "fork", thread_id, "--to", "new", "--yes").code == 0
+    assert ckpt("-s", folder, "copy", thread_id, "--at", "head", "--as", "new", "--yes").code == 0
     copy = tmp_path / "agent.db"
     assert ckpt("-s", folder, "copy", "--all", "--to", copy, "--create", "--yes").code == 0
     with closing(sqlite3.connect(copy)) as db:
@@ -302,7 +302,7 @@ def test_keys_that_no_saver_makes_are_left_out(folder: Path) -> None:
         )
         assert len(store.notes()) == 4
         assert "more" in store.notes()[-1]
-    for words in (["du"], ["threads", "show", "a"], ["gc", "--scope", "all", "--dry-run"]):
+    for words in (["du"], ["show", "--long", "a"], ["gc", "--scope", "all", "--dry-run"]):
         assert ckpt("-s", folder, *words).code == 0
     assert ckpt("-s", folder, "threads", "delete", "a", "--yes").code == 4
 
@@ -408,14 +408,14 @@ def test_a_removal_that_is_killed_between_files_is_finished_by_the_next(
 @pytest.mark.parametrize("replaced", first_now(range(3)))
 def test_a_copy_that_is_killed_between_files_is_not_there(folder: Path, replaced: int) -> None:
     before = [history(folder, name) for name in ("a", "b")]
-    run_and_kill(folder, replaced, "fork", "a", "head", "--to", "c")
+    run_and_kill(folder, replaced, "copy", "a@head", "--as", "c")
     assert history(folder, "c") == []
     assert [history(folder, name) for name in ("a", "b")] == before
     if replaced:
-        refused = ckpt("-s", folder, "fork", "a", "head", "--to", "c", "--yes")
+        refused = ckpt("-s", folder, "copy", "a@head", "--as", "c", "--yes")
         assert (refused.code, "`ckpt gc --scope all`" in refused.err) == (5, True)
         assert ckpt("-s", folder, "gc", "--scope", "all", "--grace", "0s", "--yes").code == 0
-    assert ckpt("-s", folder, "fork", "a", "head", "--to", "c", "--yes").code == 0
+    assert ckpt("-s", folder, "copy", "a@head", "--as", "c", "--yes").code == 0
     graph = graph_of(FileSaver(folder))
     assert graph.invoke(Command(resume="this"), config_of("c"))["items"][-1] == "this"
 

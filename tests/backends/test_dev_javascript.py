@@ -18,9 +18,8 @@ from ckpt_backends.errors import SeveralLayouts
 from ckpt_backends.langgraph_dev import javascript, server
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, JAVASCRIPT
 from ckpt_backends.registry import open_store
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 from tests.support import FIXTURES, ckpt
 
 OLD, NEW = FIXTURES / "dev" / "js-0.0.15", FIXTURES / "dev" / "js-1.5.1"
@@ -174,7 +173,7 @@ def test_a_file_of_python_beside_it_must_be_chosen(
     "words",
     [
         ["rollback", "THREAD", "head", "--yes"],
-        ["fork", "THREAD", "head", "--to", "new", "--yes"],
+        ["copy", "THREAD", "--at", "head", "--as", "new", "--yes"],
         ["fork", "THREAD", "head", "--dry-run"],
         ["threads", "delete", "THREAD", "--yes"],
         ["purge", "--match", "*", "--dry-run"],

@@ -165,7 +165,7 @@ def test_large_payloads_are_read_from_and_written_to_s3(
     assert len(place.objects()) == len(objects) + 1
     ended = graph(saver).invoke(None, config)
     assert ended["items"][1:] == ["first", "second"]
-    assert ckpt("-s", place.url, "threads", "copy", "large", "twin", "--yes").code == 0
+    assert ckpt("-s", place.url, "copy", "large", "--as", "twin", "--yes").code == 0
     twin: Any = {"configurable": {"thread_id": "twin"}}
     assert graph(saver).get_state(twin).values == graph(saver).get_state(config).values
     before = place.rows("large"), place.objects()
@@ -331,7 +331,7 @@ def test_one_thread_is_read_without_a_scan(place: DynamoDbHarness, called: Count
         ["show", "trip", "--writes", "--metadata"],
         ["show", "trip", "--tree", "--all-ns"],
         ["history", "trip"],
-        ["threads", "show", "trip"],
+        ["show", "--long", "trip"],
         ["diff", "trip"],
         ["messages", "trip"],
         ["replay", "trip"],
@@ -523,7 +523,7 @@ def test_a_long_thread_is_copied_and_removed_whole(place: DynamoDbHarness) -> No
     for number in range(11):
         graph(place.kept_saver).invoke({"items": [str(number)]}, CONFIG)
     assert len(place.rows("trip")["CHUNK"]) > 100
-    assert ckpt("-s", place.url, "threads", "copy", "trip", "twin", "--yes").code == 0
+    assert ckpt("-s", place.url, "copy", "trip", "--as", "twin", "--yes").code == 0
     config: Any = {"configurable": {"thread_id": "twin"}}
     kept = graph(place.kept_saver).get_state(CONFIG)
     assert graph(place.kept_saver).get_state(config).values == kept.values
@@ -684,7 +684,7 @@ def test_an_undo_of_a_long_copy_is_whole_or_says_so(
 ) -> None:
     for number in range(11):
         graph(place.kept_saver).invoke({"items": [str(number)]}, CONFIG)
-    assert ckpt("-s", place.url, "fork", "trip", "--to", "twin", "--yes").code == 0
+    assert ckpt("-s", place.url, "copy", "trip", "--at", "head", "--as", "twin", "--yes").code == 0
     before = kept_items(place)
     seen = count(1)
 
@@ -818,7 +818,7 @@ def _has_fewer_items(place: DynamoDbHarness, than: int) -> bool:
 def test_a_killed_fork_leaves_the_new_thread_whole_or_absent(place: DynamoDbHarness) -> None:
     dice = random.Random(11)
     for number in range(6):
-        words: list[str | Path] = ["-s", place.url, "threads", "copy", "trip", f"n-{number}"]
+        words: list[str | Path] = ["-s", place.url, "copy", "trip", "--as", f"n-{number}"]
         run_and_kill([*words, "--yes"], dice, 3.0)
         made = place.rows(f"n-{number}")
         sizes = {kind: len(rows) for kind, rows in made.items()}

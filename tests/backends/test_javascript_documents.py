@@ -90,7 +90,7 @@ def test_documents_of_both_languages_are_told_apart_one_by_one(url: str) -> None
 
 def test_a_thread_id_that_the_saver_refuses_is_not_made(url: str) -> None:
     for name in ("a*", "a[b]", "a\\b", "why?"):
-        refused = ckpt("-s", url, "threads", "copy", "linear", name, "--yes")
+        refused = ckpt("-s", url, "copy", "linear", "--as", name, "--yes")
         assert (refused.code, refused.out) == (4, "")
         assert "LangGraph.js rejects the thread id" in refused.err
 
@@ -156,7 +156,7 @@ def test_a_copy_expires_with_what_it_is_made_of(url: str) -> None:
     for name in connected.scan_iter(f"*:{SAME}:*", count=1000):
         connected.expire(name, 5000)
     back = ckpt("-s", url, "rollback", SAME, "~3", "--yes", "-o", "json").json
-    copied = ckpt("-s", url, "threads", "copy", SAME, "copy", "--yes")
+    copied = ckpt("-s", url, "copy", SAME, "--as", "copy", "--yes")
     assert copied.code == 0
     names = [f"checkpoint:{SAME}::{back['checkpoint_id']}", *connected.scan_iter("*:copy:*")]
     assert len(names) > 10
@@ -309,7 +309,7 @@ def test_hostile_documents_end_no_command(redis_stack_url: str) -> None:
             *(["show", name, "--tree"], ["du", name], ["replay", name], ["diff", name, "--writes"]),
             *(
                 ["rollback", name, "head", "--dry-run"],
-                ["fork", name, "head", "--to", "n", "--yes"],
+                ["copy", name, "--at", "head", "--as", "n", "--yes"],
             ),
             *(["purge", "--match", name, "--dry-run"], ["gc", "--scope", "all", "--dry-run"]),
         ):

@@ -32,7 +32,7 @@ PLAIN = "no user"
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],
-    ["threads", "show", ANNA],
+    ["show", "--long", ANNA],
     ["show", ANNA, "--writes", "--metadata"],
     ["show", ANNA, "--tree", "--all-ns", "--unfold"],
     ["show", ANNA, "--raw"],
@@ -242,7 +242,7 @@ def test_a_fork_below_the_head_is_undone_and_made_again(place: Place) -> None:
         heads.append(done.json["checkpoint_id"])
     _, first = (one["op"] for one in ckpt("-s", url, "ops", "list", "-o", "json").json[:2])
     for words in (("undo", first), ("redo",)):
-        answer = ckpt("-s", url, "ops", *words, "--yes")
+        answer = ckpt("-s", url, *words, "--yes")
         assert answer.code == 0, answer.err
         newest = saver.get_tuple(config(ANNA))
         assert newest is not None
@@ -275,7 +275,7 @@ def test_of_a_thread_that_is_deleted_nothing_is_listed(place: Place) -> None:
 
 def test_a_fork_to_a_new_thread(place: Place) -> None:
     url, saver = place
-    answer = ckpt("-s", url, "fork", ANNA, "head", "--to", "copy", "--yes")
+    answer = ckpt("-s", url, "copy", ANNA, "--at", "head", "--as", "copy", "--yes")
     assert answer.code == 0, answer.err
     copied = graph(saver).get_state(config("copy")).values
     assert copied == graph(saver).get_state(config(ANNA)).values
@@ -290,7 +290,7 @@ def test_a_fork_of_an_earlier_checkpoint_is_listed_and_resumed_in_a_thread_of_it
     rows = ckpt("-s", url, "history", ANNA, "-o", "json").json
     target = next(row for row in rows if row["next"] == ["b"])["checkpoint_id"]
     was = graph(saver).get_state(config(ANNA, checkpoint_id=target)).values
-    answer = ckpt("-s", url, "fork", ANNA, target, "--to", "copy", "--yes", "-o", "json")
+    answer = ckpt("-s", url, "copy", ANNA, "--at", target, "--as", "copy", "--yes", "-o", "json")
     assert answer.code == 0, answer.err
     assert "copy" in {one["thread_id"] for one in thread_list(saver)}
     state = graph(saver).get_state(config("copy"))

@@ -27,7 +27,7 @@ from tests.support import ckpt, first_now
 
 READING = [
     *(["threads", "list"], ["threads", "list", "--all"], ["threads", "list", "-n", "1"]),
-    *(["threads", "list", "--long"], ["threads", "show", "trip"], ["history", "trip"]),
+    *(["threads", "list", "--long"], ["show", "--long", "trip"], ["history", "trip"]),
     *(["show", "trip", "--writes", "--metadata"], ["show", "trip", "--raw"], ["messages", "trip"]),
     *(["diff", "trip"], ["diff", "trip", "--writes"], ["grep", "from"], ["blame", "trip", "items"]),
     *(["du"], ["du", "trip", "--by", "channel"], ["interrupts"], ["stats"]),

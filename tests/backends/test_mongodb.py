@@ -38,7 +38,7 @@ SECRET = "hunter2-canary"
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["show", "trip", "--tree", "--all-ns", "--unfold"],
     ["show", "trip", "--raw"],
@@ -408,7 +408,7 @@ def test_a_number_as_a_thread_id(place: Place) -> None:
     listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
     assert {row["thread_id"] for row in listed} == {"42", "7"}
     before = list(place.database["checkpoints"].find().sort("_id", 1))
-    for words in (["rollback", "42", "~1"], ["fork", "42", "head", "--to", "copy"]):
+    for words in (["rollback", "42", "~1"], ["copy", "42@head", "--as", "copy"]):
         refused = ckpt("-s", place.url, *words, "--yes")
         assert (refused.code, refused.out) == (4, "")
         assert "thread '42' is stored under a number" in refused.err
@@ -483,7 +483,7 @@ def test_a_standalone_server_takes_a_change_of_one_document() -> None:
         assert "standalone" in answer.err
         assert graph(place.saver()).get_state(config("trip")).next == ("b",)
         assert ckpt("-s", place.url, "undo", "trip", "--yes").code == 0
-        refused = ckpt("-s", place.url, "fork", "trip", "head", "--to", "copy", "--yes")
+        refused = ckpt("-s", place.url, "copy", "trip@head", "--as", "copy", "--yes")
         assert refused.code == 4
         assert "no transactions" in refused.err
         place.client.close()

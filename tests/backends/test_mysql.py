@@ -26,7 +26,7 @@ from tests.support import ckpt
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["show", "trip", "--tree", "--all-ns", "--unfold"],
     ["show", "trip", "--raw"],
@@ -44,7 +44,7 @@ COMMANDS = [
     ["doctor", "--deep"],
     ["replay", "trip", "--repair", "--dry-run"],
     ["rollback", "trip", "head", "--force", "--dry-run"],
-    ["fork", "trip", "head", "--to", "new", "--dry-run"],
+    ["copy", "trip@head", "--as", "new", "--dry-run"],
 ]
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
@@ -275,8 +275,9 @@ def test_nothing_is_imported_into_a_thread_that_the_saver_takes_for_another(
 
 
 def test_nothing_is_added_to_a_thread_that_the_saver_takes_for_another(merging_url: str) -> None:
-    for words in (["rollback", "abc", "step:0"], ["fork", "other", "head", "--to", "OTHER"]):
-        answer = ckpt("-s", merging_url, *words, "--force", "--yes")
+    back = ["rollback", "abc", "step:0", "--force"]
+    for words in (back, ["copy", "other@head", "--as", "OTHER"]):
+        answer = ckpt("-s", merging_url, *words, "--yes")
         assert answer.code == 4, answer.err
         assert "the saver cannot tell thread" in answer.err
     assert ckpt("-s", merging_url, "rollback", "other", "step:0", "--force", "--yes").code == 0
@@ -418,7 +419,7 @@ def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path
     words = ["--force", "--yes"]
     assert ckpt("-s", mysql_url, "rollback", "trip", "step:0", *words).code == 0
     assert ckpt("-s", mysql_url, "undo", "trip", "--yes").code == 0
-    assert ckpt("-s", mysql_url, "fork", "trip", "head", "--to", "new", *words).code == 0
+    assert ckpt("-s", mysql_url, "copy", "trip@head", "--as", "new", *words).code == 0
     with open_store(mysql_url) as store:
         before = sorted(map(repr, store.rows("trip")))
     delete = ["threads", "delete", "trip", "--archive", str(tmp_path), "--yes"]

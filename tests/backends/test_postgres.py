@@ -22,7 +22,7 @@ from tests.support import ckpt
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["show", "trip", "--tree", "--all-ns", "--unfold"],
     ["show", "trip", "--raw"],
@@ -46,7 +46,7 @@ COMMANDS = [
 CHANGES = [
     ["replay", "trip", "--repair", "--dry-run"],
     ["rollback", "trip", "head", "--force", "--dry-run"],
-    ["fork", "trip", "head", "--to", "new", "--dry-run"],
+    ["copy", "trip@head", "--as", "new", "--dry-run"],
 ]
 
 
@@ -235,7 +235,7 @@ def test_tables_of_the_agent_server_read_as_those_of_the_saver(postgres_url: str
     fill(postgres_url, TRIP, OTHER)
     reads = [[TRIP if word == "trip" else word for word in words] for words in COMMANDS]
     reads = [words for words in reads if words[0] not in ("stores", "du")]
-    reads += [["show", TRIP.upper()], ["threads", "show", "odd"], ["du", "--by", "channel"]]
+    reads += [["show", TRIP.upper()], ["show", "--long", "odd"], ["du", "--by", "channel"]]
     expected = [ckpt("-s", postgres_url, *words, "-o", "json") for words in reads]
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(AGENT_SERVER.encode())

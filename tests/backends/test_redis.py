@@ -39,7 +39,7 @@ from tests.support import FIXTURES, ckpt
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["show", "trip", "--tree", "--all-ns", "--unfold"],
     ["show", "trip", "--raw"],
@@ -265,7 +265,7 @@ def test_documents_of_the_first_releases_are_read_and_not_changed(redis_stack_ur
     before = dump(redis_stack_url)
     for words in (
         *(["rollback", "linear", "~1"], ["fork", "linear", "head"], ["undo", "linear"]),
-        *(["fork", "linear", "head", "--to", "new"], ["threads", "copy", "linear", "new"]),
+        *(["copy", "linear@head", "--as", "new"], ["copy", "linear", "--as", "new"]),
         *(["threads", "delete", "linear"], ["purge", "--match", "linear"]),
         *(["purge", "--match", "*", "--keep-last", "1"],),
     ):
@@ -699,7 +699,7 @@ def test_a_shallow_store_has_one_checkpoint_a_namespace(redis_stack_url: str) ->
 def test_a_shallow_store_takes_no_changes(redis_stack_url: str) -> None:
     fill_shallow(redis_stack_url, "trip")
     before = dump(redis_stack_url)
-    for words in (["rollback", "trip", "head"], ["fork", "trip", "head", "--to", "copy"]):
+    for words in (["rollback", "trip", "head"], ["copy", "trip@head", "--as", "copy"]):
         refused = ckpt("-s", redis_stack_url, *words, "--yes")
         assert refused.code == 4
         assert "keeps no history" in refused.err
@@ -744,7 +744,7 @@ def test_times_to_live_are_carried(redis_stack_url: str, layout: str) -> None:
     assert len(new) == 1
     oldest = min(expires for name, (_, expires) in before.items() if name)
     assert all(abs(expires - oldest) < 60_000 for expires in new.values())
-    assert ckpt("-s", redis_stack_url, "fork", "trip", "head", "--to", "copy", "--yes").code == 0
+    assert ckpt("-s", redis_stack_url, "copy", "trip@head", "--as", "copy", "--yes").code == 0
     whole = dump(redis_stack_url)
     assert all(expires > 0 for name, (_, expires) in whole.items() if name)
     assert ckpt("-s", redis_stack_url, "undo", "copy", "--yes").code == 0
@@ -767,7 +767,7 @@ def test_times_to_live_are_shown_with_what_expires_first(redis_stack_url: str, l
     told = {one["thread_id"]: one.get("expires_at") for one in listed}
     assert told["stays"] is None
     assert told["goes"] is not None
-    assert "in 1h" in ckpt("-s", redis_stack_url, "threads", "show", "goes").out
+    assert "in 1h" in ckpt("-s", redis_stack_url, "show", "goes").out
     past = ckpt("-s", redis_stack_url, "show", "goes@~1")
     assert "expires" in past.out
     assert "first" not in past.out
@@ -792,7 +792,7 @@ def test_times_to_live_are_shown_with_what_expires_first(redis_stack_url: str, l
 
 def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip", asks=True)
-    assert ckpt("-s", redis_stack_url, "fork", "trip", "head", "--to", "copy", "--yes").code == 0
+    assert ckpt("-s", redis_stack_url, "copy", "trip@head", "--as", "copy", "--yes").code == 0
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
         config: Any = {"configurable": {"thread_id": "copy"}}

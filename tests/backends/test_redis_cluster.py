@@ -27,7 +27,7 @@ THREADS = ["a", "a:b", "b", "trip", "A", "c*", "{tag}", 'o"x']
 COMMANDS = [
     ["threads", "list", "--all"],
     ["threads", "list", "--long"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["show", "trip", "--tree", "--all-ns", "--unfold"],
     ["history", "trip", "--all-ns"],
@@ -180,7 +180,7 @@ def test_what_a_break_leaves_goes_with_the_next_run(
     ("layout", "words"),
     [
         *((name, ["rollback", "trip", "~1"]) for name in ("redis", "redis-hash")),
-        *((name, ["fork", "trip", "head", "--to", "n"]) for name in MAKES),
+        *((name, ["copy", "trip@head", "--as", "n"]) for name in MAKES),
     ],
     indirect=["layout"],
 )

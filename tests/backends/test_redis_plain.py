@@ -305,7 +305,7 @@ def test_a_rollback_takes_the_time_that_its_target_has_left(redis_url: str) -> N
     fill(redis_url, "trip", ttl=3600)
     before = dump(redis_url)
     assert ckpt("-s", redis_url, "rollback", "trip", "~2", "--yes").code == 0
-    assert ckpt("-s", redis_url, "fork", "trip", "head", "--to", "copy", "--yes").code == 0
+    assert ckpt("-s", redis_url, "copy", "trip@head", "--as", "copy", "--yes").code == 0
     after = dump(redis_url)
     oldest = min(expires for _, expires in before.values() if expires > 0)
     for name in after.keys() - before.keys():

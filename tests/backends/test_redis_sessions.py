@@ -58,7 +58,7 @@ def url(redis_url: str) -> str:
 
 
 def sessions(url: str, *words: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ckpt("-s", url, "sessions", "list", *words, "-o", "json").json
+    found: list[dict[str, Any]] = ckpt("-s", url, "memory", "sessions", *words, "-o", "json").json
     return found
 
 
@@ -72,7 +72,7 @@ def test_sessions_are_listed_with_their_threads(url: str) -> None:
     assert [one.get("status") for one in found] == ["done", None, "done"]
     assert all(one["expires_at"] for one in found)
     assert all("fields" not in one for one in found)
-    assert "in 2d" in ckpt("-s", url, "sessions", "list", "-o", "table").out
+    assert "in 2d" in ckpt("-s", url, "memory", "sessions", "-o", "table").out
 
 
 def test_the_sessions_of_a_thread_or_a_user(url: str) -> None:
@@ -88,20 +88,20 @@ def test_keys_of_another_form_are_named_in_the_url(url: str) -> None:
 
 
 def test_one_session_is_shown_whole_and_safe(url: str) -> None:
-    shown = ckpt("-s", url, "sessions", "show", "ann:s1", "-o", "json").json
+    shown = ckpt("-s", url, "memory", "sessions", "ann:s1", "-o", "json").json
     assert shown["fields"]["conversation_history"][0]["content"] == "北京 \x1b[31m"
     assert shown["status"] == "done"
-    text = ckpt("-s", url, "sessions", "show", "research_context:ann:s1", "-o", "table").out
+    text = ckpt("-s", url, "memory", "sessions", "research_context:ann:s1", "-o", "table").out
     assert "\x1b[31m" not in text
     assert "北京" in text
-    assert ckpt("-s", url, "sessions", "show", "s1").code == 3
-    assert ckpt("-s", url, "sessions", "show", "none").code == 3
-    assert "not in this store" in ckpt("-s", url, "sessions", "show", "s2", "-o", "table").out
+    assert ckpt("-s", url, "memory", "sessions", "s1").code == 3
+    assert ckpt("-s", url, "memory", "sessions", "none").code == 3
+    assert "not in this store" in ckpt("-s", url, "memory", "sessions", "s2", "-o", "table").out
 
 
 def test_redacted_sessions_show_no_value(url: str) -> None:
     for form in ("json", "table"):
-        answer = ckpt("-s", url, "--redact", "sessions", "show", "ann:s1", "-o", form)
+        answer = ckpt("-s", url, "--redact", "memory", "sessions", "ann:s1", "-o", form)
         assert answer.code == 0
         assert "C4nary" not in answer.out
         assert "北京" not in answer.out
@@ -117,11 +117,26 @@ def test_sessions_without_checkpoints_are_listed(redis_url: str) -> None:
 def test_reading_sessions_changes_nothing(url: str) -> None:
     before = dump(url)
     sessions(url)
-    ckpt("-s", url, "sessions", "show", "ann:s1")
+    ckpt("-s", url, "memory", "sessions", "ann:s1")
     assert dump(url) == before
 
 
 def test_other_stores_have_no_sessions(sample: Any) -> None:
-    answer = ckpt("-s", sample, "sessions", "list")
+    answer = ckpt("-s", sample, "memory", "sessions")
     assert answer.code == 4
     assert "redis://" in answer.err
+    assert ckpt("-s", sample, "memory", "sessions", "s1", "--user", "ann").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (["sessions"], "memory sessions"),
+        (["sessions", "list", "--user", "ann"], "memory sessions"),
+        (["sessions", "show", "s1"], "memory sessions SESSION"),
+    ],
+)
+def test_their_old_name_leads_to_the_new_one(words: list[str], now: str) -> None:
+    answer = ckpt(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith(f"hint: use `ckpt {now}`\n")

@@ -31,7 +31,7 @@ OLD = "refund-4711"
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
-    ["threads", "show", "trip-to-kyoto"],
+    ["show", "--long", "trip-to-kyoto"],
     ["show", "trip-to-kyoto", "--writes", "--metadata"],
     ["show", "trip-to-kyoto", "--tree", "--all-ns", "--unfold"],
     ["show", "trip-to-kyoto", "--raw"],
@@ -334,7 +334,7 @@ def test_a_file_that_is_replaced_meanwhile_is_not_read_on(tmp_path: Path) -> Non
 
 CHANGES = [
     ["rollback", "trip-to-kyoto", "~1", "--yes"],
-    ["fork", "trip-to-kyoto", "~1", "--to", "other", "--yes"],
+    ["copy", "trip-to-kyoto@~1", "--as", "other", "--yes"],
     ["threads", "delete", "trip-to-kyoto", "--yes"],
     ["purge", "--match", "trip*", "--include-interrupted", "--include-pending", "--yes"],
 ]

@@ -200,9 +200,9 @@ def test_a_head_that_is_gone_is_shown_and_can_be_replaced(redis_url: str) -> Non
         answer = ckpt("-s", redis_url, *words)
         assert "Traceback" not in answer.err
         assert answer.code in {0, 1, 7}, (words, answer.err)
-    copied = ckpt("-s", redis_url, "threads", "copy", "trip", "new", "--yes")
+    copied = ckpt("-s", redis_url, "copy", "trip", "--as", "new", "--yes")
     assert (copied.code, "so it cannot be copied" in copied.err) == (4, True), copied.err
-    earlier = ckpt("-s", redis_url, "fork", "trip", "step:0", "--to", "new", "--yes")
+    earlier = ckpt("-s", redis_url, "copy", "trip@step:0", "--as", "new", "--yes")
     assert earlier.code == 0, earlier.err
     assert items(redis_url, "new") == ["in trip"]
     step = ckpt("-s", redis_url, "rollback", "trip", "step:0", "--yes")
@@ -255,7 +255,7 @@ def test_a_new_checkpoint_lives_as_long_as_its_list(redis_url: str) -> None:
         assert 1.9 * HOUR < admin.pttl(name) <= 2 * HOUR
     assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
     assert dump(redis_url) == before
-    assert ckpt("-s", redis_url, "fork", "trip", "head", "--to", "new", "--yes").code == 0
+    assert ckpt("-s", redis_url, "copy", "trip@head", "--as", "new", "--yes").code == 0
     own = [one for one in admin.scan_iter() if b"{new}" in one]
     assert {one.partition(b":")[0] for one in own} >= {b"checkpoint", b"thread", b"writes"}
     assert all(0 < admin.pttl(one) <= HOUR for one in own)
@@ -362,7 +362,7 @@ def test_an_encrypted_thread_is_read_copied_and_resumed(
     assert shown["values"]["items"] == ["in trip", "from a", "from b"]
     assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 0
     assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
-    done = ckpt("-s", redis_url, "fork", "trip", "~1", "--to", "new", "--yes", "-o", "json")
+    done = ckpt("-s", redis_url, "copy", "trip@~1", "--as", "new", "--yes", "-o", "json")
     assert done.code == 0, done.err
     stored = client(redis_url).get(name_of(redis_url, "checkpoint", "new"))
     assert b'"thread_id":"new"' in stored
@@ -405,7 +405,7 @@ COMMANDS = [
     ["grep", "from"],
     ["interrupts"],
     ["replay", "trip", "--verify"],
-    ["fork", "trip", "head", "--to", "n", "--dry-run"],
+    ["copy", "trip@head", "--as", "n", "--dry-run"],
     ["rollback", "trip", "head", "--dry-run"],
     ["purge", "--match", "trip", "--dry-run"],
     ["doctor"],
@@ -462,7 +462,7 @@ def test_a_text_of_another_saver_keeps_its_fields(redis_url: str) -> None:
         client(redis_url).set(name, json.dumps({"thread_id": "trip", "added": 1, **stored}))
     shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
     assert shown["values"]["items"] == ["in trip", "from a", "from b"]
-    assert ckpt("-s", redis_url, "fork", "trip", "head", "--to", "new", "--yes").code == 0
+    assert ckpt("-s", redis_url, "copy", "trip@head", "--as", "new", "--yes").code == 0
     assert json.loads(client(redis_url).get(name_of(redis_url, "checkpoint", "new")))["added"] == 1
     assert items(redis_url, "new") == ["in trip", "from a", "from b"]
 

@@ -8,7 +8,7 @@ import time
 from statistics import median
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.queries.store_tail import StoreTail
+from ckpt_cli.queries.tail import StoreTail
 
 _LAST, _ROUNDS = 5, 5
 

@@ -56,7 +56,7 @@ async def on_store(store: str, began: float) -> dict[str, Any]:
     from datetime import UTC
 
     from ckpt_backends.url import parse_url
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_cli.reading.store import Opening
     from ckpt_cli.tui.app import CkptApp
     from ckpt_cli.tui.context import ScreenContext
 

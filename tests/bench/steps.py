@@ -14,7 +14,7 @@ from typing import Any
 from textual.events import Key
 
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.context import ScreenContext
 

@@ -11,6 +11,24 @@ import sys
 import termios
 from pathlib import Path
 
+_TIMER = """
+import threading
+
+class Timer:
+    def __init__(self, seconds, act):
+        self.seconds, self.act = seconds, act
+    def start(self):
+        {start}
+    def cancel(self):
+        pass
+
+threading.Timer = Timer
+"""
+SLOW = _TIMER.format(start="self.act()")
+"""The beginning of a program for which the time of each timer has passed at once."""
+QUICK = _TIMER.format(start="print(self.seconds)")
+"""The same of a program that is done before any; it prints their seconds."""
+
 
 def in_terminal(
     words: list[str], *, width: int = 80, height: int = 24, **environment: str
@@ -43,9 +61,13 @@ def in_terminal(
 
 
 def ckpt_in_terminal(
-    *words: str | Path, width: int = 80, height: int = 24, **environment: str
+    *words: str | Path, width: int = 80, height: int = 24, begin: str = "", **environment: str
 ) -> tuple[int, str]:
-    """Do the same for `ckpt`; lines that go through a pager begin with `paged: `."""
-    command = [sys.executable, "-m", "ckpt_cli", *map(str, words)]
+    """Do the same for `ckpt`; lines that go through a pager begin with `paged: `.
+
+    `begin` is a text such as `SLOW`.
+    """
+    program = f"{begin}\nfrom ckpt_cli.__main__ import main\nmain()"
+    command = [sys.executable, "-c", program, *map(str, words)]
     environment = {"PAGER": "sed 's/^/paged: /'", **environment}
     return in_terminal(command, width=width, height=height, **environment)

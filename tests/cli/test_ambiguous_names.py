@@ -38,7 +38,7 @@ def test_a_file_named_like_a_profile_is_not_chosen(
         ["-s", "prod", "threads", "list"],
         ["-s", "prod", "purge", "--expired", "--yes"],
         ["-s", "prod", "stores"],
-        ["-s", "real.db", "threads", "show", "trip-to-kyoto", "--memory", "prod"],
+        ["-s", "real.db", "show", "trip-to-kyoto", "--memory", "prod"],
     ):
         answer = ckpt(*words)
         assert answer.code == 2
@@ -60,7 +60,7 @@ def test_the_file_has_no_retention_of_the_profile(folder: Path) -> None:
 def test_a_name_in_the_configuration_is_its_profile(folder: Path) -> None:
     (folder / "prod").write_text("not a database, and not meant")
     assert threads() == 8
-    answer = ckpt("-s", "other", "threads", "show", "trip-to-kyoto")
+    answer = ckpt("-s", "other", "show", "trip-to-kyoto")
     assert f"no long-term memory in '{folder}/real.db'" in answer.err
     found = {one["name"]: one for one in ckpt("stores", "-o", "json").json}
     assert found["prod"]["layout"] == "sqlite"

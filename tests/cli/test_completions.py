@@ -71,8 +71,8 @@ def bash(line: str) -> list[str]:
     ("line", "offers"),
     [
         ("ckpt sh", ["show"]),
-        ("ckpt threads ", ["copy", "delete", "list", "show"]),
-        ("ckpt ops u", ["undo"]),
+        ("ckpt threads ", ["delete", "list"]),
+        ("ckpt ops v", ["verify"]),
         ("ckpt -o n", ["ndjson"]),
         ("ckpt threads list --sort b", ["bytes"]),
         ("ckpt show --as", ["--ascii", "--as-of"]),
@@ -116,10 +116,25 @@ def test_operations_are_offered(sample: Path) -> None:
     assert ckpt("_complete", "op", "", "").out == f"{op}\trollback trip-to-kyoto\n"
     assert ckpt("_complete", "op", "", sample.with_name("other.db")).out == ""
     assert bash(f"ckpt ops show {op[:3]}") == [op]
+    assert bash(f"ckpt -s {sample} undo {op[:3]}") == [op]
+    assert bash(f"ckpt -s {sample} undo trip") == ["trip-to-kyoto"]
 
 
 @pytest.mark.parametrize(
-    "kind", ["thread", "target", "ref", "ns", "channel", "store", "item", "session", "op", "bogus"]
+    "kind",
+    [
+        "thread",
+        "target",
+        "ref",
+        "ns",
+        "channel",
+        "store",
+        "item",
+        "session",
+        "op",
+        "change",
+        "bogus",
+    ],
 )
 def test_an_error_is_silent(kind: str, tmp_path: Path) -> None:
     for store in ("", str(tmp_path), str(tmp_path / "none.db"), "oracle://x:secret@y/z"):

@@ -181,10 +181,9 @@ def test_a_word_is_completed(shell: TerminalShell, line: str, whole: str) -> Non
 @pytest.mark.parametrize(
     ("group", "commands"),
     [
-        ("", {"threads", "show", "memory", "sessions", "demo"}),
-        ("threads ", {"list", "show", "copy", "delete"}),
-        ("sessions ", {"list", "show"}),
-        ("memory ", {"list", "show", "search", "export", "edit", "delete", "import"}),
+        ("", {"threads", "show", "memory", "demo"}),
+        ("threads ", {"list", "delete"}),
+        ("memory ", {"list", "show", "search", "export", "edit", "delete", "import", "sessions"}),
     ],
 )
 def test_a_group_offers_its_commands(shell: TerminalShell, group: str, commands: set[str]) -> None:

@@ -82,14 +82,14 @@ main()
 IN_A_JOB = """
 import os, signal, sys
 if "--multiprocessing-fork" in sys.orig_argv:
-    from ckpt_cli.threads.executor import local_worker
+    from ckpt_cli.reading import workers
 
     def told(*words):
         os.kill(os.getppid(), int(os.environ["CKPT_TEST_SIGNAL"]))
         while True:
             signal.pause()
 
-    local_worker.work_through = told
+    workers.work_through = told
 """
 """A job that tells the main process to end, and would never end by itself."""
 

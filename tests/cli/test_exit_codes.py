@@ -17,8 +17,10 @@ WRONG = [
     (2, ["show", "-dash"], "goes after `--`"),
     (2, ["threads", "list", "--limit", "0"], "--limit"),
     (2, ["threads", "list", "--limit", "many"], "--limit"),
-    (2, ["threads", "list", "--sort", "colour"], "cannot sort by 'colour'"),
-    (2, ["threads", "list", "--status", "sleepy"], "no status 'sleepy'"),
+    (2, ["threads", "list", "--sort", "colour"], "'colour' is not one of 'last', "),
+    (2, ["threads", "show", "trip-to-kyoto"], "use `ckpt show THREAD`"),
+    (2, ["errors", "--by", "channel"], "'channel' is not one of 'error', 'node'"),
+    (2, ["threads", "list", "--status", "sleepy"], "'sleepy' is not one of 'error', "),
     (2, ["threads", "list", "--since", "soon"], "'soon' is not a time"),
     (2, ["interrupts", "--older-than", "soon"], "'soon' is not a time"),
     (2, ["interrupts", "refund-4711", "--match", "*"], "cannot be combined with --match"),
@@ -37,7 +39,7 @@ WRONG = [
     (2, ["blame", "trip-to-kyoto"], "missing argument"),
     (2, ["blame", "trip-to-kyoto", "messages[].id"], "is not the path of one value"),
     (2, ["blame", "trip-to-kyoto", "."], "is not the path of one value"),
-    (2, ["du", "--by", "colour"], "cannot group by 'colour'"),
+    (2, ["du", "--by", "colour"], "'colour' is not one of 'thread', 'channel'"),
     (2, ["du", "--top", "0"], "--top"),
     (2, ["tail", "trip-to-kyoto", "--interval", "0"], "--interval"),
     (3, ["messages", "nobody"], "no thread 'nobody'"),
@@ -50,7 +52,6 @@ WRONG = [
     (3, ["du", "nobody"], "no thread 'nobody'"),
     (3, ["tail", "nobody"], "no thread 'nobody'"),
     (3, ["tail", "trip-to-kyoto", "--ns", "gone"], "no namespace 'gone'"),
-    (3, ["show", "nobody"], "no thread 'nobody'"),
     (3, ["show", "nobody@head"], "no thread 'nobody'"),
     (
         2,
@@ -60,7 +61,7 @@ WRONG = [
     (3, ["history", "nobody"], "no thread 'nobody'"),
     (3, ["diff", "nobody"], "no thread 'nobody'"),
     (3, ["interrupts", "nobody"], "no thread 'nobody'"),
-    (3, ["threads", "show", "nobody"], "no thread 'nobody'"),
+    (3, ["show", "nobody"], "no thread 'nobody'"),
     (3, ["show", "nobody", "--tree"], "no thread 'nobody'"),
     (3, ["show", "trip-to-kyoto@zzzz"], "newest first:"),
     (3, ["show", "trip-to-kyoto@1f1e"], "is ambiguous: 16 checkpoints"),
@@ -185,7 +186,7 @@ def test_a_bug_is_one_line_and_says_how_to_report_it(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("ckpt_cli.threads.opening.open_store", broken)
+    monkeypatch.setattr("ckpt_cli.reading.store.open_store", broken)
     answer = ckpt("-s", sample, "threads", "list")
     assert answer.code == 70
     assert answer.err.startswith("ckpt: internal error: ZeroDivisionError: oh\nhint: ")

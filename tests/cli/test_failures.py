@@ -119,16 +119,14 @@ def test_a_question_has_one_name_everywhere(nested: Path) -> None:
     name, path = "research > dig > ask", ["research", "dig", "ask"]
     (asked,) = ckpt("-s", nested, "interrupts", "-o", "json").json
     assert (asked["node"], asked["path"]) == ("ask", path)
-    for words in (["show", "job"], ["threads", "show", "job"]):
-        found = ckpt("-s", nested, *words, "-o", "json").json
-        assert [one["path"] for one in found["interrupts"]] == [path]
-        assert [one["node"] for one in found["interrupts"]] == ["ask"]
-        assert (found["next"], found["next_paths"]) == (["research"], [path])
+    found = ckpt("-s", nested, "show", "job", "-o", "json").json
+    assert [one["path"] for one in found["interrupts"]] == [path]
+    assert [one["node"] for one in found["interrupts"]] == ["ask"]
+    assert (found["next"], found["next_paths"]) == (["research"], [path])
     assert history(nested)[0]["next_paths"] == [path]
     for words in (
         ["interrupts"],
         ["show", "job"],
-        ["threads", "show", "job"],
         ["history", "job"],
         ["show", "job", "--tree"],
         ["show", "job", "--tree", "--all-ns"],
@@ -160,7 +158,7 @@ def test_an_error_names_the_node_of_the_subgraph_that_failed(tmp_path: Path) -> 
         graph.compile(checkpointer=opened).invoke({"log": []}, JOB)
     (task,) = ckpt("-s", path, "show", "job", "-o", "json").json["tasks"]
     assert task["failed_in"] == ["research", "crash"]
-    shown = ckpt("-s", path, "threads", "show", "job", "-o", "table").out
+    shown = ckpt("-s", path, "show", "job", "-o", "table").out
     assert "research > crash: ValueError('no stock ⏎ see the log')\n" in shown
     assert "graph.invoke(None, config)" in shown
 

@@ -157,13 +157,13 @@ def test_a_question_of_a_task_is_told_once(tmp_path: Path) -> None:
     (asked,) = flow.get_state(config).interrupts
     connection.close()
     assert questions(path) == [(asked.id, ["flow", "send", "approve"])]
-    shown = ckpt("-s", path, "threads", "show", "t", "-o", "table").out
+    shown = ckpt("-s", path, "show", "t", "-o", "table").out
     assert shown.count("question ") == 1
     assert f'Command(resume={{"{asked.id}": ...}})' in shown
     (row,) = ckpt("-s", path, "interrupts", "-o", "json").json
     assert (row["interrupt_id"], row["value"]) == (asked.id, "Send a parcel?")
     # Every command names the same node; of each run, only the entrypoint made a step.
-    for words in (["threads", "show", "t"], ["show", "t"], ["interrupts"], ["history", "t"]):
+    for words in (["show", "t"], ["interrupts"], ["history", "t"]):
         assert "flow > send > approve" in ckpt("-s", path, *words, "-o", "table").out
     made = [one["nodes"] for one in ckpt("-s", path, "history", "t", "-o", "json").json]
     assert [one for one in made if one] == [["flow"]]

@@ -85,8 +85,8 @@ ENTRIES = {
     [
         *("ckpt_cli.run", "typer", "ckpt_cli.commands.show", "sqlite3"),
         *later("ckpt_cli.session", "ckpt_backends.errors", "typer.core", "ckpt_cli.app"),
-        *later("ckpt_cli.output", "ckpt_cli.threads.opening", "ckpt_backends.sqlite.read"),
-        *later("ckpt_cli.threads.thread", "ormsgpack", "json"),
+        *later("ckpt_cli.output", "ckpt_cli.reading.store", "ckpt_backends.sqlite.read"),
+        *later("ckpt_cli.reading.thread", "ormsgpack", "json"),
     ],
 )
 def test_at_any_import(sample: Path, tmp_path: Path, entry: str, module: str) -> None:
@@ -127,7 +127,7 @@ def test_a_job_that_starts_leaves_it_to_the_process_that_gives_out_the_work(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(PRESS)
     pressed = {
-        "CKPT_TEST_PRESSED_AT": "ckpt_cli.threads.executor.local_worker",
+        "CKPT_TEST_PRESSED_AT": "ckpt_cli.reading.workers",
         "CKPT_TEST_IN_JOB": "1",
     }
     done = subprocess.run(

@@ -33,8 +33,7 @@ def run(path: Path, thread: str, members: list[str], *picks: list[str], **option
 
 
 def joins(path: Path, *words: str) -> Any:
-    found = ckpt("-s", path, *words, "-o", "json").json
-    return found["joins"] if words[0] == "threads" else found.get("joins", [])
+    return ckpt("-s", path, *words, "-o", "json").json.get("joins", [])
 
 
 def test_a_join_that_waits_is_listed(tmp_path: Path) -> None:
@@ -43,12 +42,11 @@ def test_a_join_that_waits_is_listed(tmp_path: Path) -> None:
     run(path, "all", ["stock", "price"], ["stock", "price"])
     run(path, "later", ["stock", "price"], ["stock"], ["price"])
     waiting = [{"node": "offer", "waits_for": ["price"], "has": ["stock"]}]
-    assert joins(path, "threads", "show", "one") == joins(path, "show", "one") == waiting
+    assert joins(path, "show", "one") == waiting
     assert joins(path, "show", "later@step:1") == waiting
     for thread in ("all", "later"):
-        assert joins(path, "threads", "show", thread) == joins(path, "show", thread) == []
+        assert joins(path, "show", thread) == []
     text = "join     offer waits for price; has stock"
-    assert text in ckpt("-s", path, "threads", "show", "one", "-o", "table").out
     assert text in ckpt("-s", path, "show", "one", "-o", "table").out
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.render.terminal.table import Column, Record, table_lines, tsv_lines
+from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from tests.support import ckpt
 
 SHOW = {
@@ -36,7 +36,7 @@ def test_the_keys_of_json_answers(sample: Path) -> None:
         found = ckpt("-s", sample, *words, "-o", "json").json
         return set(found[0] if isinstance(found, list) else found)
 
-    assert keys("show", "trip-to-kyoto") == SHOW | {"resume"}
+    assert keys("show", "trip-to-kyoto") == SHOW | {"resume"} | THREAD | DETAILS - {"bytes"}
     assert keys("threads", "list") == THREAD | DETAILS
     assert keys("threads", "list", "--all") == THREAD
     assert keys("threads", "list", "--all", "--long") == THREAD | DETAILS | {"title"}

@@ -15,19 +15,46 @@ def store(tmp_path: Path) -> Path:
     return copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
 
 
-def test_each_transition_is_a_row(store: Path) -> None:
-    rows = ckpt("-s", store, "replay", "reducers", "-o", "json").json
+def test_each_step_is_a_row_of_all_steps(store: Path) -> None:
+    rows = ckpt("-s", store, "replay", "reducers", "--all-steps", "-o", "json").json
     assert {row["verdict"] for row in rows} == {"match", "unverifiable"}
     one = next(row for row in rows if row["channel"] == "facts" and row["writes"] == 2)
     assert (one["reducer"], one["step"], one["source"]) == ("dict_merge", 1, "loop")
-    lines = ckpt("-s", store, "replay", "reducers", "-o", "tsv").out.splitlines()
+    lines = ckpt("-s", store, "replay", "reducers", "--all-steps", "-o", "tsv").out.splitlines()
     assert len(lines) == len(rows) + 1
-    assert "dict_merge" in ckpt("-s", store, "replay", "reducers", "-o", "table").out
+    shown = ckpt("-s", store, "replay", "reducers", "--all-steps", "-o", "table").out
+    assert "dict_merge" in shown
+    assert len(shown.splitlines()) == len(lines)
+
+
+def test_each_channel_is_a_line_and_what_differs_follows(store: Path) -> None:
+    shown = ckpt("-s", store, "replay", "reducers", "-o", "table").out.splitlines()
+    channels = [line.split() for line in shown[: shown.index("")]]
+    assert channels[0] == ["CHANNEL", "REDUCER", "EVIDENCE", "MATCH", "MISMATCH", "UNVERIFIABLE"]
+    assert ["facts", "dict_merge", "4", "7", "0", "0"] in channels
+    assert shown[len(channels) + 1 :] == [
+        "unverifiable  a29e  step 4 longest: no known reducer explains this step and the others",
+        "",
+        "8 transitions: 7 match, 1 unverifiable",
+    ]
+    rows = ckpt("-s", store, "replay", "reducers", "-o", "tsv").out.splitlines()
+    assert rows[0].split("\t")[:4] == ["thread_id", "namespace", "channel", "reducer"]
+    assert [row.split("\t")[2] for row in rows[1:]] == [line[0] for line in channels[1:]]
+
+
+def test_a_channel_of_a_subgraph_is_a_line_with_its_namespace(sample: Path) -> None:
+    shown = ckpt("-s", sample, "replay", "trip-to-kyoto", "-o", "table").out.splitlines()
+    assert shown[0].split()[:2] == ["NAMESPACE", "CHANNEL"]
+    assert ["planner", "itinerary"] in [line.split()[:2] for line in shown]
+    assert shown[-2:] == ["", "20 transitions: 20 match"]
+    report = ckpt("-s", sample, "replay", "trip-to-kyoto", "-o", "json").json
+    assert report == ckpt("-s", sample, "replay", "trip-to-kyoto", "--verify", "-o", "json").json
+    assert report["channels"]["planner/itinerary"]["match"] == 2
 
 
 def test_a_ref_replays_what_led_to_it(store: Path) -> None:
-    whole = ckpt("-s", store, "replay", "fork-update", "-o", "json").json
-    some = ckpt("-s", store, "replay", "fork-update@step:1", "-o", "json").json
+    whole = ckpt("-s", store, "replay", "fork-update", "--all-steps", "-o", "json").json
+    some = ckpt("-s", store, "replay", "fork-update@step:1", "--all-steps", "-o", "json").json
     assert 0 < len(some) < len(whole)
     assert max(row["step"] for row in some) == 1
 
@@ -54,6 +81,7 @@ def test_several_processes_find_the_same(store: Path) -> None:
         ["replay", "chat", "--reducer", "messages=nothing"],
         ["replay", "chat", "--yes"],
         ["replay", "--all", "--repair"],
+        ["replay", "--all", "--all-steps"],
         ["diff", "chat", "head~1", "--writes"],
         ["stats", "chat", "--match", "c*"],
     ],
@@ -108,7 +136,7 @@ def test_what_a_new_input_discards_is_dropped(store: Path) -> None:
 
 
 def test_an_overwrite_is_told(store: Path) -> None:
-    rows = ckpt("-s", store, "replay", "delta-often", "-o", "json").json
+    rows = ckpt("-s", store, "replay", "delta-often", "--all-steps", "-o", "json").json
     seen = set()
     for child in {row["child"] for row in rows}:
         found = ckpt("-s", store, "diff", "--writes", f"delta-often@{child}", "-o", "json").json
@@ -138,7 +166,7 @@ def test_stats_count_what_the_writes_are(store: Path) -> None:
     assert round(sum(one["share"] for one in found["by"]), 2) == 1
     none = ckpt("-s", store, "stats", "--until", "2001-01-01", "-o", "json").json
     assert none["writes"] == none["checkpoints"] == 0
-    assert "messages" in ckpt("-s", store, "stats", "chat").out
+    assert "messages" in ckpt("-s", store, "stats", "chat", "--by", "channel").out
 
 
 def test_an_error_is_one_line(store: Path) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.config.discovered_store import only_store
-from ckpt_cli.config.server_in_environment import parse_variables, server_named_in
+from ckpt_cli.config.found import only_store, parse_variables, server_named_in
 from ckpt_cli.config.trust import read
 from tests.security.standin import standin
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
@@ -61,7 +60,7 @@ def test_the_only_store_is_read_and_named(folder: Path) -> None:
     )
     assert ckpt("-q", "threads", "list").err == ""
     # What is printed to be pasted names it.
-    assert "ckpt -s ./store.db rollback" in ckpt("threads", "show", "invoice-import").out
+    assert "ckpt -s ./store.db rollback" in ckpt("show", "invoice-import").out
 
 
 def test_several_stores_are_listed_with_the_way_to_name_each(folder: Path) -> None:
@@ -136,7 +135,7 @@ def test_memory_is_found_if_no_threads_are_here(folder: Path) -> None:
         ["purge", "--match", "*", "--yes"],
         ["gc", "--scope", "all", "--yes"],
         ["undo", "trip-to-kyoto", "--yes"],
-        ["ops", "undo", "--yes"],
+        ["undo", "--yes"],
         ["repair", "messages", "--all", "--yes"],
         ["replay", "trip-to-kyoto", "--repair", "--yes"],
         ["erase", "trip-to-kyoto", "--yes"],
@@ -331,7 +330,7 @@ def test_a_folder_below_in_which_stores_are_kept(inside: str, folder: Path, home
     answer = ckpt("threads", "list", "-o", "json")
     assert len(answer.json) == 8
     assert f"'./{inside}/checkpoints.sqlite', the only store in '{inside}'" in answer.err
-    shown = ckpt("threads", "show", "invoice-import").out
+    shown = ckpt("show", "invoice-import").out
     assert f"ckpt -s ./{inside}/checkpoints.sqlite rollback" in shown
 
 

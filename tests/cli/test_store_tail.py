@@ -24,11 +24,11 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.api.opening import open as open_handle
-from ckpt_cli.core.filters.parse import parse_filter
+from ckpt_cli.core.filters.language import parse_filter
 from ckpt_cli.queries import moved_threads
-from ckpt_cli.queries.store_tail import Movement, StoreTail
+from ckpt_cli.queries.tail import Movement, StoreTail
+from ckpt_cli.reading.redaction import RedactedStore
 from ckpt_cli.render.store_tail import movement_line, movement_record
-from ckpt_cli.threads.redaction import RedactedStore
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store
 from tests.harness.postgres import PostgresHarness

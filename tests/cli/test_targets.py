@@ -59,7 +59,7 @@ def test_the_tree_unfolds_the_checkpoint_that_is_named(sample: Path) -> None:
     assert "b328" in named
 
 
-@pytest.mark.parametrize("command", ["history", "tail", "threads show", "interrupts"])
+@pytest.mark.parametrize("command", ["history", "tail", "interrupts"])
 def test_a_command_on_a_whole_thread_says_that_it_takes_no_ref(sample: Path, command: str) -> None:
     answer = ckpt("-s", sample, *command.split(), "trip-to-kyoto@step:3")
     assert (answer.code, answer.out) == (3, "")

@@ -11,7 +11,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import StateGraph
 
-from tests.cli.terminal import ckpt_in_terminal, in_terminal
+from tests.cli.terminal import QUICK, SLOW, ckpt_in_terminal, in_terminal
 from tests.support import ckpt, later
 
 
@@ -80,6 +80,12 @@ bar = ScanBar(print)
 bar.scanning("scanning", 1, 3)
 bar.scanned("done")
 """
+BYTES = """
+from ckpt_cli.diagnostics import ByteBar
+
+with ByteBar("copying", 8) as bar:
+    bar.advance(5)
+"""
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 COLORS = [
     ("auto", "", True),
@@ -94,15 +100,15 @@ def test_progress_has_styles_only_where_text_has(
     sample: Path, when: str, no_color: str, styled: bool
 ) -> None:
     words = ("-s", sample, "--no-pager", "grep", "no such text", "--color", when)
-    code, bar = ckpt_in_terminal(*words, NO_COLOR=no_color)
+    code, bar = ckpt_in_terminal(*words, begin=SLOW, NO_COLOR=no_color)
     assert (code, "searching threads" in bar) == (1, True)
-    _, scan = in_terminal([sys.executable, "-c", SCAN, when], NO_COLOR=no_color)
+    _, scan = in_terminal([sys.executable, "-c", SLOW + SCAN, when], NO_COLOR=no_color)
     assert "scanning" in scan
     assert [bool(STYLE.search(text)) for text in (bar, scan)] == [styled, styled]
 
 
 def test_a_label_may_change_with_what_was_found() -> None:
-    _, text = in_terminal([sys.executable, "-c", COUNTING], width=120)
+    _, text = in_terminal([sys.executable, "-c", SLOW + COUNTING], width=120)
     assert "checking threads: 3 clock-ahead, 1 parent-missing" in STYLE.sub("", text)
 
 
@@ -115,7 +121,7 @@ def test_errors_hints_and_notes_have_no_styles(sample: Path, words: str) -> None
 
 
 def test_no_bar_is_drawn_over_an_answer() -> None:
-    code, text = in_terminal([sys.executable, "-c", BAR])
+    code, text = in_terminal([sys.executable, "-c", SLOW + BAR])
     before, _, rest = text.partition("<answer>")
     within, _, after = rest.partition("</answer>")
     assert code == 0
@@ -124,9 +130,20 @@ def test_no_bar_is_drawn_over_an_answer() -> None:
     assert "after" in after
 
 
+@pytest.mark.parametrize("program", [COUNTING, SCAN, BYTES])
+def test_a_bar_is_drawn_after_half_a_second_and_removed_at_the_end(program: str) -> None:
+    code, text = in_terminal([sys.executable, "-c", QUICK + program, "auto"])
+    assert (code, text.split()[0], "\x1b" in text) == (0, "0.5", False)
+    code, text = in_terminal([sys.executable, "-c", SLOW + program, "auto"])
+    drawn, _, rest = text.rpartition("\r\x1b[1A\x1b[2K")
+    assert (code, drawn.count("\n"), rest.removesuffix("done\n")) == (0, 1, "")
+
+
 @pytest.mark.parametrize("height", [8, 200])
 def test_a_search_draws_its_bar_before_the_answer_only(sample: Path, height: int) -> None:
-    code, text = ckpt_in_terminal("-s", sample, "grep", "Kanra", width=120, height=height)
+    code, text = ckpt_in_terminal(
+        "-s", sample, "grep", "Kanra", begin=SLOW, width=120, height=height
+    )
     bar, head, answer = text.partition("THREAD")
     assert (code, bool(head)) == (0, True)
     assert "searching" in bar
@@ -149,7 +166,7 @@ PASTED = re.compile(r"undo +ckpt -s |config +\{")
         ["history", "research-agent", "--all-ns"],
         ["grep", "Kanra"],
         *later(
-            ["threads", "show", "refund-4711"],
+            ["show", "--long", "refund-4711"],
             ["interrupts"],
             ["show", "refund-4711"],
             ["blame", "trip-to-kyoto", "hotel"],
@@ -175,14 +192,14 @@ WIDE = [
     ["diff", "--writes", "trip-to-kyoto@step:8"],
     ["rollback", "trip-to-kyoto", "step:8", "--dry-run"],
     *later(
-        ["threads", "show", "trip-to-kyoto"],
+        ["show", "--long", "trip-to-kyoto"],
         ["history", "trip-to-kyoto", "--all-ns"],
         ["diff", "trip-to-kyoto"],
         ["diff", "trip-to-kyoto", "step:2", "--stat"],
         ["replay", "trip-to-kyoto", "--verify"],
         ["stats"],
         ["du"],
-        ["threads", "copy", "trip-to-kyoto", "a-copy-of-it", "--dry-run"],
+        ["copy", "trip-to-kyoto", "--as", "a-copy-of-it", "--dry-run"],
     ),
 ]
 

@@ -17,17 +17,15 @@ from langgraph.graph.message import add_messages
 
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.url import parse_url
-from ckpt_cli.core.tree.rows import Skeleton
+from ckpt_cli.core.tree import Skeleton
+from ckpt_cli.queries import tree as tree_changes
 from ckpt_cli.queries import tree as trees
-from ckpt_cli.queries import tree_changes
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import Tree, read_tree
-from ckpt_cli.queries.tree_keys import forked
-from ckpt_cli.render.step_changes import changes_text
-from ckpt_cli.render.values.one_line import summary
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries.tree import Tree, forked, read_tree
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.thread import Moment, ThreadReader
+from ckpt_cli.render.replay import changes_text
+from ckpt_cli.render.values import summary
 from tests.support import ckpt
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.table import Column, table_lines
 from tests.support import FIXTURES, ckpt, copy_store
 
 NS = "gather:327f5b0c-fb49-2f94-f06b-bcf8dbedd1ac"
@@ -18,23 +18,56 @@ def shown(store: Path, *words: str) -> list[str]:
 
 
 def test_a_pending_thread_is_said_to_run_or_to_have_stopped(sample: Path) -> None:
-    lines = shown(sample, "threads", "show", "anna@example.com")
+    lines = shown(sample, "show", "anna@example.com")
     assert "status   pending  (still running, or stopped before it finished)" in lines
     assert "         runs send_mail" in lines
     assert "         first make sure that no run is in progress" in lines
 
 
 def test_tasks_of_a_failed_step_that_have_not_finished_are_named(sample: Path) -> None:
-    lines = shown(sample, "threads", "show", "invoice-import")
+    lines = shown(sample, "show", "invoice-import")
     assert "next     match_supplier" in lines
     assert "         uses the saved result of extract_lines without running it" in lines
 
 
+def test_a_thread_begins_with_why_it_stands_and_how_it_goes_on(sample: Path) -> None:
+    lines = shown(sample, "show", "invoice-import")
+    labels = [one.split(maxsplit=1)[0] for one in lines if one[:1].strip()]
+    urgent = ["thread", "status", "next", "error", "resume", "config", "or"]
+    whole = ["ckpt", "parent", "step", "created", "active", "size"]
+    assert labels == [*urgent, *whole, "file:", "text:"]
+    assert "or       ckpt -s " in "\n".join(lines)
+    assert "size     2.2 KiB in 3 checkpoints and 8 writes" in lines
+
+
+def test_an_earlier_checkpoint_shows_only_what_holds_there(sample: Path) -> None:
+    lines = shown(sample, "show", "trip-to-kyoto@~1")
+    assert not [one for one in lines if one.startswith(("status", "resume", "created", "size"))]
+    found = ckpt("-s", sample, "show", "trip-to-kyoto@~1", "-o", "json").json
+    assert {"head", "first_at", "checkpoints", "runs", "resume"}.isdisjoint(found)
+    for option in (["--long"], ["--memory", "memory.db"]):
+        answer = ckpt("-s", sample, "show", "trip-to-kyoto@~1", *option)
+        assert (answer.code, answer.out) == (2, "")
+        assert "describes a thread, not a checkpoint" in answer.err
+
+
+def test_json_has_what_needs_more_than_the_head_only_with_long(sample: Path) -> None:
+    short, long = (
+        ckpt("-s", sample, "show", "trip-to-kyoto", *more, "-o", "json").json
+        for more in ([], ["--long"])
+    )
+    (listed,) = ckpt(*("-s", sample, "threads", "list", "--match", "trip*", "-o", "json")).json
+    assert long.keys() - short.keys() == {"bytes", "all_writes", "in_namespaces"}
+    assert long == {**long, **short, **{name: listed[name] for name in listed if name != "next"}}
+    spaces = [(one["checkpoint_ns"][:7], one["checkpoints"]) for one in long["in_namespaces"]]
+    assert (spaces, long["all_writes"]) == ([("", 16), ("planner", 4)], 48)
+
+
 def test_an_unknown_status_has_a_reason(tmp_path: Path) -> None:
     old = copy_store(FIXTURES / "lg-0.2.14" / "store.db", tmp_path)
-    lines = shown(old, "threads", "show", "linear")
+    lines = shown(old, "show", "linear")
     assert "next     unknown: this store does not say which nodes read the last values" in lines
-    lines = shown(old, "threads", "show", "error")
+    lines = shown(old, "show", "error")
     assert "         runs the failed task again; the store does not say whether others run" in lines
 
 

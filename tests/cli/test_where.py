@@ -18,7 +18,6 @@ from ckpt_cli.app import root
 from tests.support import CommandResult, ckpt
 
 CHOSEN = {"trip-to-kyoto", "refund-4711", "research-agent", "invoice-import"}
-RETRIES = {f"{one}-retry" for one in CHOSEN}
 CONFIG = """
 [filters]
 chosen = "checkpoints > 16 or @asks"
@@ -78,7 +77,7 @@ RUNS = {
     "doctor": Run(read=number("checked", "threads"), found=4),
     "secrets": Run(read=lambda answer: "searched 4 threads" in answer.err, found=True),
     "rollback": Run("--last-good --dry-run", found={"invoice-import"}, changes=True),
-    "fork": Run("--to {thread}-retry --dry-run", found=RETRIES, changes=True),
+    "fork": Run("--at head --dry-run", changes=True),
     "purge": Run("--include-interrupted --include-error --dry-run", changes=True),
     "copy": Run("--to other.db --create --dry-run", number("threads"), 4, changes=True),
     "erase": Run("--no-mentions --dry-run", number("places", 0, "items"), 4, changes=True),

@@ -11,8 +11,8 @@ import pytest
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.replaying import check_reports, replay_store
-from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.report import ReplayReport
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.replay import ReplayReport
 from tests.restore import restore, restore_keys, restore_rows
 from tests.support import FIXTURES, agents, copy_store, eras
 

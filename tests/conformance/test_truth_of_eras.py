@@ -15,8 +15,7 @@ from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.model import Status
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.comparison import Known, check_thread
-from ckpt_cli.threads.heads import conditions_of_heads, read_heads
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.thread import TriggerInference, conditions_of_heads, read_heads
 from tests.restore import restore, restore_documents, restore_keys, restore_rows
 from tests.support import FIXTURES, copy_store
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.plans import copy_between
+from ckpt_cli.plans import copy as copy_between
 from tests.support import SAMPLE, CommandResult, ckpt, copy_store
 
 THREADS, CHECKPOINTS, WRITES = 8, 95, 175
@@ -155,8 +155,10 @@ class TestATargetThatWentItsOwnWay:
     def test_it_is_replaced_on_demand(self, source: Path, target: Path) -> None:
         planned = copy(source, target, self.THREAD, "--replace", "--dry-run").json
         assert planned["replaced"] == [self.THREAD]
-        shown = ckpt("-s", source, "copy", self.THREAD, "--to", target, "--replace", "--dry-run")
+        words = ("copy", self.THREAD, "--to", target, "--replace", "--dry-run", "-o", "table")
+        shown = ckpt("-s", source, *words)
         assert "21 checkpoints" in shown.out
+        assert shown.out.split()[:2] == ["THREAD", "ACTION"]
         done = copy(source, target, self.THREAD, "--replace", "--yes").json
         assert done == {**planned, "dry_run": False, "verified": True}
         here, there = (ckpt("-s", one, "history", self.THREAD).out for one in (source, target))

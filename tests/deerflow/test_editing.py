@@ -412,7 +412,7 @@ def test_what_changes_while_a_person_reads_the_plan_stays(
     def read_for_a_while(_: str) -> None:
         path.write_text(changed, encoding="utf-8")
 
-    monkeypatch.setattr("ckpt_cli.commands.memory_delete.confirm", read_for_a_while)
+    monkeypatch.setattr("ckpt_cli.commands.memory.confirm", read_for_a_while)
     answer = ckpt("-s", path, "--redact", "memory", "delete", KEY, "--write")
     assert answer.code == 6
     assert "changed" in answer.err

@@ -16,8 +16,8 @@ from ckpt_backends.memory.protocol import Item, Source
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from ckpt_cli.api.opening import open_memory as open_memory_of
-from ckpt_cli.render.memory.items import tree_lines
-from ckpt_cli.render.terminal.cell_width import cell_len
+from ckpt_cli.render.memory import tree_lines
+from ckpt_cli.render.text import cell_len
 from tests.deerflow.project import fact, memory, save, write_fact
 from tests.support import ckpt
 

@@ -181,7 +181,7 @@ def test_another_store_of_threads_can_be_named(root: Path, store: Path, tmp_path
     )
     line: list[str | Path] = ["--config", profiles, "-o", "json"]
     assert "message" in ckpt("-s", "mem", *line, "memory", "show", "fact_a1b2c3d4").json["origin"]
-    shown = ckpt("-s", "thr", *line, "threads", "show", THREAD).json
+    shown = ckpt("-s", "thr", *line, "show", "--long", THREAD).json
     assert [one["key"] for one in shown["memories"]] == ["fact_a1b2c3d4", "fact_e5f6g7h8"]
     missing = ckpt("-s", root, "memory", "show", "fact_a1b2c3d4", "--threads", "no.db")
     assert missing.code == 4
@@ -233,15 +233,15 @@ def test_a_fact_that_says_what_nobody_said_has_no_message(base: Path) -> None:
 
 
 def test_a_thread_shows_what_is_remembered_from_it(root: Path, store: Path) -> None:
-    shown = ckpt("-s", store, "threads", "show", THREAD, "-o", "json").json
+    shown = ckpt("-s", store, "show", "--long", THREAD, "-o", "json").json
     assert [one["key"] for one in shown["memories"]] == ["fact_a1b2c3d4", "fact_e5f6g7h8"]
-    text = ckpt("-s", store, "threads", "show", THREAD).out
+    text = ckpt("-s", store, "show", "--long", THREAD).out
     assert "在字节跳动担任后端开发工程师" in text
-    assert ckpt("-s", store, "threads", "show", "another", "-o", "json").json["memories"] == []
+    assert ckpt("-s", store, "show", "--long", "another", "-o", "json").json["memories"] == []
     elsewhere = root / "copy.db"
     elsewhere.write_bytes(store.read_bytes())
-    assert "memories" not in ckpt("-s", elsewhere, "threads", "show", THREAD, "-o", "json").json
-    named = ckpt("-s", elsewhere, "threads", "show", THREAD, "--memory", root, "-o", "json").json
+    assert "memories" not in ckpt("-s", elsewhere, "show", "--long", THREAD, "-o", "json").json
+    named = ckpt("-s", elsewhere, "show", "--long", THREAD, "--memory", root, "-o", "json").json
     assert named["memories"] == shown["memories"]
     with ckpt_cli.open(elsewhere) as opened:
         assert opened[THREAD].memories() is None
@@ -263,11 +263,11 @@ def test_a_purge_reports_the_memories_whose_source_it_removes(base: Path, store:
 
 def test_a_broken_memory_beside_the_threads_stops_nothing(base: Path, store: Path) -> None:
     (base / "memory.json").write_text("{")
-    answer = ckpt("-s", store, "threads", "show", THREAD, "-o", "json")
+    answer = ckpt("-s", store, "show", "--long", THREAD, "-o", "json")
     assert answer.code == 0
     assert "memories" not in answer.json
     assert "cannot read the memory next to this store" in answer.err
-    assert ckpt("-s", store, "threads", "show", THREAD, "--memory", base).code == 4
+    assert ckpt("-s", store, "show", "--long", THREAD, "--memory", base).code == 4
 
 
 def test_values_are_not_shown_with_redact(root: Path, store: Path) -> None:
@@ -277,7 +277,7 @@ def test_values_are_not_shown_with_redact(root: Path, store: Path) -> None:
         ["-s", root, "memory", "list"],
         ["-s", root, "memory", "list", "--duplicates", "--orphans"],
         ["-s", root, "memory", "edit", "fact_a1b2c3d4", "--set", "category=goal"],
-        ["-s", store, "threads", "show", THREAD],
+        ["-s", store, "show", "--long", THREAD],
         ["-s", store, "purge", "--match", "*", "--dry-run"],
     ]
     for line in lines:

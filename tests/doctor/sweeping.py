@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.queries.doctor.deep import deep_findings
-from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.queries.doctor.rows import Terms, ThreadReport
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 
 KEY = b"0123456789abcdef"
 

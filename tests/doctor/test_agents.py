@@ -194,7 +194,7 @@ def test_a_subgraph_that_remembers_another_branch(tmp_path: Path) -> None:
         ("rollback", "rolled", "~5"),
         ("rollback", "undone", "~5"),
         ("undo", "undone"),
-        ("fork", "apart", "~5", "--to", "new"),
+        ("copy", "apart@~5", "--as", "new"),
     ):
         assert ckpt("-s", path, *words, "--yes").code == 0
     # `ckpt` takes the memory of the subgraph back, too.

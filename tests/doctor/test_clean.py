@@ -22,7 +22,7 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.scenarios.graphs import chat
-from ckpt_cli.core.doctor.codes import Severity
+from ckpt_cli.core.doctor.findings import Severity
 from tests.conformance.test_replay_of_eras import with_engines
 from tests.doctor.filling import fill
 from tests.harness.dynamodb import DynamoDbHarness
@@ -174,9 +174,9 @@ def test_a_store_that_ckpt_changed(
 
         for name in TRAVELLED:
             for copy in ("forked", "rolled", "undone", "pruned", "gone"):
-                run("threads", "copy", name, f"{name} {copy}")
+                run("copy", name, "--as", f"{name} {copy}")
             run("fork", f"{name} forked", "~1")
-            run("fork", name, "~1", "--to", f"{name} apart")
+            run("copy", name, "--at", "~1", "--as", f"{name} apart")
             run("rollback", f"{name} rolled", "~2")
             run("rollback", f"{name} undone", "~2")
             run("undo", f"{name} undone")

@@ -19,8 +19,7 @@ from langgraph.graph import END, START, StateGraph
 
 from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.scenarios import channel_graphs
-from ckpt_cli.core.doctor.codes import Severity
-from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.doctor.findings import Finding, Severity
 from tests.doctor.sweeping import KEY, sweep_url
 from tests.harness.opening import empty_store
 from tests.harness.redis import PlainRedisSaverHarness

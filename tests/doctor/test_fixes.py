@@ -19,7 +19,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from ckpt_backends.model import NULL_TASK_ID
-from ckpt_cli.core.doctor.codes import CODES
+from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.session import Session
 from tests.doctor.engine_health import only
 from tests.doctor.faults import CHAT, WAITING

@@ -122,7 +122,7 @@ def test_nothing_is_wrong_after_what_ckpt_does(
     place.fill("trip", "pruned", "archived", saver=place.saver(ttl=seconds))
     for words in (
         ["rollback", "trip", "~1"],
-        ["fork", "trip", "head", "--to", "copy"],
+        ["copy", "trip@head", "--as", "copy"],
         ["undo", "trip"],
         ["purge", "--keep-last", "2", "--match", "pruned"],
         ["threads", "delete", "archived", "--archive", str(tmp_path)],

@@ -181,14 +181,12 @@ def test_a_head_that_the_saver_does_not_load_is_shown_as_such(redis_stack_url: s
         assert found == (history[1] if plant is point_to_parent else None)
         findings = ckpt("-s", url, "doctor", thread, "-o", "json").json["findings"]
         assert [one["severity"] for one in findings] == ["error" if loaded is None else "warning"]
-        for shown in (["show", thread], ["threads", "show", thread]):
-            assert ckpt("-s", url, *shown, "-o", "json").json["unloaded"] == told
-            assert f"warning  {told[:30]}" in ckpt("-s", url, *shown).out
+        assert ckpt("-s", url, "show", thread, "-o", "json").json["unloaded"] == told
+        assert f"warning  {told[:30]}" in ckpt("-s", url, "show", thread).out
         assert "unloaded" not in ckpt("-s", url, "show", thread, "~1", "-o", "json").json
         (asked,) = ckpt("-s", url, "interrupts", thread, "-o", "json").json
         assert asked["unloaded"] == told
-    for shown in (["show", "sound"], ["threads", "show", "sound"]):
-        assert "unloaded" not in ckpt("-s", url, *shown, "-o", "json").json
+    assert "unloaded" not in ckpt("-s", url, "show", "sound", "-o", "json").json
     answer = ckpt("-s", url, "interrupts")
     assert answer.err.count("waits at its newest checkpoint") == len(UNLOADED)
     assert "thread 'sound'" not in answer.err
@@ -295,7 +293,7 @@ def test_nothing_is_wrong_after_what_ckpt_does(
     for words in (
         ["rollback", "trip", "~1"],
         ["rollback", "trip", "~1"],
-        ["fork", "trip", "head", "--to", "copy"],
+        ["copy", "trip@head", "--as", "copy"],
         ["rollback", "back", "~1"],
         ["undo", "back"],
         ["purge", "--keep-last", "2", "--match", "pruned"],

@@ -17,8 +17,7 @@ from ckpt_backends.discovery import bundled
 from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine import thread_faults
 from ckpt_backends.testing.harness import Harness
-from ckpt_cli.core.doctor.codes import CODES
-from ckpt_cli.core.doctor.occurrence import STATEMENT, mended_by, why_not
+from ckpt_cli.core.doctor.findings import CODES, STATEMENT, mended_by, why_not
 from ckpt_cli.session import Session
 from tests.doctor.elsewhere import ELSEWHERE, MENDED_ELSEWHERE
 from tests.doctor.engine_faults import ENGINE_FAULTS

@@ -396,7 +396,7 @@ def test_nothing_is_erased_from_a_store_that_cannot_be_written(
     def refuse(url: Any) -> Any:
         raise StoreUnavailable("cannot write")
 
-    monkeypatch.setattr("ckpt_cli.apply.writable.open_writable", refuse)
+    monkeypatch.setattr("ckpt_cli.apply.recording.open_writable", refuse)
     refused = home.erase(*SUBJECT)
     assert (refused.code, "cannot write" in refused.err) == (4, True)
     assert (home.store.read_bytes(), unpacked(home.backups)) == before

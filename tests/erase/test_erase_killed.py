@@ -32,7 +32,7 @@ def test_the_next_run_finishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     use(home)
     # An archive that holds the person's items and another's.
     assert home.run("memory", "delete", "--match", "*", "--archive", "backups", "--yes").code == 0
-    assert home.run("ops", "undo", "--yes").code == 0
+    assert home.run("undo", "--yes").code == 0
     shutil.copytree(place, full)
     calls = run_until(ERASE)
     assert calls > 1000

@@ -6,19 +6,21 @@ import pytest
 
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.memory.protocol import ItemKey
-from ckpt_cli.core.erasure.digests import ErasedIds, ids_from_record, ids_record
-from ckpt_cli.core.erasure.scope import ErasureScope, names_erased
-from ckpt_cli.core.erasure.subject import (
+from ckpt_cli.core.erasure import (
+    ErasedIds,
+    ErasureScope,
     check_memory_pattern,
+    ids_from_record,
+    ids_record,
     memory_namespace,
     mention_pattern,
+    names_erased,
     parse_subject,
     words_of,
 )
-from ckpt_cli.core.filters.expressions import format_filter
-from ckpt_cli.operations.scrubbing import scrubbed
-from ckpt_cli.plans.erase_archives import why_not_looked_at
-from ckpt_cli.plans.erase_everything import ErasureRequest
+from ckpt_cli.core.filters.language import format_filter
+from ckpt_cli.operations.log import scrubbed
+from ckpt_cli.plans.erase import ErasureRequest, why_not_looked_at
 
 FIELD = "metadata.user"
 

@@ -6,11 +6,14 @@ import json
 import shutil
 from pathlib import Path
 
-from ckpt_cli.apply.erase_receipt import write_receipt
-from ckpt_cli.core.erasure.digests import ErasedIds
-from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
-from ckpt_cli.core.erasure.receipt import ErasureReceipt
-from ckpt_cli.core.erasure.scope import ErasureScope
+from ckpt_cli.apply.erase import write_receipt
+from ckpt_cli.core.erasure import (
+    ErasedIds,
+    ErasurePlace,
+    ErasureReceipt,
+    ErasureReport,
+    ErasureScope,
+)
 from tests.support import ckpt
 
 THREAD = "trip-to-kyoto"

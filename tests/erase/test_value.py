@@ -124,7 +124,7 @@ def test_nothing_is_written_if_the_thread_moved(
     def moved(*_: object) -> None:
         ask(harness, THREAD, "another")
 
-    monkeypatch.setattr("ckpt_cli.commands.erase_value._check_found", moved)
+    monkeypatch.setattr("ckpt_cli.commands.erase._check_found", moved)
     with pytest.raises(StoreChanged):
         erase(harness.url, f"{THREAD}:card.password")
     assert places_of(harness.url, THREAD)

@@ -18,7 +18,7 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.erasing.erasure import MARKER
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
-from ckpt_cli.commands.erase_value import erase_values
+from ckpt_cli.commands.erase import erase_values
 from ckpt_cli.session import Session
 
 SECRET = "sk-canary-4f1a9c27"

@@ -10,9 +10,9 @@ import pytest
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.executor.executor import Executor
-from ckpt_cli.threads.executor.work import LostThread
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.executor import Executor
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.workers import LostThread
 from tests.support import FIXTURES, copy_store
 
 Answer: TypeAlias = tuple[list[str], list[LostThread]]

@@ -28,8 +28,7 @@ COMMANDS = [
     "doctor --deep",
     "grep -F a",
     "stats",
-    "stats --time",
-    "stats --tokens --by thread,day",
+    "stats --by thread,day",
     "secrets",
 ]
 
@@ -72,7 +71,7 @@ def test_a_key_that_only_this_side_has_is_refused(
 def test_another_release_on_a_worker_is_refused(
     run: Run, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_cli.threads.executor.cluster.release", lambda: "99.0")
+    monkeypatch.setattr("ckpt_cli.reading.cluster.release", lambda: "99.0")
     with pytest.raises(UsageError, match=rf"has ckpt {re.escape(release())}, not 99\.0"):
         run(works.lengths, cluster=address)
 
@@ -92,8 +91,8 @@ def test_an_answer_that_is_not_read_on_ends_the_work(store: Path, address: str) 
 def _stopped_in_the_middle(store: Path, address: str, mark: Path) -> None:
     from ckpt_backends.registry import open_store
     from ckpt_backends.url import parse_url
-    from ckpt_cli.threads.executor.executor import Executor
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_cli.reading.executor import Executor
+    from ckpt_cli.reading.store import Opening
 
     url = parse_url(str(store))
     with open_store(url) as opened:

@@ -15,8 +15,8 @@ import pytest
 from ckpt_backends.errors import PartlyDone, StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.executor.executor import Executor
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.executor import Executor
+from ckpt_cli.reading.store import Opening
 from tests.executor import works
 from tests.executor.conftest import Run
 
@@ -99,8 +99,8 @@ from functools import partial
 from pathlib import Path
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.executor.executor import Executor
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.executor import Executor
+from ckpt_cli.reading.store import Opening
 from tests.executor import works
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_cli.threads.executor.ranges import MOST_BYTES, MOST_THREADS, Backlog, ThreadRange
+from ckpt_cli.reading.workers import MOST_BYTES, MOST_THREADS, Backlog, ThreadRange
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 

@@ -1,4 +1,4 @@
-"""What `threads show` prints to resume a thread works with the official graph."""
+"""What `show` prints to resume a thread works with the official graph."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ THREAD = "the 'first' \"thread\" \\ of\nanna"
 
 
 def _printed(store: Path, thread: str = THREAD) -> dict[str, str]:
-    """The labels of `threads show`, with the text of each."""
-    lines = ckpt("-s", store, "threads", "show", thread).out.splitlines()
+    """The labels of `show`, with the text of each."""
+    lines = ckpt("-s", store, "show", thread).out.splitlines()
     return {line[:9].strip(): line[9:] for line in reversed(lines) if line[:9].strip()}
 
 
@@ -52,7 +52,7 @@ def test_the_printed_call_resumes_the_thread(
 ) -> None:
     path = tmp_path / "agent.db"
     world = agents.fill(path, build, THREAD, marks=marks)
-    lines = ckpt("-s", path, "threads", "show", THREAD).out
+    lines = ckpt("-s", path, "show", THREAD).out
     assert does in lines
     world.is_down, world.others = False, 0
     with agents.running(path, build, world) as graph:
@@ -78,7 +78,7 @@ def test_the_printed_command_goes_back_to_before_the_failed_step(tmp_path: Path)
 
 
 def test_a_hostile_interrupt_id_is_only_text_in_the_printed_call() -> None:
-    from ckpt_cli.render.resume import literal
+    from ckpt_cli.render.thread import literal
 
     for text in ('": __import__("os").abort(), "', "\\", "'", "a\nb", "\u202e", "\ud800", "é😀"):
         assert eval(literal(text, is_javascript=False), {"__builtins__": {}}) == text
@@ -87,7 +87,7 @@ def test_a_hostile_interrupt_id_is_only_text_in_the_printed_call() -> None:
 def test_json_has_the_same_call(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
     agents.fill(path, agents.crashed, THREAD)
-    assert ckpt("-s", path, "threads", "show", THREAD, "-o", "json").json["resume"] == {
+    assert ckpt("-s", path, "show", THREAD, "-o", "json").json["resume"] == {
         "configurable": {"thread_id": THREAD},
         "metadata": {},
         "call": "graph.invoke(None, config)",

@@ -11,17 +11,11 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.doctor.codes import Severity
-from ckpt_cli.core.retention.purge_plan import PurgeReport, PurgeSums, RemovalSum
+from ckpt_cli.core.doctor.findings import Severity
+from ckpt_cli.core.retention import PurgeReport, PurgeSums, RemovalSum
 from ckpt_cli.core.tasks.tasks import Question
-from ckpt_cli.queries.errors import Failure
-from ckpt_cli.queries.interrupts import Waiting
-from ckpt_cli.render.summaries import (
-    doctor_summary,
-    error_class,
-    errors_summary,
-    purge_summary,
-)
+from ckpt_cli.queries.incidents import Failure, Waiting
+from ckpt_cli.render.summaries import doctor_summary, error_class, errors_summary, purge_summary
 from tests.support import ckpt
 
 NOW = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)

@@ -14,9 +14,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from ckpt_cli.render.terminal.cell_width import cell_len
-from ckpt_cli.render.terminal.table import table_lines
-from ckpt_cli.render.thread_list import thread_columns
+from ckpt_cli.render.table import table_lines
+from ckpt_cli.render.text import cell_len
+from ckpt_cli.render.threads import thread_columns
 from tests.dev import FileSaver
 from tests.incidents import agents
 from tests.support import ckpt

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ckpt_cli.commands import change_many
-from ckpt_cli.core.forking.thread_change import ChangeOutcome, ThreadChange
+from ckpt_cli.commands import changing as change_many
+from ckpt_cli.core.forking import ChangeOutcome, ThreadChange
 from tests.many.agent import add_copies, sqlite_agent
 from tests.support import ROOT
 

@@ -1,4 +1,4 @@
-"""`ckpt fork` of many threads, to new threads or in place."""
+"""`ckpt copy --as` and `ckpt fork` of many threads: to new threads, and in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.operations.rows import rows_of
 from tests.support import ckpt
 
 STUCK = "status in (error, interrupted)"
-RETRY = ("fork", "--where", STUCK, "--to", "{thread}-retry")
+RETRY = ("copy", "--where", STUCK, "--at", "head", "--as", "{thread}-retry")
 CHOSEN = {"raise-0", "raise-1", "inside-0", "beside-0", "ask-0", "ask-1"}
 
 
@@ -23,7 +23,7 @@ def test_each_thread_gets_its_own_copy(path: Path) -> None:
     assert rows_of(path) == before
     done = by_thread(ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson"))
     assert {one["forked_from_thread"] for one in done.values()} == CHOSEN
-    assert {one["state"] for one in done.values()} == {"forked"}
+    assert {one["state"] for one in done.values()} == {"copied"}
     assert before < rows_of(path)
     waiting = {name: one for name, one in done.items() if "input" not in one}
     assert set(waiting) == {"ask-0-retry", "ask-1-retry"}
@@ -41,17 +41,20 @@ def test_each_thread_gets_its_own_copy(path: Path) -> None:
 
 def test_a_second_run_adds_what_is_left(path: Path) -> None:
     before = rows_of(path)
-    assert ckpt("-s", path, "fork", "raise-0", "--to", "{thread}-retry", "--yes").code == 0
+    assert (
+        ckpt("-s", path, "copy", "raise-0", "--at", "head", "--as", "{thread}-retry", "--yes").code
+        == 0
+    )
     done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
     assert states(done) == {
-        f"{one}-retry": "ready" if one == "raise-0" else "forked" for one in CHOSEN
+        f"{one}-retry": "ready" if one == "raise-0" else "copied" for one in CHOSEN
     }
     after = rows_of(path)
     again = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
     assert set(states(again).values()) == {"ready"}
     assert rows_of(path) == after
     for _ in range(2):
-        assert ckpt("-s", path, "ops", "undo", "--yes").code == 0
+        assert ckpt("-s", path, "undo", "--yes").code == 0
     assert rows_of(path) == before
 
 
@@ -76,9 +79,9 @@ def test_edits_in_place(path: Path) -> None:
 
 def test_ids_that_would_be_one(path: Path) -> None:
     before = rows_of(path)
-    answer = ckpt("-s", path, "fork", "--where", STUCK, "--to", "retry", "--yes")
+    answer = ckpt("-s", path, "copy", "--where", STUCK, "--at", "head", "--as", "retry", "--yes")
     assert answer.code == 2
-    assert "--to 'retry-{thread}'" in answer.err
+    assert "--as 'retry-{thread}'" in answer.err
     assert rows_of(path) == before
 
 
@@ -88,7 +91,9 @@ def test_ids_of_any_kind(path: Path) -> None:
         for one in ids:
             agent.run(one, "beside")
     where = ("--where", "status = error and not thread ~ '-[0-9]$'", "--yes")
-    shown = ckpt("-s", path, "fork", *where, "--to", "{thread}/{thread}", "-o", "table")
+    shown = ckpt(
+        "-s", path, "copy", *where, "--at", "head", "--as", "{thread}/{thread}", "-o", "table"
+    )
     assert shown.code == 0
     assert "\x1b[31m" not in shown.out
     assert "\u202e" not in shown.out

@@ -65,8 +65,8 @@ def test_an_incident(tmp_path: Path, number: int) -> None:
     assert done.code == 0, done.err
     changed = {row[1] for row in before ^ rows_of(path)}
     assert changed == {name for name in broken if kinds[name] != "die"}
-    with clock.measured("ckpt ops undo"):
-        assert ckpt("-s", path, "ops", "undo", "--yes").code == 0
+    with clock.measured("ckpt undo"):
+        assert ckpt("-s", path, "undo", "--yes").code == 0
     assert rows_of(path) == before
 
     lines = [json.loads(line) for line in ckpt(*words).out.splitlines()]
@@ -83,7 +83,7 @@ def test_an_incident(tmp_path: Path, number: int) -> None:
     now = Counter(one["status"] for one in rows)
     assert now == {"done": number - WAITING, "interrupted": WAITING}
 
-    late = ckpt("-s", path, "ops", "undo", "--yes", "-o", "json")
+    late = ckpt("-s", path, "undo", "--yes", "-o", "json")
     assert late.code in {5, 6}
     assert rows_of(path) == after
     assert ckpt("-s", path, "undo", "raise-0", "--yes").code == 0

@@ -19,7 +19,7 @@ from tests.support import ckpt
 COMMANDS = {
     "last-good": LAST_GOOD,
     "steps": ("rollback", *FAILED, "--steps", "1"),
-    "fork-to": RETRY,
+    "copy": RETRY,
 }
 
 
@@ -72,7 +72,7 @@ def check(killer: Runner, place: Place, words: list[str], point: int) -> str:
         added = {row for row in whole - before if row[1] == one}
         assert added <= left or not added & left
     for _ in range(2):
-        ckpt("-s", store, "ops", "undo", "--yes")
+        ckpt("-s", store, "undo", "--yes")
     assert rows_of(store) == before
     if not was_killed:
         return "ended"

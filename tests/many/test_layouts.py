@@ -44,5 +44,5 @@ def test_many_are_put_back_and_taken_back(
         again = ckpt("-s", url, *LAST_GOOD, "--yes", "-o", "ndjson")
         assert {one["state"] for one in by_thread(again).values()} == {"ready"}
         assert rows(url) == after
-        assert ckpt("-s", url, "ops", "undo", "--yes").code == 0
+        assert ckpt("-s", url, "undo", "--yes").code == 0
         assert rows(url) == before

@@ -22,8 +22,8 @@ THREADS = ("broken-0", "broken-1", "asks")
 WAYS = [
     ("rollback", "--match", "broken-*", "--last-good"),
     ("rollback", "broken-0", "broken-1", "--steps", "1"),
-    ("fork", "--where", "status = error", "--to", "{thread}-again"),
-    ("fork", "--where", "status = error", "--at", "~1", "--to", "{thread}-again"),
+    ("copy", "--where", "status = error", "--at", "head", "--as", "{thread}-again"),
+    ("copy", "--where", "status = error", "--at", "~1", "--as", "{thread}-again"),
 ]
 
 
@@ -100,10 +100,10 @@ def test_a_list_to_resume_carries_the_metadata(path: Path, words: tuple[str, ...
     "words",
     [
         ("rollback", "broken-0", "--steps", "1", "--yes"),
-        ("fork", "broken-0", "--to", "new", "--yes"),
+        ("copy", "broken-0", "--at", "head", "--as", "new", "--yes"),
         ("show", "broken-0"),
         ("show", "asks"),
-        ("threads", "show", "broken-1"),
+        ("show", "--long", "broken-1"),
         ("errors", "broken-1"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_printed_call_carries_the_metadata(path: Path, words: tuple[str, ...])
 
 
 def test_the_printed_text_is_python(path: Path) -> None:
-    shown = ckpt("-s", path, "threads", "show", "broken-0").out
+    shown = ckpt("-s", path, "show", "--long", "broken-0").out
     (line,) = (one for one in shown.splitlines() if one.startswith("config"))
     want = {"configurable": {"thread_id": "broken-0"}, "metadata": KEPT}
     assert eval(line.removeprefix("config")) == want
@@ -139,7 +139,7 @@ def test_hidden_values_are_not_printed_and_marks_are_not_carried(path: Path) -> 
     for words in (
         ("rollback", "broken-0", "--steps", "1", "--yes", "--reason", "why"),
         ("rollback", "--where", "status = error", "--last-good", "--yes"),
-        ("threads", "show", "broken-0"),
+        ("show", "--long", "broken-0"),
         ("errors", "broken-1"),
     ):
         for form in ("json", "table"):

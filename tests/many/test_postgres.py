@@ -44,7 +44,7 @@ def test_put_back_taken_back_and_resumed(url: str) -> None:
     before = rows_of(url)
     done = by_thread(ckpt("-s", url, "rollback", *BROKEN, "--last-good"))
     assert set(done) == {"a", "b", "c"}
-    assert ckpt("-s", url, "ops", "undo", "--yes").code == 0
+    assert ckpt("-s", url, "undo", "--yes").code == 0
     assert rows_of(url) == before
     done = by_thread(ckpt("-s", url, "rollback", *BROKEN, "--last-good"))
     with agent_on(url, is_mended=True) as agent:
@@ -52,12 +52,12 @@ def test_put_back_taken_back_and_resumed(url: str) -> None:
         for one in done.values():
             found = agent.graph.invoke(one["input"], {"configurable": one["configurable"]})
             assert found["log"] == whole
-    assert ckpt("-s", url, "ops", "undo", "--yes").code in {5, 6}
+    assert ckpt("-s", url, "undo", "--yes").code in {5, 6}
 
 
 def test_a_fork_to_new_threads(url: str) -> None:
     before = rows_of(url)
-    done = by_thread(ckpt("-s", url, "fork", *BROKEN, "--to", "{thread}-retry"))
+    done = by_thread(ckpt("-s", url, "copy", *BROKEN, "--at", "head", "--as", "{thread}-retry"))
     assert set(done) == {"a-retry", "b-retry", "c-retry"}
     assert rows_of(url) == before
     with agent_on(url, is_mended=True) as agent:

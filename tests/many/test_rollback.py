@@ -78,7 +78,7 @@ def test_a_second_run_goes_on_where_the_first_one_stopped(path: Path) -> None:
         assert {one["state"] for one in again.values()} == {"ready"}
         for name, one in again.items():
             assert one["configurable"] == first[name]["configurable"]
-        assert ckpt("-s", path, "ops", "undo", "--yes").code == 0
+        assert ckpt("-s", path, "undo", "--yes").code == 0
 
 
 def test_what_fails_again_is_put_back_again(path: Path) -> None:
@@ -122,7 +122,7 @@ def test_one_operation_takes_all_of_it_back(path: Path) -> None:
     assert {done[name]["op"] for name in FAILED} == {one["op"]}
     assert ckpt("-s", path, "undo", "raise-0", "--yes").code == 0
     assert {row[1] for row in before ^ rows_of(path)} == set(FAILED) - {"raise-0"}
-    assert ckpt("-s", path, "ops", "undo", one["op"], "--yes").code == 0
+    assert ckpt("-s", path, "undo", one["op"], "--yes").code == 0
     assert rows_of(path) == before
 
 
@@ -205,7 +205,7 @@ def test_a_saved_plan_is_carried_out_once(path: Path, tmp_path: Path) -> None:
     done = by_thread(ckpt("-s", path, "apply", plan, "--yes", "-o", "ndjson"))
     assert {one["state"] for one in done.values()} == {"rolled back", "ready"}
     assert ckpt("-s", path, "apply", plan, "--yes").code == 6
-    assert ckpt("-s", path, "ops", "undo", "--yes").code == 0
+    assert ckpt("-s", path, "undo", "--yes").code == 0
     with sqlite_agent(path, is_mended=True) as agent:
         agent.graph.invoke(None, {"configurable": {"thread_id": "beside-0"}})
     moved = rows_of(path)
@@ -222,7 +222,7 @@ WRONG = [
     (["raise-0", "raise-1", "--last-good", "--steps", "2"], "--steps cannot be combined"),
     (["raise-0@~1", "raise-1", "die-0", "--last-good"], "so --last-good cannot choose one"),
     (["raise-0@~1", "raise-0@~2", "die-0@head"], "is named with different checkpoints"),
-    (["--match", "*", "--to-last", "sleepy"], "no status 'sleepy'"),
+    (["--match", "*", "--to-last", "sleepy"], "'sleepy' is not one of 'error'"),
 ]
 
 

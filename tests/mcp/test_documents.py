@@ -6,7 +6,7 @@ import re
 import shlex
 
 from ckpt_cli.app import root
-from ckpt_cli.mcp.prompts import PROMPTS
+from ckpt_cli.mcp.server import PROMPTS
 from ckpt_cli.mcp.tools import TOOLS
 from tests.support import ROOT, SAMPLE, ckpt
 

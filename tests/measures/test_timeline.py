@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import RetryPolicy
 
 import ckpt_cli
-from ckpt_cli.queries import step_times
+from ckpt_cli.queries import timeline as step_times
 from tests.measures.graphs import NAP, Clock, Command, beside, chain, spread
 from tests.support import ckpt
 
@@ -219,8 +219,9 @@ def test_a_branch_that_was_left_is_not_counted(
     assert 3 * NAP <= sum(one["seconds"] or 0.0 for one in found["steps"][3:]) <= wall + NAP
     assert found["running_seconds"] <= found["seconds"] - 3 * NAP
     with ckpt_cli.open(str(path)) as store:
-        assert store[THREAD].node_times()["nodes"]["write"]["runs"] == 2
-        assert store.node_times()["threads"] == 1
+        runs = {one["node"]: one["runs"] for one in store[THREAD].stats()["nodes"]}
+        assert runs["write"] == 2
+        assert store.stats()["threads"] == 1
 
 
 def test_a_stateful_subgraph_is_inside_the_step_that_called_it(

@@ -1,4 +1,4 @@
-"""`stats --tokens` counts what the models of real graphs were asked, each call once."""
+"""`stats` counts what the models of real graphs were asked, each call once."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def amounts(record: dict[str, Any]) -> dict[str, int]:
 def by(url: Path | str, key: str, *words: str) -> dict[Any, dict[str, int]]:
     """The answer by one key."""
     names = {"thread": "thread_id"}
-    found = ckpt("-s", url, "stats", "--tokens", "--by", key, *words, "-o", "json").json["by"]
-    return {one[names.get(key, key)]: amounts(one) for one in found}
+    found = ckpt("-s", url, "stats", "--by", key, *words, "-o", "json").json["by"]
+    return {one[names.get(key, key)]: amounts(one) for one in found if one["messages"]}
 
 
 @pytest.fixture(params=first_now([SqliteHarness, PostgresHarness, MongoHarness, RedisHarness]))
@@ -156,7 +156,7 @@ def test_a_copy_counts_again_and_a_pruned_thread_what_is_left(
     for text in ("one", "two"):
         graph.invoke({"messages": [HumanMessage(text)]}, CONFIG)
     left = [one for one in graph.get_state(CONFIG).values["messages"] if one.type == "ai"]
-    copied = ckpt("-s", path, "threads", "copy", "t", "copy", "--yes")
+    copied = ckpt("-s", path, "copy", "t", "--as", "copy", "--yes")
     assert copied.code == 0, copied.err
     whole = by(path, "thread")
     assert whole["copy"] == whole["t"]
@@ -171,14 +171,14 @@ def test_days_and_time_ranges(path: Path, saver: SqliteSaver) -> None:
     graph = agent(saver)
     graph.invoke({"messages": [HumanMessage("one")]}, CONFIG)
     with ckpt_cli.open(path) as store:
-        (row,) = store.tokens(by="day")["by"]
+        (row,) = store.stats(by="day")["by"]
         head = store["t"].head.ts
         assert head is not None
         days = [head.astimezone().date(), (head - timedelta(minutes=1)).astimezone().date()]
         assert row["day"] in map(str, days)
-        assert store.tokens(since=head)["messages"] == 0
-        assert store["t"].tokens(by=["model", "node"])["by"][0].keys() >= {"model", "node"}
-        assert store["t"].tokens(ns="")["messages"] == 3  # the caller writes the message again
+        assert store.stats(since=head)["messages"] == 0
+        assert store["t"].stats(by=["model", "node"])["by"][0].keys() >= {"model", "node"}
+        assert store["t"].stats(ns="")["messages"] == 3  # the caller writes the message again
 
 
 def test_prices_are_those_of_the_configuration(path: Path, saver: SqliteSaver) -> None:
@@ -188,7 +188,7 @@ def test_prices_are_those_of_the_configuration(path: Path, saver: SqliteSaver) -
         f'[stores.here]\nurl = "{path}"\n'
         '[prices]\ncurrency = "EUR"\n[prices."bi*"]\ninput = 2.0\noutput = 10\ncache_read = 0.5\n'
     )
-    shown = ckpt("--config", config, "-s", "here", "stats", "--tokens", "-o", "json")
+    shown = ckpt("--config", config, "-s", "here", "stats", "--by", "model", "-o", "json")
     assert "no price for small" in shown.err
     big = spent("big")
     plain = big["input"] - big["cache_read"]
@@ -197,9 +197,9 @@ def test_prices_are_those_of_the_configuration(path: Path, saver: SqliteSaver) -
     assert shown.json["currency"] == "EUR"
     costs = {one["model"]: one["cost"] for one in shown.json["by"]}
     assert costs == {"big": shown.json["cost"], "small": None}
-    table = ckpt("--config", config, "-s", "here", "stats", "--tokens", "-o", "table").out
+    table = ckpt("--config", config, "-s", "here", "stats", "--by", "model", "-o", "table").out
     assert "COST EUR" in table
-    assert "COST" not in ckpt("-s", path, "stats", "--tokens", "-o", "table").out
+    assert "COST" not in ckpt("-s", path, "stats", "--by", "model", "-o", "table").out
 
 
 def test_prices_of_a_file_that_is_not_trusted_are_used(
@@ -211,7 +211,9 @@ def test_prices_of_a_file_that_is_not_trusted_are_used(
         f'[stores.here]\nurl = "{path.name}"\n[prices."*"]\ninput = 1\noutput = 1\n'
         '[stores.own]\nurl = "agent.db"\nprices = {"*" = {input = 2, output = 2}}\n'
     )
-    one, own = (ckpt("-s", name, "stats", "--tokens", "-o", "json") for name in ("here", "own"))
+    one, own = (
+        ckpt("-s", name, "stats", "--by", "model", "-o", "json") for name in ("here", "own")
+    )
     assert one.json["cost"] > 0
     assert own.json["cost"] == pytest.approx(2 * one.json["cost"])
     assert one.err == own.err == ""
@@ -230,13 +232,13 @@ def test_prices_of_a_file_that_is_not_trusted_are_used(
 def test_prices_that_cannot_be_read_are_named(path: Path, prices: str, said: str) -> None:
     config = path.with_name("ckpt.toml")
     config.write_text(prices)
-    shown = ckpt("--config", config, "-s", "sqlite:///x.db", "stats", "--tokens")
+    shown = ckpt("--config", config, "-s", "sqlite:///x.db", "stats", "--by", "model")
     assert (shown.code, said in shown.err) == (2, True), shown.err
 
 
 def test_models_are_hidden_with_redact(path: Path, saver: SqliteSaver) -> None:
     agent(saver).invoke({"messages": [HumanMessage("one")]}, CONFIG)
-    found = ckpt("-s", path, "stats", "--tokens", "--redact", "-o", "json").json
+    found = ckpt("-s", path, "stats", "--by", "model", "--redact", "-o", "json").json
     assert [one["model"] for one in found["by"]] == [None]
     assert found["messages"] == 3
 
@@ -244,9 +246,10 @@ def test_models_are_hidden_with_redact(path: Path, saver: SqliteSaver) -> None:
 def test_options_that_do_not_fit_are_refused(path: Path, saver: SqliteSaver) -> None:
     agent(saver).invoke({"messages": [HumanMessage("one")]}, CONFIG)
     for words, said in (
-        (["--time", "--tokens"], "cannot be combined"),
-        (["--by", "model"], "--by requires --tokens"),
-        (["--tokens", "--by", "month"], "cannot group by 'month'"),
+        (["--by", "month"], "cannot group by 'month'"),
+        (["--by", "channel,model"], "cannot group by channel and model"),
+        (["--time"], "use `ckpt stats`"),
+        (["--tokens"], "use `ckpt stats --by model`"),
     ):
         shown = ckpt("-s", path, "stats", *words)
         assert (shown.code, said in shown.err) == (2, True), shown.err
@@ -262,11 +265,11 @@ def test_messages_without_usage_data_are_counted(path: Path, saver: SqliteSaver)
     graph.add_node("answer", answer).add_edge(START, "answer")
     given = {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]}
     graph.compile(saver).invoke(given, CONFIG)
-    found = ckpt("-s", path, "stats", "--tokens", "-o", "json")
+    found = ckpt("-s", path, "stats", "--by", "model", "-o", "json")
     assert (found.json["messages"], found.json["without_usage"]) == (1, 3)
     assert "3 messages of models have no usage data" in found.err
     saver.delete_thread("t")
-    assert "usage data" not in ckpt("-s", path, "stats", "--tokens").err
+    assert "usage data" not in ckpt("-s", path, "stats", "--by", "model").err
 
 
 def test_a_row_counts_once_for_each_type(path: Path, saver: SqliteSaver) -> None:

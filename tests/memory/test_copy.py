@@ -203,6 +203,9 @@ def test_nothing_is_written_unasked(local: Pair) -> None:
     planned = copied(local, "--create", "--dry-run", "-o", "json").json
     assert planned["dry_run"]
     assert planned["added"] == 1
+    (columns, row) = copied(local, "--create", "--dry-run", "-o", "tsv").out.splitlines()
+    cells = dict(zip(columns.split("\t"), row.split("\t"), strict=True))
+    assert (cells["action"], cells["step"]) == ("copy", "copy")
     assert not Path(target.url).exists()
     assert copied(local, "--create").code == 5
     assert not Path(target.url).exists()

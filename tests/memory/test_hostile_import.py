@@ -110,7 +110,7 @@ def test_the_plan_and_the_question_name_the_namespaces(
     words: list[str | Path] = ["-s", bench.url, "memory", "import", bundle.path]
     (planned,) = ckpt(*words, "--dry-run", "-o", "json").json
     assert planned["namespaces"] == [["users", "anna"]]
-    monkeypatch.setattr("ckpt_cli.commands.memory_import.confirm", questions.append)
+    monkeypatch.setattr("ckpt_cli.commands.memory.confirm", questions.append)
     (done,) = ckpt(*words, "-o", "json").json
     assert done["namespaces"] == [["users", "anna"]]
     (question,) = questions
@@ -127,7 +127,7 @@ def test_an_archive_that_is_swapped_at_the_question_brings_nothing(
     def swap(_: str) -> None:
         write_bundle(bundle.path, bundle.header, [*rows, *rows])
 
-    monkeypatch.setattr("ckpt_cli.commands.memory_import.confirm", swap)
+    monkeypatch.setattr("ckpt_cli.commands.memory.confirm", swap)
     refused = ckpt("-s", bench.url, "memory", "import", bundle.path)
     assert refused.code == 6
     assert "changed after it was checked" in refused.err

@@ -20,16 +20,16 @@ def test_removed_and_restored_items_are_taken_back(bench: Bench, tmp_path: Path)
     run(bench, "memory", "delete", "--match", "*p*", "--archive", archive)
     left = exported(bench)
     assert left != first
-    planned = ckpt("-s", bench.url, "ops", "undo", "--dry-run", "-o", "table").out
+    planned = ckpt("-s", bench.url, "undo", "--dry-run", "-o", "table").out
     assert f"{len(first) - len(left)} items" in planned.splitlines()[0]
-    run(bench, "ops", "undo")
+    run(bench, "undo")
     assert (exported(bench), bench.vectors()) == (first, vectors)
-    run(bench, "ops", "redo")
+    run(bench, "redo")
     assert exported(bench) == left
     (bundle,) = archive.iterdir()
     run(bench, "memory", "import", bundle)
     assert exported(bench) == first
-    run(bench, "ops", "undo")
+    run(bench, "undo")
     assert exported(bench) == left
 
 
@@ -41,7 +41,7 @@ def test_items_that_were_used_since_stay(bench: Bench, tmp_path: Path) -> None:
     with bench.store() as store:
         store.put(("n",), "k", {"text": "used"})
     used = exported(bench)
-    undone = ckpt("-s", bench.url, "ops", "undo", "--yes")
+    undone = ckpt("-s", bench.url, "undo", "--yes")
     assert undone.code == 6, undone.err
     assert "cannot undo: item 'n/k' was used since" in undone.err
     assert exported(bench) == used

@@ -73,7 +73,7 @@ def rolled_back(place: Place) -> None:
 
 def undone(place: Place) -> None:
     rolled_back(place)
-    assert ckpt(*place.words("ops", "undo", "--yes")).code == 0
+    assert ckpt(*place.words("undo", "--yes")).code == 0
 
 
 def purged(place: Place) -> None:
@@ -97,11 +97,11 @@ def exported(place: Place) -> None:
 COMMANDS: dict[str, tuple[Callable[[Place], None], Callable[[Path], list[str]]]] = {
     "rollback": (nothing, lambda _: ["rollback", THREAD, "--steps", "3", "--yes"]),
     "fork": (nothing, lambda _: ["fork", THREAD, "~2", "--yes"]),
-    "fork-to": (nothing, lambda _: ["fork", THREAD, "~2", "--to", "new", "--yes"]),
-    "threads-copy": (nothing, lambda _: ["threads", "copy", THREAD, "new", "--yes"]),
+    "copy-checkpoint": (nothing, lambda _: ["copy", THREAD, "--at", "~2", "--as", "new", "--yes"]),
+    "copy-thread": (nothing, lambda _: ["copy", THREAD, "--as", "new", "--yes"]),
     "undo": (rolled_back, lambda _: ["undo", THREAD, "--yes"]),
-    "ops-undo": (rolled_back, lambda _: ["ops", "undo", "--yes"]),
-    "ops-redo": (undone, lambda _: ["ops", "redo", "--yes"]),
+    "undo-newest": (rolled_back, lambda _: ["undo", "--yes"]),
+    "redo": (undone, lambda _: ["redo", "--yes"]),
     "delete": (nothing, lambda _: ["threads", "delete", *OTHERS, "--yes"]),
     "purge": (
         nothing,
@@ -110,7 +110,7 @@ COMMANDS: dict[str, tuple[Callable[[Place], None], Callable[[Path], list[str]]]]
             *("--include-pending", "--batch", "2", "--archive", str(folder / "archive"), "--yes"),
         ],
     ),
-    "undo-purge": (purged, lambda _: ["ops", "undo", "--yes"]),
+    "undo-purge": (purged, lambda _: ["undo", "--yes"]),
     "import": (exported, lambda folder: ["import", str(folder / "archive"), "--yes"]),
     "copy": (
         nothing,
@@ -143,7 +143,7 @@ def check(
     assert one["number"] == len(changed)
     assert not list((place.folder / "state/ckpt/operations/running").iterdir())
     if one["undoable"]:
-        undo = ckpt("-s", changed_store, "ops", "undo", one["op"], "--yes")
+        undo = ckpt("-s", changed_store, "undo", one["op"], "--yes")
         assert undo.code == 0, undo.err
         assert rows(changed_store) == before
     else:

@@ -18,12 +18,17 @@ from typing import Any
 import pytest
 
 from ckpt_backends.url import parse_url
-from ckpt_cli.apply import undo_operation
+from ckpt_cli.apply import undo as apply_undo
 from ckpt_cli.operations import log as log_module
-from ckpt_cli.operations.journal import Journal, steps_path
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
-from ckpt_cli.operations.record import Operation, from_record, to_record
+from ckpt_cli.operations.log import (
+    Journal,
+    Operation,
+    OperationLog,
+    from_record,
+    place_of,
+    steps_path,
+    to_record,
+)
 from ckpt_cli.queries.operations import operations
 from tests.operations.rows import rows_of
 from tests.support import ckpt
@@ -92,7 +97,7 @@ def test_undone_steps_are_counted(tmp_path: Path) -> None:
 def test_a_log_of_another_user_is_refused(sample: Path) -> None:
     assert ckpt("-s", sample, "rollback", TRIP, "--steps", "1", "--yes").code == 0
     os.chown(state() / "log.ndjson", 12345, 12345)
-    refused = ckpt("-s", sample, "ops", "undo", "--yes")
+    refused = ckpt("-s", sample, "undo", "--yes")
     assert refused.code == 2
     assert "another user owns it" in refused.err
 
@@ -100,7 +105,7 @@ def test_a_log_of_another_user_is_refused(sample: Path) -> None:
 def test_several_processes_at_once_lose_nothing(tmp_path: Path, sample: Path) -> None:
     names = [f"t{number}" for number in range(6)]
     for name in names:
-        assert ckpt("-s", sample, "threads", "copy", "refund-4711", name, "--yes").code == 0
+        assert ckpt("-s", sample, "copy", "refund-4711", "--as", name, "--yes").code == 0
 
     def roll_back(name: str) -> int:
         words = ["-s", str(sample), "rollback", name, "--steps", "1", "--yes", "-q"]
@@ -115,7 +120,19 @@ def test_several_processes_at_once_lose_nothing(tmp_path: Path, sample: Path) ->
     newest = ops(sample)[: len(names)]
     assert sorted(one["threads"][0] for one in newest) == sorted(names)
     for one in newest:
-        assert ckpt("-s", sample, "ops", "undo", one["op"], "--yes").code == 0
+        assert ckpt("-s", sample, "undo", one["op"], "--yes").code == 0
+    assert rows_of(sample) == before
+
+
+def test_a_copy_that_was_recorded_under_its_former_name_is_taken_back(sample: Path) -> None:
+    before = rows_of(sample)
+    assert ckpt("-s", sample, "copy", TRIP, "--as", "new", "--yes").code == 0
+    path = state() / "log.ndjson"
+    text = path.read_text()
+    assert text.count('"action":"copy"') == 1
+    path.write_text(text.replace('"action":"copy"', '"action":"threads copy"'))
+    assert ops(sample)[0]["action"] == "threads copy"
+    assert ckpt("-s", sample, "undo", "new", "--yes").code == 0
     assert rows_of(sample) == before
 
 
@@ -150,7 +167,7 @@ def test_a_run_killed_after_its_line_is_not_recorded_twice(sample: Path) -> None
     assert "operation" not in ckpt("-s", sample, "ops", "list").err
     assert [row["op"] for row in ops(sample)] == [one["op"]]
     assert not left.exists()
-    assert ckpt("-s", sample, "ops", "undo", "--yes").code == 0
+    assert ckpt("-s", sample, "undo", "--yes").code == 0
 
 
 def test_a_killed_run_that_did_nothing_is_forgotten(sample: Path, tmp_path: Path) -> None:
@@ -193,17 +210,17 @@ def test_many_threads_are_taken_back_between_two_signals(
     names = ["refund-4711", "weekly-digest", "nightly-report"]
     words = ["threads", "delete", *names, "--archive", str(tmp_path / "archive"), "--yes"]
     assert ckpt("-s", sample, *words).code == 0
-    carry_out = undo_operation.carry_out
+    carry_out = apply_undo.carry_out
 
     def stopped(*args: Any) -> None:
         carry_out(*args)
         signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(undo_operation, "carry_out", stopped)
-        assert ckpt("-s", sample, "ops", "undo", "--yes").code == 7
+        patch.setattr(apply_undo, "carry_out", stopped)
+        assert ckpt("-s", sample, "undo", "--yes").code == 7
     undo, deletion = ops(sample)
     assert (undo["number"], undo["ended"]) == (1, "received SIGTERM")
     assert deletion["undoable"]
-    assert ckpt("-s", sample, "ops", "undo", "--yes").code == 0
+    assert ckpt("-s", sample, "undo", "--yes").code == 0
     assert rows_of(sample) == before

@@ -1,4 +1,4 @@
-"""`threads show`, `history` and the tree name the operations that changed a thread."""
+"""`show`, `history` and the tree name the operations that changed a thread."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.record import Operation
+from ckpt_cli.operations.log import Operation, OperationLog
 from tests.support import ckpt
 
 KYOTO = "trip-to-kyoto"
@@ -47,7 +46,7 @@ def test_a_checkpoint_that_was_added_names_its_operation(rolled_back: Path) -> N
     assert not any("operation" in one for one in others)
     (tree, *_) = run(rolled_back, "show", KYOTO, "--tree")
     assert tree["operation"] == named
-    (shown,) = run(rolled_back, "threads", "show", KYOTO)["operations"]
+    (shown,) = run(rolled_back, "show", "--long", KYOTO)["operations"]
     assert shown == named
 
 
@@ -55,9 +54,9 @@ def test_people_read_its_id_and_reason(rolled_back: Path) -> None:
     (listed,) = run(rolled_back, "ops", "list")
     drawn = ckpt("-s", rolled_back, "show", KYOTO, "--tree").out
     assert f"  rollback {listed['op'][:8]}: wrong\\x1b[2J hotel\n" in drawn
-    shown = ckpt("-s", rolled_back, "threads", "show", KYOTO).out
+    shown = ckpt("-s", rolled_back, "show", KYOTO).out
     assert f"{listed['op']}  rollback, " in shown
-    (undo,) = [line.split("ckpt ", 1)[1] for line in shown.splitlines() if " ops undo " in line]
+    (undo,) = [line.split("ckpt ", 1)[1] for line in shown.splitlines() if " undo " in line]
     assert ckpt(*undo.split(), "--yes").code == 0
     assert ckpt("-s", rolled_back, "undo", KYOTO).code == 3
 
@@ -76,18 +75,18 @@ def test_the_screen_names_it(rolled_back: Path) -> None:
 def test_an_operation_that_was_undone_offers_no_undo(sample: Path) -> None:
     run(sample, "rollback", KYOTO, "~2", "--yes")
     run(sample, "undo", KYOTO, "--yes")
-    undo, rollback = run(sample, "threads", "show", KYOTO)["operations"]
+    undo, rollback = run(sample, "show", "--long", KYOTO)["operations"]
     assert (undo["action"], rollback["undone_by"]) == ("undo", undo["op"])
     run(sample, "rollback", KYOTO, "~2", "--yes")
     for number in range(4):
         run(sample, "rollback", KYOTO, f"~{number + 2}", "--yes")
-    shown = run(sample, "threads", "show", KYOTO)["operations"]
+    shown = run(sample, "show", "--long", KYOTO)["operations"]
     assert [one["action"] for one in shown] == ["rollback"] * 5
 
 
 def test_another_thread_names_none(rolled_back: Path) -> None:
-    assert "operations" not in run(rolled_back, "threads", "show", "refund-4711")
-    assert "changes " not in ckpt("-s", rolled_back, "threads", "show", "refund-4711").out
+    assert "operations" not in run(rolled_back, "show", "--long", "refund-4711")
+    assert "changes " not in ckpt("-s", rolled_back, "show", "refund-4711").out
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "a folder"])
@@ -98,7 +97,7 @@ def test_without_its_log_the_metadata_tells_the_reason(rolled_back: Path, damage
         log.write_bytes(b'{"ckpt_operation": 1\n\xff\x00\n[]\n')
     elif damage == "a folder":
         log.mkdir()
-    shown = run(rolled_back, "threads", "show", KYOTO)
+    shown = run(rolled_back, "show", "--long", KYOTO)
     assert "operations" not in shown
     assert "operation" not in run(rolled_back, "history", KYOTO)[0]
     drawn = ckpt("-s", rolled_back, "show", KYOTO, "--tree").out
@@ -122,7 +121,7 @@ def test_the_log_is_read_only_for_checkpoints_of_ckpt(
 
 
 def test_a_redacted_answer_has_no_reason(rolled_back: Path) -> None:
-    for words in (["show", KYOTO, "--tree"], ["threads", "show", KYOTO], ["history", KYOTO]):
+    for words in (["show", KYOTO, "--tree"], ["show", "--long", KYOTO], ["history", KYOTO]):
         for form in ("table", "json"):
             answer = ckpt("-s", rolled_back, "--redact", *words, "-o", form)
             assert answer.code == 0, answer.err
@@ -130,9 +129,9 @@ def test_a_redacted_answer_has_no_reason(rolled_back: Path) -> None:
     assert ckpt("-s", rolled_back, "--redact", "history", KYOTO, "-o", "json").json[0]["operation"]
 
 
-def test_a_fork_to_a_thread_is_named_there_alone(sample: Path) -> None:
-    run(sample, "fork", KYOTO, "~2", "--to", "other", "--yes", "--reason", "to try")
-    (shown,) = run(sample, "threads", "show", "other")["operations"]
-    assert (shown["action"], shown["reason"]) == ("fork", "to try")
+def test_a_copy_in_a_thread_is_named_there_alone(sample: Path) -> None:
+    run(sample, "copy", KYOTO, "--at", "~2", "--as", "other", "--yes", "--reason", "to try")
+    (shown,) = run(sample, "show", "--long", "other")["operations"]
+    assert (shown["action"], shown["reason"]) == ("copy", "to try")
     assert not any("operation" in one for one in run(sample, "history", KYOTO))
     assert any("operation" in one for one in run(sample, "history", "other"))

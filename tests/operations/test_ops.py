@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.terminal import ckpt_in_terminal
 from tests.operations.rows import rows_of
 from tests.support import CommandResult, ckpt
 
@@ -57,7 +59,7 @@ def test_operations_of_another_store_are_listed_only_without_a_store(
     done(other, "rollback", TRIP, "--steps", "1")
     assert len(ops(store)) == len(ops(other)) == 1
     assert len(ckpt("ops", "list", "-o", "json").json) == 2
-    refused = ckpt("-s", store, "ops", "undo", ops(other)[0]["op"], "--yes")
+    refused = ckpt("-s", store, "undo", ops(other)[0]["op"], "--yes")
     assert refused.code == 2
     assert str(other) in refused.err
 
@@ -69,7 +71,7 @@ def test_show_names_what_was_added(store: Path) -> None:
     assert head in shown["steps"][0]["checkpoints"]
     assert shown["steps"][0]["did"].startswith("add ")
     text = ckpt("-s", store, "ops", "show", one["op"], "-o", "table").out
-    assert f"ops undo {one['op']}" in text
+    assert f"undo {one['op']}" in text
     assert ckpt("ops", "show", "nothing").code == 3
 
 
@@ -95,10 +97,10 @@ def test_undo_and_redo_go_back_and_forth(store: Path) -> None:
         ("redo", third),
         ("undo", second),
     ):
-        done(store, "ops", words)
+        done(store, words)
         assert rows_of(store) == rows
-    done(store, "ops", "redo")
-    assert ckpt("-s", store, "ops", "redo", "--yes").code == 3
+    done(store, "redo")
+    assert ckpt("-s", store, "redo", "--yes").code == 3
 
 
 def test_one_in_the_middle_is_undone_if_nothing_depends_on_it(store: Path) -> None:
@@ -107,7 +109,7 @@ def test_one_in_the_middle_is_undone_if_nothing_depends_on_it(store: Path) -> No
     added = rows_of(store) - first
     done(store, "rollback", TRIP, "step:3")
     both = rows_of(store)
-    done(store, "ops", "undo", ops(store)[1]["op"])
+    done(store, "undo", ops(store)[1]["op"])
     assert rows_of(store) == both - added
 
 
@@ -116,10 +118,10 @@ def test_one_in_the_middle_is_refused_with_what_depends_on_it(store: Path) -> No
     done(store, "fork", TRIP, "head")
     later, first = ops(store)
     before = rows_of(store)
-    refused = ckpt("-s", store, "ops", "undo", first["op"], "--yes")
+    refused = ckpt("-s", store, "undo", first["op"], "--yes")
     assert (refused.code, rows_of(store)) == (5, before)
     assert "follows" in refused.err or "is a copy of it" in refused.err
-    assert f"ops undo {later['op']}" in refused.err
+    assert f"undo {later['op']}" in refused.err
 
 
 def test_a_purge_is_undone_from_its_archives(store: Path, tmp_path: Path) -> None:
@@ -129,16 +131,16 @@ def test_a_purge_is_undone_from_its_archives(store: Path, tmp_path: Path) -> Non
     (path, _) = sorted(archive.iterdir())
     kept = path.read_bytes()
     path.write_bytes(kept[:-20])
-    partly = ckpt("-s", store, "ops", "undo", "--yes")
+    partly = ckpt("-s", store, "undo", "--yes")
     assert partly.code == 7
     assert str(path) in partly.err
     assert ops(store, "--action", "undo")[0]["number"] == 1
     path.write_bytes(kept)
     assert {row["op"]: row for row in ops(store)}[one["op"]]["undoable"]
-    done(store, "ops", "undo", one["op"])
+    done(store, "undo", one["op"])
     assert rows_of(store) == before
     assert {row["op"]: row for row in ops(store)}[one["op"]]["undoable"] is False
-    assert ckpt("-s", store, "ops", "undo", one["op"], "--yes").code == 5
+    assert ckpt("-s", store, "undo", one["op"], "--yes").code == 5
 
 
 def test_undo_of_a_thread_takes_back_only_that_thread(store: Path, tmp_path: Path) -> None:
@@ -152,9 +154,9 @@ def test_undo_of_a_thread_takes_back_only_that_thread(store: Path, tmp_path: Pat
 
 def test_a_redo_that_is_refused_says_so(store: Path, tmp_path: Path) -> None:
     done(store, "threads", "delete", TRIP, "--archive", tmp_path / "archive")
-    done(store, "ops", "undo")
+    done(store, "undo")
     done(store, "fork", TRIP, "~1")
-    refused = ckpt("-s", store, "ops", "redo", "--yes")
+    refused = ckpt("-s", store, "redo", "--yes")
     assert refused.code == 6
     assert f"cannot redo: thread '{TRIP}' was used since" in refused.err
 
@@ -171,11 +173,11 @@ def test_a_deletion_without_an_archive_says_why_it_stays(store: Path) -> None:
 def test_a_dry_run_writes_nothing(store: Path, tmp_path: Path) -> None:
     done(store, "threads", "delete", TRIP, "--archive", tmp_path / "archive")
     before = rows_of(store)
-    planned = ckpt("-s", store, "ops", "undo", "--dry-run", "-o", "json").json
+    planned = ckpt("-s", store, "undo", "--dry-run", "-o", "json").json
     assert planned["dry_run"]
     assert [one["thread_id"] for one in planned["threads"]] == [TRIP]
     assert rows_of(store) == before
-    assert ckpt("-s", store, "ops", "undo").code == 5
+    assert ckpt("-s", store, "undo").code == 5
 
 
 def test_a_thread_that_was_used_since_is_left_alone(store: Path, tmp_path: Path) -> None:
@@ -186,7 +188,7 @@ def test_a_thread_that_was_used_since_is_left_alone(store: Path, tmp_path: Path)
     imported = ops(store)[0]["op"]
     done(store, "fork", REFUND, "~1")
     before = rows_of(store)
-    moved = ckpt("-s", store, "ops", "undo", imported, "--yes")
+    moved = ckpt("-s", store, "undo", imported, "--yes")
     assert (moved.code, rows_of(store)) == (6, before)
     assert "used since" in moved.err
 
@@ -223,13 +225,13 @@ def test_redo_never_undoes(store: Path) -> None:
     done(store, "rollback", TRIP, "--steps", "2")
     (one,) = ops(store)
     rolled_back = rows_of(store)
-    refused = ckpt("-s", store, "ops", "redo", one["op"], "--yes")
+    refused = ckpt("-s", store, "redo", one["op"], "--yes")
     assert (refused.code, rows_of(store)) == (5, rolled_back)
     assert "not undone" in refused.err
-    done(store, "ops", "undo")
-    done(store, "ops", "redo", one["op"])
+    done(store, "undo")
+    done(store, "redo", one["op"])
     assert rows_of(store) == rolled_back
-    assert ckpt("-s", store, "ops", "redo", ops(store)[0]["op"], "--yes").code == 5
+    assert ckpt("-s", store, "redo", ops(store)[0]["op"], "--yes").code == 5
     assert rows_of(store) == rolled_back
 
 
@@ -238,15 +240,15 @@ def test_the_rest_of_a_copy_is_undone_later(store: Path, tmp_path: Path) -> None
     done(store, "copy", TRIP, REFUND, "--to", target, "--create")
     (copy,) = ops(target)
     done(target, "rollback", TRIP, "--steps", "2")
-    partly = ckpt("-s", target, "ops", "undo", copy["op"], "--yes")
+    partly = ckpt("-s", target, "undo", copy["op"], "--yes")
     assert partly.code == 7
-    assert f"ops undo {ops(target, '--action', 'rollback')[0]['op']}" in partly.err
+    assert f"undo {ops(target, '--action', 'rollback')[0]['op']}" in partly.err
     done(target, "undo", TRIP)
-    done(target, "ops", "undo", copy["op"])
+    done(target, "undo", copy["op"])
     assert rows_of(target) == set()
     (why_not,) = {one["why_not"] for one in ops(target) if one["undoes"] == copy["op"]}
     assert "run the original command again" in why_not
-    assert f"ops show {copy['op']}" in ckpt("-s", target, "ops", "redo", "--yes").err
+    assert f"ops show {copy['op']}" in ckpt("-s", target, "redo", "--yes").err
 
 
 @pytest.mark.parametrize("steps", ["damaged", "lost", "hidden"])
@@ -272,3 +274,73 @@ def test_without_its_steps_a_rollback_is_undone_as_the_thread_tells(
     assert ckpt("-s", store, "ops", "show", one["op"]).code == 0
     done(store, "undo", TRIP)
     assert rows_of(store) == before
+
+
+def test_undo_takes_a_thread_before_an_operation(store: Path) -> None:
+    done(store, "rollback", REFUND, "~1")
+    (one,) = ops(store)
+    word = one["op"][:4]
+    done(store, "copy", f"{TRIP}@step:3", "--as", word)
+    answer = done(store, "undo", word)
+    assert f"'{word}' is a thread; operation {one['op']} begins like it" in answer.err
+    assert [row["action"] for row in ops(store)] == ["undo", "copy", "rollback"]
+    assert ops(store)[2]["undone_by"] is None
+    # The thread is gone now, and the word names the operation.
+    assert f"{one['action']} {one['op']}" in done(store, "undo", word).out
+    assert ops(store)[3]["undone_by"] == ops(store)[0]["op"]
+
+
+def test_a_thread_that_was_removed_is_one_too(store: Path, tmp_path: Path) -> None:
+    done(store, "rollback", REFUND, "~1")
+    word = ops(store)[0]["op"][:4]
+    done(store, "copy", f"{TRIP}@step:3", "--as", word)
+    before = rows_of(store)
+    done(store, "threads", "delete", word, "--archive", tmp_path)
+    done(store, "undo", word)
+    assert rows_of(store) == before
+
+
+def test_an_operation_is_named_by_at_least_four_digits(store: Path) -> None:
+    done(store, "rollback", TRIP, "--steps", "2")
+    op, before = ops(store)[0]["op"], rows_of(store)
+    refused = ckpt("-s", store, "undo", op[:3], "--yes")
+    assert (refused.code, rows_of(store)) == (3, before)
+    assert f"no thread '{op[:3]}'" in refused.err
+    other = "0000" if not op.startswith("0000") else "1111"
+    refused = ckpt("-s", store, "undo", other, "--yes")
+    assert refused.code == 3
+    assert f"no thread '{other}', and no operation whose id begins like this" in refused.err
+    assert "ckpt ops list" in refused.err
+
+
+def test_the_plan_and_the_question_name_the_operation(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(store, "rollback", TRIP, "--steps", "2")
+    op = ops(store)[0]["op"]
+    asked: list[str] = []
+
+    def ask(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    monkeypatch.setattr("ckpt_cli.diagnostics.ask", ask)
+    for words in (["undo"], ["undo", op[:5]], ["undo", TRIP]):
+        shown = ckpt("-s", store, *words, "-o", "table")
+        assert (shown.code, f"undoes   rollback {op}, " in shown.out) == (5, True)
+        assert asked.pop() == f"Undo rollback {op} of thread '{TRIP}'?"
+
+
+@pytest.mark.parametrize(("old", "new"), [("undo", "undo OP"), ("redo", "redo OP")])
+def test_the_former_names_lead_to_the_new_ones(store: Path, old: str, new: str) -> None:
+    refused = ckpt("-s", store, "ops", old, "3f2a")
+    assert (refused.code, f"hint: use `ckpt {new}`" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_number_of_threads_is_listed_at_any_width(store: Path, width: int) -> None:
+    words = ["purge", "--match", "*", "--include-pending", "--include-error"]
+    number = done(store, *words, "-o", "json").json["removed"]["threads"]
+    assert number > 3
+    _, shown = ckpt_in_terminal("-s", store, "ops", "list", width=width, height=99)
+    assert re.search(rf"count: {number}$|purge +{number} ", shown, re.MULTILINE), shown

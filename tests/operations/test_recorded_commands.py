@@ -48,10 +48,9 @@ ROLLBACK = f"rollback {TRIP} --steps 2 --yes"
 PLAN = f"rollback {TRIP} --steps 2 --plan-out plan"
 CASES = {
     "rollback": Case(ROLLBACK, "rollback", (TRIP,)),
-    "fork": Case(f"fork {TRIP}@head~2 --to new --yes", "fork", ("new",)),
+    "fork": Case(f"fork {TRIP} head~2 --yes", "fork", (TRIP,)),
     "undo": Case(f"undo {TRIP} --yes", "undo", (TRIP,), before=(ROLLBACK,)),
-    "ops undo": Case("ops undo --yes", "undo", (TRIP,), before=(ROLLBACK,)),
-    "ops redo": Case("ops redo --yes", "redo", (TRIP,), before=(ROLLBACK, "ops undo --yes")),
+    "redo": Case("redo --yes", "redo", (TRIP,), before=(ROLLBACK, "undo --yes")),
     "apply": Case("apply plan --yes", "rollback", (TRIP,), before=(PLAN,)),
     "repair messages": Case(f"repair messages {UNANSWERED} --yes", "repair", (UNANSWERED,)),
     "repair values": Case(f"repair values {DAMAGED} --yes", "repair", (DAMAGED,)),
@@ -64,7 +63,6 @@ CASES = {
         "threads delete",
         (TRIP, REFUND),
     ),
-    "threads copy": Case(f"threads copy {TRIP} new --yes", "threads copy", ("new",)),
     "import": Case(
         "import archive --yes",
         "import",
@@ -106,6 +104,16 @@ CASES = {
     ),
 }
 OTHERS = {
+    "a copy in the same store": Case(f"copy {TRIP} --as new --yes", "copy", ("new",)),
+    "a copy of a checkpoint": Case(
+        f"copy {TRIP}@head~2 --as new --yes --reason ticket-7",
+        "copy",
+        ("new",),
+        more={"reason": "ticket-7"},
+    ),
+    "an edited copy": Case(
+        f"fork {TRIP} head~2 --replace hotel=null --as new --yes", "fork", ("new",)
+    ),
     "a purge of whole threads": Case(
         f"purge --match {TRIP} --include-pending --archive archive --yes", "purge", (TRIP,)
     ),
@@ -170,13 +178,12 @@ READING = {
         "ops show",
         "ops verify",
         "secrets",
-        "sessions list",
-        "sessions show",
+        "memory sessions",
         "show",
         "stats",
     ),
     *("bisect", "errors", "metrics", "report", "timeline"),
-    *("mcp", "sql", "stores", "tail", "threads list", "threads show", "trust"),
+    *("mcp", "sql", "stores", "tail", "threads list", "trust"),
     "tui",  # tests/tui/test_changing.py
 }
 """Commands that change no store, so that they record nothing."""
@@ -241,7 +248,7 @@ def test_a_change_is_one_operation_that_can_be_taken_back(folder: Path, name: st
     assert (one["undoable"], one["why_not"] or "") == (not case.why_not, case.why_not)
     assert one.items() >= case.more.items()
     assert Path(one["store"]) == path
-    undone = ckpt("-s", path, "ops", "undo", one["op"], "--yes")
+    undone = ckpt("-s", path, "undo", one["op"], "--yes")
     if case.why_not:
         assert undone.code == 5, undone.err
         assert case.why_not in undone.err

@@ -45,7 +45,7 @@ def run(*words: str | Path) -> None:
 def undo(url: str) -> None:
     (one,) = ckpt("-s", url, "ops", "list", "-o", "json", "--limit", "1").json
     assert one["undoable"], one["why_not"]
-    run("-s", url, "ops", "undo", one["op"])
+    run("-s", url, "undo", one["op"])
 
 
 @pytest.mark.parametrize("kind", list(layouts()))

@@ -19,13 +19,13 @@ import pytest
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.apply import memory as apply_memory
-from ckpt_cli.apply import restore
+from ckpt_cli.apply import copy as restore
+from ckpt_cli.apply import undo as apply_memory
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.apply.writable import writable_store
-from ckpt_cli.core.copying.outcomes import CopyReport
-from ckpt_cli.operations import file_lock
-from ckpt_cli.operations.journal import Journal
+from ckpt_cli.apply.recording import writable_store
+from ckpt_cli.core.copying import CopyReport
+from ckpt_cli.operations import log as file_lock
+from ckpt_cli.operations.log import Journal
 from tests.deerflow.project import memory, save
 from tests.operations.recorded_store import stored
 from tests.support import CommandResult, ckpt
@@ -66,7 +66,7 @@ def test_an_interrupted_copy_is_recorded_with_all_that_it_copied(
     (one,) = recorded()
     assert (one["number"], one["undoable"], one["ended"]) == (NUMBER, True, "interrupted")
     assert not running()
-    assert ckpt("-s", target, "ops", "undo", "--yes").code == 0
+    assert ckpt("-s", target, "undo", "--yes").code == 0
     assert stored(target) == {}
 
 
@@ -80,7 +80,7 @@ def test_a_purge_that_stops_is_recorded_with_what_it_removed(
     assert ckpt("-s", sample, *purge, *more).code == 7
     (one,) = recorded()
     assert (one["number"], one["ended"]) == (2, "--max-duration reached")
-    assert ckpt("-s", sample, "ops", "undo", "--yes").code == 0
+    assert ckpt("-s", sample, "undo", "--yes").code == 0
     assert stored(sample) == first
 
 
@@ -164,7 +164,7 @@ def test_what_became_of_a_change_of_memory_the_next_run_finds_out(
     assert not running()
     if is_done:
         assert path.read_bytes() != first
-        assert ckpt("-s", path, "ops", "undo", "--yes").code == 0
+        assert ckpt("-s", path, "undo", "--yes").code == 0
     facts = [json.loads(one)["facts"] for one in (first, path.read_bytes())]
     assert facts[0] == facts[1]
 
@@ -289,4 +289,4 @@ def test_the_store_is_found_by_any_of_its_names(folder: Path) -> None:
     assert change("rollback").code == 0
     (folder / "link.db").symlink_to(folder / "store.db")
     shutil.rmtree(folder / "archive")
-    assert ckpt("-s", folder / "link.db", "ops", "undo", "--yes").code == 0
+    assert ckpt("-s", folder / "link.db", "undo", "--yes").code == 0

@@ -94,7 +94,7 @@ class Changes(RuleBasedStateMachine):
 
     @rule(thread=st.sampled_from(THREADS), name=st.sampled_from(["new", "other"]))
     def fork_to(self, thread: str, name: str) -> None:
-        self._change("fork", thread, "~1", "--to", name)
+        self._change("copy", thread, "--at", "~1", "--as", name)
 
     @rule(thread=st.sampled_from(THREADS))
     def repair(self, thread: str) -> None:
@@ -121,7 +121,7 @@ class Changes(RuleBasedStateMachine):
     @precondition(lambda self: self._before)
     @rule()
     def undo_newest(self) -> None:
-        answer = self._ckpt("ops", "undo", "--dry-run", "-o", "json")
+        answer = self._ckpt("undo", "--dry-run", "-o", "json")
         if answer.code == 0:
             self._take_back(answer.json["undoes"], "undo")
 
@@ -134,7 +134,7 @@ class Changes(RuleBasedStateMachine):
     @precondition(lambda self: self._before)
     @rule()
     def redo_newest(self) -> None:
-        answer = self._ckpt("ops", "redo", "--dry-run", "-o", "json")
+        answer = self._ckpt("redo", "--dry-run", "-o", "json")
         if answer.code == 0:
             self._take_back(answer.json["undoes"], "redo")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from ckpt_backends.testing.screen import Seat
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
 from tests.support import ROOT, SAMPLE

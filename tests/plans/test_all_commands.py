@@ -30,7 +30,7 @@ CHANGING = [
 
 def test_the_commands_are_found() -> None:
     assert {words[0] for words in ALL} == root().commands.keys()
-    assert {("rollback",), ("purge",), ("ops", "undo"), ("memory", "edit")} <= set(CHANGING)
+    assert {("rollback",), ("purge",), ("undo",), ("memory", "edit")} <= set(CHANGING)
 
 
 @pytest.mark.parametrize("words", CHANGING, ids=" ".join)

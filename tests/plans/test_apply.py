@@ -16,7 +16,7 @@ import pytest
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.random_numbers import seeded
-from ckpt_cli.plans.rows_digest import rows_digest
+from ckpt_cli.plans.purge import rows_digest
 from ckpt_cli.session import Session
 from tests.support import ckpt
 
@@ -28,8 +28,8 @@ CASES: dict[str, Words] = {
     "rollback root only": ["rollback", KYOTO, "--steps", "4", "--root-only"],
     "fork": ["fork", KYOTO, "step:3", "--replace", 'itinerary=["rest"]'],
     "fork set": ["fork", KYOTO, "step:3", "--set", 'messages=[{"role": "user", "content": "x"}]'],
-    "fork to": ["fork", KYOTO, "--to", "new"],
-    "threads copy": ["threads", "copy", KYOTO, "new"],
+    "copy checkpoint": ["copy", KYOTO, "--at", "head", "--as", "new"],
+    "copy thread": ["copy", KYOTO, "--as", "new"],
     "threads delete": ["threads", "delete", KYOTO, REFUND],
     "purge": ["purge", "--older-than", "0s", "--include-interrupted"],
     "prune": ["purge", "--keep-last", "2"],
@@ -148,20 +148,20 @@ def test_the_operation_has_the_reason_and_the_command_of_the_plan(sample: Path, 
 
 def test_an_operation_is_taken_back_by_a_plan(sample: Path, plan: Path, tmp_path: Path) -> None:
     before = rows(sample)
-    for words in (["undo", KYOTO], ["ops", "undo"]):
+    for words in (["undo", KYOTO], ["undo"]):
         assert ckpt("-s", sample, *CASES["rollback"], "--yes").code == 0
         save(sample, plan, words)
         assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
         assert rows(sample) == before
         assert ckpt("-s", sample, "apply", plan, "--yes").code == 6
-    save(sample, plan, ["ops", "redo"])
+    save(sample, plan, ["redo"])
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
     assert rows(sample) != before
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 6
     archive = tmp_path / "archive"
     whole = rows(sample)
     assert ckpt("-s", sample, "threads", "delete", KYOTO, "--archive", archive, "--yes").code == 0
-    save(sample, plan, ["ops", "undo"])
+    save(sample, plan, ["undo"])
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
     assert rows(sample) == whole
 
@@ -171,8 +171,8 @@ def test_a_line_that_is_deleted_keeps_its_thread(sample: Path, plan: Path) -> No
     head, *lines = plan.read_text().splitlines()
     plan.write_text("\n".join([head, *(one for one in lines if REFUND not in one)]) + "\n")
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
-    assert ckpt("-s", sample, "threads", "show", REFUND).code == 0
-    assert ckpt("-s", sample, "threads", "show", KYOTO).code == 3
+    assert ckpt("-s", sample, "show", REFUND).code == 0
+    assert ckpt("-s", sample, "show", KYOTO).code == 3
 
 
 def test_a_plan_of_a_removal_keeps_its_archive(sample: Path, plan: Path, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_copy_notices_a_change_on_each_side(
 
 
 def test_a_copied_thread_is_compared_row_by_row(sample: Path, plan: Path) -> None:
-    save(sample, plan, CASES["fork to"])
+    save(sample, plan, CASES["copy checkpoint"])
     with closing(sqlite3.connect(sample)) as db, db:
         db.execute("UPDATE writes SET value = value || x'00' WHERE thread_id = ?", [KYOTO])
     before = sample.read_bytes()
@@ -284,7 +284,7 @@ def test_a_plan_is_saved_if_some_of_it_is_left_out(sample: Path, plan: Path) -> 
     answer = ckpt("-s", sample, "threads", "delete", REFUND, "none", "--plan-out", plan)
     assert answer.code == 7
     assert ckpt("apply", plan, "--yes").code == 0
-    assert ckpt("-s", sample, "threads", "show", REFUND).code == 3
+    assert ckpt("-s", sample, "show", REFUND).code == 3
 
 
 def test_a_command_that_fails_leaves_no_plan(sample: Path, plan: Path) -> None:

@@ -11,7 +11,7 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.thread import ThreadReader
 from tests.repair.test_engines import place
 from tests.replay.planting import THREAD, talk
 from tests.support import ckpt

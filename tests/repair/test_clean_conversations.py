@@ -14,14 +14,14 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.queries.doctor.conversations import (
+from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.queries.doctor.rows import (
+    Terms,
     conversation_findings,
     conversations,
     message_lists,
 )
-from ckpt_cli.queries.doctor.terms import Terms
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import SAMPLE, copy_store, eras
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)

@@ -17,12 +17,12 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import ScenarioThread, config_of
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from ckpt_cli.apply.writable import apply_change
-from ckpt_cli.core.conversation.messages import Message, as_message
-from ckpt_cli.core.forking.edit_state import stored_value
+from ckpt_cli.apply.recording import apply_change
+from ckpt_cli.core.conversation import Message, as_message
+from ckpt_cli.core.edit_state import stored_value
 from ckpt_cli.core.state import read_body
-from ckpt_cli.plans.repair_messages import plan_message_repair
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.plans.repair import plan_message_repair
+from ckpt_cli.reading.thread import ThreadReader
 from tests.harness.sqlite import SqliteHarness
 from tests.repair.agents import check_pairs
 from tests.support import FIXTURES, ckpt, copy_store, eras

@@ -12,9 +12,9 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import config_of, drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from ckpt_cli.apply.writable import apply_change
-from ckpt_cli.plans.repair_messages import plan_message_repair
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.apply.recording import apply_change
+from ckpt_cli.plans.repair import plan_message_repair
+from ckpt_cli.reading.thread import ThreadReader
 from tests.harness.opening import empty_store
 from tests.support import ckpt
 from tests.travel.conftest import HARNESSES

@@ -14,7 +14,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
-from ckpt_cli.commands import change_many
+from ckpt_cli.commands import changing as change_many
 from tests.many.asking import on_terminal
 from tests.repair.test_writes import Two
 from tests.support import CommandResult, ckpt

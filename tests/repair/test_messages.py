@@ -24,14 +24,13 @@ from ckpt_backends.errors import NotFound, Refused
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.url import parse_url
-from ckpt_cli.apply.writable import apply_change
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.forking.plan import CheckpointPlan
-from ckpt_cli.plans.repair_messages import CONTENT, plan_message_repair
-from ckpt_cli.queries.doctor.conversations import conversation_findings
-from ckpt_cli.queries.doctor.terms import Terms
+from ckpt_cli.apply.recording import apply_change
+from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.core.forking import CheckpointPlan
+from ckpt_cli.plans.repair import CONTENT, plan_message_repair
+from ckpt_cli.queries.doctor.rows import Terms, conversation_findings
+from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import done_lines, plan_lines
-from ckpt_cli.threads.thread import ThreadReader
 from tests.harness.mongodb import MongoHarness
 from tests.harness.mysql import MySQLHarness
 from tests.harness.opening import empty_store

@@ -18,10 +18,10 @@ import pytest
 from ckpt_backends.errors import Refused
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.apply.writable import apply_change
-from ckpt_cli.core.forking.plan import CheckpointPlan
-from ckpt_cli.plans.repair_messages import CONTENT, plan_message_repair
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.apply.recording import apply_change
+from ckpt_cli.core.forking import CheckpointPlan
+from ckpt_cli.plans.repair import CONTENT, plan_message_repair
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt
 
 pytestmark = pytest.mark.slow

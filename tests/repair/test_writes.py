@@ -20,8 +20,8 @@ from ckpt_backends.model import NULL_TASK_ID
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.plans.repair_writes import plan_write_repair
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.plans.repair import plan_write_repair
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -214,7 +214,7 @@ def test_an_answer_that_failed_is_used_first_until_it_is_dropped(
     assert ckpt("-s", path, "interrupts", "-o", "json").json == []
     (row,) = ckpt("-s", path, "threads", "list", "-o", "json").json
     assert row["conditions"] == ["error"]
-    shown = ckpt("-s", path, "threads", "show", "t").out
+    shown = ckpt("-s", path, "show", "t").out
     assert f"gives {node} the same answer again" in shown
     assert "the answer that was given last is stored, too, but no question gets it" in shown
     assert "repair writes t" in shown

@@ -73,9 +73,15 @@ def test_replay_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
     shown = ckpt("-s", path, "replay", "t", "--verify", "-o", "table")
     assert shown.code == 1
     assert f"stored value differs from what append produces: {WHERE}" in shown.out
+    look = f"`ckpt diff --writes t@{head}` shows the first difference"
+    assert look in shown.err
+    assert ckpt("-s", path, "replay", "t", "--verify", "--all-steps").code == 1
+    plain = ckpt("-s", path, "replay", "t", "-o", "table")
+    assert (plain.code, plain.out) == (0, shown.out)
+    assert look in plain.err
     (row,) = [
         one
-        for one in ckpt("-s", path, "replay", "t", "-o", "json").json
+        for one in ckpt("-s", path, "replay", "t", "--all-steps", "-o", "json").json
         if one["verdict"] == "mismatch"
     ]
     assert (row["child"], row["differences"]["places"][0]["stored"]) == (head, "tick 999")
@@ -83,7 +89,11 @@ def test_replay_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
 
 def test_no_value_is_told_where_values_are_redacted(forged: tuple[Path, str]) -> None:
     path, head = forged
-    for words in (["replay", "t"], ["replay", "t", "--verify"], ["diff", "--writes", f"t@{head}"]):
+    for words in (
+        ["replay", "t"],
+        ["replay", "t", "--all-steps"],
+        ["diff", "--writes", f"t@{head}"],
+    ):
         answer = ckpt("-s", path, "--redact", *words, "-o", "json")
         assert "mismatch" in answer.out
         assert "tick 999" not in answer.out

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.queries import kept_replay
-from ckpt_cli.queries.kept_replay import KeptReplay
-from ckpt_cli.queries.replay import look_at
-from ckpt_cli.queries.step_writes import Written, written
-from ckpt_cli.render.step_writes import written_lines
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries import replay as kept_replay
+from ckpt_cli.queries.replay import KeptReplay, Written, look_at, written
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.replay import written_lines
 
 
 def _told(found: Written) -> Any:

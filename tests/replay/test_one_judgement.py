@@ -23,11 +23,10 @@ from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
-from ckpt_cli.queries.kept_replay import KeptReplay
-from ckpt_cli.queries.step_writes import written
-from ckpt_cli.render.step_writes import written_record
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries.replay import KeptReplay, written
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.replay import written_record
 from tests.replay import planting
 from tests.replay.planting import Rows, make_store
 from tests.support import FIXTURES, ckpt, copy_store
@@ -46,7 +45,9 @@ def replayed(path: Path) -> Verdicts:
             one["reducer"],
         )
         for thread in ckpt("-s", path, "threads", "list", "--all", "-o", "json").json
-        for one in ckpt("-s", path, "replay", "-o", "json", "--", thread["thread_id"]).json
+        for one in ckpt(
+            "-s", path, "replay", "--all-steps", "-o", "json", "--", thread["thread_id"]
+        ).json
     }
 
 
@@ -411,7 +412,7 @@ def test_a_thread_without_snapshots_says_what_cannot_be_verified(tmp_path: Path)
     assert {one["reason"] for one in report["findings"]} == {
         "a DeltaChannel stores no value between snapshots"
     }
-    shown = ckpt("-s", path, "replay", "t")
+    shown = ckpt("-s", path, "replay", "t", "--all-steps")
     assert shown.out.count("unverifiable") == 4
     with sqlite3.connect(path) as db:
         db.execute(

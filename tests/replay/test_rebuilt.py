@@ -31,10 +31,9 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.replay.unknown_reducer import fold
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.timeline import StateTimeline
+from ckpt_cli.core.reducers import fold
+from ckpt_cli.reading.states import StateTimeline, read_state
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt
 
 SERDE = JsonPlusSerializer()
@@ -469,7 +468,7 @@ def test_repair_stores_what_became_of_texts_and_pairs(tmp_path: Path) -> None:
 
 def test_a_fork_previews_what_the_reducer_makes(cleared: Path) -> None:
     removal = '[{"type": "remove", "content": "", "id": "zz"}]'
-    words = ["fork", "t", "--to", "new", "--set", f"messages={removal}", "--dry-run"]
+    words = ["fork", "t", "--as", "new", "--set", f"messages={removal}", "--dry-run"]
     assert "remove" not in ckpt("-s", cleared, *words).out.replace("--set", "")
     files = ckpt("-s", cleared, *words[:4], "--set", 'files={"/b": null}', "--dry-run").out
     assert "/b" in files

@@ -14,10 +14,10 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_backends.errors import StoreChanged, UsageError
 from ckpt_backends.registry import open_store
-from ckpt_cli.plans import undo_values
+from ckpt_cli.plans import undo
 from ckpt_cli.plans.repair import plan_repair
-from ckpt_cli.plans.undo_values import record_repair
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.plans.undo import record_repair
+from ckpt_cli.reading.thread import ThreadReader
 from tests.replay.planting import SERDE, THREAD, graph, talk
 from tests.support import ckpt, first_now
 
@@ -271,7 +271,7 @@ def test_values_are_taken_back_although_the_record_cannot_be_changed(
     def full(*_: object) -> None:
         raise UsageError("cannot write the record")
 
-    monkeypatch.setattr(undo_values, "write_repairs", full)
+    monkeypatch.setattr(undo, "write_repairs", full)
     done = ckpt("-s", url, "undo", THREAD, "--yes")
     assert (done.code, rows(url)) == (0, damaged)
     assert "taken back all the same" in done.err
@@ -305,10 +305,10 @@ def test_a_repair_is_one_operation_to_undo_and_redo(url: str) -> None:
     delete(url, "log", versions(url, "log")[3])
     damaged = rows(url)
     assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
-    undone = ckpt("-s", url, "ops", "undo", "--yes", "-o", "json")
+    undone = ckpt("-s", url, "undo", "--yes", "-o", "json")
     assert undone.code == 0, undone.err
     assert rows(url) == damaged
-    assert ckpt("-s", url, "ops", "redo", "--yes").code == 0
+    assert ckpt("-s", url, "redo", "--yes").code == 0
     assert history(url) == before
 
 

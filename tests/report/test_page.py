@@ -22,10 +22,9 @@ from typing_extensions import TypedDict
 import ckpt_cli
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_cli.core.redact import REDACTED
-from ckpt_cli.render.report import checkpoints as checkpoints_module
-from ckpt_cli.render.report.checkpoints import script_json
-from ckpt_cli.render.report.state_changes import LARGEST_CHANNEL, LONGEST_TEXT
-from tests.cli.terminal import ckpt_in_terminal, in_terminal
+from ckpt_cli.render import report as checkpoints_module
+from ckpt_cli.render.report import LARGEST_CHANNEL, LONGEST_TEXT, script_json
+from tests.cli.terminal import SLOW, ckpt_in_terminal, in_terminal
 from tests.report.reading import data_of, states
 from tests.support import FIXTURES, ckpt, copy_store, first_now
 from tests.threetable import MARKS, connected, engine_of
@@ -227,7 +226,8 @@ def test_progress_is_shown_on_a_terminal_and_the_page_goes_to_the_file(
     sample: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "incident.html"
-    command = [sys.executable, "-m", "ckpt_cli", "-s", str(sample), "report", "trip-to-kyoto"]
+    program = f"{SLOW}\nfrom ckpt_cli.__main__ import main\nmain()"
+    command = [sys.executable, "-c", program, "-s", str(sample), "report", "trip-to-kyoto"]
     code, shown = in_terminal(["sh", "-c", f"{shlex.join(command)} > {shlex.quote(str(file))}"])
     assert (code, "reading checkpoints" in shown) == (0, True)
     assert file.read_text("utf-8").startswith("<!doctype html>")

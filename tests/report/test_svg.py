@@ -8,11 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ckpt_cli.core.tree.layout import plan_tree
-from ckpt_cli.core.tree.rows import Skeleton, StepDetails, TreeLayout
-from ckpt_cli.render.tree import svg
-from ckpt_cli.render.tree.svg import MOST_ROWS, draw_tree, svg_lines
-from ckpt_cli.render.tree.wording import UNICODE, TreeWording
+from ckpt_cli.core.tree import Skeleton, StepDetails, TreeLayout, plan_tree
+from ckpt_cli.render import tree_pictures as svg
+from ckpt_cli.render.tree import UNICODE, TreeWording
+from ckpt_cli.render.tree_pictures import MOST_ROWS, draw_tree, svg_lines
 from tests.support import ckpt
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -18,9 +18,10 @@ import psycopg
 import pytest
 
 from ckpt_backends.postgres import catalog
-from ckpt_cli.core.retention.purge_plan import PurgeSums, RemovalSum
-from ckpt_cli.render.purge import question
+from ckpt_cli.core.retention import PurgeSums, RemovalSum
+from ckpt_cli.render.plan import question
 from tests.backends.agent import fill, graph_of, saver_of
+from tests.cli.terminal import ckpt_in_terminal
 from tests.servers import Server, postgres_database
 from tests.support import SAMPLE, ckpt, copy_store, first_now
 
@@ -85,15 +86,101 @@ def test_a_plan_of_another_store_is_refused(store: Path, tmp_path: Path) -> None
     assert ckpt("-s", store, "purge", "--match", "*", "--plan-out", plan).code == 0
     other = tmp_path / "other.db"
     other.write_bytes(store.read_bytes())
-    refused = ckpt("-s", other, "purge", "--plan", plan, "--yes")
+    refused = ckpt("-s", other, "apply", plan, "--yes")
     assert (refused.code, "it was made for the store" in refused.err) == (2, True)
-    assert ckpt("-s", store, "purge", "--plan", plan, "--match", "x", "--yes").code == 2
+    former = ckpt("-s", store, "purge", "--plan", plan, "--yes")
+    assert (former.code, "hint: use `ckpt apply FILE`" in former.err) == (2, True)
     for text in ("", "{}", "no json", plan.read_text() + "[1]\n", plan.read_text() + "broken\n"):
         plan.write_text(text)
         before = store.read_bytes()
-        assert ckpt("-s", store, "purge", "--plan", plan, "--yes").code == 2, text
+        assert ckpt("-s", store, "apply", plan, "--yes").code == 2, text
         assert store.read_bytes() == before
-    assert ckpt("-s", store, "purge", "--plan", tmp_path / "none", "--yes").code == 2
+    assert ckpt("-s", store, "apply", tmp_path / "none", "--yes").code == 2
+
+
+def test_a_plan_is_carried_out_at_another_pace_and_to_an_archive(
+    store: Path, tmp_path: Path
+) -> None:
+    """What is given to `apply` holds in place of what the plan says."""
+    plan, archive, before = tmp_path / "plan", tmp_path / "archive", ids(store)
+    words = ["purge", "--match", "*", "--include-pending", "--include-error"]
+    assert ckpt("-s", store, *words, "--archive", tmp_path / "a", "--plan-out", plan).code == 0
+    run = ["-s", str(store), "apply", str(plan), "--yes", "--batch", "1", "--sleep", "0"]
+    run += ["--archive", str(archive)]
+    stopped = ckpt(*run, "--max-duration", "0s")
+    assert (stopped.code, ids(store)) == (7, before)
+    assert "hint: run the same command again with --skip-changed" in stopped.err
+    size = store.stat().st_size
+    done = ckpt(*run, "--vacuum", "--summary")
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 1
+    assert {"removed", "7"} <= set(done.out.replace(",", "").split()), done.out
+    assert len(list(archive.iterdir())) == len(before - ids(store)) == 7
+    assert not (tmp_path / "a").exists()
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert store.stat().st_size < size
+
+
+def test_a_plan_is_continued_without_the_threads_that_changed(store: Path, tmp_path: Path) -> None:
+    plan, before = tmp_path / "plan", ids(store)
+    words = ["purge", "--match", "*-[rd]*", "--plan-out", str(plan)]
+    assert ckpt("-s", store, *words).code == 0
+    assert ckpt("-s", store, "rollback", "weekly-digest", "--steps", "1", "--yes").code == 0
+    run = ["-s", str(store), "apply", str(plan), "--yes", "-o", "json"]
+    assert (ckpt(*run).code, ids(store)) == (6, before)
+    done = ckpt(*run, "--skip-changed")
+    assert (done.code, done.json["removed"]["threads"]) == (0, 1), done.err
+    assert [one["thread_id"] for one in done.json["skipped"]] == ["weekly-digest"]
+    again = ckpt(*run, "--skip-changed")
+    assert (again.code, again.json["removed"]["threads"]) == (0, 0)
+    assert before - ids(store) == {"nightly-report"}
+
+
+def test_a_plan_of_another_command_takes_no_option_of_a_removal(
+    store: Path, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan"
+    words = ["rollback", "trip-to-kyoto", "--steps", "1", "--plan-out", str(plan)]
+    assert ckpt("-s", store, *words).code == 0
+    for option in (["--skip-changed"], ["--batch", "1"], ["--sleep", "0"], ["--archive", "x"]):
+        refused = ckpt("-s", store, "apply", plan, *option, "--yes")
+        said = f"{option[0]} is for plans that remove threads"
+        assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+def test_the_file_keeps_its_size_unless_it_is_vacuumed(store: Path) -> None:
+    words = ["-s", str(store), "purge", "--match", "trip-*", "--include-pending", "--yes"]
+    assert "keeps its size" not in ckpt(*words, "--older-than", "900d").err
+    said = ckpt(*words).err
+    assert "note: the file keeps its size: " in said
+    assert "--vacuum" in said
+    assert "keeps its size" not in ckpt(*words[:3], "--match", "*-report", "--vacuum", "--yes").err
+
+
+def test_a_dry_run_ends_with_the_sum_and_shows_some_threads_on_a_terminal(
+    store: Path,
+) -> None:
+    with closing(sqlite3.connect(store)) as connection, connection:
+        for number in range(30):
+            connection.execute(
+                "INSERT INTO checkpoints SELECT ?, checkpoint_ns, checkpoint_id,"
+                " parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints"
+                " WHERE thread_id = 'weekly-digest'",
+                [f"t{number}"],
+            )
+    words = ["-s", str(store), "purge", "--match", "*", "--dry-run"]
+    every = len(ckpt(*words, "-o", "json").json["threads"])
+    assert every > 30
+    assert len(ckpt(*words, "-o", "tsv").out.splitlines()) == every + 1
+    piped = ckpt(*words, "-o", "table").out.splitlines()
+    shown = ckpt_in_terminal(*words, "-q", width=100, height=80)[1].splitlines()
+    assert f"... and {every - 20} more; -o tsv lists all" in shown
+    assert not any("more; -o tsv" in one for one in piped)
+    for lines, number in ((piped, every), (shown, 20)):
+        assert sum("  matches --match" in one for one in lines) == number
+        assert lines[-1].startswith(f"Would remove {every} threads: ")
+        assert any(one.startswith("Would keep ") for one in lines)
 
 
 def test_an_archive_that_cannot_be_written_keeps_everything(store: Path, tmp_path: Path) -> None:

@@ -96,4 +96,7 @@ def test_values_that_no_checkpoint_names_go(postgres_server: Server) -> None:
 def test_a_scope_must_be_given(store: Path) -> None:
     refused = ckpt("-s", store, "gc", "--yes")
     assert (refused.code, "--scope blobs" in refused.err) == (2, True)
+    assert "--dry-run" in refused.err
     assert ckpt("-s", store, "gc", "--scope", "nonsense").code == 2
+    words = ["-s", str(store), "gc", "--dry-run", "-o", "json"]
+    assert ckpt(*words).json == ckpt(*words, "--scope", "all").json != []

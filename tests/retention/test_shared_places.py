@@ -251,7 +251,7 @@ def test_what_gc_archives_comes_back(redis_stack_url: str, tmp_path: Path) -> No
         assert {one["thread_id"] for one in done["threads"]} == {"whole", "part"}
         assert len(dump(redis_stack_url)) < len(before)
         op = ckpt("-s", url, "ops", "list", "-o", "json").json[0]["op"]
-        assert ckpt("-s", url, *(back or ("ops", "undo", op, "--yes"))).code == 0
+        assert ckpt("-s", url, *(back or ("undo", op, "--yes"))).code == 0
         assert dump(redis_stack_url) == before
 
 

@@ -12,11 +12,8 @@ from random import Random
 import pytest
 
 from ckpt_backends.codec.values import Tagged
-from ckpt_cli.core.secrets.find_in_text import TextRules
-from ckpt_cli.core.secrets.kinds import known_kinds
-from ckpt_cli.core.secrets.library_rules import DETECTORS, LEFT_OUT
-from ckpt_cli.core.secrets.rules import RULES, SecretRule
-from ckpt_cli.core.secrets.scanner import MASK, Scanner
+from ckpt_cli.core.secret_rules import DETECTORS, LEFT_OUT, RULES, SecretRule
+from ckpt_cli.core.secrets import MASK, Scanner, TextRules, known_kinds
 from tests.secrets.credentials import credentials
 
 KNOWN = credentials()
@@ -189,7 +186,7 @@ def test_hostile_texts_are_searched_to_the_end(scanner: Scanner, text: str) -> N
 def test_a_rule_that_takes_too_long_is_counted_and_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ckpt_cli.core.secrets.find_in_text._SECONDS", 0.05)
+    monkeypatch.setattr("ckpt_cli.core.secrets._SECONDS", 0.05)
     slow = SecretRule("slow", r"(?:a|aa)+$", ("a",), "")
     rules = TextRules([slow, *RULES])
     for n in range(5):

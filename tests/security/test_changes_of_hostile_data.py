@@ -60,7 +60,7 @@ def check(tmp_path: Path, chosen: slice) -> None:
             assert rows(store, thread_id)[0] != before[0]
             assert clean(ckpt("-s", store, "undo", "--yes", "--", thread_id), marker).code == 0
         assert rows(store, thread_id) == before, thread_id
-        new = ["fork", "--at", "head", "--to", "new", "--yes", "--", thread_id]
+        new = ["copy", "--at", "head", "--as", "new", "--yes", "--", thread_id]
         if clean(ckpt("-s", store, *new), marker).code == 0:
             assert clean(ckpt("-s", store, "undo", "new", "--yes"), marker).code == 0
         assert rows(store, thread_id) == before, thread_id

@@ -162,8 +162,8 @@ def test_a_plain_head_of_an_encrypted_thread_is_flagged(
         )
     db.close()
     monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
-    assert ckpt("-s", store, "threads", "show", "aes-chat", "-o", "json").json["plaintext"] is True
-    assert "unencrypted" in ckpt("-s", store, "threads", "show", "aes-chat").out
+    assert ckpt("-s", store, "show", "aes-chat", "-o", "json").json["plaintext"] is True
+    assert "unencrypted" in ckpt("-s", store, "show", "aes-chat").out
     assert "unencrypted" in ckpt("-s", store, "show", "aes-chat").out
 
 

@@ -40,7 +40,7 @@ def test_archives_and_plans_are_whole(sample: Path, times: int) -> None:
         for archive in folder.iterdir():
             answer = ckpt("-s", sample, "import", archive, "--dry-run")
             assert answer.code in {0, 6}, answer.err  # the thread is there
-        assert ckpt("-s", sample, "purge", "--plan", plan, "--dry-run").code == 0
+        assert ckpt("-s", sample, "apply", plan, "--dry-run").code == 0
         assert leftovers(sample.parent) == []
 
 
@@ -53,7 +53,7 @@ def test_a_plan_is_carried_out_once(sample: Path, tmp_path: Path, times: int) ->
         plan = tmp_path / f"plan{number}"
         policy = ["--older-than", "0s", "--include-pending", "--include-error"]
         assert ckpt("-s", store, "purge", *policy, "--plan-out", plan).code == 0
-        wanted = ["-s", str(store), "purge", "--plan", str(plan), "--yes", "-o", "json"]
+        wanted = ["-s", str(store), "apply", str(plan), "--skip-changed", "--yes", "-o", "json"]
         both = at_once(wanted, wanted)
         removed = sum(json.loads(one.out)["removed"]["threads"] for one in both if one.code == 0)
         listed = json.loads(plan.read_text().splitlines()[0])

@@ -145,7 +145,7 @@ INPUTS: dict[str, tuple[st.SearchStrategy[str], list[str]]] = {
     "ref of a rollback": (refs, ["rollback", "--dry-run", "--", THREAD, "{}"]),
     "target": (targets, ["show", "--", "{}"]),
     "target of messages": (targets, ["messages", "-o", "json", "--", "{}"]),
-    "new thread": (targets, ["fork", THREAD, "--at", "head", "--dry-run", "--to", "{}"]),
+    "new thread": (targets, ["copy", THREAD, "--at", "head", "--dry-run", "--as", "{}"]),
     "as of": (times, ["show", THREAD, "--as-of", "{}"]),
     "since": (times, ["threads", "list", "--since", "{}"]),
     "until": (times, ["threads", "list", "-o", "json", "--until", "{}"]),
@@ -177,7 +177,7 @@ INPUTS: dict[str, tuple[st.SearchStrategy[str], list[str]]] = {
     "option": (names, ["show", THREAD, "--{}"]),
     "file of the store": (paths, ["-s", "sqlite:///{}", "threads", "list"]),
     "key file": (paths, ["--aes-key-file", "{}", "show", THREAD]),
-    "plan": (paths, ["purge", "--plan", "{}", "--dry-run"]),
+    "plan": (paths, ["apply", "{}", "--dry-run"]),
     "archive": (paths, ["import", "--dry-run", "--", "{}"]),
     "memory file": (paths, ["-s", "{}/memory.json", "memory", "list"]),
     "folder of the dev server": (paths, ["-s", "{}/.langgraph_api", "threads", "list"]),
@@ -519,7 +519,7 @@ def test_hostile_plan_files_are_read_or_refused(
         key = sorted(line)[place % len(line)]
         line[key] = value
         made.write_text("".join(json.dumps(one) + "\n" for one in changed))
-        run_cleanly(["-s", sample, "purge", "--plan", made, "--dry-run"])
+        run_cleanly(["-s", sample, "apply", made, "--dry-run"])
 
     fuzz(
         st.tuples(

@@ -259,9 +259,9 @@ def test_a_plan_that_is_swapped_at_the_question_is_not_carried_out(
         else:
             other.replace(shown)
 
-    monkeypatch.setattr("ckpt_cli.commands.apply_removal.confirm", swap)
+    monkeypatch.setattr("ckpt_cli.commands.changing.confirm", swap)
     before = ids(sample)
-    assert ckpt("-s", sample, "purge", "--plan", shown).code == 0
+    assert ckpt("-s", sample, "apply", shown).code == 0
     assert ids(sample) == before - {"trip-to-kyoto"}
 
 
@@ -286,7 +286,7 @@ def test_malformed_plans_are_refused_with_a_clear_error(
     plan, _ = plans(sample, tmp_path)
     plan.write_bytes(plan.read_bytes() + line.encode("latin-1") + b"\n")
     before = sample.read_bytes()
-    refused = ckpt("-s", sample, "purge", "--plan", plan, "--yes")
+    refused = ckpt("-s", sample, "apply", plan, "--yes")
     assert (refused.code, "\nhint: " in refused.err) == (2, True), refused.err
     assert sample.read_bytes() == before
 
@@ -296,9 +296,9 @@ def test_a_plan_with_an_endless_line_is_not_read_into_memory(sample: Path, tmp_p
     plan = tmp_path / "plan"
     with plan.open("wb") as file:
         file.truncate((256 << 20) + 10)
-    refused = ckpt("-s", sample, "purge", "--plan", plan, "--yes")
+    refused = ckpt("-s", sample, "apply", plan, "--yes")
     assert (refused.code, "longer than 256 MiB" in refused.err) == (2, True)
-    assert ckpt("-s", sample, "purge", "--plan", "/dev/zero", "--yes").code == 4
+    assert ckpt("-s", sample, "apply", "/dev/zero", "--yes").code == 4
 
 
 def test_a_header_alone_is_not_believed(tmp_path: Path) -> None:

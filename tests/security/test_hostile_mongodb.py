@@ -35,7 +35,7 @@ from tests.support import CommandResult, first_now, later
 SHORT = "serverSelectionTimeoutMS=800&connectTimeoutMS=800&socketTimeoutMS=800"
 COMMANDS = [
     ["threads", "list", "--long"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["history", "trip"],
     ["stores"],

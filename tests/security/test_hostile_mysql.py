@@ -370,7 +370,7 @@ CELLS: list[bytes | None] = [
 ]
 KINDS = [INTEGER, TEXT, DECIMAL, BLOB, 0, 1, 2, 3, 4, 5, 7, 10, 11, 12, 13, 16, 245, 247, 255, 99]
 COMMANDS = [
-    *(["threads", "list"], ["threads", "list", "-n", "3"], ["threads", "show", "trip"]),
+    *(["threads", "list"], ["threads", "list", "-n", "3"], ["show", "--long", "trip"]),
     *(["show", "trip"], ["history", "trip"], ["du"], ["grep", "x"], ["stores"], ["stats"]),
     *(["show", "trip", "--writes", "--metadata"], ["rollback", "trip", "--steps", "1", "--yes"]),
     *(["threads", "delete", "trip", "--yes"], ["interrupts"], ["du", "--by", "channel"]),

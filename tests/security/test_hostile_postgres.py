@@ -248,7 +248,7 @@ CELLS: list[bytes | None] = [
 KINDS = [TEXT, INTEGER, NUMERIC, BYTES, NAMES, RECORD, JSONB, 16, 21, 23, 114, 700, 701, 1082]
 KINDS += [1114, 1184, 1186, 2950, 2277, 3904, 0, 99999, 1001, 1016, 1231, 869, 2287]
 COMMANDS = [
-    *(["threads", "list"], ["threads", "list", "-n", "3"], ["threads", "show", "trip"]),
+    *(["threads", "list"], ["threads", "list", "-n", "3"], ["show", "--long", "trip"]),
     *(["show", "trip"], ["history", "trip"], ["du"], ["grep", "x"], ["stores"], ["stats"]),
     *(["show", "trip", "--writes", "--metadata"], ["rollback", "trip", "--steps", "1", "--yes"]),
     *(["threads", "delete", "trip", "--yes"], ["interrupts"], ["du", "--by", "channel"]),

@@ -21,7 +21,7 @@ from tests.support import CommandResult, first_now
 SHORT = "socket_timeout=0.5&connect_timeout=1"
 COMMANDS = [
     ["threads", "list", "--long"],
-    ["threads", "show", "trip"],
+    ["show", "--long", "trip"],
     ["show", "trip", "--writes", "--metadata"],
     ["history", "trip"],
     ["stores"],
@@ -29,7 +29,7 @@ COMMANDS = [
     ["grep", "from"],
     ["interrupts"],
     ["memory", "list"],
-    ["sessions", "list"],
+    ["memory", "sessions"],
     ["rollback", "trip", "~1", "--yes"],
     ["threads", "delete", "trip", "--yes"],
 ]

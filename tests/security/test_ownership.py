@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.config.ownership import fault_of
+from ckpt_cli.config.trust import fault_of
 
 
 def test_whose_files_are_refused(tmp_path: Path) -> None:

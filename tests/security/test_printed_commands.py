@@ -23,12 +23,11 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command, name
 from ckpt_backends.sqlite.errors import unavailable
-from ckpt_cli.core.forking.edit_state import ChannelEdit, _check_item
-from ckpt_cli.queries.provenance import ItemOrigin
-from ckpt_cli.render.memory.provenance import origin_lines
-from ckpt_cli.render.terminal.fields import command_field
-from ckpt_cli.render.terminal.folding import folded
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.core.edit_state import ChannelEdit, _check_item
+from ckpt_cli.queries.memory import ItemOrigin
+from ckpt_cli.render.folding import folded
+from ckpt_cli.render.memory import origin_lines
+from ckpt_cli.render.text import command_field, safe_text
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.panes.thread_list import ThreadFilter
 from tests.deerflow.project import memory, save
@@ -138,7 +137,7 @@ def plans(bench: Bench, text: str) -> Iterator[Pasted]:
     shown = bench.run("rollback", "--steps", "1", "--dry-run", "-o", "table", *guarded(text))
     yield after("undo +", shown.out), ["-s", bench.store, "undo", *guarded(text)]
     new = f"{text}2"
-    shown = bench.run("fork", "--to", new, "--dry-run", "-o", "json", THREAD, "head")
+    shown = bench.run("copy", "--as", new, "--at", "head", "--dry-run", "-o", "json", THREAD)
     yield shown.json["undo"], ["-s", bench.store, "undo", *guarded(new)]
 
 
@@ -150,13 +149,13 @@ def hints_about_threads(bench: Bench, text: str) -> Iterator[Pasted]:
     yield quoted(bench.run("rollback", "--steps", "99", *named).err), ["history", *named]
     yield quoted(bench.run("show", *guarded(text, "nope")).err), ["history", *named]
     at = f"{text}@head"
-    yield quoted(bench.run("threads", "show", *guarded(at)).err), ["show", *guarded(at)]
+    yield quoted(bench.run("history", *guarded(at)).err), ["show", *guarded(at)]
     said = bench.run("rollback", "--steps", "1", *guarded(at)).err
     yield f"ckpt {after('hint: give the thread alone: ', said)}", [text]
 
 
 def close_matches(bench: Bench, text: str) -> Iterator[Pasted]:
-    said = bench.run("threads", "show", *guarded(text[:-1] or "x")).err
+    said = bench.run("history", *guarded(text[:-1] or "x")).err
     if "did you mean" in said and text == text.strip() and text[:-1] and name(text) in said:
         yield f"ckpt show {name(text)}", ["show", text]
 
@@ -202,7 +201,7 @@ def screens(bench: Bench, text: str) -> Iterator[Pasted]:
     )
     yield (
         command_line.thread_memory_command(store, text, text),
-        [*store, "threads", "show", "--memory", text, *guarded(text)],
+        [*store, "show", "--memory", text, *guarded(text)],
     )
 
 

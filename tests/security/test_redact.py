@@ -12,11 +12,10 @@ from ormsgpack import Ext, packb
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.app import root
-from ckpt_cli.queries.store_tail import StoreTail
-from ckpt_cli.queries.tail import Tail
+from ckpt_cli.queries.tail import StoreTail, Tail
+from ckpt_cli.reading.redaction import RedactedStore
 from ckpt_cli.render.records import entry_record
 from ckpt_cli.render.store_tail import movement_line, movement_record
-from ckpt_cli.threads.redaction import RedactedStore
 from tests.security.corpus import DDL
 from tests.support import ckpt
 
@@ -78,8 +77,6 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "export": [[THREAD, "--format", "jsonl"], [THREAD]],
     "import": [["nothing.ckpt.gz"]],
-    # Refused here; those of Redis are held to the same in `tests/backends`.
-    "sessions": [["list"], ["show", THREAD]],
     # Refused here as well; those of each Store are held to the same in `tests/memory`.
     "memory": [
         *(["list"], ["show", "k"], ["search", "."], ["export"], ["delete", "k", "--dry-run"]),
@@ -87,6 +84,8 @@ LINES: dict[str, list[list[str]]] = {
         *(["show"], ["list", "--duplicates", "--orphans"]),
         # Refused here; those of DeerFlow are held to the same in `tests/deerflow`.
         ["edit", "k", "--set", "content=x"],
+        # Refused here; those of Redis are held to the same in `tests/backends`.
+        *(["sessions"], ["sessions", THREAD]),
     ],
     "diff": [
         [THREAD],
@@ -101,6 +100,7 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "replay": [
         [THREAD],
+        [THREAD, "--all-steps"],
         [THREAD, "--verify"],
         [f"{THREAD}@{HEAD}", "--verify"],
         ["--all", "--verify"],
@@ -110,10 +110,11 @@ LINES: dict[str, list[list[str]]] = {
         [],
         [THREAD],
         ["--since", "5y", "--jobs", "2"],
-        ["--time"],
-        [THREAD, "--time"],
-        ["--tokens"],
-        [THREAD, "--tokens", "--by", "model,node,thread,day"],
+        ["--by", "channel"],
+        [THREAD, "--by", "node,channel"],
+        ["--by", "model"],
+        ["--by", "user"],
+        [THREAD, "--by", "model,node,thread,day,user"],
     ],
     "timeline": [*([target] for target in TARGETS), [THREAD, "--ascii"]],
     "interrupts": [[], [THREAD]],
@@ -169,9 +170,10 @@ LINES: dict[str, list[list[str]]] = {
         ["--match", "*", "--to", "{thread}-new", "--dry-run"],
         ["--match", "*", "--at", FIRST, "--append", 'messages="x"', "--dry-run"],
     ],
-    "undo": [[THREAD, "--dry-run"]],
+    "undo": [[THREAD, "--dry-run"], ["--dry-run"]],
+    "redo": [["--dry-run"]],
     "apply": [[PLAN, "--dry-run"], ["nothing.ndjson"]],
-    "ops": [["list"], ["show", "nothing"], ["undo", "--dry-run"], ["redo", "--dry-run"]],
+    "ops": [["list"], ["show", "nothing"]],
     "copy": [["--all", "--to", one, "--create", "--dry-run"] for one in ("new.db", "new/")],
     "rekey": [["--all", "--decrypt", "--aes-key-file", str(KEY), "--dry-run"]],
     "secrets": [[], [THREAD], ["--jobs", "2"], ["--kinds"]],

@@ -20,16 +20,15 @@ from ckpt_backends.apps.plainredis.contents import _CALLS
 from ckpt_backends.errors import UsageError
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
-from ckpt_cli.core.forking.numbered_ids import next_name
-from ckpt_cli.core.memory.fact_origin import _SENTENCE
-from ckpt_cli.core.refs import is_shortened
-from ckpt_cli.core.search import patterns
-from ckpt_cli.core.search.patterns import compile_pattern, gave_up
-from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core import search as patterns
+from ckpt_cli.core.forking import next_name
+from ckpt_cli.core.memory import _SENTENCE
+from ckpt_cli.core.refs import is_shortened, short_refs
+from ckpt_cli.core.search import compile_pattern, gave_up
 from ckpt_cli.core.tasks.task_ids import _CALL
 from ckpt_cli.core.times import looks_like_time
-from ckpt_cli.core.values.paths import parse_path
-from ckpt_cli.render.values.scalars import _SCALAR
+from ckpt_cli.core.values import parse_path
+from ckpt_cli.render.values import _SCALAR
 from tests.security.corpus import HOSTILE_ID, Row, build_store
 from tests.support import ckpt, first_now
 

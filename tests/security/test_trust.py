@@ -75,13 +75,13 @@ REFUSED = [
     ["-s", "evil", "threads", "list"],
     ["-s", "plain", "threads", "list"],
     ["-s", "plain", "stores"],
-    ["-s", "plain", "sessions", "list"],
+    ["-s", "plain", "memory", "sessions"],
     ["-s", "plain", "memory", "list"],
     ["-s", "plain", "import", "agent.db", "--yes"],
     ["-s", "evil", "purge", "--expired", "--yes"],
     ["-s", "local", "purge", "--expired", "--yes"],
-    ["-s", "local", "threads", "show", "trip-to-kyoto"],
-    ["-s", "./agent.db", "threads", "show", "trip-to-kyoto", "--memory", "plain"],
+    ["-s", "local", "show", "--long", "trip-to-kyoto"],
+    ["-s", "./agent.db", "show", "--long", "trip-to-kyoto", "--memory", "plain"],
 ]
 
 
@@ -297,7 +297,7 @@ def test_other_names_in_the_file_are_bound_by_the_same_rule(
     write(folder, f'default = {default}\n[stores.x]\nurl = "agent.db"\n{other}\n')
     words = {
         "default": ["threads", "list"],
-        "memory": ["threads", "show", "trip-to-kyoto"],
+        "memory": ["show", "--long", "trip-to-kyoto"],
         "threads": ["memory", "list", "--orphans"],
     }
     if name == "threads":

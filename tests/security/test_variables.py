@@ -73,7 +73,7 @@ def test_no_error_tells_a_value(
         for command in (
             ["stores"],
             ["memory", "list"],
-            ["sessions", "list"],
+            ["memory", "sessions"],
             ["stores", "-o", "json"],
         ):
             assert not tells(ckpt(*words, *command), *VALUES.values(), str(port))
@@ -132,10 +132,10 @@ def test_a_plan_is_for_the_values_that_it_was_made_with(
     assert ckpt(*words, "purge", "--match", "weekly-*", "--plan-out", plan).code == 0
     assert json.loads(plan.read_text().splitlines()[0])["store"] == "${FOLDER}/agent.db"
     monkeypatch.setenv("FOLDER", str(tmp_path / "two"))
-    refused = ckpt(*words, "purge", "--plan", plan, "--yes")
+    refused = ckpt(*words, "apply", plan, "--yes")
     assert (refused.code, "other values of the environment variables" in refused.err) == (2, True)
     monkeypatch.setenv("FOLDER", str(tmp_path / "one"))
-    assert ckpt(*words, "purge", "--plan", plan, "--yes").code == 0
+    assert ckpt(*words, "apply", plan, "--yes").code == 0
     for name, left in (("one", 7), ("two", 8)):
         store = tmp_path / name / "agent.db"
         assert len(ckpt("-s", store, "threads", "list", "-o", "json").json) == left
@@ -190,7 +190,12 @@ def test_a_scheme_from_the_environment_is_not_told(
     monkeypatch.setenv("TOKEN", "ghp16C7e42F292c")
     for url in ("${TOKEN}://u@h/db", "${TOKEN}://u@h:x:y/db"):
         words = write(tmp_path, f"url = '{url}'")
-        for command in (["threads", "list"], ["memory", "list"], ["sessions", "list"], ["stores"]):
+        for command in (
+            ["threads", "list"],
+            ["memory", "list"],
+            ["memory", "sessions"],
+            ["stores"],
+        ):
             answer = ckpt(*words, *command)
             assert answer.code == 2
             assert not tells(answer, "ghp16C7e42F292c", "ghp16C7e42F292c".lower())

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.files.atomic_write import create_part
-from ckpt_cli.api import exporting
+from ckpt_cli.api import sql as exporting
 from ckpt_cli.sql.tables import TABLES
 from tests.erase.killing import run_until
 from tests.support import SAMPLE, ckpt, copy_store

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.api.querying import SqlSession, SqlSource, ThreadChoice
-from ckpt_cli.commands.sql_prompt import answer_all, completions, is_complete, private_history
+from ckpt_cli.api.sql import SqlSession, SqlSource, ThreadChoice
+from ckpt_cli.commands.sql import answer_all, completions, is_complete, private_history
 from ckpt_cli.session import Session
 from ckpt_cli.sql.database import MAIN
 from tests.support import SAMPLE, copy_store

@@ -12,7 +12,7 @@ import pytest
 
 from ckpt_backends.model import Checkpoint, Write
 from ckpt_backends.wrapper import WrappedStore
-from ckpt_cli.api.querying import SqlSession, SqlSource, ThreadChoice
+from ckpt_cli.api.sql import SqlSession, SqlSource, ThreadChoice
 from ckpt_cli.session import Session
 from ckpt_cli.sql.database import MAIN
 from tests.support import SAMPLE, copy_store

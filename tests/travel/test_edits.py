@@ -159,7 +159,7 @@ def test_an_edited_copy_can_be_taken_back(filled: Filled, name: str, words: list
 def test_a_thread_of_its_own_can_be_edited(filled: Filled, words: list[str]) -> None:
     for target in filled.ids("interrupt-alone")[:2]:
         answer = ckpt(
-            *("-s", filled.harness.url, "fork", "interrupt-alone", target, "--to", "copy"),
+            *("-s", filled.harness.url, "fork", "interrupt-alone", target, "--as", "copy"),
             *(*words, "--yes", "-o", "json"),
         )
         assert answer.code == 0, answer.err

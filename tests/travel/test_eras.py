@@ -20,8 +20,8 @@ import pytest
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import ScenarioThread, config_of, ending, outcome, state
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.thread import ThreadReader
 from tests.harness.sqlite import SqliteHarness
 from tests.support import FIXTURES, ckpt, copy_store
 

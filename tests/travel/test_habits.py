@@ -20,9 +20,8 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
-from ckpt_cli.plans.root_branch import RollbackOptions
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt, later
 
 CKPT = f"{shlex.quote(sys.executable)} -m ckpt_cli"
@@ -116,11 +115,11 @@ def test_a_copy_is_as_it_was_planned_while_the_agent_goes_on(store: Path) -> Non
 
 
 def test_left_over_rows_of_the_new_name_are_not_taken_over(store: Path) -> None:
-    assert ckpt("-s", store, "fork", "t", "head", "--to", "u", "--yes").code == 0
+    assert ckpt("-s", store, "copy", "t@head", "--as", "u", "--yes").code == 0
     with closing(sqlite3.connect(store)) as connection:
         connection.execute("DELETE FROM checkpoints WHERE thread_id = 'u'")
         connection.commit()
-    answer = ckpt("-s", store, "fork", "t", "head", "--to", "u", "--yes")
+    answer = ckpt("-s", store, "copy", "t@head", "--as", "u", "--yes")
     assert answer.code == 5
     assert "orphaned rows" in answer.err
 
@@ -139,11 +138,11 @@ def test_a_redo_is_not_redone_though_the_agent_went_on_before_the_undo(store: Pa
     with agent(store) as graph:
         graph.invoke(None, config("t"))
     assert ckpt("-s", store, "undo", "t", "--yes").code == 0
-    redo = ckpt("-s", store, "ops", "redo", "--yes", "-o", "json").json
+    redo = ckpt("-s", store, "redo", "--yes", "-o", "json").json
     newest, undo, _ = ckpt("-s", store, "ops", "list", "-o", "json").json
     assert redo["action"] == newest["action"] == "redo"
     assert redo["undoes"] == newest["undoes"] == undo["op"]
-    assert ckpt("-s", store, "ops", "redo", "--yes").code == 3
+    assert ckpt("-s", store, "redo", "--yes").code == 3
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_a_fork_into_another_thread_goes_on_there_and_is_undone_whole(
     run(library, "drive", url, thread, "old")
     before = rows(url, "t")
     for use in (False, True):
-        words = ["fork", "t", "step:1", "--to", "u", "--yes", "-o", "json"]
+        words = ["copy", "t@step:1", "--as", "u", "--yes", "-o", "json"]
         record = ckpt("-s", url, *words).json
         if not use:
             assert ckpt("-s", url, "undo", "u", "--yes").code == 0

@@ -231,7 +231,8 @@ def test_a_change_says_where_the_head_is(shop: Shop, path: Path) -> None:
     assert before.endswith(ref)
     assert step == "2"
     ref, step = said(
-        ckpt("-s", path, "fork", "t", "--to", "u", "--yes"), "forked t to u: its head is "
+        ckpt("-s", path, "copy", "t", "--at", "head", "--as", "u", "--yes"),
+        "copied t to u: its head is ",
     )
     assert before.endswith(ref)
     gone = ckpt("-s", path, "undo", "u", "--yes").out.splitlines()
@@ -249,7 +250,7 @@ def test_the_printed_line_resumes_the_thread(shop: Shop, path: Path) -> None:
     def invoke(text: str, **names: Any) -> Any:
         return eval(text, {"graph": shop.graph, "Command": Command, **names})
 
-    forked = ckpt("-s", path, "fork", "t", "--to", "u", "--yes")
+    forked = ckpt("-s", path, "copy", "t", "--at", "head", "--as", "u", "--yes")
     text = resume_line(forked)
     (asked,) = shop.graph.get_state({"configurable": {"thread_id": "u"}}).interrupts
     assert text.startswith(f'graph.invoke(Command(resume={{"{asked.id}": ...}}), {{')
@@ -269,11 +270,12 @@ def test_the_printed_line_resumes_the_thread(shop: Shop, path: Path) -> None:
     assert shop.ran == ["think", "ask"]
 
 
-def test_a_fork_to_a_thread_means_the_head(tmp_path: Path) -> None:
+def test_an_edited_copy_is_one_of_the_head(tmp_path: Path) -> None:
     path = copy_store(SAMPLE, tmp_path)
-    forked = ckpt("-s", path, "fork", "refund-4711", "--to", "new", "--yes", "-o", "json").json
+    words = ["fork", "refund-4711", "--replace", "order=null", "--as", "new", "--yes"]
+    forked = ckpt("-s", path, *words, "-o", "json").json
     head = ckpt("-s", path, "show", "refund-4711", "-o", "json").json["checkpoint_id"]
-    assert forked["checkpoint_id"] == head
+    assert (forked["action"], forked["checkpoint_id"]) == ("fork", head)
     assert forked["resume"].startswith("graph.invoke(Command(resume={")
     refused = ckpt("-s", path, "fork", "refund-4711")
     assert refused.code == 2

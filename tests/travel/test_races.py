@@ -23,10 +23,10 @@ from ckpt_backends.postgres.changing import lock_number
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import config_of, state, stored_ids
 from ckpt_backends.url import parse_url
-from ckpt_cli.core.forking.plan import CheckpointPlan
+from ckpt_cli.core.forking import CheckpointPlan
+from ckpt_cli.plans.fork import RollbackOptions
 from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.root_branch import RollbackOptions
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt, first_now, later
 from tests.travel.conftest import Filled
 

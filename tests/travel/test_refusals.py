@@ -32,7 +32,7 @@ def refused(store: Path | str, *words: str) -> CommandResult:
 
 def test_without_a_terminal_only_with_yes(sample: Path) -> None:
     before = sample.read_bytes()
-    for words in (["rollback", HEAD, "~1"], ["fork", HEAD, "head", "--to", "new"]):
+    for words in (["rollback", HEAD, "~1"], ["copy", HEAD, "--at", "head", "--as", "new"]):
         answer = ckpt("-s", sample, *words, "-o", "json")
         assert (answer.code, answer.out) == (5, "")
         assert "--yes" in answer.err
@@ -51,10 +51,22 @@ WRONG = [
     (2, ["rollback", HEAD], "no checkpoint given"),
     (2, ["rollback", HEAD, "~1", "--steps", "2"], "cannot be combined with --steps"),
     (2, ["rollback", f"{HEAD}@head", "--last-good"], "names a checkpoint already"),
-    (2, ["rollback", HEAD, "--to-last", "sleepy"], "no status 'sleepy'"),
+    (2, ["rollback", HEAD, "--to-last", "sleepy"], "'sleepy' is not one of 'error'"),
     (2, ["rollback", HEAD, "--steps", "0"], "--steps"),
     (2, ["--copy", "rollback", HEAD, "~1", "--yes"], "without --copy"),
-    (2, ["fork", HEAD, "head", "--to", "", "--yes"], "the new thread id is empty"),
+    (2, ["copy", HEAD, "--at", "head", "--as", "", "--yes"], "the new thread id is empty"),
+    (2, ["copy", HEAD], "give --to STORE for another store, --as NEW for a new thread"),
+    (2, ["copy", HEAD, "--as", "n", "--to", "n.db"], "first `ckpt copy THREAD --as NEW`, then"),
+    (2, ["copy", HEAD, "--as", "n", "--create"], "--create cannot be combined with --as NEW"),
+    (2, ["copy", "--all", "--as", "n"], "--all cannot be combined with --as NEW"),
+    (2, ["copy", HEAD, "--to", "n.db", "--at", "~1"], "--at cannot be combined with --to STORE"),
+    (2, ["copy", HEAD, "--at", "~1", "--as-of", "2h", "--as", "n"], "--at cannot be combined"),
+    (2, ["copy", HEAD, "step:3", "--as", "n"], "a checkpoint is THREAD@REF"),
+    (2, ["copy", "--match", "*", "--as", "{thread}-2"], "no checkpoint given"),
+    (2, ["copy", HEAD, "--set", "a=1", "--as", "n"], "use `ckpt fork THREAD@REF --set"),
+    (2, ["fork", HEAD, "head", "--as", "n"], "use `ckpt copy THREAD@REF --as NEW`"),
+    (2, ["fork", HEAD, "--to", "n"], "use `ckpt copy THREAD@REF --as NEW`"),
+    (2, ["threads", "copy", HEAD, "n"], "use `ckpt copy THREAD --as NEW`"),
     (3, ["rollback", HEAD, "--steps", "99"], "has 13 earlier checkpoints"),
     (3, ["rollback", HEAD, "--to-last", "error"], "has status error"),
     (3, ["rollback", HEAD, "--last-good"], "no step failed"),
@@ -63,7 +75,7 @@ WRONG = [
     (3, ["rollback", HEAD, "--as-of", "2020-01-01"], "had no checkpoint"),
     (3, ["undo", HEAD], "nothing to undo"),
     (3, ["undo", "nobody"], "no thread 'nobody'"),
-    (5, ["fork", HEAD, "head", "--to", "refund-4711", "--yes"], "already exists"),
+    (5, ["copy", HEAD, "--at", "head", "--as", "refund-4711", "--yes"], "already exists"),
 ]
 
 

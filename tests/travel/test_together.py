@@ -16,9 +16,9 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import config_of
 from ckpt_cli.commands.plan_out import saved_removal
-from ckpt_cli.plans.plan_file import PlanFile
-from ckpt_cli.plans.root_branch import heads_of
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.plans.fork import heads_of
+from ckpt_cli.plans.saved_plan import PlanFile
+from ckpt_cli.reading.thread import ThreadReader
 from tests.harness.opening import empty_store
 from tests.harness.sqlite import SqliteHarness
 from tests.support import ckpt
@@ -82,19 +82,20 @@ PURGE = ["purge", "--match", OURS, "--older-than", "0s", "--include-pending", "-
 IMPORT = ["import", "ARCHIVE", "--yes"]
 GC = ["gc", "--scope", "all", "--grace", "0s", "--yes"]
 FORK = ["fork", OURS, "--at", "step:1", "--yes"]
+COPY = ["copy", OURS, "--at", "step:1", "--as", NEW, "--yes"]
 PAIRS: dict[str, tuple[Callable[[str], None], list[str], list[str]]] = {
     "rollback, rollback": (nothing, ROLLBACK, ROLLBACK),
     "rollback, fork": (nothing, ROLLBACK, FORK),
-    "fork, fork to a new thread": (nothing, [*FORK, "--to", NEW], [*FORK, "--to", NEW]),
+    "copy of a checkpoint, copy of it": (nothing, COPY, COPY),
     "edit, edit": (nothing, [*FORK, "--replace", "who=1"], [*FORK, "--replace", "who=2"]),
     "undo, undo": (rollback_first, ["undo", OURS, "--yes"], ["undo", OURS, "--yes"]),
     "undo, rollback": (rollback_first, ["undo", OURS, "--yes"], ROLLBACK),
     "copy, copy": (
         nothing,
-        ["threads", "copy", OURS, NEW, "--yes"],
-        ["threads", "copy", OURS, NEW, "--yes"],
+        ["copy", OURS, "--as", NEW, "--yes"],
+        ["copy", OURS, "--as", NEW, "--yes"],
     ),
-    "copy, delete": (nothing, ["threads", "copy", OURS, NEW, "--yes"], DELETE),
+    "copy, delete": (nothing, ["copy", OURS, "--as", NEW, "--yes"], DELETE),
     "delete, delete": (nothing, DELETE, DELETE),
     "delete, rollback": (nothing, DELETE, ROLLBACK),
     "prune, prune": (rollback_first, PRUNE, PRUNE),
@@ -227,11 +228,11 @@ def test_a_delete_that_keeps_a_thread_says_so(
         run(str(sample), ["rollback", "trip-to-kyoto", "--steps", "1", "--yes"])
         return plan
 
-    monkeypatch.setattr("ckpt_cli.commands.delete.saved_removal", make_and_move)
+    monkeypatch.setattr("ckpt_cli.commands.threads.saved_removal", make_and_move)
     answer = ckpt("-s", sample, "threads", "delete", "trip-to-kyoto", *others, "--yes")
     assert answer.code == code, answer.err
     assert "not deleted: trip-to-kyoto changed meanwhile" in answer.err
-    assert ckpt("-s", sample, "threads", "show", "trip-to-kyoto").code == 0
+    assert ckpt("-s", sample, "show", "trip-to-kyoto").code == 0
 
 
 def test_a_plan_notices_that_the_thread_changed_while_it_was_read(sample: Path) -> None:

@@ -11,14 +11,13 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from ckpt_cli.core.values.paths import select
-from ckpt_cli.queries import changed_values as module
-from ckpt_cli.queries.changed_values import changed_values
-from ckpt_cli.queries.diff import compare
+from ckpt_cli.core.values import select
+from ckpt_cli.queries import diff as module
+from ckpt_cli.queries.diff import changed_values, compare
 from ckpt_cli.queries.show import view
-from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader
 from tests.harness.opening import empty_store
 from tests.harness.postgres import PostgresHarness
 from tests.harness.sqlite import SqliteHarness

@@ -11,7 +11,7 @@ from rich.color import Color
 from rich.style import Style as RichStyle
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine
+from ckpt_cli.render.text import Style, StyledLine
 from ckpt_cli.tui.screens.diff import SidesRows
 from ckpt_cli.tui.styles import DARK_TINTS, LIGHT_TINTS
 from tests.support import ckpt

@@ -12,7 +12,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.screens.forms import ForkForm, ForkWish, Refuse
 
 NAMES = [

@@ -14,7 +14,7 @@ import pytest
 from ckpt_backends.protocol import Store
 from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.queries.channel_changes import ChannelChanges
+from ckpt_cli.queries.diff import ChannelChanges
 from tests.tui import budget_thread
 
 _BUDGET = ("1", "slash", "b", "u", "enter")

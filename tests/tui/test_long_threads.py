@@ -18,12 +18,11 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.screen import NOW, Seat, sit
 from ckpt_backends.url import parse_url
-from ckpt_cli.queries import tree, tree_keys
-from ckpt_cli.queries.known_details import KnownDetails
+from ckpt_cli.queries import tree
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import read_tree
-from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries.tree import KnownDetails, read_tree
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.tui.panes.tree_picture import GrowingTree, draw_tree
 from ckpt_cli.tui.tabs.content import Clock, KeptReader
 
@@ -105,11 +104,11 @@ def test_unfolding_reads_only_the_rows_that_are_seen(store: Path, bodies: list[s
 def test_rows_are_read_without_a_look_at_all_keys(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = []
+    looks, read_keys = [], tree.read_keys
 
     def noted(*asked: Any) -> Any:
         looks.append(asked)
-        return tree_keys.read_keys(*asked)
+        return read_keys(*asked)
 
     async def look(seat: Seat) -> None:
         await seat.press("enter", "o")
@@ -247,7 +246,7 @@ def test_the_next_question_of_the_same_task_is_shown(tmp_path: Path) -> None:
 
 
 def test_details_are_read_again_if_writes_were_added() -> None:
-    from ckpt_cli.core.tree.rows import StepDetails
+    from ckpt_cli.core.tree import StepDetails
 
     known, asked = KnownDetails[None](), []
 

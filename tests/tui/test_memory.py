@@ -11,7 +11,7 @@ import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.context import MemoryNamed
 from ckpt_cli.tui.keys import MEMORY_GROUP
 from ckpt_cli.tui.screens.memory import MemoryScreen

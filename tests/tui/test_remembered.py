@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look

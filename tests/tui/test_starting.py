@@ -15,7 +15,7 @@ from textual.app import App, ComposeResult
 from ckpt_backends.protocol import Store
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.inspector import Inspector
 

@@ -12,9 +12,8 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tree.parentage import Parentage
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.queries.channel_changes import ChannelChanges
+from ckpt_cli.core.tree import Key, Parentage
+from ckpt_cli.queries.diff import ChannelChanges
 from ckpt_cli.tui.stepper import Stepper
 
 # a - b - c - d - e

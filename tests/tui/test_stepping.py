@@ -9,7 +9,7 @@ import pytest
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.core.tree import Key
 from ckpt_cli.tui.panes.tree import ScrubberLine
 
 pytestmark = pytest.mark.slow

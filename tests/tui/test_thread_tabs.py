@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.core.timeline.assemble import ThreadSteps
-from ckpt_cli.queries.step_times import read_steps
+from ckpt_cli.core.timeline import ThreadSteps
+from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.tabs import history
 from tests.incidents import agents

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.render.terminal.styled_text import line
-from ckpt_cli.render.values.folding import BEGINNING, PART, channel_node
+from ckpt_cli.render.folding import BEGINNING, PART, channel_node
+from ckpt_cli.render.text import line
 from ckpt_cli.tui.panes import inspector as copying
 from ckpt_cli.tui.panes import values
 from ckpt_cli.tui.panes import values as searching

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ckpt_backends.model import Blob, Checkpoint, CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_cli.queries.channel_changes import ChannelChanges, Step
+from ckpt_cli.queries.diff import ChannelChanges, Step
 
 _VALUES = ["[1]", "[1]", "[2]", "[2, 3]", "[2, 3]"]
 

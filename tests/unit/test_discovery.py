@@ -22,7 +22,7 @@ from ckpt_backends.model import Capability
 from ckpt_backends.plugins import plugins
 from ckpt_backends.registry import open_memory, open_sessions, open_store
 from ckpt_backends.url import parse_url, printable
-from ckpt_cli.config.confined import needs_trust
+from ckpt_cli.config.trust import needs_trust
 
 _TOY = """
 from ckpt_backends.declaration import NAME, Backend

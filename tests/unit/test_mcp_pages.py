@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.mcp.pages import (
+from ckpt_cli.mcp.server import Stopped, Stopping
+from ckpt_cli.mcp.tools import (
     Item,
     PageStart,
     call_key,
@@ -21,7 +22,6 @@ from ckpt_cli.mcp.pages import (
     structured,
     to_cursor,
 )
-from ckpt_cli.mcp.stopping import Stopped, Stopping
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=3000)
 ITEM = st.one_of(

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ckpt_backends.shell import command, name, word
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.text import safe_text
 from tests.security.shells import HOSTILE
 
 words = st.text(

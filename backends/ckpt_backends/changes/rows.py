@@ -93,7 +93,7 @@ def conflict(table: str) -> StoreChanged:
     """The error for a row that exists with different contents."""
     return StoreChanged(
         f"a row of '{table}' exists with different contents",
-        hint="the thread was used since then: save it with `ckpt threads copy THREAD NEW`,"
+        hint="the thread was used since then: save it with `ckpt copy THREAD --as NEW`,"
         " then `ckpt threads delete THREAD`, and import again",
     )
 

@@ -23,7 +23,7 @@ from textual.widgets import Input
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.url import parse_url
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp, Start
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
 from ckpt_cli.tui.reading import Delays

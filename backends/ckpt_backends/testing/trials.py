@@ -78,7 +78,7 @@ def check_clone(
     place.copy(thread.thread_id, theirs)
     try:
         before = place.rows(thread.thread_id)
-        words = ["fork", "--at", target, "--to", ours, "--yes", "-o", "json"]
+        words = ["copy", "--at", target, "--as", ours, "--yes", "-o", "json"]
         answer = ckpt("-s", place.url, *words, "--", thread.thread_id)
         assert answer.code == 0, answer.err
         graph = thread.graph(saver)

@@ -1,26 +1,17 @@
-"""Compute what a resume of a thread does: which nodes run, and whose saved results are used.
+"""What a resume of a checkpoint does."""
 
-LangGraph computes the tasks of the head's step again and gives each its saved result, if it stored
-one. What is left runs. If nothing is left, it applies the results and goes on with the nodes that
-they lead to. Source: `_first`, `tick`, `_reapply_writes_to_succeeded_nodes` and
-`_resume_error_handlers_if_applicable` in `langgraph/pregel/_loop.py`, `apply_writes` and
-`prepare_next_tasks` in `langgraph/pregel/_algo.py`, 1.2.24.
-"""
+from __future__ import annotations
 
-# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Literal, NamedTuple
 
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, Write
-from ckpt_cli.core.forking.marks import BY, MARKS, NAME, REASON
 from ckpt_cli.core.redact import REDACTED
-from ckpt_cli.core.state import Body
+from ckpt_cli.core.state import BY, ERROR, MARKS, NAME, REASON, RESUME, Body
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
-from ckpt_cli.core.tasks.control_channels import ERROR
-from ckpt_cli.core.tasks.sends import sends_among
-from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, path_text
 from ckpt_cli.core.tasks.task_ids import (
     call_of,
     handler_path,
@@ -29,7 +20,7 @@ from ckpt_cli.core.tasks.task_ids import (
     send_path,
     sent_index,
 )
-from ckpt_cli.core.tasks.tasks import CONTROL, Step, Task
+from ckpt_cli.core.tasks.tasks import CONTROL, NodePath, Step, Task, asked_by, path_text
 from ckpt_cli.core.tasks.triggers import (
     SENDS,
     START,
@@ -39,8 +30,38 @@ from ckpt_cli.core.tasks.triggers import (
     is_joined,
     learn,
     named_node,
+    sends_among,
 )
-from ckpt_cli.core.tasks.used_answers import callers_answer, is_used
+from ckpt_cli.core.values import same
+
+
+def callers_answer(writes: Iterable[Write]) -> Write | None:
+    """Return the answer that the caller gave last at a checkpoint; None if there is none."""
+    return next(
+        (one for one in writes if one.task_id == NULL_TASK_ID and one.channel == RESUME), None
+    )
+
+
+def is_used(answer: Write, writes: Iterable[Write]) -> bool:
+    """Return whether a task has taken the answer: its own list of answers has an equal one.
+
+    LangGraph does not remove the caller's answer then, and `invoke(None)` gives it to the next
+    question (langgraph issue 8837).
+    """
+    if answer.value is None:
+        return False
+    wanted = decode(answer.value)
+    return any(
+        same(one, wanted)
+        for write in writes
+        if write.task_id != NULL_TASK_ID and write.channel == RESUME and write.value is not None
+        for one in _answers(decode(write.value))
+    )
+
+
+def _answers(value: Value) -> list[Value]:
+    return value if isinstance(value, list) else [value]
+
 
 _AFTER_FINISH = 2
 """The channel of a deferred node holds a pair: its value, and whether all others have finished."""

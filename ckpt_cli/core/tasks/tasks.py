@@ -1,33 +1,49 @@
-"""Compute a checkpoint's tasks, what runs next and what it waits for, from its rows alone.
+"""The tasks of a checkpoint: which finished, failed or wait, and what they wrote."""
 
-LangGraph computes the tasks of a superstep from the graph and the checkpoint; the graph is not
-available here. Sends are stored, ready nodes are visible in the channels (`triggers`), and the path
-or the hash in the task id (`task_ids`) tells which writes belong to which task. If that is not
-enough, the answer is "unknown".
-"""
+from __future__ import annotations
 
-# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
-from ckpt_backends.codec import decode
-from ckpt_backends.codec.values import Cut, Tagged, Value, items_of
-from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
-from ckpt_cli.core.state import Body, source_from
+from ckpt_backends.codec import decode, decode_checkpoint
+from ckpt_backends.codec.values import CHANNELS, Cut, Tagged, Value, items_of
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
+from ckpt_cli.core.state import ERROR, INTERRUPT, RESUME, Body, Version, source_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run, path_of
-from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT, RESUME
-from ckpt_cli.core.tasks.sends import sent_nodes, written_by_caller
 from ckpt_cli.core.tasks.task_ids import (
+    UPDATE_PATH,
+    TaskIdBase,
     call_of,
     handler_path,
     interrupt_id,
+    is_call,
     is_handler,
+    pull_ids,
     pull_path,
     pulled_node,
+    send_ids,
     send_path,
+    sent_index,
+    trigger_sets,
 )
-from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, Ready, find_ready, is_output, learn
-from ckpt_cli.core.values.unwrap import fields_of
+from ckpt_cli.core.tasks.triggers import (
+    NOT_NODES,
+    SENDS,
+    START,
+    Readers,
+    Ready,
+    find_ready,
+    graph_of,
+    is_greater,
+    is_output,
+    learn,
+    named_node,
+    sent_nodes,
+    written_by_caller,
+)
+from ckpt_cli.core.values import fields_of
 
 CONTROL = frozenset({INTERRUPT, RESUME, ERROR, ERROR_SOURCE, "__scheduled__"})
 """Channels that record what happened to a task; a write on any other channel is its output."""
@@ -431,3 +447,345 @@ def _error_text(value: Value) -> str:
 
 def _value(write: Write) -> Value:
     return None if write.value is None else decode(write.value)
+
+
+_MAPS = (CHANNELS, "channel_versions", "versions_seen")
+_VERSIONS = frozenset((str, int, float))
+
+
+def conditions_of(step: Step | None) -> tuple[Status, ...]:
+    """Return all conditions of a thread, given the step after its root head, the worst first.
+
+    `step` is None if there is no head. There is at least one condition. Only `error` and
+    `interrupted` occur together, from two tasks of one step.
+    """
+    if step is None:
+        return (Status.EMPTY,)
+    # Most steps have neither, and a list asks this of each.
+    if any(run.error is not None or run.questions for run in (*step.tasks, *step.others)):
+        found = _met(step)
+        if found:
+            return tuple(found)
+    if step.next is None:
+        return (Status.UNKNOWN,)
+    return (Status.PENDING if step.next else Status.DONE,)
+
+
+def _met(step: Step) -> list[Status]:
+    """Return whether a task failed, and whether one asks."""
+    found = []
+    if blocking_failures(step):
+        found.append(Status.ERROR)
+    runs = (*step.tasks, *step.others)
+    if any(question.is_open for run in runs for question in run.questions):
+        found.append(Status.INTERRUPTED)
+    return found
+
+
+def status_of(step: Step | None) -> Status:
+    """Return the worst condition of a thread, given the step after its root head."""
+    return conditions_of(step)[0]
+
+
+def is_surely_done(checkpoint: Checkpoint) -> bool:
+    """Return whether nothing runs after a checkpoint on which no writes are stored.
+
+    Its body and metadata must have been read. True only for a graph whose edges are channels, if
+    no node reads a channel that has a value. `plan_step` then finds no task either. False if only
+    `plan_step` can tell.
+    """
+    # `read_body` would copy all of it to check each part, of every head of a store.
+    body = None if checkpoint.body is None else decode_checkpoint(checkpoint.body)
+    if not isinstance(body, dict) or _format(body) < 4 or _may_be_input(checkpoint):
+        return False
+    values, versions, seen = (body.get(name, {}) for name in _MAPS)
+    if not (isinstance(values, dict) and isinstance(versions, dict) and isinstance(seen, dict)):
+        return False
+    if checkpoint.blobs:
+        values = {**values, **dict.fromkeys(checkpoint.blobs)}
+    if values.get(SENDS, []) != [] or START in values:
+        return False
+    if not _VERSIONS.issuperset(map(type, versions.values())):
+        return False
+    named = [one for one in versions if isinstance(one, str) and _names_node(one)]
+    if not named and START not in versions:
+        return False
+    if any(one in values for one in named):
+        return False
+    return all(
+        isinstance(channels, dict) and values.keys().isdisjoint(channels)
+        for node, channels in seen.items()
+        if node not in NOT_NODES
+    )
+
+
+def _format(body: Mapping[Value, Value]) -> int:
+    v = body.get("v")
+    return v if isinstance(v, int) else 0
+
+
+def _may_be_input(checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint has the source `input`, or metadata of which one cannot tell."""
+    metadata = checkpoint.metadata
+    if metadata is None:
+        return False
+    if metadata.type == "json" and b'"input"' not in metadata.data and b"\\" not in metadata.data:
+        # Without an escape, the text would contain it.
+        return False
+    found = decode(metadata)
+    return not isinstance(found, dict) or found.get("source") == "input"
+
+
+@lru_cache(4096)
+def _names_node(channel: str) -> bool:
+    # All threads of a graph have the same channels.
+    return named_node(channel) is not None
+
+
+def blocking_failures(step: Step) -> list[Task]:
+    """Return the tasks for whose retry a step waits: their errors give it the status error."""
+    runs = (*step.tasks, *(run for run in step.others if _is_part(run, step)))
+    return list(filter(has_failed, runs))
+
+
+def blocking_error(step: Step) -> str | None:
+    """Return the first of these errors on one line, with its node; None if there is none."""
+    return next((f"{run.node or '?'}: {run.error}" for run in blocking_failures(step)), None)
+
+
+def has_failed(run: Task) -> bool:
+    """Return whether a task failed, and was neither retried nor handled."""
+    return run.error is not None and not run.finished and not run.handled
+
+
+def _is_part(run: Task, step: Step) -> bool:
+    """Return whether the error of an unplanned task counts as an error of the step.
+
+    The error of a `@task` call counts for its caller. A task without a path is treated as a call if
+    all planned tasks have an id.
+    """
+    if is_handler(run.path) or is_call(run.path):
+        return is_handler(run.path)
+    return step.next is None or any(task.id is None for task in step.tasks)
+
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class TaskWrite(NamedTuple):
+    """A write with its node and task path."""
+
+    write: Write
+    node: str | None
+    """None for the caller's writes, and if the task is not known."""
+    path: str
+    """The task path; computed if the layout stores none."""
+    instead: Value = None
+    """Value to show instead of the real one, for example when it is redacted."""
+
+    @property
+    def value(self) -> Value:
+        """The decoded value, decoded again each time; None if it was not read."""
+        if self.instead is not None or self.write.value is None:
+            return self.instead
+        return decode(self.write.value)
+
+
+def task_writes(writes: Iterable[Write], step: Step) -> list[TaskWrite]:
+    """Return the writes in the order in which LangGraph applies them, each with its task.
+
+    Source: `writes_sort_key` in `langgraph/checkpoint/base`. If the layout stores no path, the path
+    of the write's task is used. If it stores the time of each write, writes are sorted by that.
+    """
+    owned = tasks_by_id(step)
+    found: list[TaskWrite] = []
+    for write in writes:
+        owner = owned.get(write.task_id)
+        path = write.task_path or (owner.path if owner is not None else "")
+        found.append(TaskWrite(write, owner.node if owner is not None else None, path))
+    return sorted(found, key=_place)
+
+
+def tasks_by_id(step: Step) -> dict[str, Task]:
+    """Return task id to task for all writes, without the null task."""
+    return {write.task_id: run for run in (*step.tasks, *step.others) for write in run.writes}
+
+
+def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
+    """Return a checkpoint's writes in the order in which LangGraph applies them."""
+    return [one.write for one in task_writes(writes, step)]
+
+
+def _place(one: TaskWrite) -> tuple[datetime, str, str, int]:
+    write = one.write
+    return write.at or _NEVER, one.path, write.task_id, write.idx
+
+
+RETRIED = "retried"
+HANDLED = "handled"
+_NO_RUN = {"input", "update", "fork"}
+
+NodePath = tuple[str, ...]
+"""The nodes that called each other's subgraphs, outermost first, then the node itself."""
+
+
+def node_path(checkpoint_ns: str, nodes: Iterable[str]) -> NodePath:
+    """Return nodes within a namespace as a path from the root graph."""
+    return (*graph_of(checkpoint_ns), *nodes)
+
+
+def path_text(path: NodePath) -> str:
+    """Return a path in readable form: `research > ask`."""
+    return " > ".join(path)
+
+
+def asked_by(question: Question) -> NodePath:
+    """Return the path of the node that asked, relative to the checkpoint's namespace."""
+    return question.path or (question.node or "?",)
+
+
+def failed_at(task: Task) -> NodePath:
+    """Return the path of the node that failed, relative to the checkpoint's namespace."""
+    return task.failed_in or (task.node or "?",)
+
+
+def next_paths(step: Step) -> tuple[NodePath, ...] | None:
+    """Return the nodes that run next; for a subgraph that asks, the path to the node that asked.
+
+    Returns None if the next nodes are not known.
+    """
+    if step.next is None:
+        return None
+    return _paths(step.tasks)
+
+
+def waiting_paths(step: Step) -> tuple[NodePath, ...] | None:
+    """Return the same for the tasks without a saved result, of which `get_state` of LangGraph 1.2
+    gives the nodes as `next`.
+    """
+    if step.waiting is None:
+        return None
+    return _paths(task for task in step.tasks if not task.finished)
+
+
+def _paths(tasks: Iterable[Task]) -> tuple[NodePath, ...]:
+    return tuple(path for task in tasks if task.node is not None for path in _task_paths(task))
+
+
+def _task_paths(task: Task) -> list[NodePath]:
+    asking = [asked_by(question) for question in task.questions if question.is_open]
+    return asking or [(task.node or "?",)]
+
+
+def failures(step: Step) -> list[Task]:
+    """Return the tasks that failed, including those that were retried with success or handled.
+
+    Calls of `@task` functions are left out: their failure counts for the caller, or was caught
+    there.
+    """
+    return [
+        run
+        for run in (*step.tasks, *step.others)
+        if run.error is not None and not is_call(run.path)
+    ]
+
+
+def marks(step: Step, *, passed: bool) -> list[str]:
+    """Return the marks of a checkpoint's step: its conditions, and whether failures were handled.
+
+    `passed`: other checkpoints follow this one, so nothing is pending any more.
+    """
+    conditions = conditions_of(step)
+    found: list[str] = []
+    if not (passed and conditions == (Status.PENDING,)):
+        found += [one.value for one in conditions]
+    if failed := failures(step):
+        if any(run.finished for run in failed):
+            found.append(RETRIED)
+        if any(run.handled and not run.finished for run in failed):
+            found.append(HANDLED)
+    return found
+
+
+def ran_here(source: str | None) -> bool:
+    """Return whether a run made the checkpoint: False for inputs, updates and forks."""
+    return source not in _NO_RUN
+
+
+def ran(
+    before: Step,
+    seen_before: Mapping[str, Mapping[str, Version]],
+    seen: Mapping[str, Mapping[str, Version]],
+) -> tuple[str, ...]:
+    """Return the nodes that ran to make a checkpoint, one entry per task.
+
+    These are the tasks of its parent with output, and nodes that have read newer channel versions
+    than at the parent: such nodes ran even if none of their writes is stored. If a new input came
+    in between, as `durability="exit"` stores it, what was next at the parent did not run.
+    """
+    started = new_input(before, seen_before, seen)
+    found = () if started is not None else finished(before)
+    read = {
+        node
+        for node, versions in seen.items()
+        if node not in NOT_NODES
+        and versions != seen_before.get(node)
+        and (
+            started is None
+            or node == START
+            or any(is_greater(version, started) for version in versions.values())
+        )
+    }
+    called = {run.node for run in before.others if is_call(run.path)}
+    return (*found, *sorted(read.difference(found, called)))
+
+
+def new_input(
+    before: Step,
+    seen_before: Mapping[str, Mapping[str, Version]],
+    seen: Mapping[str, Mapping[str, Version]],
+) -> Version | None:
+    """Return the version of a new input that a StateGraph read after the parent; None if none came.
+
+    An input drops the tasks of its parent, and what they stored. It notes in `versions_seen` what
+    they would have read. What runs after it reads newer versions than its own.
+    """
+    version = seen.get(START, {}).get(START)
+    known = seen_before.get(START, {}).get(START)
+    is_old = version is None or version == known or any(one.node == START for one in before.tasks)
+    return None if is_old else version
+
+
+def finished(step: Step) -> tuple[str, ...]:
+    """Return the nodes with stored output, one entry per task."""
+    runs: Sequence[Task] = [
+        *step.tasks,
+        *(
+            run
+            for run in step.others
+            if not is_call(run.path) and not run.path.startswith(UPDATE_PATH)
+        ),
+    ]
+    return tuple(run.node for run in runs if run.finished and run.node is not None)
+
+
+def moved_id(task: Task, body: Body, origin: TaskIdBase, copy: TaskIdBase) -> str | None:
+    """Return the id of a task at the copy; None if its id cannot be hashed.
+
+    The hash that gives the stored id at `origin` is computed again for `copy`.
+    """
+    old, new = _ids(task, body, origin), _ids(task, body, copy)
+    return next((there for here, there in zip(old, new, strict=True) if here == task.id), None)
+
+
+def _ids(task: Task, body: Body, origin: TaskIdBase) -> Iterator[str]:
+    """Yield the ids that a task may have, always in the same order."""
+    if task.node is None:
+        return
+    index = sent_index(task.path)
+    if index is not None:
+        yield from send_ids(origin, task.node, index)
+    elif pulled_node(task.path) == task.node:
+        read = {channel for channel, nodes in learn([body]).items() if task.node in nodes}
+        known = {*read, f"branch:to:{task.node}", START}
+        yield from pull_ids(origin, task.node, trigger_sets(known, ()))

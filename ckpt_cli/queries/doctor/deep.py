@@ -7,25 +7,31 @@ from collections.abc import Collection, Iterator
 from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError
 from ckpt_cli.core.channels import delta_channels
-from ckpt_cli.core.doctor.finding import Checked, Finding
-from ckpt_cli.core.doctor.replayed import Exact, ReplayedThread
-from ckpt_cli.core.doctor.type_names import gather_names
-from ckpt_cli.core.replay.report import Replayed, judge_all
+from ckpt_cli.core.doctor.checks import Exact, ReplayedThread
+from ckpt_cli.core.doctor.findings import Checked, Finding
+from ckpt_cli.core.doctor.types import gather_names
+from ckpt_cli.core.replay import Replayed, judge_all
 from ckpt_cli.core.state import Version, read_body
-from ckpt_cli.queries.doctor.conversations import library_findings
-from ckpt_cli.queries.doctor.deltas import MissingParents
-from ckpt_cli.queries.doctor.emptied import EmptiedMessages
-from ckpt_cli.queries.doctor.orphans import Orphans
-from ckpt_cli.queries.doctor.plaintext import PlainRows
-from ckpt_cli.queries.doctor.seen import SeenCheckpoint, seen_checkpoint
-from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
-from ckpt_cli.queries.doctor.types import TypeChecks
-from ckpt_cli.queries.doctor.unreadable import UnreadableValues, missing_value
+from ckpt_cli.queries.doctor.rows import (
+    MissingParents,
+    Orphans,
+    SeenCheckpoint,
+    Terms,
+    ThreadReport,
+    library_findings,
+    seen_checkpoint,
+)
+from ckpt_cli.queries.doctor.values import (
+    EmptiedMessages,
+    PlainRows,
+    TypeChecks,
+    UnreadableValues,
+    missing_value,
+)
 from ckpt_cli.queries.replay import watched_replay
 from ckpt_cli.queries.replay_checks import KeptCheckpoint
-from ckpt_cli.threads.lost_values import LostValues
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.states import LostValues, read_state
+from ckpt_cli.reading.thread import ThreadReader
 
 
 def deep_findings(reader: ThreadReader, terms: Terms, report: ThreadReport) -> Iterator[Finding]:

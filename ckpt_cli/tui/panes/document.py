@@ -16,11 +16,17 @@ from textual.events import Click
 from ckpt_backends.codec.values import Value
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.values.folding import ValueNode, everything_below, is_channel, part_of, text_of
-from ckpt_cli.render.values.folding_lines import sign_column
+from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.core.tree import Key
+from ckpt_cli.render.folding import (
+    ValueNode,
+    everything_below,
+    is_channel,
+    part_of,
+    sign_column,
+    text_of,
+)
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.tui.panes.rows import SearchableLines
 from ckpt_cli.tui.panes.values import Folds, Hits, UnfoldedValues, search
 from ckpt_cli.tui.tabs.content import Tab as TabName

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ckpt_cli.render.terminal.styled_text import line
+from ckpt_cli.render.text import line
 from ckpt_cli.tui.messages import ScreenMessage
 from ckpt_cli.tui.styles import as_text
 

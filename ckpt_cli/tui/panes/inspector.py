@@ -19,8 +19,8 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.values.weight import is_larger
+from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.core.values import is_larger
 from ckpt_cli.tui.command_line import value_command
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.document import DocumentRows

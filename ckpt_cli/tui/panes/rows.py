@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from ckpt_backends.errors import ParseError, UsageError
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.styles import as_strip
 

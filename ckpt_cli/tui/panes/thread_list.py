@@ -12,21 +12,34 @@ from typing import Literal
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation.title import says_nothing, title_of
-from ckpt_cli.core.filters.expressions import Filter, fields_in, sources_of
-from ckpt_cli.core.filters.fields import FIELDS, ReadFrom
-from ckpt_cli.core.filters.terms import ALIAS_NAME, FilterTerms
+from ckpt_cli.core.conversation import says_nothing, title_of
+from ckpt_cli.core.filters.language import (
+    ALIAS_NAME,
+    FIELDS,
+    Filter,
+    FilterTerms,
+    ReadFrom,
+    fields_in,
+    sources_of,
+)
 from ckpt_cli.queries.head_details import with_titles
 from ckpt_cli.queries.listed_threads import Details, ListedThread
 from ckpt_cli.queries.threads import Selection, parse_status
-from ckpt_cli.render.status import STATUS_STYLES
-from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
-from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.units import age
-from ckpt_cli.threads.heads import read_heads
-from ckpt_cli.threads.redaction import is_redacted
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.redaction import is_redacted
+from ckpt_cli.reading.thread import TriggerInference, read_heads
+from ckpt_cli.render.table import age
+from ckpt_cli.render.text import (
+    Span,
+    Style,
+    StyledLine,
+    cell_len,
+    fit,
+    line,
+    pad,
+    safe_text,
+    visible_id,
+)
+from ckpt_cli.render.threads import STATUS_STYLES
 
 _LANGUAGE = re.compile(
     rf"[\s(]*(?:not[\s(]+)*(?:{'|'.join(FIELDS)})(?:[.\[][^=<>!~]*?)?"
@@ -66,7 +79,7 @@ def parse_thread_filter(text: str, terms: FilterTerms) -> ThreadFilter:
     """
     if _is_language(text, terms):
         # Imported late, because it takes time when the screen starts.
-        from ckpt_cli.core.filters.parse import parse_filter
+        from ckpt_cli.core.filters.language import parse_filter
 
         return ThreadFilter(where=parse_filter(text, terms), written=text.strip())
     statuses: set[Status] = set()
@@ -420,7 +433,7 @@ def read_possible(store: Store, wanted: Filter, now: datetime) -> frozenset[str]
     Only threads with an error, for example, can have status error. Returns None if the writes do
     not show it, so that each thread must be asked.
     """
-    from ckpt_cli.core.filters.pushdown import bounds_of
+    from ckpt_cli.core.filters.evaluate import bounds_of
 
     bounds = bounds_of(wanted, now)
     if bounds.head_channels is None:

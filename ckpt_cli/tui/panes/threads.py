@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo, Thread
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.rows import FilterPane, RowList
 from ckpt_cli.tui.panes.thread_list import (
@@ -332,7 +332,7 @@ class ThreadsPane(FilterPane):
     def action_search(self) -> None:
         super().action_search()
         # Takes 0.1 s, so that the first letter of a filter would have to wait.
-        parser = partial(import_module, "ckpt_cli.core.filters.parse")
+        parser = partial(import_module, "ckpt_cli.core.filters.language")
         self.run_worker(parser, group="parser", exclusive=True, thread=True)
 
     def _take_filter(self, text: str) -> None:

@@ -20,13 +20,11 @@ from textual.widget import Widget
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tasks.step_nodes import node_path, path_text
-from ckpt_cli.core.timeline.scrubber import Scrubber, ScrubberCell, Sign, Stretch
-from ckpt_cli.core.tree.parentage import Parentage
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.core.tasks.tasks import node_path, path_text
+from ckpt_cli.core.timeline import Scrubber, ScrubberCell, Sign, Stretch
+from ckpt_cli.core.tree import Key, Parentage
+from ckpt_cli.render.text import Span, Style, StyledLine, line, safe_text
+from ckpt_cli.render.values import counted
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.rows import RowList, SearchableLines, SearchPane
 from ckpt_cli.tui.panes.tree_picture import GrowingTree, TreePicture, TreeQuestion, TreeView

@@ -8,18 +8,22 @@ from datetime import date
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree.parentage import Parentage
-from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
-from ckpt_cli.core.tree.rows import Row as TreeRow
-from ckpt_cli.queries.known_details import KnownDetails
-from ckpt_cli.queries.parentage import read_parentage
+from ckpt_cli.core.tree import CallRow, FoldRow, Key, Parentage, SectionRow, StepDetails, StepRow
+from ckpt_cli.core.tree import Row as TreeRow
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import Tree, read_more, read_tree, refold_tree
-from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.tree.screen import ScreenTree
-from ckpt_cli.render.values.one_line import summary
-from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.queries.tree import (
+    KnownDetails,
+    Tree,
+    read_more,
+    read_parentage,
+    read_tree,
+    refold_tree,
+)
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.text import StyledLine
+from ckpt_cli.render.tree import ScreenTree
+from ckpt_cli.render.values import summary
 from ckpt_cli.tui.tabs.content import Clock, KeptReader
 
 _QUESTION_WIDTH = 200

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.queries.changed_values import Change
-from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
-from ckpt_cli.render.values.folding import (
+from ckpt_cli.core.conversation import as_message
+from ckpt_cli.queries.diff import Change
+from ckpt_cli.render.folding import (
     BEGINNING,
     ITEMS,
     PART,
@@ -19,13 +18,14 @@ from ckpt_cli.render.values.folding import (
     child_name,
     children,
     is_index,
+    node_lines,
     parts_of,
+    takes_one_line,
     text_of,
     unfold,
 )
-from ckpt_cli.render.values.folding_lines import node_lines, takes_one_line
-from ckpt_cli.render.values.one_line import key_text, message_label, summary
-from ckpt_cli.render.values.scalars import leaf
+from ckpt_cli.render.text import Span, StyledLine, line
+from ckpt_cli.render.values import key_text, leaf, message_label, summary
 
 _MOST_LINES = 20_000
 """Maximum number of lines that are unfolded at once."""

@@ -15,8 +15,8 @@ from textual.widgets import Static
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.threads.store_worker import StoreWorker
+from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.keys import DIFF_GROUPS, bindings, keys_of
 from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.rows import SearchableLines, SearchPane

@@ -20,21 +20,18 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ThreadBounds
-from ckpt_cli.core.search.patterns import compile_pattern, gave_up, stopped_text
-from ckpt_cli.core.tasks.error_kinds import error_start
-from ckpt_cli.queries import errors, interrupts
+from ckpt_cli.core.search import compile_pattern, gave_up, stopped_text
+from ckpt_cli.core.tasks.attribution import error_start
+from ckpt_cli.queries import incidents
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_thread
 from ckpt_cli.queries.operations import ListedOperation
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.render.grep import hit_columns, table_record
-from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.table import table_lines
-from ckpt_cli.render.terminal.units import age
-from ckpt_cli.render.values.one_line import summary
-from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.store_worker import StoreWorker
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.render.search import hit_columns, table_record
+from ckpt_cli.render.table import age, table_lines
+from ckpt_cli.render.text import Style, StyledLine, cell_len, fit, line, pad, safe_text, visible_id
+from ckpt_cli.render.values import summary
 from ckpt_cli.tui.keys import OPERATIONS_GROUPS, PLACES_GROUPS, SEARCH_GROUPS, bindings, keys_of
 from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.panes.footer import KeyLine
@@ -88,22 +85,22 @@ def _questions(store: Store, threads: Sequence[Thread]) -> list[WaitingPlace]:
             safe_text(one.question.node or "?"),
             summary(one.question.value, _LONGEST),
         )
-        for one in interrupts.of_threads(store, threads)
+        for one in incidents.of_threads(store, threads)
     ]
 
 
 def _errors(store: Store, threads: Sequence[Thread]) -> list[WaitingPlace]:
     return [
         WaitingPlace(one.key, one.at, safe_text(one.node), safe_text(error_start(one.error)))
-        for one in errors.failures_of_threads(store, threads)
+        for one in incidents.failures_of_threads(store, threads)
     ]
 
 
 QUESTIONS = PlaceList(
-    "Questions", "no unanswered questions", interrupts.HEAD_CHANNELS, _questions, "question"
+    "Questions", "no unanswered questions", incidents.HEAD_CHANNELS, _questions, "question"
 )
 ERRORS = PlaceList(
-    "Errors", "no thread waits after an error", errors.HEAD_CHANNELS, _errors, "error"
+    "Errors", "no thread waits after an error", incidents.HEAD_CHANNELS, _errors, "error"
 )
 
 

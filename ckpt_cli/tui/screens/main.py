@@ -16,11 +16,9 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree.parentage import Parentage
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Span, line
-from ckpt_cli.threads.target import TargetArguments, find_checkpoint
+from ckpt_cli.core.tree import Key, Parentage
+from ckpt_cli.reading.target import TargetArguments, find_checkpoint
+from ckpt_cli.render.text import Span, line, safe_text
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.keys import (

@@ -16,10 +16,9 @@ from textual.widgets import Static
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.memory.item_filter import format_key
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
-from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.core.memory import format_key
+from ckpt_cli.render.text import Span, StyledLine, line, safe_text
+from ckpt_cli.render.values import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of

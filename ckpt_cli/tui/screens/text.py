@@ -14,9 +14,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen, ScreenResultType
 from textual.widgets import Static
 
-from ckpt_cli.render.terminal.cell_width import cell_len, wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
+from ckpt_cli.render.text import Style, StyledLine, cell_len, line, safe_text, wrap
 from ckpt_cli.tui.keys import KeyGroup
 from ckpt_cli.tui.messages import ScreenMessage
 from ckpt_cli.tui.panes.footer import KeyLine

@@ -11,23 +11,21 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError, Unreadable
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.values.clip import clip
-from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.core.values import clip, format_path
 from ckpt_cli.queries.blame import blame
-from ckpt_cli.queries.changed_values import changed_values
+from ckpt_cli.queries.diff import changed_values
 from ckpt_cli.queries.messages import conversation
+from ckpt_cli.queries.replay import written
 from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
-from ckpt_cli.queries.step_writes import written
+from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.reading.target import Target
 from ckpt_cli.render.messages import turn_lines
+from ckpt_cli.render.replay import written_lines
 from ckpt_cli.render.state import given_lines, placed_lines, standing_lines, value_lines
-from ckpt_cli.render.step_writes import written_lines
-from ckpt_cli.render.terminal.fields import field as field_lines
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.units import size
+from ckpt_cli.render.table import size
+from ckpt_cli.render.text import StyledLine, line, safe_text
+from ckpt_cli.render.text import field as field_lines
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
-from ckpt_cli.threads.store_worker import StoreWorker
-from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.command_line import tab_command
 from ckpt_cli.tui.panes.values import StateValues
 from ckpt_cli.tui.tabs.content import (

@@ -14,22 +14,20 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.core.tasks.resume import UserMetadata
-from ckpt_cli.core.tasks.step_nodes import node_path, path_text
-from ckpt_cli.core.tree.rows import Key, StepDetails
+from ckpt_cli.core.tasks.tasks import node_path, path_text
+from ckpt_cli.core.tree import Key, StepDetails
 from ckpt_cli.queries.history import made_by
-from ckpt_cli.queries.kept_replay import KeptReplay
+from ckpt_cli.queries.replay import KeptReplay
 from ckpt_cli.queries.tree import Tree
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.units import step_number
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.redaction import carried_metadata
-from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.reading.redaction import carried_metadata
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment, ThreadReader
+from ckpt_cli.render.table import step_number
+from ckpt_cli.render.text import StyledLine, line, safe_text
 from ckpt_cli.tui.panes.values import StateValues
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]

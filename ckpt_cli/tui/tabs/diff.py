@@ -9,19 +9,13 @@ from itertools import islice
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.diff.state_diff import ChannelChange
-from ckpt_cli.core.values.clip import clip
-from ckpt_cli.core.values.equality import same_start
-from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.core.diff import ChannelChange
+from ckpt_cli.core.values import clip, format_path, same_start
 from ckpt_cli.queries.diff import Comparison, compare
-from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.side_by_side import MOST, columns, side_by_side
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.values.block import block
-from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.render.values.one_line import counted, noun_for
-from ckpt_cli.threads.target import Target
+from ckpt_cli.reading.target import Target
+from ckpt_cli.render.text import Style, StyledLine, cell_len, fit, line, pad, safe_text
+from ckpt_cli.render.value_diff import MOST, columns, diff_text, side_by_side
+from ckpt_cli.render.values import block, counted, noun_for
 from ckpt_cli.tui.tabs.content import TabContent, cut, name_of, target_of
 
 _NARROWEST = 20

@@ -13,17 +13,15 @@ from functools import partial
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.core.tree import Key
 from ckpt_cli.plans.fixes import choose_fixes
 from ckpt_cli.queries.doctor.examine import check_thread
-from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
+from ckpt_cli.queries.doctor.rows import Terms, ThreadReport
+from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.doctor import finding_lines, summary_text
-from ckpt_cli.render.terminal.cell_width import wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.threads.store_worker import StoreWorker
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.render.text import StyledLine, line, safe_text, wrap
 from ckpt_cli.tui.command_line import check_command
 from ckpt_cli.tui.context import CheckRules, ScreenContext
 from ckpt_cli.tui.tabs.content import Asked, InspectorTab, Subject, TabContent

@@ -11,22 +11,19 @@ from functools import partial
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.support_matrix import limit
-from ckpt_cli.core.tasks.error_kinds import error_start
-from ckpt_cli.core.tasks.step_nodes import HANDLED, RETRIED
-from ckpt_cli.core.timeline.assemble import ThreadSteps, Timeline
-from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.queries.errors import Failure, failures_of_threads
-from ckpt_cli.queries.step_times import read_steps
-from ckpt_cli.queries.timeline import timeline_of
-from ckpt_cli.render.errors import BLOCKS, LEFT, failure_state
-from ckpt_cli.render.terminal.cell_width import wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.units import step_number, when
-from ckpt_cli.render.timeline_lines import timeline_rows
-from ckpt_cli.render.values.one_line import counted
-from ckpt_cli.threads.store_worker import StoreWorker
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.core.tasks.attribution import error_start
+from ckpt_cli.core.tasks.tasks import HANDLED, RETRIED
+from ckpt_cli.core.timeline import ThreadSteps, Timeline
+from ckpt_cli.core.tree import Key
+from ckpt_cli.queries.incidents import Failure, failures_of_threads
+from ckpt_cli.queries.timeline import read_steps, timeline_of
+from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.incidents import BLOCKS, LEFT, failure_state
+from ckpt_cli.render.table import step_number, when
+from ckpt_cli.render.text import Style, StyledLine, line, safe_text, wrap
+from ckpt_cli.render.timeline import timeline_rows
+from ckpt_cli.render.values import counted
 from ckpt_cli.tui.command_line import errors_command, timeline_command
 from ckpt_cli.tui.reading import SHARE
 from ckpt_cli.tui.tabs.content import Asked, Clock, InspectorTab, KeptReader, Subject, TabContent

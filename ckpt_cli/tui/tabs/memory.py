@@ -13,14 +13,11 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.memory.fact_problems import source_of, text_of
-from ckpt_cli.core.memory.item_filter import ItemFilter, format_key
-from ckpt_cli.core.values.clip import LONGEST, clip
-from ckpt_cli.queries.memory import list_items, read_item, stored_item
-from ckpt_cli.queries.provenance import ItemOrigin, naming, trace
-from ckpt_cli.render.memory.items import item_lines, tree_rows
-from ckpt_cli.render.memory.provenance import from_thread_lines, origin_lines
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.core.memory import ItemFilter, format_key, source_of, text_of
+from ckpt_cli.core.values import LONGEST, clip
+from ckpt_cli.queries.memory import ItemOrigin, list_items, naming, read_item, stored_item, trace
+from ckpt_cli.render.memory import from_thread_lines, item_lines, origin_lines, tree_rows
+from ckpt_cli.render.text import StyledLine, line
 from ckpt_cli.tui.command_line import thread_memory_command
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.messages import error_text

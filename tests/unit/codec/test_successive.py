@@ -17,7 +17,7 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.msgpack.decode import decode_msgpack
 from ckpt_backends.codec.msgpack.successive import SuccessiveValues
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.values.equality import same
+from ckpt_cli.core.values import same
 
 State = dict[Any, Any]
 

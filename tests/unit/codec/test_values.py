@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged
-from ckpt_cli.core.replay.add_messages import Pending
+from ckpt_cli.core.reducers import Pending
 
 NODES = {
     "Tagged(type='a.B', payload={'x': [1]})": Tagged("a.B", {"x": [1]}),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ckpt_backends.codec.values import Tagged, Value
-from ckpt_cli.core.diff.value_diff import Op
+from ckpt_cli.core.diff import Op
 
 
 def patch(before: Value, ops: Sequence[Op]) -> Value:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.codec.values import Cut, Value
-from ckpt_cli.core.channel_changes import changed
+from ckpt_cli.core.diff import changed
 from ckpt_cli.core.state import Body
 
 

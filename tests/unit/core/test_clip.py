@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Tagged
-from ckpt_cli.core.values.clip import LONGEST, MOST, PAGE, clip, clip_state
+from ckpt_cli.core.values import LONGEST, MOST, PAGE, clip, clip_state
 
 SMALL: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.binary(max_size=20),

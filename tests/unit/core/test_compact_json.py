@@ -10,15 +10,15 @@ import pytest
 
 from ckpt_backends.changes.removal import Inside, Removal
 from ckpt_backends.model import BlobKey
-from ckpt_cli.core.compact_json import compact_json
-from ckpt_cli.core.retention.purge_plan import (
+from ckpt_cli.core.retention import (
     PlannedRemoval,
     from_plan_line,
     record_in_line,
     removal_record,
     to_plan_line,
 )
-from ckpt_cli.operations.steps import OperationStep, RowsRemoved, step_line, step_record
+from ckpt_cli.core.values import compact_json
+from ckpt_cli.operations.log import OperationStep, RowsRemoved, step_line, step_record
 
 AT = datetime(2026, 4, 1, 12, 0, 0, 5, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ import pytest
 
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes
 from ckpt_backends.transfer.parts import WritePart
-from ckpt_cli.core.copying.answers import went_on
+from ckpt_cli.core.copying import went_on
 
 KEY = CheckpointKey("thread", "", "1f")
 

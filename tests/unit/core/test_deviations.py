@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.codec.values import Tagged
-from ckpt_cli.core.replay.deviations import has_foreign_text
+from ckpt_cli.core.replay import has_foreign_text
 
 
 @pytest.mark.parametrize(

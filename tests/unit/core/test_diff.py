@@ -12,19 +12,24 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_cli.core.diff.list_diff import MAX_CELLS, Cells, by_identity, common_subsequence, in_order
-from ckpt_cli.core.diff.state_diff import (
+from ckpt_cli.core.diff import (
+    MAX_CELLS,
+    Cells,
     ChannelChange,
     Counts,
+    Op,
+    by_identity,
     change_record,
+    common_subsequence,
     count,
     diff_channels,
+    diff_values,
+    in_order,
     op_records,
     pointer,
     sizes,
 )
-from ckpt_cli.core.diff.value_diff import Op, diff_values
-from ckpt_cli.core.values.equality import same
+from ckpt_cli.core.values import same
 from tests.unit.core.patching import patch
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(

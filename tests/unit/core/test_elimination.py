@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
-from ckpt_cli.core.replay.elimination import (
+from ckpt_cli.core.elimination import (
     Check,
     Pool,
     ReducerTally,
@@ -16,7 +16,7 @@ from ckpt_cli.core.replay.elimination import (
     judge_thread,
     verdict_of,
 )
-from ckpt_cli.core.replay.reducers import (
+from ckpt_cli.core.reducers import (
     ABSENT,
     CUSTOM,
     REDUCERS,

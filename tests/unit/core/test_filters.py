@@ -14,25 +14,27 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.model import Status
-from ckpt_cli.core.filters.evaluate import decision
-from ckpt_cli.core.filters.expressions import (
+from ckpt_cli.core.filters.evaluate import decision, values_at
+from ckpt_cli.core.filters.language import (
+    FIELDS,
     WORD,
     And,
     Condition,
     Field,
+    FieldKind,
     Filter,
+    FilterAlias,
+    FilterTerms,
     Not,
     Operand,
+    Operator,
     Or,
     all_of,
     fields_in,
     format_filter,
+    parse_filter,
 )
-from ckpt_cli.core.filters.fields import FIELDS, FieldKind, Operator
-from ckpt_cli.core.filters.lookup import values_at
-from ckpt_cli.core.filters.parse import parse_filter
-from ckpt_cli.core.filters.terms import FilterAlias, FilterTerms
-from ckpt_cli.core.values.paths import All, Step
+from ckpt_cli.core.values import All, Step
 from tests.support import ROOT
 
 UNREAD = Opaque("msgpack", 3, "", "no key")
@@ -261,7 +263,7 @@ def test_a_path_finds_values() -> None:
 
 
 def test_a_pattern_that_backtracks_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ckpt_cli.core.search.patterns._SECONDS", 0.05)
+    monkeypatch.setattr("ckpt_cli.core.search._SECONDS", 0.05)
     with pytest.raises(UsageError, match="takes too long"):
         holds("~ '(a+)+$'", "a" * 5000 + "!")
 

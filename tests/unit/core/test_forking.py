@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from ckpt_backends.checkpoint_ids import make_id, step_of, ticks_at, time_of
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
-from ckpt_cli.core.forking.checkpoint_copy import (
+from ckpt_cli.core.forking import (
+    CopyForm,
     check_body,
     copy_checkpoint,
     empty_checkpoint,
@@ -20,7 +21,6 @@ from ckpt_cli.core.forking.checkpoint_copy import (
     form_of,
     mark_clone,
 )
-from ckpt_cli.core.forking.plan import CopyForm
 from ckpt_cli.core.state import Body, read_body, read_metadata
 
 NOW = datetime(2026, 4, 7, 10, 30, tzinfo=UTC)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.memory.protocol import Item, ItemKey, Source
-from ckpt_cli.core.memory.item_filter import (
+from ckpt_cli.core.memory import (
     ItemFilter,
     format_key,
     format_namespace,

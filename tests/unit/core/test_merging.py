@@ -27,8 +27,9 @@ from langgraph.types import Overwrite
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.replay.reducers import ABSENT, REDUCERS, Held, fits, is_complete
-from ckpt_cli.core.values.equality import Numbers, same
+from ckpt_cli.core.reducers import ABSENT, REDUCERS, Held, is_complete
+from ckpt_cli.core.reducers import held_fits as fits
+from ckpt_cli.core.values import Numbers, same
 from tests.unit.codec.strategies import values as any_values
 
 SERDE = JsonPlusSerializer()

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.tasks.moved_ids import moved_id
 from ckpt_cli.core.tasks.task_ids import origin_of
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.core.tasks.tasks import moved_id
+from ckpt_cli.reading.thread import ThreadReader
 from tests.support import FIXTURES, copy_store
 
 OTHER = UUID("1f1e5fb3-2ac5-64af-8008-5d0b6978bc63")

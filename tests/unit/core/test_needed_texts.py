@@ -23,7 +23,7 @@ from ckpt_backends.codec.stored_text import (
     is_findable,
     is_findable_in_any_case,
 )
-from ckpt_cli.core.search.needed import needed_texts
+from ckpt_cli.core.search import needed_texts
 
 WORDS = ["boat", "Tea", "KaNRa", "straße", "ſea", "İda", "7up"]
 PIECES = ["g", "p", "qo", "4", "é", ".", r"\.", r"\d", r"\w", "[gp]", "[^q]", "(g)", "(?:pq)"]

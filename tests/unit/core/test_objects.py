@@ -17,8 +17,8 @@ from ckpt_backends.codec.lossless import encode_lossless
 from ckpt_backends.codec.msgpack.lossless import Ext
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.forking.edited_objects import StoredObjects
-from ckpt_cli.core.values.equality import same
+from ckpt_cli.core.edit_state import StoredObjects
+from ckpt_cli.core.values import same
 from tests.unit.codec.strategies import packable
 
 _names = st.sampled_from(["HumanMessage", "Plan", "set"])

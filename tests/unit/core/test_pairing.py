@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.conversation.mending import mended
-from ckpt_cli.core.conversation.pairing import (
+from ckpt_cli.core.conversation import (
     Counterparts,
     is_conversation,
     last_calling,
     last_turn,
+    mended,
     pair,
 )
-from ckpt_cli.core.doctor.conversation import message_findings
-from ckpt_cli.core.values.unwrap import fields_of
+from ckpt_cli.core.doctor.checks import message_findings
+from ckpt_cli.core.values import fields_of
 
 KEY = CheckpointKey("t", "", "1")
 

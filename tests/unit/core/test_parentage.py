@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ckpt_cli.core.tree.parentage import Parentage
+from ckpt_cli.core.tree import Parentage
 
 FORKED = Parentage(
     {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import NotFound, UsageError
-from ckpt_cli.core.values.paths import All, Path, Step, first_step, format_path, parse_path, select
+from ckpt_cli.core.values import All, Path, Step, first_step, format_path, parse_path, select
 
 STATE: dict[Value, Value] = {
     "messages": [

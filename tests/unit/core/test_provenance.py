@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Value
 from ckpt_backends.memory.protocol import Item, ItemKey, Source
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.memory.fact_origin import likeliest, named_source
-from ckpt_cli.core.memory.fact_problems import duplicates, marks, orphans, source_of, text_of
+from ckpt_cli.core.memory import (
+    duplicates,
+    likeliest,
+    marks,
+    named_source,
+    orphans,
+    source_of,
+    text_of,
+)
 
 
 @pytest.mark.parametrize(

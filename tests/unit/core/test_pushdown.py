@@ -13,15 +13,23 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
-from ckpt_cli.core.filters.evaluate import decision
-from ckpt_cli.core.filters.expressions import And, Condition, Field, Filter, Not, Operand, Or
-from ckpt_cli.core.filters.fields import FIELDS, Operator
-from ckpt_cli.core.filters.operands import EPOCH, SECOND
-from ckpt_cli.core.filters.parse import parse_filter
-from ckpt_cli.core.filters.pushdown import bounds_of
-from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
-from ckpt_cli.queries.selection_bounds import bounds_of_selection
-from ckpt_cli.queries.threads import Selection, matching
+from ckpt_cli.core.filters.evaluate import bounds_of, decision
+from ckpt_cli.core.filters.language import (
+    EPOCH,
+    FIELDS,
+    SECOND,
+    And,
+    Condition,
+    Field,
+    Filter,
+    Not,
+    Operand,
+    Operator,
+    Or,
+    parse_filter,
+)
+from ckpt_cli.core.state import ERROR, INTERRUPT
+from ckpt_cli.queries.threads import Selection, bounds_of_selection, matching
 
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
 TEXTS = ["", "a", "ab", "abc", "b", "a%", "a_c", "é", "\ud800", "null"]

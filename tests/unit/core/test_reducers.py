@@ -16,7 +16,7 @@ from langgraph.types import Overwrite
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.replay.unknown_reducer import fold
+from ckpt_cli.core.reducers import fold
 
 SERDE = JsonPlusSerializer()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.changes.removal import GONE, MOVED, Removal
 from ckpt_backends.model import Status
-from ckpt_cli.core.retention.policy import (
+from ckpt_cli.core.retention import (
     RetentionCandidate,
     RetentionRules,
     choose_kept,

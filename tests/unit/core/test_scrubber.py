@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.timeline.scrubber import Scrubber, Sign, TimedPoint, point_sign
-from ckpt_cli.core.timeline.steps import Kind
+from ckpt_cli.core.timeline import Kind, Scrubber, Sign, TimedPoint, point_sign
 
 START = datetime(2026, 11, 21, 10, tzinfo=UTC)
 _SIGNS: list[Sign] = ["error", "question", "fork", "edit", "answered", "input", "tip", "step"]

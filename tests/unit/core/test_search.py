@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.search.matches import Match, SeenMatches, appended_from, new_matches, search
-from ckpt_cli.core.search.patterns import compile_pattern
-from ckpt_cli.core.values.paths import format_path, select
-from ckpt_cli.core.values.unwrap import unwrap
+from ckpt_cli.core.search import (
+    Match,
+    SeenMatches,
+    appended_from,
+    compile_pattern,
+    new_matches,
+    search,
+)
+from ckpt_cli.core.values import format_path, select, unwrap
 from tests.unit.codec.strategies import values
 
 ANY = compile_pattern("", fixed=False, ignore_case=False)

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core.refs import short_refs
 
 HEX_IDS = st.lists(st.text("0123456789abcdef-", min_size=1, max_size=12), unique=True)
 ANY_IDS = st.lists(st.text(min_size=1, max_size=8), unique=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.namespace_kinds import namespace_kind
-from ckpt_cli.core.size_sums import ByteSum, SizeTally, rank
+from ckpt_cli.core.channels import namespace_kind
+from ckpt_cli.core.usage import ByteSum, SizeTally, rank
 
 amounts = st.lists(
     st.builds(ByteSum, st.text(max_size=3), st.integers(0, 9), st.integers(0, 99)), max_size=20

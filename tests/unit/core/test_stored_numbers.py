@@ -18,9 +18,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.stored_text import StoredTexts, is_findable, is_findable_in_any_case
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.search.matches import search
-from ckpt_cli.core.search.needed import needed_texts
-from ckpt_cli.core.search.patterns import compile_pattern
+from ckpt_cli.core.search import compile_pattern, needed_texts, search
 
 JSON = JsonPlusSerializer()
 integers = st.integers(-(1 << 63), (1 << 64) - 1) | st.integers(-300, 70_000)

@@ -16,14 +16,20 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
 from ckpt_cli.core.channels import state_values
-from ckpt_cli.core.replay.transition import SortedWrites, possible_orders
+from ckpt_cli.core.elimination import SortedWrites, possible_orders
 from ckpt_cli.core.state import Body, Version
 from ckpt_cli.core.tasks import task_ids
 from ckpt_cli.core.tasks.attribution import subgraph_calls
-from ckpt_cli.core.tasks.status import conditions_of, status_of
-from ckpt_cli.core.tasks.tasks import Step, plan_step
+from ckpt_cli.core.tasks.tasks import (
+    Step,
+    TaskWrite,
+    conditions_of,
+    plan_step,
+    status_of,
+    tasks_by_id,
+    write_order,
+)
 from ckpt_cli.core.tasks.triggers import Readers, find_ready, half_filled, learn
-from ckpt_cli.core.tasks.writes import TaskWrite, tasks_by_id, write_order
 
 ID = "1f1e5fb1-d49f-650c-8000-82528a6163b8"
 KEY = CheckpointKey("t", "", ID)

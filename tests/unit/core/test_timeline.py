@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.timeline.assemble import ThreadSteps, node_times
-from ckpt_cli.core.timeline.durations import Durations
-from ckpt_cli.core.timeline.steps import TimedCheckpoint, timed_steps
-from ckpt_cli.render.terminal.units import duration
+from ckpt_cli.core.timeline import Durations, ThreadSteps, TimedCheckpoint, node_times, timed_steps
+from ckpt_cli.render.table import duration
 
 BEGIN = datetime(2026, 4, 7, 10, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ckpt_backends.codec.values import Cut, Value
-from ckpt_cli.core.conversation.title import says_nothing, title_of
+from ckpt_cli.core.conversation import says_nothing, title_of
 
 
 @pytest.mark.parametrize(

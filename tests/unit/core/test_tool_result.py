@@ -21,11 +21,8 @@ from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.conversation.mending import mended
-from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.conversation.pairing import Counterparts, pair
-from ckpt_cli.core.conversation.tool_result import result_like
-from ckpt_cli.core.forking.edit_state import stored_value
+from ckpt_cli.core.conversation import Counterparts, as_message, mended, pair, result_like
+from ckpt_cli.core.edit_state import stored_value
 from ckpt_cli.core.state import read_body
 from tests.support import copy_store, eras
 from tests.unit.core.test_pairing import ai, human, tool

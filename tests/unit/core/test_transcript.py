@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
-from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.conversation.transcript import (
+from ckpt_cli.core.conversation import (
     TokenUsage,
+    as_message,
     message_list,
     model_of,
     statistics,

@@ -8,10 +8,20 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.tree.branches import undecided
-from ckpt_cli.core.tree.calls import calling_node, is_call, namespace_parts
-from ckpt_cli.core.tree.layout import plan_tree
-from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, Skeleton, StepRow, TreeLayout
+from ckpt_cli.core.tree import (
+    CallRow,
+    FoldRow,
+    Key,
+    SectionRow,
+    Skeleton,
+    StepRow,
+    TreeLayout,
+    calling_node,
+    is_call,
+    namespace_parts,
+    plan_tree,
+    undecided,
+)
 
 
 def chain(ids: str, ns: str = "", first_parent: str | None = None) -> list[Skeleton]:

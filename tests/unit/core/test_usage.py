@@ -8,11 +8,17 @@ import pytest
 
 from ckpt_backends.codec.values import Tagged
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.usage.message_ledger import FoundMessage, MessageLedger, Origin
-from ckpt_cli.core.usage.prices import ModelPrice, PriceList
-from ckpt_cli.core.usage.sums import CountedMessage, UsageSums, parse_groupings
-from ckpt_cli.core.usage.tokens import TokenCounts, counts_of
+from ckpt_cli.core.conversation import as_message
+from ckpt_cli.core.stats import Stats, StatsPart, parse_groupings
+from ckpt_cli.core.usage import (
+    FoundMessage,
+    MessageLedger,
+    ModelPrice,
+    Origin,
+    PriceList,
+    TokenCounts,
+    counts_of,
+)
 
 
 def message(**fields: Any) -> Any:
@@ -86,15 +92,14 @@ def test_the_longest_pattern_gives_the_price_unless_the_model_is_named() -> None
 
 
 def test_groups_of_several_keys_add_up() -> None:
-    found, other = (UsageSums(("node", "model")) for _ in range(2))
+    found, other = (Stats(("node", "model"), StatsPart.TOKENS) for _ in range(2))
     for sums, node, model in ((found, "a", "x"), (found, "b", "x"), (other, "a", "x")):
-        sums.count(CountedMessage("t", model, model, node, None, TokenCounts(1, 10, 5, total=15)))
+        sums.of(node=node, model=model).spend(model, TokenCounts(1, 10, 5, total=15))
     found.add(other)
-    rows = found.rows(PriceList(models={"x": ModelPrice(1e6, 0)}))
-    assert [(row.key, row.tokens.messages, row.cost) for row in rows] == [
-        (("a", "x"), 2, 20.0),
-        (("b", "x"), 1, 10.0),
-    ]
+    prices = PriceList(models={"x": ModelPrice(1e6, 0)})
+    rows = [(key, one.tokens.messages, one.cost(prices)) for key, one in found.rows(found.by)]
+    assert rows == [(("a", "x"), 2, 20.0), (("b", "x"), 1, 10.0)]
+    assert [key for key, _ in found.rows(["model"])] == [("x",)]
 
 
 def test_keys_may_be_separated_by_commas() -> None:

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Tagged, Value
-from ckpt_cli.core.diff.state_diff import diff_channels
-from ckpt_cli.render.terminal.cell_width import cell_len
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.values.diff import diff_text
+from ckpt_cli.core.diff import diff_channels
+from ckpt_cli.render.text import cell_len, safe_text
+from ckpt_cli.render.value_diff import diff_text
 
 State = dict[str, Value]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec import Cut, Opaque, Tagged, Value
-from ckpt_cli.core.values.paths import parse_path, select
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.values.folding import (
+from ckpt_cli.core.values import parse_path, select
+from ckpt_cli.render.folding import (
     BEGINNING,
     ITEMS,
     ValueNode,
@@ -21,12 +21,14 @@ from ckpt_cli.render.values.folding import (
     everything_below,
     folds_up,
     is_channel,
+    node_lines,
     part_of,
     parts_of,
+    takes_one_line,
     text_of,
     unfold,
 )
-from ckpt_cli.render.values.folding_lines import node_lines, takes_one_line
+from ckpt_cli.render.text import safe_text
 from tests.unit.codec.strategies import texts, values
 
 STATES = st.dictionaries(texts, values, min_size=1, max_size=3)
@@ -77,6 +79,7 @@ def test_a_path_leads_to_its_value(state: dict[str, Value]) -> None:
 
 
 @given(STATES, st.randoms(use_true_random=False), st.integers(1, 200))
+@example({"": "\n\t"}, Random(1), 1)
 def test_what_is_open_is_shown_with_all_that_is_directly_below(
     state: dict[str, Value], chance: Any, width: int
 ) -> None:

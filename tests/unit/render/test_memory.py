@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from ckpt_backends.memory.protocol import Item, ItemKey, Source, Vector
 from ckpt_cli.queries.memory import Read
-from ckpt_cli.render.memory.items import item_lines, item_record, tree_lines
-from ckpt_cli.render.terminal.cell_width import cell_len
+from ckpt_cli.render.memory import item_lines, item_record, tree_lines
+from ckpt_cli.render.text import cell_len
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.tree.layout import plan_tree
-from ckpt_cli.core.tree.rows import Skeleton, StepDetails
-from ckpt_cli.render.tree.mermaid import mermaid_lines
+from ckpt_cli.core.tree import Skeleton, StepDetails, plan_tree
+from ckpt_cli.render.tree_pictures import mermaid_lines
 
 LABEL = r'"(?:[\w .,?×→·…✓✗●○-]|#\d+;|<br/>)*"'
 BOX = rf"n\d+(?:\[{LABEL}\]|\(\[{LABEL}\]\)|\{{\{{{LABEL}\}}\}}|\[\[{LABEL}\]\])"

@@ -10,7 +10,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ckpt_backends.codec import decode
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.conversation.transcript import transcript
+from ckpt_cli.core.conversation import transcript
 from ckpt_cli.render.messages import message_records, transcript_lines
 
 CALL = {"name": "lookup", "args": {"q": "tea"}, "id": "call_1"}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ckpt_cli.render.terminal.cell_width import cell_len
-from ckpt_cli.render.terminal.changed_words import changed_words
-from ckpt_cli.render.terminal.side_by_side import aligned, side_by_side
+from ckpt_cli.render.text import cell_len
+from ckpt_cli.render.value_diff import aligned, changed_words, side_by_side
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "日本", ""]), max_size=30)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
+from ckpt_cli.render.text import safe_json, safe_text
 
 anything = st.text(st.characters())
 nasty = st.text(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ckpt_backends.checkpoint_ids import make_id
 from ckpt_backends.model import Status, Thread
-from ckpt_cli.core.compact_json import json_line
+from ckpt_cli.core.values import json_line
 from ckpt_cli.queries.listed_threads import Details, ListedThread
-from ckpt_cli.render.thread_records import thread_line, thread_record
+from ckpt_cli.render.threads import thread_line, thread_record
 
 _TEXT = st.text(st.characters(), max_size=8)
 _IDS = st.builds(make_id, st.integers(0, 2**60 - 1), st.integers(-1, 8191), st.integers(0, 99))

@@ -13,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.core.tree.layout import plan_tree
-from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, StepRow
-from ckpt_cli.render.terminal.cell_width import cell_len
-from ckpt_cli.render.tree.lines import tree_lines
-from ckpt_cli.render.tree.wording import ASCII, UNICODE
+from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, plan_tree
+from ckpt_cli.render.text import cell_len
+from ckpt_cli.render.tree import ASCII, UNICODE, tree_lines
 
 START = datetime(2026, 11, 21, 10, 42, 0, tzinfo=UTC)
 

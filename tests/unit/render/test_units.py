@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.checkpoint_ids import make_id, time_of
-from ckpt_cli.render.terminal.units import age, iso, iso_of, size, when
+from ckpt_cli.render.table import age, iso, iso_of, size, when
 
 NOW = datetime(2026, 11, 21, 22, 8, 31, tzinfo=UTC)
 

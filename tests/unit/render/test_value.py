@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_cli.render.terminal.cell_width import cell_len, fit, wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.values.block import block
-from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
+from ckpt_cli.render.values import block, summary
 
 TEXT = st.text(max_size=30) | st.text("a \n\t\x1b\u202e日{}[]\"'=,:", max_size=60)
 LEAVES: st.SearchStrategy[Any] = st.one_of(

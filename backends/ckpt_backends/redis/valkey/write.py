@@ -119,7 +119,7 @@ class ValkeyPlan(CommandPlan):
             raise Unsupported(
                 f"checkpoint '{copy.source.checkpoint_id}' has expired or was removed, so it cannot"
                 " be copied",
-                hint="copy an earlier checkpoint with `ckpt fork THREAD CHECKPOINT --to NEW`",
+                hint="copy an earlier checkpoint with `ckpt copy THREAD@CHECKPOINT --as NEW`",
             )
         self._need(old, copy.source)
         stored = stored_checkpoint(self._connection.ask("GET", old) or b"")

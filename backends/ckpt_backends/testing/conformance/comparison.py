@@ -11,10 +11,8 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import PREVIOUS, ROOT
 from ckpt_cli.core.tasks.triggers import END
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 
 EMPTY: tuple[Any, ...] = ([], {}, 0, 0.0, "", False, None, {"$set": []})
 """Start values of channels with a reducer; no row contains them."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Set
 
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.replay import ReplayReport, judge_all, report
 from ckpt_cli.queries.replay import replay_thread
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 
 OWN: Mapping[str, set[str]] = {
     "__root__": {"append", "add_messages"},

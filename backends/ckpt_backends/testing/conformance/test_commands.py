@@ -60,9 +60,9 @@ def test_threads_list_where(filled: FilledStore) -> None:
     assert {row["thread_id"] for row in found} == want
 
 
-def test_threads_show(filled: FilledStore) -> None:
+def test_show_of_each_thread(filled: FilledStore) -> None:
     for thread_id, truth in filled.sampled_threads.items():
-        shown = run(filled, "threads", "show", "-o", "json", "--", thread_id).json
+        shown = run(filled, "show", "--long", "-o", "json", "--", thread_id).json
         assert {ns["checkpoint_ns"] for ns in shown["in_namespaces"]} == set(truth["history"])
         assert sorted(shown["next"]) == rows(filled, thread_id)[0]["next"]
 
@@ -234,8 +234,8 @@ def test_no_command_changes_the_store(filled: FilledStore) -> None:
         ["diff", thread_id, "--writes"],
         ["replay", thread_id],
         ["stats"],
-        ["stats", "--time"],
-        ["stats", "--tokens"],
+        ["stats", "--by", "channel"],
+        ["stats", "--by", "model"],
         ["timeline", thread_id],
         ["interrupts"],
         ["messages", "chat", "--full"],

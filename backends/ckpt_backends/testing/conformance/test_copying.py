@@ -16,7 +16,7 @@ from ckpt_backends.testing.library import EmptyStore
 from ckpt_backends.transfer.digests import stored_cells
 from ckpt_backends.transfer.parts import Part, ValuePart
 from ckpt_backends.transfer.routes import languages_of, parts_of_rows, refusal
-from ckpt_cli.queries.language import language_of
+from ckpt_cli.queries.stores import language_of
 
 NAME = "copied"
 

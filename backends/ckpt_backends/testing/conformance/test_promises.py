@@ -18,11 +18,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.answers import kinds_of_rows
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_backends.thread_bounds import ThreadBounds
-from ckpt_cli.core.search.matches import search
-from ckpt_cli.core.search.patterns import compile_pattern
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.timeline import StateTimeline
+from ckpt_cli.core.search import compile_pattern, search
+from ckpt_cli.reading.states import StateTimeline, read_state
+from ckpt_cli.reading.thread import ThreadReader
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -13,8 +13,8 @@ READ_ONLY = True
 CHANGES = {
     "rollback": ["rollback", "linear", "head", "--yes"],
     "fork": ["fork", "linear", "head", "--yes"],
-    "fork --to": ["fork", "linear", "head", "--to", "new", "--yes"],
-    "threads copy": ["threads", "copy", "linear", "new", "--yes"],
+    "copy --at REF --as": ["copy", "linear@head", "--as", "new", "--yes"],
+    "copy --as": ["copy", "linear", "--as", "new", "--yes"],
     "threads delete": ["threads", "delete", "linear", "--yes"],
     "purge": ["purge", "--match", "linear", "--yes"],
     "purge --keep-last": ["purge", "--match", "linear", "--keep-last", "1", "--yes"],

@@ -289,7 +289,7 @@ def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: 
     plan.write_text("\n".join(kept) + "\n")
     emptied.library.run("c", "more")
     went_on = emptied.rows("c")
-    done = emptied.ckpt("purge", "--plan", plan, "--yes", "-o", "json").json
+    done = emptied.ckpt("apply", plan, "--skip-changed", "--yes", "-o", "json").json
     assert [one["thread_id"] for one in done["threads"]] == ["a"]
     assert [one["thread_id"] for one in done["skipped"]] == ["c"]
     assert emptied.read("a") == []
@@ -298,7 +298,7 @@ def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: 
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("words", [["threads", "copy", "a", "new"], ["threads", "delete", "a"]])
+@pytest.mark.parametrize("words", [["copy", "a", "--as", "new"], ["threads", "delete", "a"]])
 def test_a_saved_plan_is_carried_out_once(
     emptied: EmptyStore, tmp_path: Path, words: list[str]
 ) -> None:
@@ -344,14 +344,14 @@ def test_two_purges_at_once_share_the_work(emptied: EmptyStore) -> None:
 
 def test_copy_is_a_thread_of_its_own(emptied: EmptyStore) -> None:
     emptied.fill("a", asks=True)
-    done = emptied.ckpt("threads", "copy", "a", "copy of a", "--yes", "-o", "json")
+    done = emptied.ckpt("copy", "a", "--as", "copy of a", "--yes", "-o", "json")
     if not emptied.harness.has_history:
         assert (done.code, "hint" in done.err) == (4, True)
         return
     emptied.made.append("copy of a")
     assert done.code == 0, done.err
     assert emptied.read("copy of a") == emptied.read("a")
-    assert emptied.ckpt("threads", "copy", "a", "copy of a", "--yes").code == 5
+    assert emptied.ckpt("copy", "a", "--as", "copy of a", "--yes").code == 5
     ended = emptied.library.answer("copy of a", "it")
     assert ended["items"] == ["in", "first it", "second"]
     assert emptied.library.next("a") == ["first"]

@@ -12,9 +12,9 @@ from ckpt_backends.testing.conformance.answers import run
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_cli.api.opening import open as open_handle
 from ckpt_cli.api.store import StoreHandle
-from ckpt_cli.sql.loading import TableRequest
+from ckpt_cli.reading.thread import TriggerInference
+from ckpt_cli.sql.database import TableRequest
 from ckpt_cli.sql.tables import TABLES
-from ckpt_cli.threads.trigger_inference import TriggerInference
 
 KEYS = ("thread_id", "checkpoint_ns", "checkpoint_id")
 TOKENS = ("input", "output", "cache_read", "cache_creation", "reasoning", "total")
@@ -115,7 +115,7 @@ def test_a_query_answers_from_all_threads(filled: FilledStore) -> None:
     sums = ", ".join(f"sum({one}) AS {one}" for one in TOKENS)
     query = f"SELECT model, thread_id, count(*) AS messages, {sums} FROM usage GROUP BY ALL"
     found = run(filled, "sql", query, "-o", "json").json
-    stats = run(filled, "stats", "--tokens", "--by", "model,thread", "-o", "json").json
+    stats = run(filled, "stats", "--by", "model,thread", "-o", "json").json
     columns = ("model", "thread_id", "messages", *TOKENS)
     assert sorted_rows(found, columns) == sorted_rows(stats["by"], columns)
     listed = run(filled, "threads", "list", "--all", "-o", "json").json

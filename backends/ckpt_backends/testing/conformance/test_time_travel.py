@@ -49,8 +49,10 @@ def test_an_undone_change_leaves_every_row_as_it_was(travelled: Travelled) -> No
             assert harness.rows("ours") != before, "a rollback must add a checkpoint"
             assert ckpt("-s", harness.url, "undo", "ours", "--yes").code == 0
             assert harness.rows("ours") == before, "undo must remove what the rollback added"
-        assert ckpt("-s", harness.url, "fork", name, "head", "--to", "copy", "--yes").code == 0
-        assert any(harness.rows("copy").values()), "fork --to must store a new thread"
+        assert (
+            ckpt("-s", harness.url, "copy", name, "--at", "head", "--as", "copy", "--yes").code == 0
+        )
+        assert any(harness.rows("copy").values()), "copy --as must store a new thread"
         assert ckpt("-s", harness.url, "undo", "copy", "--yes").code == 0
         assert not any(harness.rows("copy").values()), "undo must remove the new thread"
     finally:
@@ -91,7 +93,7 @@ def _operations(url: str) -> list[dict[str, str]]:
 
 
 def _done(url: str, *words: str) -> None:
-    answer = ckpt("-s", url, "ops", *words, "--yes")
+    answer = ckpt("-s", url, *words, "--yes")
     assert answer.code == 0, answer.err
 
 

@@ -20,11 +20,10 @@ from ckpt_backends.testing.conformance.replaying import replay_store
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.channels import is_state, without_snapshot
-from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.values.equality import same
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.values import same
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.tui.tabs.content import TABS
 
 VALUES_ONLY = True
@@ -58,8 +57,8 @@ def test_the_timeline_has_the_times_of_the_head_and_its_ancestors(filled: Filled
             assert listed[one["checkpoint_id"]]["parent_checkpoint_id"] == before["checkpoint_id"]
             assert one["ended_at"] == listed[one["checkpoint_id"]]["ts"]
             assert sorted(one["nodes"] or ()) == sorted(listed[one["checkpoint_id"]]["nodes"])
-    assert told(filled, "stats", "--time")["threads"] == len(filled.threads)
-    assert told(filled, "stats", "--tokens")["threads"] == len(filled.threads)
+    assert told(filled, "stats")["threads"] == len(filled.threads)
+    assert told(filled, "stats", "--by", "model")["threads"] == len(filled.threads)
 
 
 def test_every_state_is_the_one_that_was_stored_or_said_not_to_be(filled: FilledStore) -> None:

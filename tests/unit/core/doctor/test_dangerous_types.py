@@ -6,8 +6,7 @@ import importlib
 
 import pytest
 
-from ckpt_cli.core.doctor.dangerous_types import NAMES, is_dangerous
-from ckpt_cli.core.doctor.named_types import NamedIn, TypeName
+from ckpt_cli.core.doctor.types import NAMES, NamedIn, TypeName, is_dangerous
 
 
 def named(text: str, method: str = "", *, called: bool = True) -> TypeName:

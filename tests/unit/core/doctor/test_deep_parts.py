@@ -14,11 +14,19 @@ from ckpt_backends.codec.values import Cut, Opaque, Tagged
 from ckpt_backends.encryption import DAMAGED, NO_KEY, WRONG_KEY
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.channels import LOST_DELTA
-from ckpt_cli.core.doctor.ancestors import known_versions, new_versions
-from ckpt_cli.core.doctor.delta_chains import DeltaChains
-from ckpt_cli.core.doctor.emptied_messages import are_messages, may_remove
-from ckpt_cli.core.doctor.numbered_versions import NumberedVersions, is_number, version_number
-from ckpt_cli.core.doctor.readability import Readability, is_broken_inside, readability
+from ckpt_cli.core.doctor.checks import (
+    DeltaChains,
+    NumberedVersions,
+    Readability,
+    are_messages,
+    is_broken_inside,
+    is_number,
+    known_versions,
+    may_remove,
+    new_versions,
+    readability,
+    version_number,
+)
 from ckpt_cli.core.state import Body, Version
 
 AI = Tagged("langchain_core.messages.ai.AIMessage", {"content": "x", "type": "ai", "id": "1"})

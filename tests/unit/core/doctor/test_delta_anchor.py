@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.doctor.delta_anchor import (
+from ckpt_cli.core.doctor.checks import (
     supersteps,
     unanchored,
     unstored_deltas,

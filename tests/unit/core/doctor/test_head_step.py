@@ -8,8 +8,8 @@ import ormsgpack
 import pytest
 
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.doctor.head_step import is_uncommitted, step_findings
+from ckpt_cli.core.doctor.checks import is_uncommitted, step_findings
+from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.tasks.tasks import Question, Step, Task
 
 KEY = CheckpointKey("t", "", "c")

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from ckpt_backends.checkpoint_ids import make_id, ticks_at
 from ckpt_backends.model import Checkpoint, CheckpointKey
-from ckpt_cli.core.doctor.codes import Severity
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.doctor.lineage import (
+from ckpt_cli.core.doctor.checks import (
     WritesOfOne,
     ahead_finding,
     is_orphaned,
     lineage_findings,
     orphan_finding,
 )
+from ckpt_cli.core.doctor.findings import Finding, Severity
 
 NOW = datetime(2026, 4, 7, 10, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_backends.codec.values import Tagged
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.doctor.repeated_calls import repeated_calls
+from ckpt_cli.core.doctor.checks import repeated_calls
 
 ARGS = {"city": "Kyoto", "days": 2}
 TEXT = json.dumps({"days": 2, "city": "Kyoto"})

@@ -10,15 +10,16 @@ from langgraph.checkpoint.serde import _msgpack
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.doctor.named_types import NamedIn, TypeName
-from ckpt_cli.core.doctor.strict_types import (
+from ckpt_cli.core.doctor.types import (
     ADMITTED,
     ADMITTED_METHODS,
+    NamedIn,
+    TypeName,
     can_be_allowed,
     is_blocked,
     is_strict,
+    type_names,
 )
-from ckpt_cli.core.doctor.type_names import type_names
 
 
 def test_the_lists_are_those_of_the_installed_library() -> None:

@@ -21,10 +21,15 @@ from ormsgpack import Ext, packb
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.doctor import named_types
-from ckpt_cli.core.doctor.dangerous_types import is_dangerous
-from ckpt_cli.core.doctor.named_types import NamedIn, Names, TypeName
-from ckpt_cli.core.doctor.type_names import names_by_channel, type_names
+from ckpt_cli.core.doctor import types as named_types
+from ckpt_cli.core.doctor.types import (
+    NamedIn,
+    Names,
+    TypeName,
+    is_dangerous,
+    names_by_channel,
+    type_names,
+)
 from tests.security.corpus import hostile_rows
 
 

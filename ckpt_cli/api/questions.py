@@ -1,0 +1,640 @@
+"""What Python code may ask of a store and of a thread alike."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from ckpt_backends.errors import (
+    FILE_DAMAGED,
+    CkptError,
+    NotFound,
+    StoreUnavailable,
+    UnknownLayout,
+    Unsupported,
+    UsageError,
+)
+from ckpt_backends.memory.protocol import MemoryStore
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory
+from ckpt_cli.api.answer import Answer, AnswerList, Watcher, filter_of, unwatched
+from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.core.doctor.checks import ReplayedTogether
+from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
+from ckpt_cli.core.doctor.types import TypeUses, is_strict
+from ckpt_cli.core.elimination import Judgement
+from ckpt_cli.core.reducers import known_reducers
+from ckpt_cli.core.replay import Place, Replayed, ReplayReport, judge_all, report
+from ckpt_cli.core.search import compile_pattern, stopped_text
+from ckpt_cli.core.secrets import Scanner, SecretFinding, parse_ignored
+from ckpt_cli.queries.bisect import Bisection, BisectOptions, Test, bisect, bisect_by_test
+from ckpt_cli.queries.doctor.examine import (
+    check_thread,
+    check_threads,
+    chosen_threads,
+    damage_findings,
+    findings_together,
+    hidden_findings,
+    store_findings,
+    terms_for,
+    threads_to_check,
+)
+from ckpt_cli.queries.doctor.rows import Terms, ThreadReport, ThreadToCheck
+from ckpt_cli.queries.doctor.values import blocked_findings
+from ckpt_cli.queries.grep import GrepHit, GrepQuery, Searched, grep_threads
+from ckpt_cli.queries.incidents import (
+    Failure,
+    FailureGroup,
+    failures_of_threads,
+    group_failures,
+    grouping,
+)
+from ckpt_cli.queries.memory import memory_place
+from ckpt_cli.queries.replay import check_channels, replay_thread, replay_threads
+from ckpt_cli.queries.secrets import SecretReport, search_memory, search_threads
+from ckpt_cli.queries.tail import Movement, StoreTail
+from ckpt_cli.queries.usage import BYS, By, Range, Survey, survey
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.executor import Executor
+from ckpt_cli.reading.store import LiveStore, is_passing
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.reading.workers import LostThread
+from ckpt_cli.render.bisect import bisect_record
+from ckpt_cli.render.doctor import checked_record, finding_record, types_record
+from ckpt_cli.render.incidents import failure_record, group_record
+from ckpt_cli.render.replay import report_record, thread_rows, transition_rows
+from ckpt_cli.render.search import hit_record, secret_record
+from ckpt_cli.render.store_tail import movement_record
+from ckpt_cli.render.usage import amount_records, survey_record
+
+_SHARE = 5
+"""At most one in so many seconds is spent on looking."""
+_LONGEST_PAUSE = 30.0
+_SCAN_INTERVAL = 60.0
+"""Seconds between two looks, if each reads a whole table."""
+
+
+def follow_store(
+    store: Store,
+    around: Surroundings,
+    lines: int,
+    match: str | None,
+    where: str | Iterable[str] | None,
+    interval: float | None,
+    wait: Callable[[float], None],
+    *,
+    all_ns: bool,
+) -> Iterator[Answer[Movement]]:
+    """Yield the last checkpoints, then what happens; the arguments are those of `StoreHandle.tail`.
+
+    A lost connection is noted once, and opened again.
+    """
+    tail = StoreTail(match, filter_of(around, where), all_ns=all_ns)
+    if interval is None:
+        interval = _interval(store, around)
+    live = LiveStore(lambda: around.open_other(around.names.store_url), store)
+    failures = 0
+    found, is_first = tail.last(store, lines), True
+    try:
+        while True:
+            began = time.monotonic()
+            try:
+                for one in found:
+                    yield Answer(one, movement_record)
+                live.store.refresh()
+                if failures:
+                    around.note("connected again")
+                failures = 0
+            except StoreUnavailable as error:
+                if is_first or not is_passing(error):
+                    raise
+                if not failures:
+                    text = around.names.without_values(error.message)
+                    around.note(f"the connection is lost; trying again: {text}")
+                failures += 1
+                live.drop()
+            took = time.monotonic() - began
+            pause = interval * 2 ** min(failures, 10)
+            wait(max(interval, min(pause, _LONGEST_PAUSE), took * (_SHARE - 1)))
+            found, is_first = _new(tail, live), False
+    finally:
+        live.drop()
+
+
+def _new(tail: StoreTail, live: LiveStore[Store]) -> Iterator[Movement]:
+    # A function of its own, so that an error of opening is raised by the first `next`.
+    yield from tail.new(live.store)
+
+
+def _interval(store: Store, around: Surroundings) -> float:
+    if not store.lists_by_scan:
+        return 1.0
+    around.note(
+        f"each look reads a whole table, every {_SCAN_INTERVAL:.0f} s; --interval changes that"
+    )
+    return _SCAN_INTERVAL
+
+
+class JudgedThread(NamedTuple):
+    """A thread that was replayed, with the reducers of its channels."""
+
+    found: Replayed
+    judgements: Mapping[Place, Judgement]
+
+    def report(self) -> Answer[ReplayReport]:
+        """Return the verdicts, as `ckpt replay` prints them."""
+        return Answer(report(self.found, self.judgements), report_record)
+
+    def transitions(self) -> AnswerList[JudgedThread]:
+        """Return each channel of each transition, as `ckpt replay --all-steps` prints them."""
+        return AnswerList(self, lambda one: transition_rows(one.found, one.judgements))
+
+
+def reducers_of(around: Surroundings, told: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the reducers of the profile and those that are told, which win.
+
+    Raises `UsageError` for an unknown reducer.
+    """
+    return known_reducers({**around.names.reducers, **(told or {})})
+
+
+def reducers_for(
+    reader: ThreadReader,
+    around: Surroundings,
+    told: Mapping[str, str] | None,
+    channels: Collection[str] = (),
+) -> dict[str, str]:
+    """Return the same for a thread.
+
+    Also raises `NotFound` if the thread has not all channels that are told or given.
+    """
+    reducers = reducers_of(around, told)
+    names = {*(told or ()), *channels}
+    check_channels(reader.store, [reader.thread_id], names, f"thread '{reader.thread_id}'")
+    return reducers
+
+
+def replay_one(
+    reader: ThreadReader,
+    around: Surroundings,
+    told: Mapping[str, str] | None,
+    ns: str | None = None,
+    upto: str | None = None,
+) -> JudgedThread:
+    """Replay a thread, one namespace of it, or the steps up to one checkpoint there.
+
+    Raises `NotFound` for an unknown channel, and `UsageError` for an unknown reducer.
+    """
+    reducers = reducers_for(reader, around, told)
+    ((found, judgements),) = judge_all([replay_thread(reader, ns, upto)], reducers)
+    return JudgedThread(found, judgements)
+
+
+def replay_several(
+    store: Store,
+    around: Surroundings,
+    threads: Iterable[Thread],
+    told: Mapping[str, str] | None,
+    executor: Executor,
+    watch: Watcher,
+) -> Iterator[Answer[ReplayReport]]:
+    """Yield the report on each thread; those that contradict themselves come last.
+
+    Raises what `replay_one` raises, at once.
+    """
+    reducers = reducers_of(around, told)
+    if told:
+        threads = list(threads)
+        check_channels(store, (one.thread_id for one in threads), told, "these threads")
+    judged = judge_all(watch(replay_threads(store, executor, threads)), reducers)
+    return (Answer(report(*one), thread_rows) for one in judged)
+
+
+def bisected(
+    target: Target,
+    around: Surroundings,
+    condition: str | None,
+    test: Test | None,
+    within: tuple[When | None, When | None],
+    watch: Watcher,
+    *,
+    binary: bool,
+) -> Answer[Bisection]:
+    """Search by a filter or by a test; the arguments are those of `ThreadHandle.bisect`."""
+    since, until = within
+    times = Range(time_of(around, since), time_of(around, until))
+    options = BisectOptions(times, binary, watch)
+    wanted = filter_of(around, condition)
+    if wanted is not None and test is None:
+        return Answer(bisect(target, wanted, options), bisect_record)
+    if wanted is None and test is not None:
+        return Answer(bisect_by_test(target, test, options), bisect_record)
+    raise UsageError(
+        "bisect takes a condition or a test" + ("" if test is None else ", not both"),
+        hint="such as 'values.plan = null'",
+    )
+
+
+class SearchHits(Iterator[Answer[GrepHit]]):
+    """Yields the hits, thread by thread. A thread is searched when its first hit is asked for.
+
+    A value that cannot be read raises nothing: look at `missed` after the last hit.
+    """
+
+    def __init__(self, threads: Iterator[Searched]) -> None:
+        self._hits = self._of(threads)
+        self.unread = 0
+        """Number of values so far that could not be read, or only in part."""
+        self.stopped = 0
+        """Number of lines so far on which the pattern took too long."""
+
+    @property
+    def missed(self) -> str:
+        """What was not searched so far, as text; empty if everything was."""
+        unread = f"{self.unread} values could not be read completely" if self.unread else ""
+        return " and ".join(filter(None, [unread, stopped_text(self.stopped)]))
+
+    def __next__(self) -> Answer[GrepHit]:
+        return next(self._hits)
+
+    def _of(self, threads: Iterator[Searched]) -> Iterator[Answer[GrepHit]]:
+        for searched in threads:
+            self.unread += searched.unread
+            self.stopped += searched.stopped
+            for hit in searched.hits:
+                yield Answer(hit, hit_record)
+
+
+def start_search(
+    store: Store,
+    executor: Executor,
+    threads: Iterable[Thread],
+    wanted: GrepQuery,
+    watch: Watcher = unwatched,
+) -> SearchHits:
+    """Search threads in their order. Raises `UsageError` if the pattern cannot be read."""
+    compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
+    return SearchHits(iter(watch(grep_threads(store, executor, threads, wanted))))
+
+
+class SecretSearch(Iterator[Answer[SecretFinding]]):
+    """Yields the findings, thread by thread, then those of long-term memory.
+
+    Nothing that cannot be read raises an error: look at `complete` after the last finding.
+    """
+
+    def __init__(self, reports: Iterator[SecretReport]) -> None:
+        self.kinds = Counter[str]()
+        """How often each kind was found so far."""
+        self.ignored = 0
+        """Number of findings so far that the profile or the caller leaves out."""
+        self.threads = 0
+        """Number of threads that were searched so far."""
+        self.unread = Counter[str]()
+        """Number of values so far that could not be read, or only in part, by reason."""
+        self.stopped = 0
+        """How often the search of a text was stopped because it took too long."""
+        self.unchecked: dict[str, str] = {}
+        """The threads that were not searched to the end, each with the reason; the key `''` stands
+        for the list of threads, and for the memory."""
+        self._findings = self._of(reports)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be read and searched."""
+        return not (self.unread or self.stopped or self.unchecked)
+
+    def __next__(self) -> Answer[SecretFinding]:
+        return next(self._findings)
+
+    def _of(self, reports: Iterator[SecretReport]) -> Iterator[Answer[SecretFinding]]:
+        for searched in reports:
+            self.threads += bool(searched.name)
+            self.ignored += searched.ignored
+            self.unread += searched.unread
+            self.stopped += searched.stopped
+            if searched.unchecked:
+                self.unchecked[searched.name] = searched.unchecked
+            for one in searched.findings:
+                self.kinds[one.kind] += 1
+                yield Answer(one, secret_record)
+
+
+def secret_search(
+    store: Store,
+    around: Surroundings,
+    threads: Iterable[Thread] | None,
+    memory: str | None,
+    ignore: Sequence[str],
+    executor: Executor,
+    watch: Watcher,
+) -> SecretSearch:
+    """Search some threads, or all of them and the memory if `threads` is None."""
+    ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
+    _ = Scanner()  # raises an error if its library is not installed
+    opened = _named_memory(around, memory) if memory is not None or threads is None else None
+    redacted = redaction.is_redacted(store)
+    lost: list[SecretReport] = []
+
+    def lose(threads: Sequence[LostThread]) -> None:
+        names = map(Scanner().masked, (one.thread_id for one in threads))
+        reasons = (one.reason for one in threads)
+        pairs = zip(names, reasons, strict=True)
+        lost.extend(SecretReport(name, unchecked=reason) for name, reason in pairs)
+
+    def reports() -> Iterator[SecretReport]:
+        chosen = threads_to_check(store) if threads is None else threads
+        found = search_threads(store, executor, _unbroken(chosen, lost), ignored, lose)
+        yield from watch(found)
+        beside = _memory_beside(around, lost) if opened is None and threads is None else opened
+        yield from lost
+        if beside is not None:
+            with beside:
+                yield search_memory(beside, ignored, redacted=redacted)
+
+    return SecretSearch(reports())
+
+
+def memory_search(
+    memory: MemoryStore, around: Surroundings, ignore: Sequence[str], *, redacted: bool
+) -> SecretSearch:
+    """Search long-term memory alone."""
+    ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
+    _ = Scanner()  # raises an error if its library is not installed
+    one = (search_memory(memory, ignored, redacted=redacted) for _ in range(1))
+    return SecretSearch(one)
+
+
+def without_secrets(error: NotFound) -> NotFound:
+    """Return an error without the credentials in names of the store that it lists."""
+    scanner = Scanner()
+    hint = None if error.hint is None else scanner.masked(error.hint)
+    return type(error)(scanner.masked(error.message), hint=hint)
+
+
+def _unbroken(
+    threads: Iterable[Thread | ThreadToCheck], lost: list[SecretReport]
+) -> Iterator[Thread | ThreadToCheck]:
+    """Yield threads; if the list breaks off, that is noted."""
+    try:
+        yield from threads
+    except CkptError as error:
+        lost.append(SecretReport("", unchecked=Scanner().masked(error.message)))
+
+
+def _named_memory(around: Surroundings, chosen: str | None) -> MemoryStore | None:
+    """Open the memory that was chosen, or that the profile names. Raises what opening it raises."""
+    url = around.names.other_store("memory", chosen)
+    return None if url is None else open_memory(url)
+
+
+def _memory_beside(around: Surroundings, lost: list[SecretReport]) -> MemoryStore | None:
+    """Open the memory of DeerFlow, or the one in the same store; None if there is none."""
+    place = memory_place(around.names.store_url, None)
+    try:
+        return open_memory(around.names.store_url if place is None else place.url)
+    except (UnknownLayout, Unsupported):  # it holds no memory
+        return None
+    except CkptError as error:
+        lost.append(SecretReport("", unchecked=error.message))
+        return None
+
+
+class Examination(Iterator[Answer[Finding]]):
+    """Yields the findings: those of the store, then those of each thread.
+
+    The other attributes tell about what was checked so far; they are complete after the last
+    finding.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        words: Sequence[str],
+        findings: Callable[[Examination], Iterator[Answer[Finding]]],
+    ) -> None:
+        self.store = url
+        """The URL of the store, without secrets."""
+        self.words = words
+        """The options of the commands that are printed for findings."""
+        self.checked = Checked()
+        self.unchecked: dict[str, str] = {}
+        """The threads that could not be checked completely, each with the reason; the key `''`
+        stands for the store itself."""
+        self.severities = Counter[Severity]()
+        self.codes = Counter[str]()
+        self.types: TypeUses | None = None
+        """The classes that values name; None if they are not gathered."""
+        self._findings = findings(self)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be read that was to be checked."""
+        return not self.unchecked
+
+    def __next__(self) -> Answer[Finding]:
+        return next(self._findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Check what is left, and return what `ckpt doctor -o json` prints."""
+        findings = [one.to_dict() for one in self]
+        types = {} if self.types is None else types_record(self.types)
+        return {
+            "store": self.store,
+            "complete": self.complete,
+            "checked": checked_record(self.checked),
+            "findings": findings,
+            "unchecked": [
+                {"thread_id": thread_id or None, "reason": reason}
+                for thread_id, reason in self.unchecked.items()
+            ],
+            **types,
+        }
+
+
+def examination(
+    store: Store,
+    around: Surroundings,
+    threads: Iterable[Thread] | None,
+    terms: Terms,
+    executor: Executor,
+    watch: Watcher,
+) -> Examination:
+    """Check some threads, or all threads and the store itself if `threads` is None."""
+    uses, told = TypeUses(), set[str]()
+    is_whole = threads is None
+    asked = terms
+
+    def find(into: Examination) -> Iterator[Answer[Finding]]:
+        into.types = uses if asked.types else None
+        of_store = store_findings(store, asked) if is_whole else hidden_findings(store)
+        own = list(_readable(of_store, into))
+        terms = replace(terms_for(store, asked, own), together=True)
+        yield from (_counted(one, into) for one in own if one.code not in terms.ignored)
+
+        def lose(lost: Sequence[LostThread]) -> None:
+            into.unchecked |= {one.thread_id: one.reason for one in lost}
+
+        chosen = _to_check(store, threads, into)
+        together = ReplayedTogether(terms.reducers)
+        for checked in watch(check_threads(store, executor, chosen, terms, lose, _with_fixes)):
+            into.checked.add(checked.checked)
+            if checked.unchecked:
+                into.unchecked[checked.thread_id] = checked.unchecked
+            for use in checked.types:
+                uses.add(use)
+            yield from (_counted(one, into) for one in _once(checked.findings, told))
+            together.add(checked.replayed)
+        last = findings_together(store, together, terms, _with_fixes)
+        yield from (_counted(one, into) for one in last)
+        is_told = any(one.code == "file-damaged" for one in own)
+        if is_whole and not is_told and any(FILE_DAMAGED in why for why in into.unchecked.values()):
+            # A large file is not checked as a whole until a part of it cannot be read.
+            late = _readable(damage_findings(store), into)
+            yield from (_counted(one, into) for one in late if one.code not in terms.ignored)
+        if terms.types and "type-blocked" not in terms.ignored:
+            yield from (_counted(one, into) for one in blocked_findings(uses))
+
+    return Examination(store.describe().url, words_of(around), find)
+
+
+def checked_thread(
+    reader: ThreadReader, around: Surroundings, grace: When, *, deep: bool
+) -> Answer[ThreadReport]:
+    """Check one thread."""
+    checked = check_thread(reader, terms_of(around, grace, deep=deep), _with_fixes)
+    words = words_of(around)
+
+    def record(found: ThreadReport) -> dict[str, Any]:
+        return {
+            "thread_id": found.thread_id,
+            "complete": not found.unchecked,
+            "checked": checked_record(found.checked),
+            "findings": [finding_record(one, words) for one in found.findings],
+        }
+
+    return Answer(checked, record)
+
+
+def terms_of(around: Surroundings, grace: When, *, deep: bool, types: bool = False) -> Terms:
+    """Return what is checked, by the configuration and by what is asked."""
+    before = time_of(around, grace)
+    assert before is not None  # noqa: S101 - it is only None if no time is given
+    names = around.names
+    return Terms(
+        around.now,
+        before,
+        deep,
+        dict(names.reducers),
+        names.ignored_codes,
+        # With `types`, each is reported once, at the end.
+        strict_types=is_strict(os.environ) and not types,
+        types=types,
+    )
+
+
+def _with_fixes(store: Store, terms: Terms, report: ThreadReport) -> None:
+    """Choose the fixes for what was found in a thread."""
+    if report.findings:
+        from ckpt_cli.plans.fixes import choose_fixes  # loads all plans
+
+        choose_fixes(store, terms, report)
+
+
+def words_of(around: Surroundings) -> list[str]:
+    """Return the options with which a command reads the store as this check did."""
+    words, key = list(around.names.words), around.opening.aes_key_file
+    if key is not None:
+        words += ["--aes-key-file", key]
+    for channel, name in around.names.told_reducers.items():
+        words += ["--reducer", f"{channel}={name}"]
+    return words
+
+
+def _once(findings: Iterable[Finding], told: set[str]) -> Iterator[Finding]:
+    """Yield findings, but each class that strict mode blocks only once."""
+    for one in findings:
+        if one.code != "type-blocked":
+            yield one
+        elif one.detail not in told:
+            told.add(one.detail)
+            yield one
+
+
+def _readable(findings: Iterator[Finding], into: Examination) -> Iterator[Finding]:
+    """Yield what is wrong with the store itself, as far as it can be read."""
+    try:
+        yield from findings
+    except CkptError as error:
+        into.unchecked[""] = error.message
+
+
+def _counted(finding: Finding, into: Examination) -> Answer[Finding]:
+    into.severities[finding.severity] += 1
+    into.codes[finding.code] += 1
+    return Answer(finding, lambda found: finding_record(found, into.words))
+
+
+def _to_check(
+    store: Store, threads: Iterable[Thread] | None, into: Examination
+) -> Iterator[ThreadToCheck]:
+    """Yield the threads; a list that breaks off is noted, and the rest is checked."""
+    try:
+        yield from threads_to_check(store) if threads is None else chosen_threads(threads)
+    except CkptError as error:
+        into.unchecked[""] = error.message
+
+
+_TOP, _TOP_OF_ALL = 20, 8
+"""Lines of a single listing, and of each listing in the summary."""
+
+
+def disk_usage(
+    store: Store, names: Collection[str] | None, top: int | None, watch: Watcher
+) -> Answer[Survey]:
+    """Measure a store, or the threads with these ids."""
+    is_one = names is not None and len(names) == 1
+    found = survey(store, names, top or _TOP_OF_ALL, scan=True, whole=is_one, watch=watch)
+    return Answer(found, survey_record)
+
+
+def disk_usage_by(
+    store: Store, names: Collection[str] | None, by: By, top: int | None, watch: Watcher
+) -> AnswerList[Survey]:
+    """Measure only one listing. Raises `UsageError` if `by` is not one of `BYS`."""
+    if by not in BYS:
+        raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")
+    scan = by == "channel"
+    whole = scan or (names is not None and len(names) == 1)
+    found = survey(store, names, top or _TOP, scan=scan, whole=whole, watch=watch)
+    return AnswerList(found, partial(amount_records, by=by))
+
+
+def failed_tasks(
+    store: Store,
+    around: Surroundings,
+    threads: Iterable[Thread],
+    since: When | None,
+    *,
+    history: bool,
+) -> Iterator[Answer[Failure]]:
+    """Yield the failed tasks of some threads. Raises `UsageError` for a time that is none."""
+    found = failures_of_threads(store, threads, since=time_of(around, since), history=history)
+    return (Answer(one, failure_record) for one in found)
+
+
+def counted_failures(
+    failures: Iterable[Answer[Failure]], by: str
+) -> AnswerList[list[FailureGroup]]:
+    """Return how many of these tasks failed alike. Raises `UsageError` for an unknown `by`."""
+    kind = grouping(by)
+    groups = group_failures((one.found for one in failures), kind)
+
+    return AnswerList(groups, lambda found: [group_record(one, kind) for one in found])

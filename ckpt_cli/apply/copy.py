@@ -1,0 +1,890 @@
+"""Carries out copies, restores and new encryption."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from ckpt_backends.changes.bundle import Bundle
+from ckpt_backends.changes.removal import Removal
+from ckpt_backends.changes.rows import Restored
+from ckpt_backends.discovery import backend_of
+from ckpt_backends.errors import (
+    CkptError,
+    PartlyDone,
+    StoreChanged,
+    StoreUnavailable,
+    UnknownLayout,
+    Unreadable,
+    Unsupported,
+    UsageError,
+)
+from ckpt_backends.memory.moving import digest_of
+from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, WritableMemoryStore
+from ckpt_backends.open_for_writing import (
+    create_memory,
+    create_store,
+    open_writable,
+    open_writable_memory,
+)
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.registry import open_memory, open_store
+from ckpt_backends.transfer.convert import Conversion
+from ckpt_backends.transfer.digests import PartsSum, key_digest, part_digest, stored_digest
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.parts import Arrival, Part, PartRewrite, part_size
+from ckpt_backends.transfer.rekeying import RekeyCounts
+from ckpt_backends.transfer.routes import created_layout, route
+from ckpt_backends.transfer.sealing import Sealing
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.recording import CopyRecording, Recording, refuse_copy, writable_store
+from ckpt_cli.apply.undo import without_values
+from ckpt_cli.core.copying import CopiedItem, CopiedThread, CopyStep, PartCounts, RekeyedThread
+from ckpt_cli.core.memory import format_key
+from ckpt_cli.operations.log import OperationStep, RowsAdded, RowsRemoved, RowsRestored
+from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRemoved, ItemsRestored
+from ckpt_cli.plans.copy import (
+    ArchiveSides,
+    CopySides,
+    ItemChoice,
+    RekeySide,
+    batches,
+    compare_thread,
+    diverged,
+    equal_counts,
+    is_equal,
+    planned_copy,
+    planned_items,
+    planned_rekey,
+    refusing_malformed,
+    restored_of,
+    wrong_key,
+)
+from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added
+from ckpt_cli.reading.executor import Executor
+
+# Copy threads to another store, and read them back.
+#
+# Small threads are converted first and added several at a time in one transaction. A large thread
+# is converted while it is added, in a transaction of its own.
+
+
+_BATCH_BYTES = 8 << 20
+"""Converted parts in memory; a thread with more is streamed."""
+_BATCH_THREADS = 200
+
+
+class ThreadCopier:
+    """Copies threads from one store to another."""
+
+    def __init__(
+        self, sides: CopySides, target: Store, writable: WritableStore, *, replace: bool
+    ) -> None:
+        """`target` reads what `writable` writes."""
+        self._sides = sides
+        self._target = target
+        self._writable = writable
+        self._replace = replace
+
+    def copy(self, thread_ids: Sequence[str]) -> Iterator[CopiedThread]:
+        """Copy some threads; yield what became of each, in any order.
+
+        Raises the errors of the stores, but not those of a single thread.
+        """
+        batch: list[_Converted] = []
+        size = 0
+        self._refresh()
+        there = self._target.threads_with_rows(thread_ids)
+        stored = self._sides.stored_together([one for one in thread_ids if one in there])
+        for thread_id, parts in self._sides.read_together(thread_ids):
+            try:
+                if thread_id in there:
+                    one = self._continued(thread_id, parts, next(stored)[1])
+                else:
+                    one = self._new(thread_id, parts)
+            except CannotHold as error:
+                yield CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
+                continue
+            if isinstance(one, CopiedThread):
+                yield one
+                continue
+            if batch and (one.rest is not None or size + one.counts.bytes > _BATCH_BYTES):
+                yield from self._deliver(batch)
+                batch, size = [], 0
+            batch.append(one)
+            size += one.counts.bytes
+            if one.rest is not None or len(batch) >= _BATCH_THREADS:
+                yield from self._deliver(batch)
+                batch, size = [], 0
+        if batch:
+            yield from self._deliver(batch)
+        # While this process waits for its next threads, others write.
+        self._refresh()
+
+    def _new(self, thread_id: str, parts: Iterable[Part] | None = None) -> _Converted:
+        """Convert a thread, or its first part if it is large."""
+        converted = self._sides.converted(thread_id, parts)
+        return _Converted.of(thread_id, converted, self._sides.conversion)
+
+    def _continued(
+        self, thread_id: str, parts: Sequence[Part] | None, stored: Sequence[Part] | None
+    ) -> _Converted | CopiedThread:
+        """Convert what the target does not have of a thread; or say why it is not copied.
+
+        `parts` is what the source has of it, and `stored` what the target has, if they are read.
+        """
+        counts = equal_counts(self._sides, thread_id, parts, stored)
+        if counts is not None:
+            return CopiedThread(thread_id, CopyStep.PRESENT, counts, is_verified=True)
+        found = compare_thread(self._sides, thread_id)
+        if found.step is CopyStep.PRESENT:
+            return CopiedThread(thread_id, found.step, found.counts, is_verified=True)
+        if found.step is CopyStep.REPLACE:
+            if not (self._replace or found.is_behind):
+                return diverged(found)
+            self._remove(thread_id)
+            made = self._new(thread_id)
+            made.step, made.removed = CopyStep.REPLACE, found.kept
+            return made
+        missing = found.missing
+        left = (part for part in self._sides.converted(thread_id) if key_digest(part) in missing)
+        made = _Converted.of(thread_id, left, self._sides.conversion)
+        made.step, made.heads = CopyStep.ADD, found.heads
+        made.whole, made.whole_counts = found.total, found.counts
+        return made
+
+    def _remove(self, thread_id: str) -> None:
+        """Remove a thread of the target that is to be replaced."""
+        thread = self._target.thread(thread_id)
+        last_at, checkpoints = (thread.last_at, thread.checkpoints) if thread else (None, 0)
+        writes = self._target.size(thread_id).writes
+        self._refresh()
+        (removed,) = self._writable.remove([Removal(thread_id, last_at, checkpoints, writes)])
+        if removed.skipped:
+            raise StoreChanged(f"thread '{thread_id}' of the target {removed.skipped}")
+
+    def _refresh(self) -> None:
+        # In a file that is not in WAL mode, an open read would block the writer.
+        self._sides.source.refresh()
+        self._target.refresh()
+
+    def _deliver(self, batch: Sequence[_Converted]) -> Iterator[CopiedThread]:
+        """Add some threads in one transaction; if that fails, one by one."""
+        self._target.refresh()
+        try:
+            self._writable.receive([one.arrival() for one in batch])
+        except (StoreChanged, CannotHold) as error:
+            if len(batch) == 1:
+                yield self._failed(batch[0], error)
+                return
+            for one in batch:
+                yield from self._deliver([one])
+            return
+        self._target.refresh()
+        small = {one.thread_id: one.parts for one in batch if one.is_whole}
+        unlike = self._sides.unlike(small)
+        for one in batch:
+            if one.thread_id in unlike or not one.is_whole:
+                self._verify(one)
+            yield one.copied()
+
+    def _failed(self, one: _Converted, error: StoreChanged | CannotHold) -> CopiedThread:
+        """Return the outcome for a thread that could not be added.
+
+        An engine without transactions may have added it with others, before one of them failed.
+        """
+        self._target.refresh()
+        if not isinstance(error, StoreChanged) or one.rest is not None:
+            return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
+        if self._sides.stored_sum(one.thread_id, part_digest) == one.exact_sum():
+            return one.copied()
+        return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
+
+    def _verify(self, one: _Converted) -> None:
+        """Read a thread back. Raises `Unreadable` if it is not what was sent."""
+        if one.rest is not None and self._sides.stored_sum(one.thread_id, stored_digest) == one.sum:
+            return
+        found, wanted = self._sides.stored_sum(one.thread_id, part_digest), one.exact_sum()
+        if found != wanted:
+            raise Unreadable(
+                f"thread '{one.thread_id}' is not the same in the target: {found.checkpoints}"
+                f" checkpoints, {found.writes} writes and {found.values} values are there, of"
+                f" {wanted.checkpoints}, {wanted.writes} and {wanted.values}",
+                hint="the source still has it; compare both with `ckpt doctor --deep`",
+            )
+
+
+class _Converted:
+    """A thread in the form of the target: small ones as a list, large ones with a rest to read."""
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        self.unexpiring = 0
+        """Parts that expire in the source, and never in the target."""
+        self.parts: list[Part] = []
+        self.rest: Iterator[Part] | None = None
+        self.counts = PartCounts()
+        """Of the parts that were converted so far."""
+        self.sum = PartsSum()
+        """Of these parts, by `stored_digest`, if there is a rest."""
+        self._exact = PartsSum()
+        """Of the rest, by `part_digest`."""
+        self.step = CopyStep.COPY
+        self.removed = PartCounts()
+        self.heads: dict[str, str] = {}
+        self.whole: PartsSum | None = None
+        """The sum of the whole thread, if only a part of it is sent."""
+        self.whole_counts: PartCounts | None = None
+
+    @classmethod
+    def of(cls, thread_id: str, parts: Iterable[Part], conversion: Conversion) -> _Converted:
+        """Convert a thread until it is whole or too large to keep. Raises `CannotHold`."""
+        made = cls(thread_id)
+        left = iter(parts)
+        before = conversion.unexpiring
+        for part in left:
+            made.counts.add(part)
+            made.parts.append(part)
+            if made.counts.bytes > _BATCH_BYTES:
+                made._expect(left)
+                break
+        made.unexpiring = conversion.unexpiring - before
+        return made
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `parts` is the whole thread."""
+        return self.rest is None and self.whole is None
+
+    def exact_sum(self) -> PartsSum:
+        """The sum that the target has to have, by `part_digest`."""
+        if self.whole is not None:
+            return self.whole
+        for part in self.parts:
+            self._exact.add(part, part_digest(part))
+        return self._exact
+
+    def copied(self) -> CopiedThread:
+        """The outcome after the thread was read back."""
+        return CopiedThread(
+            self.thread_id,
+            self.step,
+            self.whole_counts or self.counts,
+            self.counts.parts,
+            is_verified=True,
+            removed=self.removed,
+            unexpiring=self.unexpiring,
+        )
+
+    def arrival(self) -> Arrival:
+        """The thread for the target, read once."""
+        counted = (self._counted(part) for part in self.rest or ())
+        return Arrival(self.thread_id, chain(self.parts, counted), self.heads)
+
+    def _expect(self, rest: Iterator[Part]) -> None:
+        """Remember that there is a rest, which is not kept."""
+        self.rest = rest
+        for part in self.parts:
+            self.sum.add(part, stored_digest(part))
+
+    def _counted(self, part: Part) -> Part:
+        self.counts.add(part)
+        self.sum.add(part, stored_digest(part))
+        self._exact.add(part, part_digest(part))
+        return part
+
+
+_CREATE = "to make an empty store there, add --create"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTerms:
+    """What is copied where. Picklable, for copies in several processes."""
+
+    source: StoreUrl
+    target: StoreUrl
+    language: Language
+    sealing: Sealing
+    create: bool = False
+    replace: bool = False
+
+    def prepared(self) -> CopyTerms:
+        """Make the target if it is to be made; return the terms with the URL that opens it.
+
+        Raises `Refused` if something else is there.
+        """
+        if not self.create:
+            return self
+        return replace(self, target=create_store(self.target, self.language))
+
+
+@contextmanager
+def opened_sides(
+    terms: CopyTerms, watch: Callable[[int], None] = lambda _: None
+) -> Iterator[CopySides]:
+    """Open both stores for reading. Raises `Unsupported` if there is no way between them.
+
+    `watch` is told the number of bytes of each row that is read from the source.
+    """
+    _check_different(terms)
+    with ExitStack() as stack:
+        source = stack.enter_context(open_store(terms.source))
+        here = source.describe()
+        target = opened_target(terms.target, create=terms.create)
+        if target is None:
+            layout = created_layout(terms.target, terms.language)
+        else:
+            layout = stack.enter_context(target).describe().layout
+        way = route(here.layout, layout, terms.language)
+        conversion = Conversion(way.source, way.target, terms.sealing)
+        yield CopySides(source, here.layout, target, layout, conversion, watch)
+
+
+def _check_different(terms: CopyTerms) -> None:
+    """Raise `UsageError` if both stores are the same."""
+    is_same = terms.source == terms.target
+    paths = terms.source.path, terms.target.path
+    with suppress(OSError):
+        is_same |= all(map(os.path.exists, paths)) and os.path.samefile(*paths)
+    if is_same:
+        raise UsageError("the source and the target are the same store")
+
+
+def opened_target(url: StoreUrl, *, create: bool) -> Store | None:
+    """Return the target; None if it is not there yet and would be made."""
+    try:
+        return open_store(url)
+    except (UnknownLayout, StoreUnavailable) as error:
+        backend = backend_of(url.scheme)
+        if backend is None or not backend.create:
+            raise
+        is_missing = isinstance(error, UnknownLayout) or (
+            backend.is_local and not os.path.exists(url.path)
+        )
+        if create and is_missing:
+            return None
+        if not create:
+            error.hint = "; ".join(filter(None, (error.hint, _CREATE)))
+        raise
+
+
+def make_target(url: StoreUrl, language: Language) -> Store:
+    """Make an empty store and open it. Raises `Refused` if something else is there."""
+    create_store(url, language)
+    return open_store(url)
+
+
+@contextmanager
+def copying(
+    terms: CopyTerms, watch: Callable[[int], None] = lambda _: None
+) -> Iterator[Callable[[Sequence[str]], Iterator[CopiedThread]]]:
+    """Return a function that copies some threads. Raises what opening the stores raises."""
+    refuse_copy(terms.target)
+    with opened_sides(terms, watch) as sides:
+        if sides.target is None:
+            raise ValueError("the target is made before threads are copied")
+        sides.target.refresh()
+        with open_writable(terms.target) as writable:
+            try:
+                yield ThreadCopier(sides, sides.target, writable, replace=terms.replace).copy
+            finally:
+                # A writer that removed rows empties the log when it is closed, which waits for
+                # readers.
+                sides.target.refresh()
+
+
+_THREADS_AT_ONCE = 200
+
+
+def plan_threads(
+    terms: CopyTerms, thread_ids: Iterable[str], watch: Callable[[int], None]
+) -> Iterator[CopiedThread]:
+    """Yield what would become of each thread. Raises what opening the stores raises.
+
+    `watch` is told the number of bytes of each row that is read from the source.
+    """
+    with opened_sides(terms, watch) as sides:
+        for thread_id in thread_ids:
+            yield planned_copy(sides, thread_id, replace=terms.replace)
+
+
+def copy_threads(
+    terms: CopyTerms,
+    thread_ids: Iterable[str],
+    executor: Executor,
+    watch: Callable[[int], None],
+    recording: Recording,
+) -> Generator[CopiedThread]:
+    """Copy threads; yield what became of each. Raises what opening the stores raises.
+
+    `watch` is told the number of bytes that are done: of each row, or of each thread if other
+    processes copy. Close the iterator before the recording ends.
+    """
+    terms = terms.prepared()
+    with closing(CopyRecording(recording, terms.target)) as record:
+        with opened_sides(terms):
+            pass  # what cannot be copied at all is refused before it is recorded
+        here = executor.is_here
+        work = _Copying(terms, watch if here else None)
+        with open_store(terms.source) as store, closing(work):
+            copied = executor.run(
+                store, thread_ids, work, at_once=_THREADS_AT_ONCE, before=record.intend
+            )
+            with closing(copied):
+                for one in copied:
+                    if not here:
+                        watch(one.counts.bytes)
+                    record.came_out(one)
+                    yield one
+
+
+class _Copying:
+    """The work of one process. Picklable."""
+
+    def __init__(self, terms: CopyTerms, watch: Callable[[int], None] | None) -> None:
+        self._terms = terms
+        self._watch = watch
+        self._stack = ExitStack()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _Copying, (self._terms, None)
+
+    def __call__(self, store: Store) -> Callable[[Sequence[str]], Iterator[CopiedThread]]:  # noqa: ARG002 - opens rows as stored
+        watch = self._watch or (lambda _: None)
+        return self._stack.enter_context(copying(self._terms, watch))
+
+    def close(self) -> None:
+        """Close the stores, if this process copied."""
+        self._stack.close()
+
+
+@dataclass(slots=True)
+class RestoreReport:
+    """Which archives were restored, in order."""
+
+    done: list[tuple[Bundle, Restored]] = field(default_factory=list)
+    failed: list[CkptError] = field(default_factory=list)
+
+    @property
+    def expired(self) -> int:
+        """Number of rows left out because their time to live has passed."""
+        return sum(restored.expired for _, restored in self.done)
+
+    def add(self, bundle: Bundle, restore: Callable[[Bundle], Restored]) -> None:
+        """Restore one archive and record the outcome."""
+        try:
+            self.done.append((bundle, restore(bundle)))
+        except CkptError as error:
+            error.message = f"cannot restore '{bundle.path}': {error.message}"
+            self.failed.append(error)
+
+    def raise_failures(self, noun: str, verb: str = "were not") -> None:
+        """Raise the error if all archives failed, or `PartlyDone` if some did."""
+        if self.failed and not self.done:
+            raise self.failed[0]
+        if self.failed:
+            number = len(self.failed) + len(self.done)
+            first = self.failed[0]
+            raise PartlyDone(
+                f"{len(self.failed)} of {number} {noun} {verb} restored: {first.message}",
+                hint=first.hint,
+            ) from first
+
+
+def restore_threads(
+    url: StoreUrl,
+    bundles: Iterable[Bundle],
+    rows: Store,
+    sides_of: Callable[[Bundle], ArchiveSides | None],
+    recording: Recording,
+) -> RestoreReport:
+    """Restore archived threads. Raises what `open_writable` raises.
+
+    `rows` reads the store. `sides_of` returns None for an archive of the store's own layout, which
+    is restored row for row.
+    """
+    report = RestoreReport()
+    with writable_store(url, [rows]) as writable:
+
+        def restore(bundle: Bundle) -> Restored:
+            sides = sides_of(bundle)
+            step = _Restoring(rows, bundle, is_own=sides is None)
+            recording.intend([step.planned])
+            try:
+                if sides is None:
+                    done = writable.restore(bundle.rows())
+                else:
+                    done = _converted(bundle, sides, writable)
+            except CkptError as error:
+                recording.failed(error)
+                raise
+            recording.came_out({step.thread_id: step.carried_out() if done.added else None})
+            return done
+
+        for one in bundles:
+            report.add(one, restore)
+    return report
+
+
+class _Restoring:
+    """The step of one archived thread."""
+
+    def __init__(self, rows: Store, bundle: Bundle, *, is_own: bool) -> None:
+        self.thread_id = bundle.header.thread_id or ""
+        self._rows = rows
+        self._before = contents_of(rows, self.thread_id)
+        # In a file that is not in WAL mode, an open read would block the writer.
+        rows.refresh()
+        self.planned = OperationStep(
+            self.thread_id,
+            RowsRestored(bundle.path.absolute(), bundle.digest) if is_own else _added(self._before),
+            None,
+        )
+
+    def carried_out(self) -> OperationStep:
+        """Return the step with what takes it back, if anything does."""
+        self._rows.refresh()
+        try:
+            back = removal_of_added(self._rows, self.thread_id, self._before)
+        except Exception:
+            # The thread is restored all the same, also if its cells are of types that the adapter
+            # cannot read.
+            back = None
+        self._rows.refresh()
+        return replace(self.planned, back=None if back is None else RowsRemoved(back))
+
+
+def _added(before: ThreadContents) -> RowsAdded:
+    return RowsAdded(len(before.checkpoints), before.number_of_writes)
+
+
+def _converted(bundle: Bundle, sides: ArchiveSides, writable: WritableStore) -> Restored:
+    """Restore the archive of another layout."""
+    if sides.target is None:
+        raise ValueError("the target is made before archives are restored")
+    if sides.has_expired:
+        return Restored(0, 0, bundle.size)
+    copier = ThreadCopier(sides, sides.target, writable, replace=False)
+    with refusing_malformed(bundle.path):
+        (done,) = copier.copy([bundle.header.thread_id or ""])
+    return restored_of(done)
+
+
+def restore_memory(url: StoreUrl, bundles: Iterable[Bundle], recording: Recording) -> RestoreReport:
+    """Restore archived memory items row for row. Raises what `open_writable_memory` raises."""
+    report = RestoreReport()
+    refuse_copy(url)
+    with open_memory(url) as memory, open_writable_memory(url) as writable:
+
+        def restore(bundle: Bundle) -> Restored:
+            step = _RestoringItems(memory, bundle)
+            recording.intend([step.planned])
+            try:
+                done = writable.restore(bundle.rows())
+            except CkptError as error:
+                recording.failed(error)
+                raise
+            recording.came_out({None: step.carried_out(done) if done.added else None})
+            return done
+
+        for one in bundles:
+            report.add(one, restore)
+    return report
+
+
+class _RestoringItems:
+    """The step of one archive of memory items."""
+
+    def __init__(self, memory: MemoryStore, bundle: Bundle) -> None:
+        self._memory = memory
+        rows = Counter(memory.key_of(row) for row in bundle.rows())
+        there = {one.key for one in memory.items(keys=list(rows))}
+        # In a file that is not in WAL mode, an open read would block the writer.
+        memory.refresh()
+        self._missing = [key for key in rows if key not in there]
+        self._rows = sum(rows[key] for key in self._missing)
+        part = ItemsRestored(bundle.path.absolute(), bundle.digest, len(self._missing))
+        self.planned = OperationStep(None, part, None)
+
+    def carried_out(self, done: Restored) -> OperationStep:
+        """Return the step with what takes it back, if only whole items were added."""
+        if done.added != self._rows:
+            return self.planned
+        self._memory.refresh()
+        try:
+            items = without_values(self._memory.items(keys=self._missing))
+        except CkptError:  # the items are restored all the same
+            return self.planned
+        self._memory.refresh()
+        return replace(self.planned, back=ItemsRemoved(items))
+
+
+_AT_ONCE = 200
+Watch = Callable[[Iterable[CopiedItem], str], Iterable[CopiedItem]]
+"""Shows progress over items with a label."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCopyTerms:
+    """Between which stores items are copied."""
+
+    source: StoreUrl
+    target: StoreUrl
+    create: bool = False
+
+
+def plan_items(terms: MemoryCopyTerms, choice: ItemChoice, watch: Watch) -> Iterator[CopiedItem]:
+    """Yield what would become of each item. Raises what opening the stores raises."""
+    with _opened(open_memory(terms.source)) as source:
+        try:
+            target = open_memory(terms.target)
+        except (UnknownLayout, StoreUnavailable) as error:
+            if not terms.create:
+                raise _with_hint(error) from None
+            yield from watch(planned_items(choice, source, None), "reading")
+            return
+        with _opened(target):
+            _check_sides(source, target)
+            yield from watch(planned_items(choice, source, target), "comparing")
+
+
+def copy_items(
+    terms: MemoryCopyTerms, choice: ItemChoice, watch: Watch, recording: Recording
+) -> Iterator[CopiedItem]:
+    """Copy items; yield what became of each, in order. Raises what opening the stores raises.
+
+    Raises `Unreadable` if an item is not the same in the target.
+    """
+    refuse_copy(terms.target)
+    with _opened(open_memory(terms.source)) as source:
+        if terms.create:
+            create_memory(terms.target)
+        with _opened_target(terms) as target:
+            _check_sides(source, target)
+            planned = list(watch(planned_items(choice, source, target), "comparing"))
+            # In a file that is not in WAL mode, an open read would block the writer.
+            target.refresh()
+            with open_writable_memory(terms.target) as writable:
+                copier = _ItemCopier(source, target, writable)
+                todo = [one for one in planned if one.step in {CopyStep.COPY, CopyStep.REPLACE}]
+                for some in _parts(todo):
+                    _copy_recorded(copier, target, some, recording)
+            target.refresh()
+            for some in _parts(planned):
+                _verify(target, some)
+                yield from some
+
+
+def _copy_recorded(
+    copier: _ItemCopier, target: MemoryStore, some: Sequence[CopiedItem], recording: Recording
+) -> None:
+    """Copy some items, and record that."""
+    replaces = any(one.step is CopyStep.REPLACE for one in some)
+    recording.intend([OperationStep(None, ItemsAdded(tuple(one.key for one in some)), None)])
+    try:
+        copier.copy(some)
+        target.refresh()
+        keys = tuple(one.key for one in some if one.step is not CopyStep.SKIP)
+        # What a replaced item held before is not kept.
+        back = None if replaces else ItemsRemoved(without_values(target.items(keys=keys)))
+        target.refresh()
+    except BaseException:
+        recording.unsure()
+        raise
+    recording.came_out({None: OperationStep(None, ItemsAdded(keys), back) if keys else None})
+
+
+class _ItemCopier:
+    """Copies planned items. Those that cannot be copied any more are marked as skipped."""
+
+    def __init__(
+        self, source: MemoryStore, target: MemoryStore, writable: WritableMemoryStore
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._writable = writable
+
+    def copy(self, planned: Sequence[CopiedItem]) -> None:
+        """Copy some items, a few megabytes in one transaction."""
+        by_key = {one.key: one for one in planned}
+        left = dict(by_key)
+        for batch in batches(self._source.items(keys=list(by_key), values=True)):
+            fitted: list[Item] = []
+            for item in batch:
+                one = left.pop(item.key, None)
+                if one is None:
+                    continue  # a second one with the same key
+                try:
+                    fitted.append(self._target.fitted(item))
+                except CannotHold as error:
+                    _skip(one, error)
+                    continue
+                # The item may have changed since it was compared.
+                one.digest, one.expires_at = digest_of(fitted[-1]), fitted[-1].expires_at
+            self._remove([by_key[one.key] for one in fitted])
+            self._add(fitted, by_key)
+        for one in left.values():
+            one.step, one.reason = CopyStep.SKIP, "it was removed from the source meanwhile"
+
+    def _remove(self, planned: Sequence[CopiedItem]) -> None:
+        keys = [one.key for one in planned if one.step is CopyStep.REPLACE]
+        if keys:
+            old = list(self._target.items(keys=keys))
+            self._target.refresh()
+            self._writable.remove(old)
+
+    def _add(self, fitted: Sequence[Item], planned: Mapping[ItemKey, CopiedItem]) -> None:
+        """Add items in one transaction; if another process added one, one by one."""
+        if not fitted:
+            return
+        try:
+            self._writable.receive(fitted)
+        except StoreChanged as error:
+            if len(fitted) == 1:
+                _skip(planned[fitted[0].key], error)
+                return
+            for one in fitted:
+                self._add([one], planned)
+
+
+def _skip(one: CopiedItem, error: CkptError) -> None:
+    one.step, one.reason = CopyStep.SKIP, error.message
+
+
+def _verify(target: MemoryStore, planned: Sequence[CopiedItem]) -> None:
+    """Read items back. Raises `Unreadable` if one is not what was sent."""
+    wanted = {one.key: one for one in planned if one.step is not CopyStep.SKIP}
+    found = {one.key: one for one in target.items(keys=list(wanted), values=True)}
+    for key, one in wanted.items():
+        there = found.get(key)
+        if there is None and one.expires_at is not None and target.describe().removes_expired:
+            continue  # it expired while it was copied
+        if there is None or not is_equal(one, there):
+            raise Unreadable(
+                f"item '{format_key(key)}' is not the same in the target",
+                hint="an agent may be using the target; run the command again to compare both",
+            )
+        one.is_verified = True
+
+
+def _parts(items: Sequence[CopiedItem]) -> Iterator[Sequence[CopiedItem]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+
+
+@contextmanager
+def _opened(memory: MemoryStore) -> Iterator[MemoryStore]:
+    with memory:
+        info = memory.describe()
+        if not info.is_store:
+            raise Unsupported(
+                f"items of '{info.url}' cannot be copied: it is not a Store of LangGraph",
+                hint="`ckpt memory export` writes them as JSON",
+            )
+        yield memory
+
+
+@contextmanager
+def _opened_target(terms: MemoryCopyTerms) -> Iterator[MemoryStore]:
+    try:
+        target = open_memory(terms.target)
+    except (UnknownLayout, StoreUnavailable) as error:
+        raise _with_hint(error) from None
+    with _opened(target):
+        yield target
+
+
+def _with_hint(error: CkptError) -> CkptError:
+    error.hint = "; ".join(filter(None, (error.hint, _CREATE)))
+    return error
+
+
+def _check_sides(source: MemoryStore, target: MemoryStore) -> None:
+    if source.describe().url == target.describe().url:
+        raise UsageError("the source and the target are the same store")
+
+
+_IN_MEMORY = 8 << 20
+"""Bytes of changed values in memory; a thread with more is streamed."""
+
+
+class ThreadRekeyer:
+    """Changes the encryption of threads of one store."""
+
+    def __init__(self, side: RekeySide, writable: WritableStore, recording: Recording) -> None:
+        self._side = side
+        self._writable = writable
+        self._recording = recording
+
+    def rekey(self, thread_id: str) -> RekeyedThread:
+        """Change all values of a thread, in one transaction if the engine has transactions.
+
+        Raises `Refused` for a value that no key opens; nothing of the thread is written then.
+        """
+        changed = _Changed(self._side, thread_id)
+        rewrites: list[PartRewrite] = []
+        size = 0
+        is_small = True
+        try:
+            for one in changed.rewrites():
+                rewrites.append(one)
+                size += part_size(one.stored) + part_size(one.new)
+                if size > _IN_MEMORY:
+                    is_small = False
+                    break
+        except CannotHold as error:
+            raise wrong_key(thread_id, error) from error
+        if not is_small:
+            rewrites.clear()
+            # Every value is opened once before the first is written.
+            planned_rekey(self._side, thread_id)
+            changed = _Changed(self._side, thread_id)
+        self._side.store.refresh()
+        if not rewrites and is_small:
+            return RekeyedThread(thread_id, changed.counts)
+        self._recording.intend([OperationStep(thread_id, None, None)])
+        try:
+            self._writable.rewrite(thread_id, rewrites if is_small else changed.rewrites())
+        except StoreChanged as error:
+            self._recording.failed(error)
+            return RekeyedThread(thread_id, skipped=error.message)
+        self._recording.done()
+        if not changed.counts.rekeyed:
+            return RekeyedThread(thread_id, changed.counts)
+        return self._verified(thread_id, changed)
+
+    def _verified(self, thread_id: str, changed: _Changed) -> RekeyedThread:
+        """Read a thread back."""
+        self._side.store.refresh()
+        found = PartsSum()
+        for part in self._side.parts(thread_id):
+            found.add(part, part_digest(part))
+        if found == changed.sum:
+            return RekeyedThread(thread_id, changed.counts)
+        reason = "it changed meanwhile, so it may have values with another key; run this again"
+        return RekeyedThread(thread_id, changed.counts, reason)
+
+
+@dataclass(slots=True)
+class _Changed:
+    """The changed parts of a thread, read once."""
+
+    side: RekeySide
+    thread_id: str
+    counts: RekeyCounts = field(default_factory=RekeyCounts)
+    sum: PartsSum = field(default_factory=PartsSum)
+    """Of the whole thread as it is to be."""
+
+    def rewrites(self) -> Iterator[PartRewrite]:
+        """Yield what is to be written. Raises `CannotHold` for a value that no key opens."""
+        for part in self.side.parts(self.thread_id):
+            new = self.side.rekeying.of(part, self.counts)
+            self.sum.add(new, part_digest(new))
+            if new is not part:
+                yield PartRewrite(part, new)
+        # In a file that is not in WAL mode, an open read would block the commit.
+        self.side.store.refresh()

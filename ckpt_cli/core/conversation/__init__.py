@@ -1,1 +1,0 @@
-"""Read chat messages from values, and turn them into a conversation."""

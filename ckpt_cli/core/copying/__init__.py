@@ -1,1 +1,0 @@
-"""Pure parts of copying threads between stores."""

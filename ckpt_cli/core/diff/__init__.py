@@ -1,1 +1,0 @@
-"""Compute the differences of values and states."""

@@ -1,0 +1,851 @@
+"""The checks of `ckpt doctor` that need no store: each takes rows or states and yields findings."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+
+from ckpt_backends.checkpoint_ids import ticks_of, time_of
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
+from ckpt_backends.encryption import CHANGED, DAMAGED, WRONG_KEY
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
+from ckpt_cli.core.channels import NOT_STORED, delta_channels
+from ckpt_cli.core.conversation import (
+    MODEL_ROLES,
+    CallForm,
+    CallPlace,
+    Counterparts,
+    Message,
+    as_message,
+    content_blocks,
+    duplicates,
+    pair,
+)
+from ckpt_cli.core.doctor.findings import Finding, Severity
+from ckpt_cli.core.elimination import Check, Judgement, Pool, Verdict
+from ckpt_cli.core.reducers import overwrite
+from ckpt_cli.core.replay import Place, Replayed, Transition, judged, verdicts
+from ckpt_cli.core.state import RESUME, Body, Version
+from ckpt_cli.core.tasks.resume import StoredAnswer
+from ckpt_cli.core.tasks.tasks import Step, Task, conditions_of
+from ckpt_cli.core.values import same
+
+_UNIQUE = re.compile(r"(\d{32})\.\d+(?:\.\d+|e-\d+)", re.ASCII)
+"""`00000000000000000000000000000003.0.382645557190603`. Old savers end it with a hash of the value,
+which two branches may share."""
+
+
+def known_versions(body: Body) -> set[tuple[str, Version]]:
+    """Return the channels and versions that a checkpoint has, or that its nodes have seen."""
+    known = {*body.versions.items()}
+    for seen in body.seen.values():
+        known.update(seen.items())
+    return known
+
+
+def new_versions(body: Body) -> Iterator[tuple[str, Version]]:
+    """Yield the channels and versions that a checkpoint itself wrote.
+
+    A checkpoint that knows one of them is a descendant. One that knows none may be one, too.
+    """
+    return _newest(body.versions)
+
+
+def _newest(versions: Mapping[str, Version]) -> Iterator[tuple[str, Version]]:
+    """Yield the channels that the checkpoint itself wrote: they have the greatest number."""
+    numbers = {
+        (channel, version): found[1]
+        for channel, version in versions.items()
+        if isinstance(version, str) and (found := _UNIQUE.fullmatch(version))
+    }
+    most = max(numbers.values(), default="")
+    return (one for one, number in numbers.items() if number == most)
+
+
+# Check a conversation: calls without results, results without calls, and ids that repeat.
+#
+# `core/conversation/pairing.py` says which calls count as answered.
+
+
+_MERGED_BY_ID = "messages"
+"""The channel of `MessagesState`, which `add_messages` merges by the ids of messages."""
+_LONGEST = 80
+"""Maximum number of characters of a name or id in a text."""
+
+
+def message_findings(
+    key: CheckpointKey,
+    channel: str,
+    items: Sequence[Value],
+    others: Counterparts,
+    *,
+    names: bool = True,
+) -> Iterator[Finding]:
+    """Yield what is wrong with the conversation in a channel of a checkpoint.
+
+    Texts contain the names of tools and the ids of calls and messages only with `names`.
+    """
+
+    def finding(code: str, detail: str) -> Finding:
+        return Finding(
+            code=code,
+            detail=detail,
+            thread_id=key.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_id=key.checkpoint_id,
+            channel=channel,
+        )
+
+    found = pair(items, others)
+    for number, one in enumerate((*found.unanswered, *found.final), 1):
+        tool = _tool(one) if names else f"a tool (unanswered call {number})"
+        text, severity = f"message {one.index} calls {tool}, and no message after it has the", None
+        if number > len(found.unanswered):
+            # Some applications carry out such calls, and send the result as the next input.
+            text = f"the last message calls {tool}, and nothing that runs next has the"
+            severity = Severity.INFO
+        elif one.form is CallForm.FUNCTION:
+            severity = Severity.WARNING  # Google's API refuses it, others may not.
+        unanswered = finding("tool-call-unanswered", f"{text} result")
+        # A result of these would be a picture or a file.
+        has_fix = one.form is not CallForm.DEVICE
+        yield replace(unanswered, own_severity=severity, has_fix=has_fix)
+    for index in found.orphaned:
+        yield finding("tool-result-orphaned", _orphan_text(items, index, names=names))
+    for first, index, message_id in duplicates(items):
+        if channel != _MERGED_BY_ID and same(items[first], items[index]):
+            continue  # A list that only grows, such as a transcript, may hold a message twice.
+        yield finding(
+            "message-id-duplicate",
+            f"messages {first} and {index} have the same id"
+            + (f" ({_short(message_id)})" if names else ""),
+        )
+
+
+def _tool(one: CallPlace) -> str:
+    of = "" if one.form is CallForm.FUNCTION else f" ({_short(one.id)})"
+    return f"'{_short(one.call.name)}'{of}"
+
+
+def _orphan_text(items: Sequence[Value], index: int, *, names: bool) -> str:
+    message = as_message(items[index])
+    fields = {} if message is None else message.fields
+    name, call_id = fields.get("name"), fields.get("tool_call_id")
+    of = f" of '{_short(name)}'" if names and isinstance(name, str) and name else ""
+    which = f" ({_short(call_id)})" if names and isinstance(call_id, str) else ""
+    return f"message {index} is a result{of}{which}, and no message before it makes the call"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+_ENCRYPTED = "encrypted"
+"""All reasons why a value stays encrypted begin with this word."""
+_FOREIGN = "unknown type"
+"""The reason if no official serializer has the type of a value."""
+_NO_FAULT = (
+    _FOREIGN,  # An application may have a serializer of its own.
+    NOT_STORED,  # The layout does not store it.
+    _ENCRYPTED,
+)
+_ABSENT = " is missing"
+"""End of the reason if a layout stores a value in several rows, and one of them is not stored."""
+_ELSEWHERE = "payload is in "
+"""Start of the reason if a value is in another store, which this run does not open."""
+_NOT_READ = "not read"
+"""End of the reason why a value was left in the store: it is too long."""
+
+
+_REPLACED = "[unable to serialize, circular reference is too complex to analyze]"
+"""What LangGraph.js stores in the place of a value that JSON cannot hold, such as one with a BigInt
+(`stringify` in `serde/utils/fast-safe-stringify` of @langchain/langgraph-checkpoint)."""
+
+
+def is_replaced(value: Value) -> bool:
+    """Return whether a value is the error text of LangGraph.js's serializer."""
+    return isinstance(value, str) and value == _REPLACED
+
+
+def holds_replaced(value: Value) -> bool:
+    """Return whether a list of messages goes on from that text: a reducer made it a message."""
+    messages = map(as_message, value if isinstance(value, list) else ())
+    return any(one is not None and is_replaced(one.content) for one in messages)
+
+
+def is_damaged(value: Value) -> bool:
+    """Return whether a decoded value shows that its stored bytes are damaged."""
+    if not isinstance(value, Opaque):
+        return False
+    if value.reason.startswith(DAMAGED):
+        return True
+    return not value.reason.startswith(_NO_FAULT) and not is_unread(value)
+
+
+def is_foreign(value: Value) -> bool:
+    """Return whether a value has a type that no official serializer has."""
+    return isinstance(value, Opaque) and value.reason == _FOREIGN
+
+
+def is_absent(value: Value) -> bool:
+    """Return whether a part of a value is not stored; its saver may store it a moment later."""
+    return isinstance(value, Opaque) and value.reason.endswith(_ABSENT)
+
+
+def is_unread(value: Value) -> bool:
+    """Return whether a value was left in the store, or in another one."""
+    if not isinstance(value, Opaque):
+        return False
+    return value.reason.endswith(_NOT_READ) or value.reason.startswith(_ELSEWHERE)
+
+
+def is_encrypted(value: Value) -> bool:
+    """Return whether a value stays encrypted, because its key is not known."""
+    if not isinstance(value, Opaque) or is_damaged(value):
+        return False
+    return value.reason.startswith(_ENCRYPTED)
+
+
+# Find DeltaChannels whose value cannot be rebuilt.
+#
+# Between two snapshots, the value of a DeltaChannel is the last snapshot and the writes since
+# then.
+
+
+def unstored_deltas(body: Body, metadata: Mapping[str, Value]) -> set[str]:
+    """Return the DeltaChannels with a value that a checkpoint does not store itself."""
+    named = delta_channels(metadata)
+    return {name for name in named if name in body.versions and name not in body.values}
+
+
+def supersteps(metadata: Mapping[str, Value], channel: str) -> int | None:
+    """Return the number of supersteps since the last snapshot of a channel; None if unknown."""
+    counters = _counters(metadata, channel)
+    return counters[1] if counters else None
+
+
+def _counters(metadata: Mapping[str, Value], channel: str) -> tuple[int, int] | None:
+    """Return the numbers of updates and supersteps since the last snapshot; None if unknown."""
+    counters = metadata.get("counters_since_delta_snapshot")
+    counter = counters.get(channel) if isinstance(counters, dict) else None
+    match counter:
+        case [int(updates), int(number)] if updates >= 0 and number >= 0:
+            return updates, number
+    return None
+
+
+def without_writes(
+    metadata: Mapping[str, Value], before: Mapping[str, Value], written: Collection[str]
+) -> set[str]:
+    """Return the DeltaChannels that a step updated, although no write to them is stored.
+
+    `before` is the metadata of the parent, and `written` the channels of its writes. LangGraph
+    counts the updates of each DeltaChannel since its last snapshot.
+    """
+    found = set()
+    for channel in delta_channels(metadata):
+        after, earlier = _counters(metadata, channel), _counters(before, channel) or (0, 0)
+        if after and after[0] > earlier[0] and channel not in written:
+            found.add(channel)
+    return found
+
+
+def unanchored(
+    channels: Collection[str],
+    metadata: Mapping[str, Value],
+    ancestors: Iterable[Collection[str]],
+) -> set[str]:
+    """Return the channels whose last snapshot is lost.
+
+    `channels` are DeltaChannels that a checkpoint with this metadata does not store, and
+    `ancestors` the channels that each of its ancestors stores, nearest first, down to one whose
+    parent is missing. A channel with no snapshot in all supersteps that were counted was empty
+    before them.
+    """
+    left = set(channels)
+    number = 0
+    for stored in ancestors:
+        left.difference_update(stored)
+        if not left:
+            return left
+        number += 1
+    return {one for one in left if (count := supersteps(metadata, one)) is None or count > number}
+
+
+def without_past(channel: str, first_id: str, checkpoint_id: str) -> str:
+    """Return why a DeltaChannel cannot be rebuilt at a checkpoint, or at one that follows it."""
+    first = "it" if first_id == checkpoint_id else f"its first ancestor {first_id}"
+    return f"{first} has a value of '{channel}', but neither a snapshot of it nor a parent"
+
+
+def without_snapshot(channel: str, parent_id: str) -> str:
+    """Return the same, if a parent is not stored: that of the checkpoint or of an ancestor."""
+    return f"the last snapshot of '{channel}' is gone, with {parent_id} or an ancestor of it"
+
+
+# Follow DeltaChannels from each checkpoint to its children, to find those that cannot be rebuilt.
+#
+# The value of a DeltaChannel is its last snapshot and all writes since. If a checkpoint between
+# them was deleted, its writes are lost.
+
+
+class DeltaChains:
+    """The DeltaChannels of one namespace. Checkpoints are told parents first."""
+
+    def __init__(self) -> None:
+        self._lost: dict[str, frozenset[str]] = {}
+        """By checkpoint, the channels that cannot be rebuilt; left out if there are none."""
+
+    def lost_at(
+        self,
+        checkpoint_id: str,
+        parent_id: str | None,
+        unset: Collection[str],
+        *,
+        is_cut: bool,
+        unwritten: Collection[str] = (),
+    ) -> frozenset[str]:
+        """Return the DeltaChannels that can be rebuilt at the parent, but not at this checkpoint.
+
+        `unset` are its DeltaChannels with a version and without a stored value. `is_cut` means that
+        it has no parent, or one that is not stored. `unwritten` are channels of which the writes
+        of the step before it are lost.
+        """
+        before = self._lost.get(parent_id or "", frozenset())
+        lost = frozenset(unset) if is_cut else before.union(unwritten).intersection(unset)
+        if lost:
+            self._lost[checkpoint_id] = lost
+        return lost - before
+
+
+def are_messages(value: Value) -> bool:
+    """Return whether a value is a list of one message or more."""
+    items = items_of(value)
+    return bool(items) and all(as_message(item) is not None for item in items or ())
+
+
+def may_remove(writes: Iterable[Value]) -> bool:
+    """Return whether one of these writes may empty a list of messages.
+
+    A write that only adds messages cannot; any other might, such as an empty list for a channel
+    without a reducer.
+    """
+    return not all(map(_adds, writes))
+
+
+def _adds(write: Value) -> bool:
+    if overwrite(write)[0]:
+        return False
+    items = items_of(write)
+    found = [as_message(item) for item in ([write] if items is None else items)]
+    return bool(found) and all(one is not None and one.role != "remove" for one in found)
+
+
+def step_findings(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> Iterator[Finding]:
+    """Yield what is wrong with the step after a head that no agent is working on."""
+    if is_uncommitted(step):
+        nodes = ", ".join(sorted({f"'{task.node}'" for task in step.tasks}))
+        yield _finding("step-uncommitted", key, f"{nodes} finished, and no checkpoint followed")
+    yield from stale_resumes(key, step, writes)
+
+
+def is_uncommitted(step: Step) -> bool:
+    """Return whether all tasks of a step finished, which the next checkpoint would have told."""
+    return (
+        bool(step.next)
+        and not step.assumed
+        and all(task.finished for task in step.tasks)
+        and all(run.finished for run in step.others if run.questions or run.error is not None)
+    )
+
+
+def stale_resumes(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> Iterator[Finding]:
+    """Yield the answers that LangGraph would give to a question that they were not meant for.
+
+    `Command(resume=...)` stores its answer for the null task, and `invoke(None)` gives it to the
+    next question that a task asks. The answer stays there after a task has used it: then it is also
+    in the task's own list of answers (langgraph issue 8837).
+    """
+    answers = [value for write in writes for value in _answers(write, NULL_TASK_ID)]
+    if not answers:
+        return
+    runs = (*step.tasks, *step.others)
+    asking = [run for run in runs if any(one.is_open for one in run.questions)]
+    for run in asking:
+        if any(same(one, answer) for one in _used(run) for answer in answers):
+            node = f"'{run.node}'" if run.node is not None else "a task"
+            what = f"{node} has used the stored answer; invoke(None) would use it once more"
+            yield _finding("resume-stale", key, what, run.id)
+    if not any(run.questions for run in runs) and conditions_of(step) == (Status.PENDING,):
+        what = "an answer is stored, but no task asked; the next question would get it"
+        yield _finding("resume-stale", key, what)
+
+
+def unused_answer(
+    key: CheckpointKey, step: Step, writes: Sequence[Write], becomes: StoredAnswer | None
+) -> Iterator[Finding]:
+    """Yield the answer that the caller gave last, if no task will use it.
+
+    `becomes` is what `stored_answer` says of the questions that wait. Without a next node nothing
+    asks, and a new input drops what is stored with the head (`_first` in
+    `langgraph/pregel/_loop.py`).
+    """
+    if not any(True for write in writes for _ in _answers(write, NULL_TASK_ID)):
+        return
+    if becomes == "unused":
+        asking = sorted(
+            {f"'{run.node}'" for run in step.tasks if run.questions and not run.finished}
+        )
+        nodes = ", ".join(asking) or "a task"
+        what = f"{nodes} has an earlier answer, which is used first"
+        yield _finding("answer-unused", key, what)
+    elif step.next == () and not step.assumed:
+        yield _finding("answer-unused", key, "nothing is next, so no task asks for it")
+
+
+def _used(run: Task) -> Iterator[Value]:
+    """Yield the answers that a task has used."""
+    for write in run.writes:
+        for value in _answers(write, write.task_id):
+            yield from value if isinstance(value, list) else [value]
+
+
+def _answers(write: Write, task_id: str) -> Iterator[Value]:
+    if write.task_id == task_id and write.channel == RESUME and write.value is not None:
+        value = decode(write.value)
+        if not isinstance(value, Opaque):
+            yield value
+
+
+def _finding(code: str, key: CheckpointKey, detail: str, task_id: str | None = None) -> Finding:
+    return Finding(
+        code=code,
+        detail=detail,
+        thread_id=key.thread_id,
+        checkpoint_ns=key.checkpoint_ns,
+        checkpoint_id=key.checkpoint_id,
+        task_id=task_id,
+    )
+
+
+_DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
+
+
+@dataclass(slots=True)
+class WritesOfOne:
+    """The writes that name one checkpoint."""
+
+    number: int = 0
+    tasks: set[str] = field(default_factory=set)
+    """At most two task ids: more are not needed."""
+    at: datetime | None = None
+    """When the last was stored, in layouts that store this time."""
+
+    def add(self, task_id: str, at: datetime | None) -> None:
+        """Count a write."""
+        self.number += 1
+        if len(self.tasks) < 2:
+            self.tasks.add(task_id)
+        if at is not None and (self.at is None or at > self.at):
+            self.at = at
+
+
+def lineage_findings(
+    checkpoints: Sequence[Checkpoint],
+    missing: Mapping[str, WritesOfOne],
+    elsewhere: Container[str] = (),
+) -> Iterator[Finding]:
+    """Yield what is wrong with the parents in a namespace of a layout that keeps a history.
+
+    `checkpoints` are all checkpoints of the namespace in the order of the store, the head first.
+    `missing` are the checkpoints that are not stored although their writes are; `elsewhere` are the
+    ids in all namespaces of the thread.
+    """
+    places = {one.key.checkpoint_id: place for place, one in enumerate(checkpoints)}
+    for place, one in enumerate(checkpoints):
+        own, parent = one.key.checkpoint_id, one.parent_checkpoint_id
+        # Subgraphs of LangGraph 0.2 may be their own parent, or have one in another namespace.
+        if parent is None or parent == own:
+            continue
+        if parent not in places:
+            if parent not in elsewhere:
+                yield _parent_missing(one, parent, missing.get(parent))
+            continue
+        if places[parent] == 0:
+            yield _lineage_finding(
+                "head-not-newest",
+                checkpoints[0],
+                f"the saver loads this checkpoint, and not {own}, which follows it",
+            )
+        # A layout that orders by the time of storing may list a smaller id as newer.
+        if places[parent] < place and _is_smaller(own, parent):
+            yield _lineage_finding(
+                "id-not-increasing", one, f"its id is smaller than that of {parent}"
+            )
+
+
+def ahead_finding(head: Checkpoint, now: datetime, tolerance: timedelta) -> Finding | None:
+    """Return the finding if the head of a namespace is dated after `now`, by more than
+    `tolerance`.
+    """
+    at = head.at or time_of(head.key.checkpoint_id)
+    if at is None or at - now <= tolerance:
+        return None
+    return _lineage_finding("clock-ahead", head, f"it is dated {_roughly(at - now)} after now")
+
+
+def orphan_finding(
+    thread_id: str,
+    checkpoint_ns: str,
+    checkpoint_id: str,
+    writes: WritesOfOne,
+) -> Finding:
+    """Return the finding for the writes of a checkpoint that is not stored."""
+    (task_id,) = writes.tasks if len(writes.tasks) == 1 else (None,)
+    number = "1 write names" if writes.number == 1 else f"{writes.number} writes name"
+    return Finding(
+        code="write-orphaned",
+        detail=f"{number} this checkpoint, which is not stored",
+        thread_id=thread_id,
+        checkpoint_ns=checkpoint_ns,
+        checkpoint_id=checkpoint_id,
+        task_id=task_id,
+    )
+
+
+def is_orphaned(
+    checkpoint_id: str, writes: WritesOfOne, head: Checkpoint | None, before: datetime
+) -> bool:
+    """Return whether no running agent can still store the checkpoint of these writes.
+
+    Savers commit the checkpoints of a namespace in order, so none that is older than the head will
+    follow. Any other may follow until `before`.
+    """
+    if head is not None and _is_older(checkpoint_id, writes, head):
+        return True
+    at = writes.at or time_of(checkpoint_id)
+    return at is not None and at < before
+
+
+def _is_older(checkpoint_id: str, writes: WritesOfOne, head: Checkpoint) -> bool:
+    if head.at is not None:
+        return writes.at is not None and writes.at < head.at
+    return _is_smaller(checkpoint_id, head.key.checkpoint_id, only_times=True)
+
+
+def _is_smaller(one: str, other: str, *, only_times: bool = False) -> bool:
+    """Return whether an id sorts before another, by the times in both if they have any.
+
+    LangGraph.js counts milliseconds, so a checkpoint and its parent may have the same time.
+    """
+    ticks, others = ticks_of(one), ticks_of(other)
+    if ticks is None or others is None:
+        return not only_times and one < other
+    return ticks < others
+
+
+def _parent_missing(one: Checkpoint, parent: str, writes: WritesOfOne | None) -> Finding:
+    if writes is None:
+        # A prune leaves this.
+        return _lineage_finding(
+            "parent-missing", one, f"its parent {parent} is not stored", Severity.INFO
+        )
+    left = "1 of its writes is" if writes.number == 1 else f"{writes.number} of its writes are"
+    return _lineage_finding("parent-missing", one, f"its parent {parent} is not stored, but {left}")
+
+
+def _lineage_finding(
+    code: str, one: Checkpoint, detail: str, own_severity: Severity | None = None
+) -> Finding:
+    return Finding(
+        code=code,
+        detail=detail,
+        thread_id=one.key.thread_id,
+        checkpoint_ns=one.key.checkpoint_ns,
+        checkpoint_id=one.key.checkpoint_id,
+        own_severity=own_severity,
+    )
+
+
+def _roughly(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    for unit, name in ((_DAY, "days"), (_HOUR, "hours"), (_MINUTE, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} seconds"
+
+
+# Find checkpoints of different branches that use the same number for a new value.
+#
+# LangGraph.js and some Python savers number the versions of a channel, so two branches that begin
+# at one checkpoint count on with the same numbers. If values are stored by their versions, one
+# branch gets the values of the other.
+
+
+_MOST_DIGITS = 40
+"""Savers write 32 digits."""
+
+
+class NumberedVersions:
+    """Which checkpoints of one namespace gave a channel which version."""
+
+    def __init__(self) -> None:
+        self._givers: dict[tuple[str, str], list[str]] = {}
+
+    def add(
+        self, checkpoint_id: str, versions: Mapping[str, Version], introduced: Collection[str]
+    ) -> None:
+        """Add a checkpoint with the channels whose versions differ from those of its parent."""
+        for channel in introduced:
+            version = versions[channel]
+            if is_number(version):
+                self._givers.setdefault((channel, str(version)), []).append(checkpoint_id)
+
+    def givers(self, channel: str, version: Version) -> Sequence[str]:
+        """Return the checkpoints that gave a channel this version; none if it is not a number."""
+        return self._givers.get((channel, str(version)), ())
+
+
+def is_number(version: Version) -> bool:
+    """Return whether a version only counts, so that two branches may have the same."""
+    return not isinstance(version, str) or version.isdecimal()
+
+
+def version_number(version: Version) -> int:
+    """Return the number that a version begins with; 0 if there is none."""
+    if not isinstance(version, str):
+        return int(version) if math.isfinite(version) else 0
+    digits = version.partition(".")[0]
+    return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+
+
+_EXT_CODES = 8
+"""LangGraph's ext types of msgpack have the codes from 0 to 7; a newer release may add some."""
+_BROKEN = frozenset(f"ext:{code}" for code in range(_EXT_CODES))
+
+
+class Readability(Enum):
+    """Whether a stored value can be decoded, or why not."""
+
+    READABLE = auto()
+    DAMAGED = auto()
+    CLOSED = auto()
+    """It is encrypted, and there is no key or no library to decrypt it."""
+    REFUSED = auto()
+    """It is encrypted, and does not open with the key: either is wrong."""
+    UNREAD = auto()
+    """It is too long to read, or in a store that is not open."""
+    FOREIGN = auto()
+    """The layout does not store it, or another serializer wrote it."""
+
+
+def readability(value: Value) -> Readability:
+    """Return whether a value could be decoded."""
+    if not isinstance(value, Opaque):
+        return Readability.READABLE
+    if is_damaged(value):
+        return Readability.DAMAGED
+    if is_encrypted(value):
+        return Readability.REFUSED if value.reason in {WRONG_KEY, CHANGED} else Readability.CLOSED
+    return Readability.UNREAD if is_unread(value) else Readability.FOREIGN
+
+
+def is_broken_inside(value: Value) -> bool:
+    """Return whether a part of a decoded value could not be read."""
+    todo = [value]
+    seen: set[int] = set()
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Opaque):
+            return True
+        if isinstance(item, Tagged):
+            if item.type in _BROKEN:
+                return True
+            todo.append(item.payload)
+        elif isinstance(item, Cut):
+            todo.append(item.kept)
+        elif isinstance(item, list | dict) and id(item) not in seen:
+            seen.add(id(item))
+            todo += item if isinstance(item, list) else item.values()
+    return False
+
+
+_MANY = 5
+_CALLS = ("tool_call", "tool_use", "function_call", "server_tool", "mcp_call")
+"""What the type of a content block contains that calls a tool: `tool_use` and `server_tool_use` of
+Anthropic, `function_call`, `custom_tool_call` and `mcp_call` of OpenAI's Responses, `tool_call`
+and `server_tool_call` of LangChain."""
+_RESULTS = ("_result", "_output")
+_INNER = ("toolUse", "functionCall", "function_call")
+"""Keys of blocks without a type that hold the call: of Bedrock and of Google."""
+_IDS = ("call_id", "toolUseId", "id")
+"""Keys of a call's id. In OpenAI's Responses, `id` is that of the block."""
+_ARGS = ("args", "arguments", "input")
+
+Call = tuple[str, str]
+"""A tool's name, and its arguments as a text that is equal for equal arguments."""
+
+
+def repeated_calls(
+    key: CheckpointKey, channel: str, items: Sequence[Value], *, names: bool = True
+) -> Iterator[Finding]:
+    """Yield each tool of a conversation with a call that is repeated, and how often.
+
+    Texts contain the names of tools only with `names`, and never the arguments.
+    """
+    calls = Counter(call for item in items for call in calls_of(as_message(item)))
+    told: set[str] = set()
+    for (name, _), number in calls.most_common():
+        if number < _MANY or name in told:
+            continue
+        told.add(name)
+        short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
+        tool = f"'{short}'" if names else f"a tool (number {len(told)})"
+        yield Finding(
+            code="tool-call-repeated",
+            detail=f"{tool} was called {number} times with the same arguments",
+            thread_id=key.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_id=key.checkpoint_id,
+            channel=channel,
+        )
+
+
+def calls_of(message: Message | None) -> Iterator[Call]:
+    """Yield the tool calls of a message, each once, in whatever form its provider has them.
+
+    LangChain repeats in `tool_calls` what stands in the content.
+    """
+    if message is None or message.role not in MODEL_ROLES:
+        return
+    ids: set[Value] = set()
+    known: set[Call] = set()
+    for one in message.tool_calls:
+        call = one.name, _canonical(one.args)
+        if one.id is None or one.id not in ids:
+            yield call
+        ids.add(one.id)
+        known.add(call)
+    for block in _blocks(message):
+        name = block.get("name")
+        if not isinstance(name, str):
+            continue
+        call = name, _canonical(next((block[one] for one in _ARGS if one in block), None))
+        own = {block[one] for one in _IDS if isinstance(block.get(one), str)}
+        # A form without ids may repeat one that has them, such as `function_call`.
+        if not own & ids and (own or call not in known):
+            yield call
+        ids |= own
+        known.add(call)
+
+
+def _blocks(message: Message) -> Iterator[dict[Value, Value]]:
+    """Yield what calls a tool in the content, and OpenAI's old `function_call` beside it."""
+    for one in content_blocks(message):
+        kind = one.get("type")
+        if isinstance(kind, str):
+            if any(part in kind for part in _CALLS) and not kind.endswith(_RESULTS):
+                yield one
+        else:
+            yield from (held for key in _INNER if isinstance(held := one.get(key), dict))
+    extra = message.fields.get("additional_kwargs")
+    old = extra.get("function_call") if isinstance(extra, dict) else None
+    if isinstance(old, dict):
+        yield old
+
+
+def _canonical(args: Value) -> str:
+    """Return a text that is equal for equal arguments, parsed or not."""
+    if isinstance(args, str) and (text := args.strip()):
+        try:
+            args = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    if not args:
+        return "{}"
+    try:
+        return json.dumps(args, sort_keys=True, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        return repr(args)
+
+
+Exact = tuple[str, str, str | None]
+"""Namespace, checkpoint and channel of a finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedThread:
+    """A thread that was replayed. Can be sent to another process.
+
+    As in `replay --all`, one that contradicts itself is judged when all threads were replayed.
+    """
+
+    replayed: Replayed
+    left_out: Collection[Exact] = frozenset()
+    """Channels of a checkpoint with a more exact finding, and young checkpoints without one."""
+    versions: Mapping[Exact, Version] = field(default_factory=dict)
+    """The versions of values that are lost or shared."""
+
+    def findings(self, judgements: Mapping[Place, Judgement]) -> Iterator[Finding]:
+        """Yield the mismatches."""
+        for transition in self.replayed.transitions:
+            ns, child = transition.checkpoint_ns, transition.child
+            if (ns, child, None) in self.left_out:
+                continue
+            for check, verdict, reason in verdicts(transition, judgements):
+                place = (ns, child, check.channel)
+                if verdict is Verdict.MISMATCH and place not in self.left_out:
+                    yield self._finding(transition, check, reason)
+
+    def _finding(self, transition: Transition, check: Check, reason: str) -> Finding:
+        ns, child = transition.checkpoint_ns, transition.child
+        code, detail, named = "state-mismatch", reason, None
+        version = str(self.versions.get((ns, child, check.channel), "?"))
+        if check.lost and not check.missing:
+            named = version
+            code, detail = "value-missing", f"version {version} is not stored"
+        elif check.shared is not None:
+            named = version
+            code = "branches-share-value"
+            detail = (
+                f"version {version} holds what checkpoint {check.shared} of another branch wrote"
+            )
+        return Finding(
+            code=code,
+            detail=detail,
+            thread_id=self.replayed.thread_id,
+            checkpoint_ns=ns,
+            checkpoint_id=child,
+            channel=check.channel,
+            version=named,
+        )
+
+
+class ReplayedTogether:
+    """Judges the threads that contradict themselves by all threads, as `replay --all` does."""
+
+    def __init__(self, reducers: Mapping[str, str]) -> None:
+        self._reducers = reducers
+        self._pool = Pool()
+        self._waiting: list[ReplayedThread] = []
+
+    def add(self, thread: ReplayedThread | None) -> None:
+        """Take what a thread shows about the reducers of channels."""
+        if thread is None:
+            return
+        thread.replayed.add_to(self._pool)
+        if thread.replayed.is_contradictory:
+            self._waiting.append(thread)
+
+    def findings(self) -> Iterator[tuple[str, list[Finding]]]:
+        """Yield the threads that contradict themselves, each with its mismatches."""
+        for one in self._waiting:
+            judgements = judged(one.replayed, self._pool, self._reducers)
+            yield one.replayed.thread_id, list(one.findings(judgements))

@@ -1,1 +1,0 @@
-"""What an erasure covers, what it did, and its receipt."""

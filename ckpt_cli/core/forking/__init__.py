@@ -1,1 +1,0 @@
-"""Copy a checkpoint with edits, so that LangGraph resumes from the copy."""

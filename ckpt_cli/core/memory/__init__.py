@@ -1,1 +1,0 @@
-"""Filter, check and edit items of long-term memory."""

@@ -1,1 +1,0 @@
-"""Choose what a purge keeps."""

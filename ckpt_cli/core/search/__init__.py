@@ -1,1 +1,0 @@
-"""Finds text in values."""

@@ -1,0 +1,541 @@
+"""Finds credentials in texts."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple
+
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.errors import UsageError
+from ckpt_backends.model import CheckpointKey
+from ckpt_cli.core.channels import NOT_STORED
+from ckpt_cli.core.conversation import as_message
+from ckpt_cli.core.doctor.checks import Readability, readability
+from ckpt_cli.core.secret_rules import (
+    DETECTORS,
+    KINDS_BY_NAME,
+    RULES,
+    SOURCE,
+    SecretRule,
+    kind_by_name,
+    library_rules,
+)
+from ckpt_cli.core.values import All, Path, parse_path, unwrap
+
+SecretPlace = Literal["value", "write", "metadata", "memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFinding:
+    """A credential at one place of a thread, or of an item of long-term memory."""
+
+    place: SecretPlace
+    kind: str
+    path: Path
+    """Where it is in the value; it begins with the channel, if there is one."""
+    thread_id: str | None = None
+    checkpoint_ns: str | None = None
+    checkpoint_id: str | None = None
+    """The newest checkpoint that holds it here; None for memory."""
+    ref: str | None = None
+    """Short form of the checkpoint id."""
+    channel: str | None = None
+    task_id: str | None = None
+    idx: int | None = None
+    """Of a write, its number within the task."""
+    checkpoints: int | None = None
+    """Number of checkpoints that hold it here."""
+    namespace: tuple[str, ...] | None = None
+    key: str | None = None
+    """Of memory, the key of the item."""
+    is_masked: bool = False
+    """Whether a part of the address is hidden, so that nothing can be found by it."""
+
+
+def known_kinds() -> Mapping[str, list[str]]:
+    """Return the kinds in order, each with its sources. Loads no library."""
+    found: dict[str, list[str]] = {kind: ["the name of a field"] for kind in KINDS_BY_NAME}
+    for rule in RULES:
+        found.setdefault(rule.kind, []).append(rule.source)
+    for detector in DETECTORS:
+        for kind in detector.kinds:
+            found.setdefault(kind, []).append(SOURCE)
+    return {kind: list(dict.fromkeys(found[kind])) for kind in sorted(found)}
+
+
+_SECONDS = 1.0
+"""The search of one piece of a text by one rule is stopped after this time."""
+_MOST_STOPS = 3
+"""A rule that was stopped this often is not tried again."""
+_PIECE, _OVERLAP = 1 << 16, 1 << 14
+"""Long texts are searched in pieces. A secret is shorter than the part that two pieces share."""
+_SHORT = 64
+"""Longer texts are remembered by their hash."""
+_MOST_KNOWN, _MOST_SPANS = 100_000, 100
+"""Number of texts that are remembered, and of credentials in each."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSpan:
+    """Where a credential is in a text."""
+
+    kind: str
+    start: int
+    end: int
+
+
+class TextRules:
+    """Rules, compiled, with what they found in the texts before."""
+
+    def __init__(self, rules: Sequence[SecretRule]) -> None:
+        self._rules = [(rule, _compiled(rule)) for rule in rules]
+        self._anchors = _by_anchor(rules, ignore_case=False)
+        self._lower_anchors = _by_anchor(rules, ignore_case=True)
+        self._stops: Counter[int] = Counter()
+        self._known: dict[str | bytes, tuple[SecretSpan, ...]] = {}
+
+    @property
+    def stopped(self) -> int:
+        """How often a rule was stopped because it took too long."""
+        return self._stops.total()
+
+    def find(self, text: str) -> tuple[SecretSpan, ...]:
+        """Return the credentials in a text, in order; they do not overlap."""
+        key = text if len(text) <= _SHORT else _digest(text)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = self._search(text)
+            if len(found) <= _MOST_SPANS:
+                self._known[key] = found
+        return found
+
+    def _search(self, text: str) -> tuple[SecretSpan, ...]:
+        if len(text) <= _PIECE:
+            return _apart(self._in_piece(text, 0))
+        found: list[SecretSpan] = []
+        for start in range(0, len(text) - _OVERLAP, _PIECE - _OVERLAP):
+            found += self._in_piece(text[start : start + _PIECE], start)
+        # Of a secret that two pieces share, one may see only a part.
+        return _apart(sorted(found, key=lambda one: one.start - one.end))
+
+    def _in_piece(self, text: str, offset: int) -> Iterator[SecretSpan]:
+        for number in self._to_try(text):
+            rule, pattern = self._rules[number]
+            if self._stops[number] >= _MOST_STOPS:
+                continue
+            try:
+                for match in pattern.finditer(text, timeout=_SECONDS, concurrent=True):
+                    start, end = _place(match, rule.shortest_group)
+                    if rule.accepts(text[start:end]):
+                        yield SecretSpan(rule.kind, offset + start, offset + end)
+            except (TimeoutError, MemoryError):
+                self._stops[number] += 1
+
+    def _to_try(self, text: str) -> list[int]:
+        """Return the rules with an anchor in a text."""
+        found: set[int] = set()
+        for anchor, numbers in self._anchors:
+            if anchor in text:
+                found |= numbers
+        lower = text.lower()
+        for anchor, numbers in self._lower_anchors:
+            if anchor in lower:
+                found |= numbers
+        return sorted(found)
+
+
+def _by_anchor(rules: Sequence[SecretRule], *, ignore_case: bool) -> list[tuple[str, set[int]]]:
+    """Return each anchor with the rules that have it."""
+    found: dict[str, set[int]] = {}
+    for number, rule in enumerate(rules):
+        if rule.ignore_case is ignore_case:
+            for anchor in rule.anchors:
+                found.setdefault(anchor.lower() if ignore_case else anchor, set()).add(number)
+    return list(found.items())
+
+
+def _compiled(rule: SecretRule) -> Any:
+    import regex  # takes 20 ms; its searches can be stopped
+
+    flags = regex.VERSION0 | (regex.IGNORECASE if rule.ignore_case else 0)
+    return regex.compile(rule.pattern, flags)
+
+
+def _place(match: Any, shortest: int) -> tuple[int, int]:
+    """Return where the secret of a match is."""
+    spans = [match.span(number) for number in range(1, match.re.groups + 1)]
+    start, end = max(spans, key=lambda one: one[1] - one[0], default=(0, 0))
+    if end - start < shortest:
+        start, end = match.span()
+    return int(start), int(end)
+
+
+def _apart(found: Iterable[SecretSpan]) -> tuple[SecretSpan, ...]:
+    """Return the spans in the order of the text; of two that overlap, the first that is given."""
+    starts: list[int] = []
+    kept: list[SecretSpan] = []
+    for one in found:
+        place = bisect_left(starts, one.start)
+        is_before = place == len(kept) or one.end <= kept[place].start
+        is_behind = place == 0 or kept[place - 1].end <= one.start
+        if is_before and is_behind:
+            starts.insert(place, one.start)
+            kept.insert(place, one)
+    return tuple(kept)
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+EXAMPLE = "jwt, messages[].content:jwt or *@test-*"
+_ENTRY = re.compile(r"(?:(?P<path>.+?):)?(?P<kind>[a-z0-9*?-]+)(?:@(?P<thread>.+))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredSecrets:
+    """One entry; all that it names must fit."""
+
+    kind: str
+    """A shell pattern."""
+    path: Path | None = None
+    """The whole path; `[]` stands for any index or key. None for any path."""
+    thread: str | None = None
+    """A shell pattern; None for any thread, and for memory."""
+    text: str = field(default="", compare=False)
+    """The entry as written."""
+
+    def fits(self, found: SecretFinding) -> bool:
+        """Return whether a finding is to be left out."""
+        if not fnmatchcase(found.kind, self.kind):
+            return False
+        if self.thread is not None and not fnmatchcase(found.thread_id or "", self.thread):
+            return False
+        return self.path is None or (
+            len(self.path) == len(found.path)
+            and all(a is All.ALL or a == b for a, b in zip(self.path, found.path, strict=True))
+        )
+
+
+def parse_ignored(texts: Iterable[str]) -> Sequence[IgnoredSecrets]:
+    """Return the entries of a list.
+
+    Raises `UsageError` for one that cannot be read or names no known kind.
+    """
+    return tuple(map(_parse, texts))
+
+
+def _parse(text: str) -> IgnoredSecrets:
+    match = _ENTRY.fullmatch(text)
+    if match is None:
+        raise UsageError(f"cannot read '{text}'", hint=f"write [PATH:]KIND[@THREAD]: {EXAMPLE}")
+    kinds = list(known_kinds())
+    if not any(fnmatchcase(kind, match["kind"]) for kind in kinds):
+        close = get_close_matches(match["kind"], kinds, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else "`ckpt secrets --kinds` lists them"
+        raise UsageError(f"unknown kind '{match['kind']}' in '{text}'", hint=hint)
+    path = None if match["path"] is None else parse_path(match["path"])
+    return IgnoredSecrets(match["kind"], path, match["thread"], text)
+
+
+MASK = "***"
+"""Printed in place of a secret."""
+_MOST_BYTES_KNOWN, _NODE = 16 << 20, 64
+"""Characters in the objects whose credentials are remembered; a node counts as this many."""
+_NAMING = ("name", "key", "header")
+"""Fields whose text names what the field `value` beside them holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretPart:
+    """A credential in a value. `text` must never be printed, logged or stored."""
+
+    path: Path
+    """Where the text is. If it is in a key, or below such a key, the path ends before that key."""
+    kind: str
+    text: str
+    in_key: bool = False
+
+
+@dataclass(slots=True)
+class ScannedValue:
+    """What was found in a value."""
+
+    parts: list[SecretPart]
+    is_whole: bool = True
+    """Whether the whole value could be decoded."""
+    size: int = _NODE
+    """Characters that were searched, and something for each node."""
+
+    def add(self, other: ScannedValue, step: Path) -> None:
+        """Add what was found at a step below."""
+        self.is_whole &= other.is_whole
+        self.size += other.size
+        if other.parts:
+            self.parts += (
+                one if not step else replace(one, path=(*step, *one.path)) for one in other.parts
+            )
+
+
+class Scanner:
+    """Searches values and texts by all rules. Raises `MissingDependency` without detect-secrets.
+
+    Texts and objects that were searched before are remembered, so a growing list costs what is new
+    in it. Values must not be changed while the scanner is used.
+    """
+
+    def __init__(self) -> None:
+        self._rules = TextRules([*RULES, *library_rules()])
+        self._known: dict[int, tuple[Tagged, ScannedValue]] = {}
+        self._known_size = 0
+
+    @property
+    def stopped(self) -> int:
+        """How often a text was not searched completely because that took too long."""
+        return self._rules.stopped
+
+    def parts(self, value: Value, key: str | None = None) -> Iterator[SecretPart]:
+        """Yield the credentials in a value; `key` is the name of the field that holds it."""
+        yield from self.scan(value, key).parts
+
+    def scan(self, value: Value, key: str | None = None) -> ScannedValue:
+        """Return the credentials in a value, and whether all of it could be decoded."""
+        match value:
+            case str():
+                return ScannedValue(self._in_text(value, key), size=_NODE + len(value))
+            case bytes():
+                text = value.decode("latin-1")
+                return ScannedValue(self._in_text(text, None), size=_NODE + len(text))
+            case Tagged():
+                return self._in_object(value, key)
+            case Cut():
+                found = self.scan(value.kept, key)
+                return replace(found, is_whole=False)
+            case Opaque():
+                return ScannedValue([], is_whole=False)
+            case list():
+                return self._in_list(value, key)
+            case dict():
+                return self._in_dict(value)
+        return ScannedValue([])
+
+    def masked(self, text: str) -> str:
+        """Return a text, such as the id of a thread, without the credentials in it."""
+        found = self._rules.find(text)
+        for span in reversed(found):
+            text = text[: span.start] + MASK + text[span.end :]
+        return text
+
+    def _in_text(self, text: str, key: str | None) -> list[SecretPart]:
+        found = self._rules.find(text)
+        if not found and key is not None and (kind := kind_by_name(key, text)) is not None:
+            return [SecretPart((), kind, text)]
+        return [SecretPart((), one.kind, text[one.start : one.end]) for one in found]
+
+    def _in_object(self, value: Tagged, key: str | None) -> ScannedValue:
+        if isinstance(value.payload, str):
+            return self.scan(value.payload, key)
+        known = self._known.get(id(value))
+        if known is not None:
+            return known[1]
+        found = self.scan(value.payload)
+        self._known_size += found.size
+        if self._known_size > _MOST_BYTES_KNOWN:
+            self._known.clear()
+            self._known_size = found.size
+        self._known[id(value)] = value, found
+        return found
+
+    def _in_list(self, value: list[Value], key: str | None) -> ScannedValue:
+        found = ScannedValue([])
+        for index, item in enumerate(value):
+            found.add(self.scan(item, key), (index,))
+        return found
+
+    def _in_dict(self, value: dict[Value, Value]) -> ScannedValue:
+        found = ScannedValue([])
+        naming = next((value[one] for one in _NAMING if isinstance(value.get(one), str)), None)
+        for key, item in value.items():
+            name = key if isinstance(key, str | int) else str(key)
+            in_key = self._in_text(name, None) if isinstance(name, str) else []
+            found.parts += (replace(one, in_key=True) for one in in_key)
+            label = name if isinstance(name, str) else None
+            if name == "value" and isinstance(naming, str):
+                label = naming
+            inside = self.scan(item, label)
+            if in_key:
+                inside.parts = [replace(one, path=()) for one in inside.parts]
+            found.add(inside, () if in_key else (name,))
+        return found
+
+
+_ORDER: tuple[SecretPlace, ...] = ("value", "write", "metadata", "memory")
+_MOST = 100
+"""More credentials of one kind in the same text are counted as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedSecret:
+    """A credential in a value; its text is replaced by a hash."""
+
+    kind: str
+    path: Path
+    place: Path
+    """The path with the id of a message in place of its index, so that it stays the same when
+    messages before it are removed."""
+    digest: bytes
+
+
+def located(value: Value, parts: Iterable[SecretPart]) -> tuple[LocatedSecret, ...]:
+    """Return the credentials that were found in a value, without their texts."""
+    digests: dict[tuple[Path, str], list[bytes]] = {}
+    for part in parts:
+        text = part.text.encode("utf-8", "surrogatepass")
+        digests.setdefault((part.path, part.kind), []).append(_digest_of_bytes(text))
+    return tuple(
+        LocatedSecret(kind, path, _place_of_value(value, path), digest)
+        for (path, kind), found in digests.items()
+        for digest in (found if len(found) <= _MOST else [_digest_of_bytes(b"".join(found))])
+    )
+
+
+class _SecretAddress(NamedTuple):
+    """What occurrences of the same credential have in common within a thread."""
+
+    checkpoint_ns: str
+    place: SecretPlace
+    channel: str | None
+    kind: str
+    path: Path
+    digest: bytes
+
+
+@dataclass(slots=True)
+class _Occurrence:
+    """Where a credential was seen."""
+
+    path: Path
+    key: CheckpointKey
+    """The newest checkpoint that holds it."""
+    rank: int
+    task_id: str | None
+    idx: int | None
+    checkpoints: int = 0
+    last: CheckpointKey | None = None
+    """The checkpoint that was counted last; those of one namespace come one after the other."""
+
+
+class SecretOccurrences:
+    """The credentials of one thread by their places."""
+
+    def __init__(self) -> None:
+        self._found: dict[_SecretAddress, _Occurrence] = {}
+
+    def add(
+        self,
+        place: SecretPlace,
+        channel: str | None,
+        key: CheckpointKey,
+        rank: int,
+        found: Iterable[LocatedSecret],
+        *,
+        task_id: str | None = None,
+        idx: int | None = None,
+    ) -> None:
+        """Add what a checkpoint holds at one place; the newest checkpoint has the lowest rank."""
+        for one in found:
+            what = _SecretAddress(
+                key.checkpoint_ns, place, channel, one.kind, one.place, one.digest
+            )
+            seen = self._found.get(what)
+            if seen is None or rank < seen.rank:
+                count = 0 if seen is None else seen.checkpoints
+                last = None if seen is None else seen.last
+                seen = _Occurrence(one.path, key, rank, task_id, idx, count, last)
+                self._found[what] = seen
+            if seen.last != key:
+                seen.last = key
+                seen.checkpoints += 1
+
+    def findings(self, mask: Callable[[str], str]) -> list[SecretFinding]:
+        """Return the findings in order. `mask` hides credentials in ids and names."""
+        found = dict.fromkeys(_finding(what, seen, mask) for what, seen in self._found.items())
+        return sorted(found, key=_sort_key)
+
+
+def _finding(what: _SecretAddress, seen: _Occurrence, mask: Callable[[str], str]) -> SecretFinding:
+    key = seen.key
+    thread_id, ns, checkpoint_id = map(mask, (key.thread_id, key.checkpoint_ns, key.checkpoint_id))
+    channel = None if what.channel is None else mask(what.channel)
+    task_id = None if seen.task_id is None else mask(seen.task_id)
+    return SecretFinding(
+        what.place,
+        what.kind,
+        seen.path if channel is None else (channel, *seen.path),
+        thread_id=thread_id,
+        checkpoint_ns=ns,
+        checkpoint_id=checkpoint_id,
+        channel=channel,
+        task_id=task_id,
+        idx=seen.idx,
+        checkpoints=seen.checkpoints,
+        is_masked=(CheckpointKey(thread_id, ns, checkpoint_id), channel, task_id)
+        != (key, what.channel, seen.task_id),
+    )
+
+
+def _sort_key(one: SecretFinding) -> tuple[object, ...]:
+    return (
+        one.checkpoint_ns,
+        _ORDER.index(one.place),
+        one.channel or "",
+        tuple((isinstance(step, str), step) for step in one.path),
+        one.kind,
+        one.checkpoint_id,
+        one.task_id or "",
+        one.idx or 0,
+    )
+
+
+def _place_of_value(value: Value, path: Path) -> Path:
+    place: list[str | int] = []
+    for step in path:
+        assert isinstance(step, str | int)  # noqa: S101 - the scanner returns no other steps
+        held = unwrap(value)
+        if isinstance(held, list) and isinstance(step, int):
+            value = held[step]
+            message = as_message(value)
+            place.append(step if message is None or message.id is None else message.id)
+        else:
+            value = held.get(step) if isinstance(held, dict) else None
+            place.append(step)
+    return tuple(place)
+
+
+def _digest_of_bytes(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+CANNOT_DECODE = "cannot be decoded; only their bytes were searched"
+_WORDS = {
+    Readability.CLOSED: "encrypted",
+    Readability.REFUSED: "encrypted with another key",
+    Readability.UNREAD: "too large, or stored elsewhere",
+}
+"""None of these may quote a value, as the reason of an unreadable value does."""
+
+
+def why_unread(value: Value) -> str:
+    """Return why a value that is not whole could not be read; `''` if it is not stored."""
+    if isinstance(value, Opaque) and value.reason.startswith(NOT_STORED):
+        return ""
+    return _WORDS.get(readability(value), CANNOT_DECODE)

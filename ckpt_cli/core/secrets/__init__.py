@@ -1,1 +1,0 @@
-"""Finds credentials in texts and values."""

@@ -1,1 +1,0 @@
-"""How long the steps of a thread took, from the times of its checkpoints."""

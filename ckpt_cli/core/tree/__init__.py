@@ -1,1 +1,0 @@
-"""Arranges a thread as rows to draw: branches, forks, tips, folded steps, subgraph calls."""

@@ -1,1 +1,0 @@
-"""The tokens that messages cost, and their prices."""

@@ -1,1 +1,0 @@
-"""Find, cut, hide and search values."""

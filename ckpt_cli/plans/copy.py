@@ -1,0 +1,740 @@
+"""Plans copies of threads and of memory to another store, and new encryption."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from ckpt_backends import shell
+from ckpt_backends.changes.bundle import Bundle, Header
+from ckpt_backends.changes.rows import Restored, Row, compare, not_of
+from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unreadable, Unsupported
+from ckpt_backends.memory.moving import digest_of
+from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, Namespace, near
+from ckpt_backends.model import ThreadSize
+from ckpt_backends.protocol import Store
+from ckpt_backends.transfer.convert import Conversion
+from ckpt_backends.transfer.digests import (
+    PartsSum,
+    StoredParts,
+    key_digest,
+    part_digest,
+    stored_cells,
+    stored_digest,
+)
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import Language, Serializer
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, part_size
+from ckpt_backends.transfer.rekeying import RekeyCounts, Rekeying
+from ckpt_backends.transfer.routes import (
+    created_layout,
+    form_of,
+    keeps_history,
+    parts_of_rows,
+    refusal,
+    route,
+)
+from ckpt_backends.transfer.sealing import AsStored, WithKeys
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.core.copying import (
+    CopiedItem,
+    CopiedThread,
+    CopyStep,
+    PartCounts,
+    RekeyedThread,
+    went_on,
+)
+from ckpt_cli.core.memory import ItemFilter, format_key, is_expired
+from ckpt_cli.queries.stores import language_of_part
+
+_TOGETHER = 8 << 20
+"""Bytes of small threads that are read together."""
+_PARTS_AT_ONCE, _BYTES_AT_ONCE = 100, 1 << 20
+"""Parts and bytes after which the progress is told."""
+
+
+class PartSource(Protocol):
+    """Where threads come from: a store, or an archive."""
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """All rows of a thread."""
+        ...
+
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+        """All parts of some threads. One may be of any size; several may be in memory at once."""
+        ...
+
+    def refresh(self) -> None:
+        """Make later reads see later changes."""
+        ...
+
+
+@runtime_checkable
+class TogetherSource(PartSource, Protocol):
+    """A source that may read the parts of several threads with one query."""
+
+    batches_parts: bool
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        """The sizes of some threads, in the given order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CopySides:
+    """Both stores of a copy, with the conversion between them."""
+
+    source: PartSource
+    """With values as stored: neither decrypted nor redacted."""
+    source_layout: str
+    target: Store | None
+    """None if it is not made yet."""
+    target_layout: str
+    conversion: Conversion
+    watch: Callable[[int], None] = lambda _: None
+    """Is told the bytes of values that were read from the source."""
+    replaces_answers: bool = True
+    """Whether a thread of the target that only has older answers is replaced."""
+
+    def converted(self, thread_id: str, parts: Iterable[Part] | None = None) -> Iterator[Part]:
+        """Yield the parts of a thread in the form of the target. Raises `CannotHold`.
+
+        `parts` is the thread in the form of the source, if it is read.
+        """
+        found = self.source.parts_of([thread_id]) if parts is None else parts
+        return self.conversion.of_thread(self._watched(found))
+
+    def read_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part] | None]]:
+        """Yield threads in order with their parts in the source; None if they are not read."""
+        return _read_together(self.source, thread_ids)
+
+    def stored_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part] | None]]:
+        """Yield threads in order with their parts in the target; None if they are not read."""
+        if self.target is None:
+            return iter(())
+        return _read_together(self.target, thread_ids)
+
+    def unlike(self, sent: Mapping[str, Sequence[Part]]) -> set[str]:
+        """Return those of some small threads of which the target has other parts than were sent.
+
+        `sent` has the parts by thread. JSON in another spelling counts as another part, too.
+        """
+        cells = [] if self.target is None else list(self.target.cells_of(list(sent)))
+        found = set(cells)
+        wanted = {stored_cells(part) for parts in sent.values() for part in parts}
+        if found == wanted and len(cells) == len(found) == sum(map(len, sent.values())):
+            return set()
+        numbers = Counter(str(one[0]) for one in cells)
+        return {str(one[0]) for one in found ^ wanted} | {
+            thread_id for thread_id, parts in sent.items() if len(parts) != numbers[thread_id]
+        }
+
+    def stored(self, thread_id: str) -> Iterator[Part]:
+        """Yield the parts of a thread that the target has."""
+        if self.target is None:
+            return
+        yield from self.target.parts_of([thread_id])
+
+    def stored_sum(self, thread_id: str, digest: Callable[[Part], bytes]) -> PartsSum:
+        """Return the sum of what the target has of a thread of any size."""
+        total = PartsSum()
+        for part in self.stored(thread_id):
+            total.add(part, digest(part))
+        return total
+
+    def _watched(self, parts: Iterable[Part]) -> Iterator[Part]:
+        size = number = 0
+        for part in parts:
+            size += part_size(part)
+            number += 1
+            if number == _PARTS_AT_ONCE or size > _BYTES_AT_ONCE:
+                self.watch(size)
+                size = number = 0
+            yield part
+        self.watch(size)
+
+    def heads(self, thread_id: str) -> dict[str, str]:
+        """Return, by namespace, the newest checkpoint that the target has of a thread."""
+        heads: dict[str, str] = {}
+        for one in () if self.target is None else self.target.checkpoints(thread_id):
+            heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
+        return heads
+
+
+def _read_together(
+    source: PartSource, thread_ids: Sequence[str]
+) -> Iterator[tuple[str, list[Part] | None]]:
+    """Yield threads in order with their parts, small ones read together; None for large ones."""
+    if not (isinstance(source, TogetherSource) and source.batches_parts):
+        yield from ((thread_id, None) for thread_id in thread_ids)
+        return
+    some: list[str] = []
+    total = 0
+    sizes = source.sizes(thread_ids)
+    for thread_id, size in zip(thread_ids, sizes, strict=True):
+        if some and total + size.bytes > _TOGETHER:
+            yield from _parts_of(source, some)
+            some, total = [], 0
+        if size.bytes > _TOGETHER:
+            yield thread_id, None
+            continue
+        some.append(thread_id)
+        total += size.bytes
+    yield from _parts_of(source, some)
+
+
+def _parts_of(
+    source: TogetherSource, thread_ids: Sequence[str]
+) -> Iterator[tuple[str, list[Part]]]:
+    found: dict[str, list[Part]] = {thread_id: [] for thread_id in thread_ids}
+    for part in source.parts_of(thread_ids):
+        found[part.thread_id if isinstance(part, ValuePart) else part.key.thread_id].append(part)
+    for thread_id in thread_ids:
+        yield thread_id, found.pop(thread_id)
+
+
+@dataclass(slots=True)
+class ThreadComparison:
+    """A thread of the source compared with what the target has of it."""
+
+    thread_id: str
+    step: CopyStep
+    """`REPLACE` if the target went its own way."""
+    counts: PartCounts
+    """Of the thread in the source, as the target stores it."""
+    total: PartsSum
+    """The sum that the target has to have in the end."""
+    missing: set[bytes]
+    """The digests of the keys of missing parts."""
+    reason: str
+    """How the target has gone its own way."""
+    heads: dict[str, str]
+    """By namespace, the newest checkpoint in the target."""
+    kept: PartCounts
+    """What the target has of the thread now."""
+    is_behind: bool = False
+    """Whether the target only has answers and questions that the source has replaced since, or an
+    older state of a thread without history."""
+
+
+def equal_counts(
+    sides: CopySides,
+    thread_id: str,
+    parts: Iterable[Part] | None = None,
+    stored: Iterable[Part] | None = None,
+) -> PartCounts | None:
+    """Return the counts of a thread if the target has all of it in the same spelling, else None.
+
+    `parts` is the thread in the form of the source, and `stored` what the target has of it, if they
+    are read. Raises `CannotHold`.
+    """
+    counts = PartCounts()
+    wanted: set[tuple[object, ...]] = set()
+    for part in sides.converted(thread_id, parts):
+        counts.add(part)
+        wanted.add(stored_cells(part))
+        if counts.bytes > _TOGETHER:
+            wanted.clear()
+            return _equal_by_digests(sides, thread_id)
+    number = 0
+    for part in sides.stored(thread_id) if stored is None else stored:
+        if stored_cells(part) not in wanted:
+            return None
+        number += 1
+    return counts if number == counts.parts else None
+
+
+def _equal_by_digests(sides: CopySides, thread_id: str) -> PartCounts | None:
+    """As `equal_counts`, for a thread of any size."""
+    counts, total = PartCounts(), PartsSum()
+    for part in sides.converted(thread_id):
+        counts.add(part)
+        total.add(part, stored_digest(part))
+    return counts if sides.stored_sum(thread_id, stored_digest) == total else None
+
+
+def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
+    """Compare a thread with what the target has of it. Raises `CannotHold`."""
+    stored, kept = StoredParts(), PartCounts()
+    for part in sides.stored(thread_id):
+        kept.add(part)
+        stored.add(part)
+    left = dict(stored.digests)
+    counts, total = PartCounts(), PartsSum()
+    missing: set[bytes] = set()
+    conflict = ""
+    replaced: list[WritePart] = []
+    newest: dict[str, str] = {}
+    for part in sides.converted(thread_id):
+        key, digest = key_digest(part), part_digest(part)
+        counts.add(part)
+        total.add(part, digest)
+        if isinstance(part, CheckpointPart):
+            newest[part.key.checkpoint_ns] = part.key.checkpoint_id
+        known = left.pop(key, None)
+        if known is None:
+            missing.add(key)
+        elif known != digest and isinstance(part, WritePart) and part.idx < 0:
+            replaced.append(part)
+        elif known != digest and not conflict:
+            conflict = f"{_words(part)} differs"
+    is_behind = False
+    if left and not conflict:
+        conflict = f"it has {len(left)} rows that the source does not have"
+        is_behind = _has_older_state(sides, thread_id, newest)
+    if replaced and not conflict:
+        conflict = f"{_words(replaced[0])} differs"
+        before = {key_digest(part) for part in replaced}
+        stored_now = sides.stored(thread_id)
+        old = [
+            one for one in stored_now if isinstance(one, WritePart) and key_digest(one) in before
+        ]
+        is_behind = sides.replaces_answers and went_on(old, replaced, has_more=bool(missing))
+    step = CopyStep.ADD if missing else CopyStep.PRESENT
+    if conflict:
+        step = CopyStep.REPLACE
+    elif not stored.digests:
+        step = CopyStep.COPY
+    heads = sides.heads(thread_id) if stored.digests else {}
+    return ThreadComparison(
+        thread_id, step, counts, total, missing, conflict, heads, kept, is_behind
+    )
+
+
+def _has_older_state(sides: CopySides, thread_id: str, newest: Mapping[str, str]) -> bool:
+    """Return whether the target has one state of a thread, and a source without history a newer
+    one. `newest` has the id of the source's checkpoint in each namespace.
+    """
+    if sides.target is None or keeps_history(sides.source_layout):
+        return False
+    found = [one.key for one in sides.target.checkpoints(thread_id)]
+    return len({key.checkpoint_ns for key in found}) == len(found) and all(
+        key.checkpoint_id <= newest.get(key.checkpoint_ns, key.checkpoint_id) for key in found
+    )
+
+
+def planned_copy(sides: CopySides, thread_id: str, *, replace: bool) -> CopiedThread:
+    """Return what would become of a thread."""
+    try:
+        found = compare_thread(sides, thread_id)
+    except CannotHold as error:
+        return CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
+    if found.step is CopyStep.REPLACE and not (replace or found.is_behind):
+        return diverged(found)
+    added = found.counts.parts if found.step is CopyStep.REPLACE else len(found.missing)
+    removed = found.kept if found.step is CopyStep.REPLACE else PartCounts()
+    return CopiedThread(thread_id, found.step, found.counts, added, found.reason, removed=removed)
+
+
+def diverged(found: ThreadComparison) -> CopiedThread:
+    """Return the outcome for a thread that the target has continued, which is left alone."""
+    reason = f"the target went its own way: {found.reason}"
+    return CopiedThread(found.thread_id, CopyStep.SKIP, reason=reason, is_diverged=True)
+
+
+def _words(part: Part) -> str:
+    match part:
+        case CheckpointPart():
+            return f"checkpoint '{part.key.checkpoint_id}'"
+        case ValuePart():
+            return f"version '{part.version}' of channel '{part.channel}'"
+    return f"a write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}'"
+
+
+class ArchivedParts:
+    """Checks the rows of an archive, and remembers what they are."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.language: Language | None = None
+        """None before a checkpoint was seen."""
+        self.expires_at: int | None = None
+        """When the first part expires, in milliseconds since 1970."""
+
+    def has_expired(self) -> bool:
+        """Return whether the time to live of a part has ended."""
+        return self.expires_at is not None and self.expires_at <= time.time() * 1000
+
+    def checked(self, header: Header, rows: Iterator[Row]) -> Iterator[Row]:
+        """Read all rows of an archive; yield none.
+
+        Raises `Refused` if something is of another thread, `Unreadable` if the rows have not the
+        form of their layout, and `Unsupported` if it is not known.
+        """
+        with refusing_malformed(self._path):
+            for part in parts_of_rows(header.layout, rows):
+                _check_form(part)
+                found = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
+                if found != header.thread_id:
+                    raise not_of(type(part).__name__, found, str(header.thread_id))
+                if isinstance(part, CheckpointPart) and self.language is None:
+                    self.language = language_of_part(part)
+                if part.expires_at is not None:
+                    known = self.expires_at
+                    self.expires_at = min(part.expires_at, known or part.expires_at)
+            for _ in rows:
+                pass
+        yield from ()
+
+
+def _check_form(part: Part) -> None:
+    """Raise TypeError for a part with cells of other types than a saver stores."""
+    match part:
+        case ValuePart():
+            texts, values = [part.checkpoint_ns, part.channel, part.version], [part.value]
+        case WritePart():
+            texts = [part.task_id, part.task_path, part.channel]
+            values = [part.value]
+            if type(part.idx) is not int:
+                raise TypeError("idx")
+        case CheckpointPart():
+            texts = [] if part.parent is None else [part.parent]
+            values = [part.body, part.metadata]
+    if not isinstance(part, ValuePart):
+        texts += [part.key.checkpoint_ns, part.key.checkpoint_id]
+    texts += [value.type for value in values]
+    if not all(isinstance(one, str) for one in texts):
+        raise TypeError("text")
+    if not all(isinstance(value.data, bytes) for value in values):
+        raise TypeError("value")
+
+
+@contextmanager
+def refusing_malformed(path: Path) -> Iterator[None]:
+    """Raise `Unreadable` for whatever goes wrong with rows that no saver wrote."""
+    try:
+        yield
+    except (CkptError, MemoryError):
+        raise
+    except Exception as error:
+        raise Unreadable(
+            f"cannot read the archive '{path}': its rows have not the form of their layout"
+            f" ({type(error).__name__})",
+            hint="nothing of it was restored; use another copy of the file",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRows:
+    """The rows of one archive, in the place of a store."""
+
+    bundle: Bundle
+
+    def rows(self, thread_id: str) -> Iterator[Row]:  # noqa: ARG002 - it holds one thread
+        """All rows."""
+        return self.bundle.rows()
+
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:  # noqa: ARG002
+        """All parts."""
+        return parts_of_rows(self.bundle.header.layout, self.bundle.rows())
+
+    def refresh(self) -> None:
+        """Do nothing: each reading reads the file again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSides(CopySides):
+    """An archive and the store into which it is restored."""
+
+    path: Path = Path()
+    """Of the archive."""
+    has_expired: bool = False
+    """Whether the target would remove something of it at once."""
+
+    def converted(self, thread_id: str, parts: Iterable[Part] | None = None) -> Iterator[Part]:
+        with refusing_malformed(self.path):
+            yield from CopySides.converted(self, thread_id, parts)
+
+
+def archive_sides(
+    bundle: Bundle, parts: ArchivedParts, target: Store | None, layout: str
+) -> ArchiveSides:
+    """Return an archive and the store into which it is restored; None if it is to be made.
+
+    Raises `Unsupported` if there is no way between their layouts.
+    """
+    way = route(bundle.header.layout, layout, parts.language or Language.PYTHON)
+    conversion = Conversion(way.source, way.target, AsStored())
+    has_expired = way.target.expires and parts.has_expired()
+    return ArchiveSides(
+        ArchivedRows(bundle),
+        bundle.header.layout,
+        target,
+        layout,
+        conversion,
+        # An import never removes anything.
+        replaces_answers=False,
+        path=bundle.path,
+        has_expired=has_expired,
+    )
+
+
+def compared(sides: ArchiveSides, bundle: Bundle) -> Restored:
+    """Return what restoring an archive would do. Raises what it would raise."""
+    if sides.has_expired:
+        return Restored(0, 0, bundle.size)
+    return restored_of(planned_copy(sides, bundle.header.thread_id or "", replace=False))
+
+
+def restored_of(one: CopiedThread) -> Restored:
+    """Return how much of an archive was restored. Raises the reason if nothing was."""
+    if one.step is CopyStep.SKIP:
+        if one.is_diverged:
+            raise StoreChanged(one.reason, hint="restore it into another store: --to STORE")
+        raise Unsupported(one.reason)
+    return Restored(one.added, one.counts.parts - one.added)
+
+
+class ImportTarget:
+    """The store into which archives are restored."""
+
+    def __init__(self, url: StoreUrl, store: Store | None, rows: Store | None) -> None:
+        """`rows` has its rows as stored. Both are None if the store is to be made."""
+        self.url = url
+        self.store = store
+        self.rows = rows
+        self.layout = "" if store is None else store.describe().layout
+
+
+class ArchiveChecks:
+    """Checks the archives of one import.
+
+    An archive of the store's own layout is checked by the store; of another one, by its parts.
+    """
+
+    def __init__(self, target: ImportTarget) -> None:
+        self.target = target
+        self._parts: dict[Path, ArchivedParts] = {}
+
+    def fitting(self, path: Path, header: Header, rows: Iterator[Row]) -> Iterator[Row]:
+        """Yield the rows of a bundle that fits the store, if all belong to its thread."""
+        if header.thread_id is None:
+            raise Refused(
+                f"cannot import '{path}': it holds long-term memory",
+                hint=shell.command("ckpt", "memory", "import", ids=[str(path)]),
+            )
+        store = self.target.store
+        try:
+            if store is not None and header.layout == self.target.layout:
+                yield from store.own_rows(header.thread_id, rows)
+                return
+            found = self._parts[path] = ArchivedParts(path)
+            self._check_layout(header)
+            yield from found.checked(header, rows)
+        except (Refused, Unsupported) as error:
+            error.message = f"cannot import '{path}': {error.message}"
+            error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))} | less"
+            raise
+
+    def _check_layout(self, header: Header) -> None:
+        """Raise `Refused` if there is no way from a layout to that of the store."""
+        target = self.target
+        if target.store is None:
+            return  # which layout is made depends on the language, which is not known yet
+        reasons = []
+        for language in Language:
+            try:
+                reason = refusal(header.layout, target.layout, language)
+            except CkptError as error:
+                reason = error.message
+            if not reason:
+                return
+            reasons.append(reason)
+        raise Refused(
+            f"its layout is '{header.layout}', '{target.store.describe().url}' has"
+            f" '{target.layout}': {reasons[0]}",
+            hint="import it into a store of the same layout",
+        )
+
+    def language_of(self, bundle: Bundle) -> Language:
+        """Return whose saver wrote a thread."""
+        found = self._parts.get(bundle.path)
+        return Language.PYTHON if found is None else found.language or Language.PYTHON
+
+    def is_made(self, store: Store) -> None:
+        """Use the store that was made."""
+        self.target = ImportTarget(self.target.url, store, store)
+
+    def sides_of(self, bundle: Bundle) -> ArchiveSides | None:
+        """Return an archive and the store; None if it has the layout of the store.
+
+        Raises `Unsupported` if there is no way between their layouts.
+        """
+        found, target = self._parts.get(bundle.path), self.target
+        if found is None:
+            return None
+        layout = target.layout
+        if target.store is None:
+            layout = created_layout(target.url, self.language_of(bundle))
+        return archive_sides(bundle, found, target.store, layout)
+
+    def compared(self, before: Sequence[Bundle], bundle: Bundle) -> Restored:
+        """Return what an import would do after other bundles. Raises what it would raise."""
+        sides = self.sides_of(bundle)
+        if sides is not None:
+            return compared(sides, bundle)
+        store, thread_id = self.target.rows, bundle.header.thread_id or ""
+        if store is None:
+            raise ValueError("an archive of the own layout needs a store")
+        same = [one.rows() for one in before if one.header.thread_id == thread_id]
+        stored = chain(store.rows(thread_id), *same)
+        return compare(bundle.rows(), stored, store.row_key)
+
+
+_ITEMS, _BYTES = 100, 8 << 20
+"""Items, and bytes of their values, in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemChoice:
+    """Which items are copied, and when."""
+
+    prefix: Namespace
+    wanted: ItemFilter
+    now: datetime
+    replace: bool
+
+    def of(self, memory: MemoryStore, *, values: bool) -> Iterator[Item]:
+        """Yield the chosen items of a store."""
+        found = memory.items(prefix=self.prefix, values=values)
+        return (one for one in found if self.wanted.fits(one, self.now))
+
+
+def planned_items(
+    choice: ItemChoice, source: MemoryStore, target: MemoryStore | None
+) -> Iterator[CopiedItem]:
+    """Yield what is to be done with each item. Without a target, all are new to it."""
+    seen: dict[Hashable, ItemKey] = {}
+    for batch in batches(choice.of(source, values=True)):
+        if target is None:
+            yield from (_new(one) for one in batch)
+            continue
+        there = {one.key: one for one in target.items(keys=[x.key for x in batch], values=True)}
+        removes_expired = target.describe().removes_expired
+        for one in batch:
+            if removes_expired and is_expired(one, choice.now):
+                yield CopiedItem(one.key, CopyStep.SKIP, has_expired=True)
+                continue
+            first = seen.setdefault(target.identity_of(one.key), one.key)
+            if first != one.key:
+                reason = f"the target cannot tell it from '{format_key(first)}'"
+                yield CopiedItem(one.key, CopyStep.SKIP, reason=reason)
+                continue
+            yield _compared(one, target, there.get(one.key), replace=choice.replace)
+
+
+def _new(one: Item) -> CopiedItem:
+    return CopiedItem(one.key, CopyStep.COPY, one.size, len(one.vectors))
+
+
+def _compared(one: Item, target: MemoryStore, found: Item | None, *, replace: bool) -> CopiedItem:
+    made = _new(one)
+    try:
+        fitted = target.fitted(one)
+    except CannotHold as error:
+        made.step, made.reason = CopyStep.SKIP, error.message
+        return made
+    made.digest, made.expires_at = digest_of(fitted), fitted.expires_at
+    if found is None:
+        return made
+    if is_equal(made, found):
+        made.step = CopyStep.PRESENT
+        return made
+    made.step = CopyStep.REPLACE if replace else CopyStep.SKIP
+    made.there = digest_of(found)
+    made.is_different, made.reason = True, _difference(fitted, found)
+    return made
+
+
+def is_equal(planned: CopiedItem, found: Item) -> bool:
+    """Return whether the target has an item as planned."""
+    return digest_of(found) == planned.digest and near(found.expires_at, planned.expires_at)
+
+
+def _difference(fitted: Item, found: Item) -> str:
+    """Return how the item of the target differs."""
+    if fitted.updated_at is not None and found.updated_at is not None:
+        if found.updated_at > fitted.updated_at:
+            return "the target has a newer one"
+        if found.updated_at < fitted.updated_at:
+            return "the target has an older one"
+    if not near(fitted.expires_at, found.expires_at):
+        return "the target has one that expires at another time"
+    return "the target has another one"
+
+
+def batches(items: Iterable[Item]) -> Iterator[Sequence[Item]]:
+    """Yield items in lists of a few megabytes."""
+    some: list[Item] = []
+    size = 0
+    for one in items:
+        some.append(one)
+        size += one.size
+        if len(some) >= _ITEMS or size >= _BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+@dataclass(frozen=True, slots=True)
+class RekeySide:
+    """A store with the keys that it has and is to have."""
+
+    store: Store
+    """With rows as stored: neither decrypted nor redacted."""
+    layout: str
+    rekeying: Rekeying
+
+    def parts(self, thread_id: str) -> Iterator[Part]:
+        """Yield the parts of a thread as stored."""
+        yield from parts_of_rows(self.layout, self.store.rows(thread_id))
+
+
+def rekey_side(rows: Store, language: Language, keys: WithKeys) -> RekeySide:
+    """Return a store with its keys. Raises `Unsupported` if nothing in it can be encrypted."""
+    layout = rows.describe().layout
+    form = form_of(layout, language)
+    if form is None or form.serializer is not Serializer.TYPED:
+        raise Unsupported(
+            f"a store of layout '{layout}' cannot be rekeyed",
+            hint="LangGraph's EncryptedSerializer cannot be used with it",
+        )
+    return RekeySide(rows, layout, Rekeying(form, keys))
+
+
+def check_keys(side: RekeySide, thread_ids: Iterable[str]) -> None:
+    """Open the first encrypted value of each thread. Raises `Refused` if no key opens it."""
+    for thread_id in thread_ids:
+        try:
+            for part in side.parts(thread_id):
+                if side.rekeying.check(part):
+                    break
+        except CannotHold as error:
+            raise wrong_key(thread_id, error) from error
+
+
+def planned_rekey(side: RekeySide, thread_id: str) -> RekeyedThread:
+    """Return what would change in a thread. Raises `Refused` for a value that no key opens."""
+    counts = RekeyCounts()
+    try:
+        for part in side.parts(thread_id):
+            side.rekeying.of(part, counts)
+    except CannotHold as error:
+        raise wrong_key(thread_id, error) from error
+    return RekeyedThread(thread_id, counts)
+
+
+def wrong_key(thread_id: str, error: CannotHold) -> Refused:
+    """Return the error for a thread that holds a value that no key opens."""
+    return Refused(
+        f"thread '{thread_id}' was left as it is: {error.message}",
+        hint="give the key that the store has now with --aes-key-file or LANGGRAPH_AES_KEY",
+    )

@@ -1,0 +1,1 @@
+"""Opens stores, finds threads and checkpoints, and reads their states. Never writes."""

@@ -1,0 +1,321 @@
+"""Works on many threads in a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future as FuturesFuture
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from time import monotonic
+from typing import Any, TypeAlias
+
+from ckpt_backends.encryption import KEY_VARIABLE
+from ckpt_backends.errors import CkptError, MissingDependency, StoreUnavailable, UsageError
+from ckpt_backends.installing import install_command, release
+from ckpt_backends.protocol import Store
+from ckpt_backends.url import masked, without_values
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.workers import (
+    Outcome,
+    Piece,
+    RangeDone,
+    RangeFailed,
+    SentStore,
+    Work,
+    Workers,
+    failed,
+    sent_store,
+    work_through,
+)
+
+_IDLE_SECONDS = 5.0
+_MOST_STOPPED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SentRange:
+    """A range as it travels to a worker."""
+
+    run: str
+    """A random name of the run."""
+    release: str
+    store: SentStore
+    work: Work[Any, Any]
+    parts: Sequence[Any]
+    at_once: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """What a worker tells about itself."""
+
+    release: str
+    has_key: bool
+    """Whether a key for encrypted values is in its environment."""
+
+
+def worker_facts() -> WorkerFacts:
+    """Return what is true here."""
+    return WorkerFacts(release(), KEY_VARIABLE in os.environ)
+
+
+def work_on(sent: SentRange) -> Outcome:
+    """Work on a range. Never raises: Dask would log the error, and what it was about."""
+    answer: FuturesFuture[Outcome] = FuturesFuture()
+    with _lock:
+        _queue.put((sent, answer))
+        _ensure_thread()
+    return answer.result()
+
+
+def stop_run(run: str) -> None:
+    """End the ranges of a run that are under way here, each after the thread it has begun."""
+    _stopped[run] = None
+    for old in list(_stopped)[:-_MOST_STOPPED]:
+        del _stopped[old]
+
+
+_lock = Lock()
+_queue: SimpleQueue[tuple[SentRange, FuturesFuture[Outcome]]] = SimpleQueue()
+_thread: Thread | None = None
+_stopped: dict[str, None] = {}
+"""The runs that were stopped last."""
+
+
+def _ensure_thread() -> None:
+    global _thread  # noqa: PLW0603 - a worker process has no other place for it
+    if _thread is None:
+        _thread = Thread(target=_serve, name="ckpt", daemon=True)
+        _thread.start()
+
+
+def _serve() -> None:
+    global _thread  # noqa: PLW0603 - as above
+    desk = _Desk()
+    try:
+        while True:
+            try:
+                sent, answer = _queue.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with _lock:
+                    if _queue.empty():
+                        _thread = None
+                        return
+                continue
+            try:
+                answer.set_result(desk.work_on(sent))
+            except BaseException as error:
+                answer.set_result(failed(RuntimeError(type(error).__name__)))
+    finally:
+        desk.close()
+
+
+class _Desk:
+    """The store of one run at a time."""
+
+    def __init__(self) -> None:
+        self._run = ""
+        self._release = release()
+        self._store: Store | None = None
+        self._do: Callable[[Any], Any] | None = None
+
+    def work_on(self, sent: SentRange) -> Outcome:
+        if sent.release != self._release:
+            error = UsageError(
+                f"a worker has ckpt {self._release}, not {sent.release}",
+                hint="install the same version on all workers",
+            )
+            return RangeDone([], (UsageError, dict(vars(error))))
+        opening: Opening | None = None
+        try:
+            opening = sent.store.opening()
+            do = self._work_of(sent, opening)
+        except CkptError as error:
+            return _without_secrets(RangeDone([], (type(error), dict(vars(error)))), opening)
+        except Exception as error:
+            return failed(error)
+        outcome = work_through(do, sent.parts, sent.at_once, lambda: sent.run not in _stopped)
+        return _without_secrets(outcome, opening)
+
+    def _work_of(self, sent: SentRange, opening: Opening) -> Callable[[Any], Any]:
+        if self._do is None or self._run != sent.run:
+            self.close()
+            self._store = opening.open(lambda _: None)
+            self._do = sent.work(self._store)
+            self._run = sent.run
+        return self._do
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+        self._store = self._do = None
+
+
+def _without_secrets(outcome: Outcome, opening: Opening | None) -> Outcome:
+    """Return an outcome whose error does not quote the environment of this worker."""
+    if opening is not None and isinstance(outcome, RangeDone) and outcome.error is not None:
+        fields = outcome.error[1]
+        for name in ("message", "hint"):
+            if isinstance(fields[name], str):
+                text = masked(fields[name], opening.url)
+                fields[name] = without_values(text, opening.url)
+    return outcome
+
+
+# The workers of a Dask cluster that runs already.
+#
+# Dask loads what the scheduler sends, and so does this side: a cluster is trusted. No secret is
+# sent to it; see `sent_store`.
+
+
+Client: TypeAlias = Any
+Future: TypeAlias = Any
+"""Those of `distributed`, which has types for few of its methods."""
+
+_AHEAD = 2
+"""Pieces for each worker process, so that it need not wait for the next."""
+_CONNECT_SECONDS = 10.0
+_COUNT_SECONDS = 2.0
+"""How long the number of workers is taken to be what it was."""
+_ALONE_SECONDS = 60.0
+"""How long a cluster may be without any worker: killed ones are started again."""
+
+
+class Cluster(Workers):
+    """The worker processes of a Dask scheduler, also those that join later."""
+
+    def __init__(self, address: str, opening: Opening, work: Work[Any, Any], at_once: int) -> None:
+        """Connect to the scheduler, and check its workers.
+
+        Raises `MissingDependency`, `UsageError` for what cannot be sent or for workers that do not
+        fit, and `StoreUnavailable` if there is no scheduler, or one without workers.
+        """
+        self._store = sent_store(opening)
+        self._client = _connected(address)
+        self._address = address
+        self._run = secrets.token_hex(8)
+        self._terms = work, at_once
+        self._release = release()
+        self._futures: dict[Future, Piece] = {}
+        self._done: SimpleQueue[Future] = SimpleQueue()
+        self._number, self._counted = 0, 0.0
+        self._seen = monotonic()
+        try:
+            _check_workers(self._client, address, self._release)
+        except BaseException:
+            self._client.close()
+            raise
+
+    @property
+    def number(self) -> int:
+        now = monotonic()
+        if now - self._counted > _COUNT_SECONDS:
+            with suppress(OSError):  # It is found out where something is waited for.
+                self._number = len(self._client.nthreads())
+            self._counted = now
+            if self._number:
+                self._seen = now
+        return max(self._number, 1)
+
+    def start(self, piece: Piece) -> bool:
+        if len(self._futures) >= _AHEAD * self.number:
+            return False
+        work, at_once = self._terms
+        sent = SentRange(self._run, self._release, self._store, work, piece.parts, at_once)
+        future = self._client.submit(work_on, sent, pure=False, key=f"ckpt-{secrets.token_hex(8)}")
+        self._futures[future] = piece
+        future.add_done_callback(self._done.put)
+        return True
+
+    def ended(self, *, wait: bool) -> Iterator[tuple[Piece, Outcome]]:
+        found = self._first(wait=wait)
+        while found is not None:
+            piece = self._futures.pop(found)
+            outcome = self._outcome(found)
+            found.release()
+            yield piece, outcome
+            found = self._first(wait=False)
+
+    def _first(self, *, wait: bool) -> Future | None:
+        while True:
+            try:
+                return self._done.get(wait, _COUNT_SECONDS if wait else None)
+            except Empty:
+                if not wait:
+                    return None
+            _ = self.number
+            if monotonic() - self._seen > _ALONE_SECONDS:
+                raise StoreUnavailable(f"the cluster at '{self._address}' has no workers left")
+
+    def _outcome(self, future: Future) -> Outcome:
+        from distributed.scheduler import KilledWorker
+
+        if future.status in {"cancelled", "lost"}:
+            raise StoreUnavailable(f"lost the connection to the cluster at '{self._address}'")
+        try:
+            found: Outcome = future.result(timeout=_CONNECT_SECONDS)
+        except KilledWorker:
+            return RangeFailed("it ended its process again and again")
+        except Exception as error:  # such as a module that the worker does not have
+            return failed(error)
+        return found
+
+    def close(self) -> None:
+        """Cancel what is under way. A worker ends after the thread that it has begun."""
+        with suppress(Exception):
+            if self._futures:
+                self._client.run(stop_run, self._run, on_error="ignore", wait=True)
+                self._client.cancel(list(self._futures))
+        self._client.close()
+
+
+def _connected(address: str) -> Client:
+    try:
+        import distributed
+    except ImportError:
+        raise MissingDependency(
+            "--cluster requires Dask", hint=install_command("langgraph-ckpt[dask]")
+        ) from None
+    import logging
+
+    # Dask would tell on stderr about each worker that is lost.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        connect: Any = distributed.Client
+        return connect(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except Exception as error:
+        raise StoreUnavailable(
+            f"cannot reach a Dask scheduler at '{address}': {type(error).__name__}",
+            hint="name it as in tcp://HOST:8786",
+        ) from error
+
+
+def _check_workers(client: Client, address: str, wanted: str) -> None:
+    facts = client.run(worker_facts, on_error="return")
+    if not facts:
+        raise StoreUnavailable(
+            f"the cluster at '{address}' has no workers",
+            hint=f"start one where ckpt is installed: dask worker {address} --nthreads 1",
+        )
+    for worker, fact in facts.items():
+        if isinstance(fact, OSError):
+            continue  # It ended meanwhile; each range checks the version again.
+        if not isinstance(fact, WorkerFacts):
+            raise UsageError(
+                f"the worker {worker} cannot import ckpt ({type(fact).__name__})",
+                hint=f"install it there: pip install langgraph-ckpt=={wanted}",
+            )
+        if fact.release != wanted:
+            raise UsageError(
+                f"the worker {worker} has ckpt {fact.release}, not {wanted}",
+                hint="install the same version on all workers",
+            )
+        if KEY_VARIABLE in os.environ and not fact.has_key:
+            raise UsageError(
+                f"the worker {worker} has no key for encrypted values",
+                hint=f"set {KEY_VARIABLE} in the environment of the workers",
+            )

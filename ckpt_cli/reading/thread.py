@@ -1,0 +1,1173 @@
+"""Reads a thread: its checkpoints, its heads, the tasks of each, also in subgraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ckpt_backends.checkpoint_ids import step_of, time_of
+from ckpt_backends.codec import decode_checkpoint
+from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.encryption import CLOSED, expects_encrypted, is_encrypted_type
+from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
+from ckpt_backends.model import (
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    Status,
+    Thread,
+    TypedBytes,
+    Write,
+)
+from ckpt_backends.protocol import Store
+from ckpt_cli.core import refs
+from ckpt_cli.core.channels import LOST_DELTA, NOT_STORED, delta_channels
+from ckpt_cli.core.state import (
+    ERROR,
+    INTERRUPT,
+    Body,
+    read_body,
+    read_metadata,
+    source_from,
+    step_from,
+)
+from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
+from ckpt_cli.core.tasks.resume import (
+    Level,
+    Resume,
+    asks_of,
+    deferred_channels,
+    following,
+    goto_tasks,
+    has_begun,
+    paths_of_callers,
+    paths_of_calls,
+    resume_level,
+    stored_answer,
+)
+from ckpt_cli.core.tasks.task_ids import is_call, origin_of, send_ids, sent_index
+from ckpt_cli.core.tasks.tasks import (
+    CONTROL,
+    NodePath,
+    Question,
+    Step,
+    Task,
+    asked_by,
+    conditions_of,
+    failed_at,
+    is_surely_done,
+    node_path,
+    plan_step,
+    status_of,
+)
+from ckpt_cli.core.tasks.triggers import (
+    SENDS,
+    START,
+    Followers,
+    Join,
+    followers_of,
+    graph_of,
+    half_filled,
+    learn,
+    learn_followers,
+)
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.state import Body
+    from ckpt_cli.core.tasks.triggers import Followers
+
+    Graph = tuple[str, ...]
+    """The nodes whose subgraphs it is called in; none for the root."""
+
+_THREADS = 200
+"""Number of newest threads that are read: enough to have seen a graph's nodes."""
+_SMALL = 1 << 20
+"""Threads with more bytes than this are not read."""
+_READ = 32 << 20
+"""Number of bytes of threads that are read whole."""
+
+
+class TriggerInference:
+    """Facts from the newest threads of a store, read once and only when needed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @cached_property
+    def capabilities(self) -> Capability:
+        """What the layout stores and can do."""
+        return self._store.capabilities
+
+    @cached_property
+    def is_values_only(self) -> bool:
+        """Whether the layout stores only the values of a checkpoint."""
+        return Capability.VALUES_ONLY in self.capabilities
+
+    @cached_property
+    def readers(self) -> Mapping[str, Collection[str]]:
+        """Maps a channel to the nodes that read it."""
+        from ckpt_cli.core.tasks.triggers import learn
+
+        return learn(self._heads())
+
+    @cached_property
+    def followers(self) -> Mapping[Graph, Sequence[Followers]]:
+        """Maps a graph to what each thread tells about which nodes follow which."""
+        found: dict[Graph, list[Followers]] = {}
+        left = _READ
+        for thread_id, size in self._small_threads():
+            left -= size
+            if left < 0:
+                break
+            for graph, told in thread_followers(self._store, thread_id).items():
+                found.setdefault(graph, []).append(told)
+        return found
+
+    @cached_property
+    def deferred(self) -> Mapping[str, bool]:
+        """Maps a channel to whether it triggers a deferred node, as `deferred_channels` does."""
+        from ckpt_backends.codec.skim import BodySkimmer
+        from ckpt_cli.core.state import read_body
+        from ckpt_cli.core.tasks.resume import deferred_channels
+
+        skimmer, left = BodySkimmer(), _READ
+
+        def bodies() -> Iterator[Body]:
+            nonlocal left
+            for thread_id, size in self._small_threads():
+                left -= size
+                if left < 0:
+                    return
+                for found in self._store.checkpoints(thread_id, body=True):
+                    yield read_body(found, skimmer.decode)
+
+        return deferred_channels(bodies())
+
+    @cached_property
+    def functions(self) -> list[str]:
+        """Names that may be names of `@task` functions."""
+        from ckpt_cli.core.state import read_metadata
+        from ckpt_cli.core.tasks.attribution import function_names
+
+        threads = [thread_id for thread_id, _ in self._small_threads()]
+        return function_names(
+            (ns for thread_id in threads for ns in self._store.namespaces(thread_id)),
+            (
+                read_metadata(found)
+                for thread_id in threads
+                for found in self._store.checkpoints(thread_id, metadata=True)
+            ),
+            self._heads(),
+        )
+
+    def _heads(self) -> Iterator[Body]:
+        """Yield the newest body of each namespace: it knows every node that ran before."""
+        from ckpt_cli.core.state import read_body
+
+        for thread_id, _ in self._small_threads():
+            heads: dict[str, str] = {}
+            for found in self._store.checkpoints(thread_id):
+                heads.setdefault(found.key.checkpoint_ns, found.key.checkpoint_id)
+            for ns, head in heads.items():
+                yield from map(
+                    read_body,
+                    self._store.checkpoints(
+                        thread_id, checkpoint_ns=ns, checkpoint_ids=[head], body=True
+                    ),
+                )
+
+    def _small_threads(self) -> Iterator[tuple[str, int]]:
+        """Yield threads with their sizes in bytes."""
+        if self._store.lists_by_scan:
+            return
+        for thread in self._store.threads(limit=_THREADS):
+            size = self._store.size(thread.thread_id).bytes
+            if size <= _SMALL:
+                yield thread.thread_id, size
+
+
+def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:
+    """Return what a thread's checkpoints tell about which nodes follow which, for each graph."""
+    from ckpt_backends.codec.skim import BodySkimmer
+    from ckpt_cli.core.state import read_body, read_metadata, source_from
+    from ckpt_cli.core.tasks.triggers import graph_of, learn_followers
+
+    graphs: dict[Graph, list[tuple[str, str | None, str | None, Body]]] = {}
+    decode = BodySkimmer().decode
+    for one in store.checkpoints(thread_id, body=True, metadata=True):
+        told = (
+            one.key.checkpoint_id,
+            one.parent_checkpoint_id,
+            source_from(read_metadata(one)),
+            read_body(one, decode),
+        )
+        graphs.setdefault(graph_of(one.key.checkpoint_ns), []).append(told)
+    return {graph: learn_followers(told) for graph, told in graphs.items()}
+
+
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
+
+
+class DecodedCheckpoint:
+    """A decoded checkpoint. It is no tuple, since a `Moment` has one more field."""
+
+    __slots__ = ("body", "checkpoint", "metadata", "writes")
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        body: Body,
+        metadata: Mapping[str, Value],
+        writes: Sequence[Write],
+    ) -> None:
+        self.checkpoint: Final = checkpoint
+        self.body: Final = body
+        self.metadata: Final = metadata
+        self.writes: Final = writes
+
+    @property
+    def key(self) -> CheckpointKey:
+        return self.checkpoint.key
+
+    def check_readable(self) -> None:
+        """Raise `Unreadable` if the body could not be read at all."""
+        if self.body.problem is not None:
+            raise unreadable(f"checkpoint '{self.key.checkpoint_id}'", self.body.problem)
+
+    @property
+    def number(self) -> int | None:
+        """The step, from the metadata, or else from the id."""
+        return number_of(self.key.checkpoint_id, self.metadata)
+
+    @property
+    def source(self) -> str | None:
+        return source_from(self.metadata)
+
+    @property
+    def at(self) -> datetime | None:
+        return self.checkpoint.at or moment_time(self.key.checkpoint_id, self.body)
+
+
+class Moment(DecodedCheckpoint):
+    """A checkpoint with the tasks of its next step."""
+
+    __slots__ = ("step",)
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        body: Body,
+        metadata: Mapping[str, Value],
+        writes: Sequence[Write],
+        step: Step,
+    ) -> None:
+        super().__init__(checkpoint, body, metadata, writes)
+        self.step: Final = step
+
+    def with_step(self, step: Step) -> Moment:
+        """Return the same checkpoint with other tasks."""
+        return Moment(self.checkpoint, self.body, self.metadata, self.writes, step)
+
+    @property
+    def status(self) -> Status:
+        """The worst of the conditions."""
+        return status_of(self.step)
+
+    @property
+    def conditions(self) -> tuple[Status, ...]:
+        """All conditions of the step, the worst first."""
+        return conditions_of(self.step)
+
+
+def check_names_values(key: CheckpointKey, body: Body) -> None:
+    """Raise `Unreadable` if a body does not tell which values its checkpoint needs."""
+    if body.problem is not None:
+        raise unreadable(f"checkpoint '{key.checkpoint_id}'", body.problem)
+    if "channel_versions" in body.lacks:
+        raise Unreadable(f"checkpoint '{key.checkpoint_id}' does not name the values that it needs")
+
+
+def unreadable(what: str, problem: Opaque) -> Unreadable:
+    """Return the error for something that cannot be decoded.
+
+    The reason may quote its bytes, so only `show` prints it, which obeys `--redact`.
+    """
+    if problem == LOST_DELTA:
+        return Unreadable(f"{what} is {problem.reason}")
+    if problem.reason.startswith(NOT_STORED):
+        return Unreadable(
+            f"{what} is {problem.reason}",
+            hint="`ckpt diff --writes THREAD@REF` shows what its tasks wrote",
+        )
+    if not problem.reason.startswith(CLOSED):
+        return Unreadable(f"cannot read {what}", hint="`ckpt show THREAD@REF` says why")
+    reason, _, hint = problem.reason.partition("; ")
+    return Unreadable(f"cannot read {what}: {reason}", hint=hint or None)
+
+
+def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
+    """Return the time of a checkpoint, from its id, or else from the body's `ts`; None if
+    unknown.
+    """
+    return time_of(checkpoint_id) or stored_time(body)
+
+
+def stored_time(body: Body) -> datetime | None:
+    """Return the time of a body's `ts`, which LangGraph calls `created_at`; None if unknown."""
+    if body.ts is None:
+        return None
+    try:
+        found = datetime.fromisoformat(body.ts)
+    except ValueError:
+        return None
+    # Times in the first or last year of the calendar cannot be converted to every time zone.
+    sane = found.tzinfo is not None and _FIRST_YEAR < found.year < _LAST_YEAR
+    return found if sane else None
+
+
+def number_of(checkpoint_id: str, metadata: Mapping[str, Value]) -> int | None:
+    """Return the step, from the metadata, or else from the id."""
+    step = step_from(metadata)
+    return step_of(checkpoint_id) if step is None else step
+
+
+# Look into the subgraphs of a step: which node asked or failed there, and where a resume goes on.
+#
+# LangGraph stores a question or an error at every level, from the node in the innermost subgraph
+# up to the node of the root graph that called it. A resumed subgraph goes on from its own head.
+
+
+_DEEPEST = 50
+"""Maximum depth of subgraphs that are searched."""
+
+
+def locate(reader: ThreadReader, moment: Moment) -> Moment:
+    """Return the checkpoint with questions and errors that name the node in a subgraph."""
+    step = moment.step
+    if not any(task.questions or task.error is not None for task in (*step.tasks, *step.others)):
+        return moment
+    tasks = tuple(_located(reader, moment.key, task) for task in step.tasks)
+    others = tuple(_located(reader, moment.key, task) for task in step.others)
+    return moment.with_step(step._replace(tasks=tasks, others=others))
+
+
+def called(
+    reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
+) -> Iterator[str]:
+    """Yield the namespaces of the subgraphs that a task called, stateful ones included."""
+    depth = len(graph_of(key.checkpoint_ns))
+    if depth >= _DEEPEST:
+        return
+    outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
+    call = f"{outer}{node}:{task_id}"
+    # The memory of a stateful subgraph outlives the calls: its namespace names no task.
+    stateful = "|".join(node_path(key.checkpoint_ns, (node or "",)))
+    known = reader.known_namespaces
+    # A hostile name may lead back to where it stands.
+    yield from (ns for ns in (stateful, call) if ns in known and len(graph_of(ns)) > depth)
+    number = 1  # The namespace of a task's second call is `node:task|1`.
+    while (again := f"{call}|{number}") in known:
+        yield again
+        number += 1
+
+
+def resume_of(
+    reader: ThreadReader, moment: Moment, *, inside: bool = True, seen: set[str] | None = None
+) -> Resume:
+    """Return what a resume from a head does; if not `inside`, without looking into subgraphs.
+
+    `seen` are the namespaces that were looked into already: tasks may share one.
+    """
+    step, body = moment.step, moment.body
+    sends = partial(reader.sends_on, moment.key)
+    goes_to = goto_tasks(body, moment.writes, sends)
+    level = resume_level(body, moment.writes, step, goes_to)
+    own = _runs_of(reader, moment, level, set() if seen is None else seen, inside=inside)
+    below = partial(writes_inside, reader, moment) if inside else tuple
+    answer = stored_answer(moment.writes, step, below)
+    is_answered = answer in ("next", "again") and len(own.asks) == 1
+    found = own._replace(stored_answer=answer, asks=() if is_answered else own.asks)
+    if step.next is None:
+        return found._replace(runs=None)
+    if found.runs or found.handlers or level.runs:
+        return found
+    after = following(
+        body,
+        (task for task in level.applies if not is_call(task.path)),
+        sends=sends,
+        learned=lambda: reader.learned_readers(moment.key.checkpoint_ns),
+        deferred=partial(reader.deferred, moment.key.checkpoint_ns),
+    )
+    return found._replace(
+        runs=None if after.nodes is None else tuple((node,) for node in after.nodes),
+        possible=tuple((node,) for node in after.possible),
+    )
+
+
+def ran_inside(reader: ThreadReader, moment: Moment, task: Task) -> Iterator[NodePath]:
+    """Yield the nodes that ran in the subgraphs that a task called, stateful ones left out.
+
+    A copy of the checkpoint gives the task another id, so that these subgraphs start again.
+    """
+    if task.node is None:
+        return
+    task_id = task.id or _call_id(reader, moment, task)
+    for ns in called(reader, moment.key, task_id, task.node):
+        if ":" not in ns.rpartition("|")[2] and not ns.rpartition("|")[2].isdecimal():
+            continue
+        for one in reversed(list(reader.moments(ns))):
+            for run in (*one.step.tasks, *one.step.others):
+                if run.finished and run.node not in (None, START) and not is_call(run.path):
+                    yield (task.node, run.node or "?")
+                else:
+                    yield from ((task.node, *path) for path in ran_inside(reader, one, run))
+
+
+def _runs_of(
+    reader: ThreadReader, moment: Moment, level: Level, seen: set[str], *, inside: bool
+) -> Resume:
+    """Return what runs, with the subgraphs of the tasks that run."""
+    calls, callers = paths_of_calls(moment.step), paths_of_callers(moment.step)
+    runs: list[NodePath] | None = [(node,) for node in level.started]
+    idle: tuple[NodePath, ...] | None = ()
+    """What runs if nothing does here: it cannot be told if a subgraph has finished."""
+    applies = [
+        calls.get(task.path, ("?",)) if is_call(task.path) else (task.node or "?",)
+        for task in level.applies
+        if task.node != START
+    ]
+    handlers: list[NodePath] = [(node,) for node, _ in level.handlers]
+    repeats: list[NodePath] = [(node,) for node, run in level.handlers if run is not None]
+    asks = [path for _, run in level.handlers if run is not None for path in asks_of(run)]
+    answered: list[NodePath] = []
+    assumed, saved_inside = level.assumed, False
+    possible: list[NodePath] = []
+    for task in level.runs:
+        node = (task.node or "?",)
+        if task.node == START:
+            # It only hands the input to the first nodes, and what it would write is not stored.
+            runs = None
+            continue
+        inner = list(_resumed_calls(reader, moment, task, seen)) if inside else []
+        going = [one for one in inner if one.runs != () or one.handlers]
+        if not going:
+            if inner:
+                # All that it called has finished, and LangGraph returns it. Where it leads is not
+                # stored: that would be in the writes of this task.
+                applies += [path for one in inner for path in _below(node, one.applies)] or [node]
+                idle = None
+                continue
+            runs = None if runs is None else [*runs, node]
+            asks += asks_of(task)
+            answered += [asked_by(one) for one in task.questions if one.failed_answer]
+            if has_begun(task) or task.path in callers:
+                repeats.append(node)
+        for one in going:
+            runs = None if runs is None or one.runs is None else [*runs, *_below(node, one.runs)]
+            applies += _below(node, one.applies)
+            handlers += _below(node, one.handlers)
+            repeats += _below(node, one.repeats)
+            asks += _below(node, one.asks)
+            assumed = assumed or one.assumed
+            possible += _below(node, one.possible)
+            saved_inside = saved_inside or bool(one.applies or one.handlers)
+            answered += _below(node, one.answered)
+    return Resume(
+        tuple(runs) if runs else idle if runs is not None else None,
+        tuple(applies),
+        tuple(asks),
+        tuple(handlers),
+        tuple(repeats),
+        tuple(answered),
+        saved_inside=saved_inside,
+        assumed=assumed,
+        possible=tuple(possible),
+    )
+
+
+def writes_inside(
+    reader: ThreadReader, moment: Moment, seen: set[str] | None = None
+) -> Iterator[Sequence[Write]]:
+    """Yield the writes at the heads of the subgraphs that the unfinished tasks called."""
+    seen = set() if seen is None else seen
+    for task in moment.step.tasks:
+        if task.finished or task.id is None:
+            continue
+        for ns in called(reader, moment.key, task.id, task.node):
+            head = reader.head(ns)
+            if head is not None and ns not in seen:
+                seen.add(ns)
+                found = reader.moment(ns, head)
+                yield found.writes
+                yield from writes_inside(reader, found, seen)
+
+
+def _below(node: NodePath, paths: tuple[NodePath, ...]) -> list[NodePath]:
+    return [(*node, *path) for path in paths]
+
+
+def _resumed_calls(
+    reader: ThreadReader, moment: Moment, task: Task, seen: set[str]
+) -> Iterator[Resume]:
+    """Yield what a resume does in each subgraph that an unfinished task called."""
+    for ns in called(reader, moment.key, task.id or _call_id(reader, moment, task), task.node):
+        head = reader.head(ns)
+        if head is not None and ns not in seen:
+            seen.add(ns)
+            there = reader.moment(ns, head)
+            found = resume_of(reader, there, seen=seen)
+            # That nothing follows is not proven where edges do not show in the channels.
+            is_proven = there.step.next or not there.step.assumed
+            yield found if is_proven else found._replace(runs=None)
+
+
+def _call_id(reader: ThreadReader, moment: Moment, task: Task) -> str | None:
+    """Return the id of a task that has stored nothing itself, but called a subgraph that has.
+
+    The id of a Send is hashed. For other nodes, the metadata of the subgraph's checkpoint names the
+    checkpoint of its parent: `parents`.
+    """
+    key, known = moment.key, reader.known_namespaces
+    outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
+    begin = f"{outer}{task.node}:"
+    index = sent_index(task.path)
+    sent = [run for run in moment.step.tasks if sent_index(run.path) is not None]
+    hashed = {
+        one for run in ([task] if index is not None else sent) for one in _sent_ids(moment, run)
+    }
+    if index is not None:
+        return next((one for one in hashed if f"{begin}{one}" in known), None)
+    others = {run.id for run in (*moment.step.tasks, *moment.step.others)} | hashed
+    for ns in reader.namespaces:
+        if not ns.startswith(begin) or "|" in ns.removeprefix(begin):
+            continue
+        head = reader.head(ns)
+        if head is None or head < key.checkpoint_id or ns.removeprefix(begin) in others:
+            continue
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[head], metadata=True
+        ):
+            parents = read_metadata(one).get("parents")
+            if isinstance(parents, dict) and parents.get(key.checkpoint_ns) == key.checkpoint_id:
+                return ns.removeprefix(begin)
+    return None
+
+
+def _sent_ids(moment: Moment, task: Task) -> Iterator[str]:
+    """Yield the ids that the task of a Send may have."""
+    index, number = sent_index(task.path), moment.number
+    origin = origin_of(
+        moment.key.checkpoint_id,
+        moment.key.checkpoint_ns,
+        0 if number is None else number + 1,
+        moment.body.v,
+        is_numeric=not any(isinstance(one, str) for one in moment.body.versions.values()),
+    )
+    if origin is not None and index is not None and task.node is not None:
+        yield from send_ids(origin, task.node, index)
+
+
+def _located(reader: ThreadReader, key: CheckpointKey, task: Task) -> Task:
+    if task.node is None:
+        return task
+    if not task.questions and task.error is None:
+        return task
+    inner = list(_inner_tasks(reader, key, task))
+    if not inner:
+        return task
+    found = task._replace(questions=tuple(_asked(task.node, one, inner) for one in task.questions))
+    source = next((one for one in inner if one.error is not None and one.error == task.error), None)
+    return found if source is None else found._replace(failed_in=(task.node, *failed_at(source)))
+
+
+def _inner_tasks(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iterator[Task]:
+    """Yield the tasks of called subgraphs at the checkpoints where something asked or failed."""
+    for ns in called(reader, key, task.id, task.node):
+        stored = reader.store.writes(
+            reader.thread_id, checkpoint_ns=ns, channels={INTERRUPT, ERROR}
+        )
+        ids = {write.key.checkpoint_id for write in stored}
+        for moment in reader.moments(ns, ids) if ids else ():
+            yield from (*moment.step.tasks, *moment.step.others)
+
+
+def _asked(node: str, question: Question, inner: list[Task]) -> Question:
+    """Return the question with the innermost node that asked it.
+
+    The inner question has the same id. If there are no ids it has the same value, or it is the only
+    one (an encrypted value differs at each level).
+    """
+    alike = [
+        one for task in inner for one in task.questions if one.interrupt_id == question.interrupt_id
+    ]
+    if question.interrupt_id is None and len(alike) > 1:
+        alike = [one for one in alike if one.value == question.value]
+    if not alike:
+        return question
+    return question._replace(
+        node=alike[0].node,
+        path=(node, *asked_by(alike[0])),
+        failed_answer=alike[0].failed_answer and not question.answered,
+    )
+
+
+NO_THREAD_HINT = (
+    "`ckpt threads list --all` lists all threads;"
+    " `ckpt threads list --match '*PART*'` searches their ids"
+)
+_AT_ONCE = 200
+"""Number of checkpoints for which one query fetches the writes."""
+
+
+def unloaded_head(reader: ThreadReader) -> str:
+    """Return what the saver does instead of loading the root head, in words; usually `''`."""
+    return reader.store.unloaded_heads([reader.thread_id]).get(reader.thread_id, "")
+
+
+class ThreadReader:
+    """Reads one thread, given by its id or by its entry in a list.
+
+    Raises `NotFound` if the store has no such thread. Readers of several threads of one store
+    should share `inference`.
+    """
+
+    def __init__(
+        self, store: Store, thread: Thread | str, inference: TriggerInference | None = None
+    ) -> None:
+        self.store = store
+        self._inference = inference or TriggerInference(store)
+        found = store.thread(thread) if isinstance(thread, str) else thread
+        if found is None:
+            raise NotFound(
+                f"no thread '{thread}' in this store",
+                hint=NO_THREAD_HINT,
+            )
+        self.thread = found
+        self.thread_id = found.thread_id
+        self._indexes: dict[str, list[Checkpoint]] = {}
+        self._is_indexed = False
+        self._delta: dict[str, set[str]] = {}
+        self._learned: dict[tuple[str, ...], Mapping[str, Collection[str]]] = {}
+        """The nodes that each channel triggers, by graph."""
+        self._finished: dict[str, set[str]] = {}
+        """The ids of tasks with output, by namespace."""
+        self._own_functions: dict[str, list[str]] = {}
+        self._has_encrypted: bool | None = None
+        """None while no checkpoint made it necessary to know."""
+
+    @property
+    def capabilities(self) -> Capability:
+        """What the layout stores and can do. Readers that share `inference` ask the store once."""
+        return self._inference.capabilities
+
+    @property
+    def is_values_only(self) -> bool:
+        """Whether the layout stores only a checkpoint's values, and the writes that made them."""
+        return self._inference.is_values_only
+
+    @cached_property
+    def namespaces(self) -> list[str]:
+        """The thread's namespaces; the root is `''`."""
+        return self.store.namespaces(self.thread_id)
+
+    @cached_property
+    def known_namespaces(self) -> frozenset[str]:
+        """The same namespaces as a set, for fast lookups."""
+        return frozenset(self.namespaces)
+
+    def index(self, checkpoint_ns: str) -> list[Checkpoint]:
+        """Return the checkpoints of a namespace without bodies, newest first."""
+        if checkpoint_ns not in self._indexes:
+            found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns)
+            self._indexes[checkpoint_ns] = list(found)
+        return self._indexes[checkpoint_ns]
+
+    def indexes(self) -> Mapping[str, list[Checkpoint]]:
+        """Return the same of all namespaces that have any, with one query."""
+        if not self._is_indexed:
+            found: dict[str, list[Checkpoint]] = {}
+            for one in self.store.checkpoints(self.thread_id):
+                found.setdefault(one.key.checkpoint_ns, []).append(one)
+            self._indexes = found | self._indexes
+            self._is_indexed = True
+        return {ns: index for ns, index in self._indexes.items() if index}
+
+    def head(self, checkpoint_ns: str) -> str | None:
+        """Return the checkpoint that a saver loads in a namespace; None if there is none."""
+        index = self.index(checkpoint_ns)
+        return index[0].key.checkpoint_id if index else None
+
+    @property
+    def seen_heads(self) -> dict[str, str]:
+        """The heads of the namespaces that were read so far."""
+        return {ns: index[0].key.checkpoint_id for ns, index in self._indexes.items() if index}
+
+    def ancestry(self, checkpoint_ns: str, checkpoint_id: str) -> list[str]:
+        """Return a checkpoint and its stored ancestors, nearest first; stops at a loop."""
+        parents = {
+            one.key.checkpoint_id: one.parent_checkpoint_id for one in self.index(checkpoint_ns)
+        }
+        found: dict[str, None] = {}
+        here: str | None = checkpoint_id
+        while here is not None and here in parents and here not in found:
+            found[here] = None
+            here = parents[here]
+        return list(found)
+
+    @property
+    def has_history(self) -> bool:
+        """Whether the layout keeps more than the newest checkpoint of a namespace."""
+        return Capability.HISTORY in self.capabilities
+
+    def delta_channels(self, checkpoint_ns: str) -> set[str]:
+        """Return the DeltaChannels of a namespace, from the metadata of all its checkpoints."""
+        if checkpoint_ns not in self._delta:
+            found = self.store.checkpoints(
+                self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True
+            )
+            self._delta[checkpoint_ns] = set().union(
+                *(delta_channels(read_metadata(one)) for one in found)
+            )
+        return self._delta[checkpoint_ns]
+
+    def namespace(self, text: str) -> str:
+        """Return the namespace that a text names: by its name, its beginning, or a shell pattern.
+
+        Raises `NotFound` or `Ambiguous`.
+        """
+        if text in self.namespaces:
+            return text
+        found = [ns for ns in self.namespaces if refs.is_shortened(ns, text)] or [
+            ns for ns in self.namespaces if ns.startswith(text) or fnmatchcase(ns, text)
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Ambiguous(
+                f"'{text}' is ambiguous: {len(found)} namespaces match",
+                hint=f"use one of {refs.named(found)}",
+            )
+        known = refs.named([ns for ns in self.namespaces if ns])
+        raise NotFound(
+            f"no namespace '{text}' in thread '{self.thread_id}'",
+            hint=f"its namespaces: {known}" if known else "it has the root namespace only",
+        )
+
+    def check_root(self) -> None:
+        """Raise `NotFound`, which names the thread's namespaces, if the root has no checkpoint."""
+        if self.head("") is not None:
+            return
+        from ckpt_backends import shell
+
+        text = f"thread '{self.thread_id}' has no checkpoint in the root namespace"
+        if not self.namespaces:
+            raise NotFound(text)
+        shown = shell.command("ckpt", "show", "--ns", self.namespaces[0], ids=[self.thread_id])
+        raise NotFound(
+            f"{text}; its namespaces: {refs.named(self.namespaces)}",
+            hint=f"`{shown}` shows the newest one there",
+        )
+
+    def line(self, checkpoint_ns: str) -> refs.NamespaceRefs:
+        """Return the checkpoints of a namespace, for resolving a ref."""
+        return refs.NamespaceRefs(
+            self.thread_id,
+            self.index(checkpoint_ns),
+            self.head(checkpoint_ns),
+            lambda: self._steps(checkpoint_ns),
+            lambda: self.times(checkpoint_ns),
+            lambda checkpoint_id: self.stored_time(checkpoint_ns, checkpoint_id),
+        )
+
+    def _steps(self, checkpoint_ns: str) -> dict[str, int | None]:
+        found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True)
+        return {
+            one.key.checkpoint_id: number_of(one.key.checkpoint_id, read_metadata(one))
+            for one in found
+        }
+
+    def stored_time(self, checkpoint_ns: str, checkpoint_id: str) -> datetime | None:
+        """Return the time that a checkpoint holds; None if it cannot be read."""
+        for one in self.store.checkpoints(
+            self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=[checkpoint_id], body=True
+        ):
+            return stored_time(read_body(one))
+        return None
+
+    def times(self, checkpoint_ns: str) -> dict[str, datetime | None]:
+        """Return the time of each checkpoint of a namespace, from its id, or else from its body."""
+        times = {
+            one.key.checkpoint_id: one.at or time_of(one.key.checkpoint_id)
+            for one in self.index(checkpoint_ns)
+        }
+        without = [checkpoint_id for checkpoint_id, at in times.items() if at is None]
+        if without:
+            for one in self.store.checkpoints(
+                self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=without, body=True
+            ):
+                times[one.key.checkpoint_id] = moment_time(one.key.checkpoint_id, read_body(one))
+        return times
+
+    def moment(
+        self,
+        checkpoint_ns: str,
+        checkpoint_id: str,
+        *,
+        values: bool = False,
+        state: bool | Collection[str] = False,
+    ) -> Moment:
+        """Return one checkpoint; `values` and `state` as in `moments`. Raises `NotFound`."""
+        for found in self.moments(checkpoint_ns, [checkpoint_id], values=values, state=state):
+            return found
+        raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
+
+    def stored(
+        self, checkpoint_ns: str, checkpoint_id: str, *, state: bool | Collection[str] = False
+    ) -> DecodedCheckpoint:
+        """Return one checkpoint without its tasks; its writes have no values.
+
+        `state` is as in `moments`. Raises `NotFound`.
+        """
+        for checkpoint in self.store.checkpoints(
+            self.thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=[checkpoint_id],
+            body=True,
+            metadata=True,
+            values=state,
+        ):
+            writes = self._writes_of(checkpoint_ns, [checkpoint_id], False)[checkpoint_id]
+            return DecodedCheckpoint(
+                checkpoint, read_body(checkpoint), read_metadata(checkpoint), writes
+            )
+        raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
+
+    def decoded(
+        self,
+        checkpoint_ns: str,
+        checkpoint_ids: Collection[str] | None = None,
+        *,
+        state: bool | Collection[str] = False,
+    ) -> Iterator[DecodedCheckpoint]:
+        """Yield checkpoints of a namespace as `stored` returns them, newest first."""
+        for one, writes in self._with_writes(checkpoint_ns, checkpoint_ids, state, False):
+            yield DecodedCheckpoint(one, read_body(one), read_metadata(one), writes)
+
+    def moments(
+        self,
+        checkpoint_ns: str,
+        checkpoint_ids: Collection[str] | None = None,
+        *,
+        values: bool = False,
+        state: bool | Collection[str] = False,
+        skim: bool = False,
+    ) -> Iterator[Moment]:
+        """Yield checkpoints of a namespace, newest first, with a few in memory at a time.
+
+        Only values of writes to LangGraph's control channels are read, or all with `values`. If the
+        layout stores the values of channels apart, they are read only with `state`, which may name
+        the channels wanted. Questions and errors name the node in a subgraph that they come from.
+        With `skim`, large values in bodies are not read either; `Cut`s stand in their places.
+        """
+        decode_body = _skimming() if skim else decode_checkpoint
+        for one, writes in self._with_writes(
+            checkpoint_ns, checkpoint_ids, state, True if values else CONTROL
+        ):
+            yield locate(self, self.with_step(one, writes, decode_body))
+
+    def _with_writes(
+        self,
+        checkpoint_ns: str,
+        checkpoint_ids: Collection[str] | None,
+        state: bool | Collection[str],
+        values: bool | Collection[str],
+    ) -> Iterator[tuple[Checkpoint, list[Write]]]:
+        """Yield whole checkpoints, one at a time, with their writes and these values of them."""
+        stream = self.store.checkpoints(
+            self.thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            body=True,
+            metadata=True,
+            values=state,
+        )
+        wanted = checkpoint_ids
+        if wanted is None:
+            wanted = [one.key.checkpoint_id for one in self.index(checkpoint_ns)]
+        pending = iter(sorted(set(wanted), reverse=True))
+        writes: dict[str, list[Write]] = {}
+        for checkpoint in stream:
+            checkpoint_id = checkpoint.key.checkpoint_id
+            if checkpoint_id not in writes:
+                ids = [checkpoint_id, *islice(pending, _AT_ONCE)]
+                writes = self._writes_of(checkpoint_ns, ids, values)
+            yield checkpoint, writes.get(checkpoint_id, [])
+
+    def _writes_of(
+        self, checkpoint_ns: str, ids: Iterable[str], values: bool | Collection[str]
+    ) -> dict[str, list[Write]]:
+        grouped: dict[str, list[Write]] = {one: [] for one in ids}
+        for write in self.store.writes(
+            self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=grouped, values=values
+        ):
+            grouped[write.key.checkpoint_id].append(write)
+        return grouped
+
+    def with_step(
+        self,
+        checkpoint: Checkpoint,
+        writes: Sequence[Write],
+        decode_body: Callable[[TypedBytes], Value] = decode_checkpoint,
+    ) -> Moment:
+        """Add the tasks of the next step to a checkpoint that was read with body and metadata."""
+        body, metadata = read_body(checkpoint, decode_body), read_metadata(checkpoint)
+        parent_id = checkpoint.parent_checkpoint_id
+        parent = None if parent_id is None else checkpoint.key._replace(checkpoint_id=parent_id)
+        step = plan_step(
+            checkpoint.key,
+            body,
+            metadata,
+            writes,
+            parent_sends=lambda: [] if parent is None else self.sends_on(parent),
+            own_sends=lambda: self.sends_on(checkpoint.key),
+            learned_thread=lambda: self.learned_readers(checkpoint.key.checkpoint_ns),
+            learned_store=lambda: self._inference.readers,
+            calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
+            delta_channels=delta_channels(metadata),
+            functions=lambda: self._functions(checkpoint.key.checkpoint_ns),
+            functions_elsewhere=lambda: self._inference.functions,
+            followers=lambda node: self._followers(checkpoint.key, node),
+        )
+        return Moment(checkpoint, body, metadata, writes, step)
+
+    def joins(self, moment: DecodedCheckpoint) -> tuple[Join, ...]:
+        """Return the nodes that wait for several others, of which some have finished."""
+        return half_filled(
+            moment.body,
+            lambda: {node for nodes in self._inference.readers.values() for node in nodes},
+        )
+
+    @cached_property
+    def _calls(self) -> Mapping[str, Mapping[str, str]]:
+        return subgraph_calls(self.namespaces)
+
+    def _functions(self, checkpoint_ns: str) -> Sequence[str]:
+        """Return names in this thread that may be `@task` functions."""
+        if checkpoint_ns not in self._own_functions:
+            ids = refs.tips(self.index(checkpoint_ns))  # The bodies of these name all that ran.
+            tips = self.store.checkpoints(
+                self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=ids, body=True
+            )
+            found = self.store.checkpoints(self.thread_id, metadata=True)
+            self._own_functions[checkpoint_ns] = function_names(
+                self.namespaces, map(read_metadata, found), map(read_body, tips)
+            )
+        return self._own_functions[checkpoint_ns]
+
+    def _followers(self, key: CheckpointKey, node: str) -> Collection[str] | None:
+        """Return the nodes that follow a node of a namespace's graph; None if it is not known."""
+        graph = graph_of(key.checkpoint_ns)
+        own = self._own_followers.get(graph) or learn_followers(())
+        found = followers_of(node, own, lambda: self._inference.followers.get(graph, ()))
+        return () if found is None and self._has_returned(key) else found
+
+    def _has_returned(self, key: CheckpointKey) -> bool:
+        """Return whether a checkpoint is the last of a call that its caller went on from."""
+        from ckpt_cli.core.tree import namespace_parts
+
+        task_id = namespace_parts(key.checkpoint_ns)[1]
+        if task_id is None or key.checkpoint_id != self.head(key.checkpoint_ns):
+            return False
+        outer = key.checkpoint_ns.rpartition(f":{task_id}")[0].rpartition("|")[0]
+        if outer not in self._finished:
+            self._finished[outer] = {
+                write.task_id
+                for write in self.store.writes(self.thread_id, checkpoint_ns=outer)
+                if write.channel not in CONTROL
+            }
+        return task_id in self._finished[outer]
+
+    def sends_on(self, key: CheckpointKey) -> list[Write]:
+        """Return the Sends that are stored with a checkpoint of the thread, with their values."""
+        return self._writes_of(key.checkpoint_ns, [key.checkpoint_id], [SENDS])[key.checkpoint_id]
+
+    @cached_property
+    def _own_followers(self) -> Mapping[tuple[str, ...], Followers]:
+        return thread_followers(self.store, self.thread_id)
+
+    def learned_readers(self, checkpoint_ns: str) -> Mapping[str, Collection[str]]:
+        """Return the nodes that each channel triggers, from all bodies of a namespace's graph."""
+        graph = graph_of(checkpoint_ns)
+        if graph not in self._learned:
+            skimmed = _skimming()
+            found = self.store.checkpoints(self.thread_id, body=True)
+            self._learned[graph] = learn(
+                read_body(one, skimmed) for one in found if graph_of(one.key.checkpoint_ns) == graph
+            )
+        return self._learned[graph]
+
+    def deferred(self, checkpoint_ns: str, channels: Collection[str]) -> Mapping[str, bool]:
+        """Return which of some channels trigger a deferred node, as far as other checkpoints tell:
+        those of the namespace, or else other threads.
+        """
+        skimmed = _skimming()
+        bodies = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, body=True)
+        found = deferred_channels(read_body(one, skimmed) for one in bodies)
+        return found if found.keys() >= {*channels} else {**self._inference.deferred, **found}
+
+    def is_plaintext(self, moment: Moment) -> bool:
+        """Return whether a part of a checkpoint is stored unencrypted although others are
+        encrypted.
+
+        Anyone who can write to a store could insert data that the application then trusts.
+        """
+        if self._has_encrypted is False:
+            return False
+        checkpoint = moment.checkpoint
+        # If values are stored apart, the body itself is not encrypted.
+        parts = [] if checkpoint.blobs is not None else [checkpoint.body]
+        parts += [write.value for write in moment.writes]
+        plain = any(part is not None and not part.encrypted for part in parts) or any(
+            not is_encrypted_type(blob.type) for blob in (checkpoint.blobs or {}).values()
+        )
+        if plain and self._has_encrypted is None:
+            self._has_encrypted = self._find_encrypted()
+        return plain and bool(self._has_encrypted)
+
+    def _find_encrypted(self) -> bool:
+        """Whether values of this thread are encrypted; looked up only if encryption is possible."""
+        return expects_encrypted(self.store) and any(
+            is_encrypted_type(one.type) for one in self.store.usage(self.thread_id)
+        )
+
+    def children(self, key: CheckpointKey) -> list[str]:
+        """Return the ids of the children of a checkpoint, oldest first."""
+        return [
+            one.key.checkpoint_id
+            for one in reversed(self.index(key.checkpoint_ns))
+            if one.parent_checkpoint_id == key.checkpoint_id
+        ]
+
+
+def _skimming() -> Callable[[TypedBytes], Value]:
+    """Return a decoder of bodies that leaves out large values."""
+    from ckpt_backends.codec.skim import BodySkimmer  # late: one checkpoint is read whole
+
+    return BodySkimmer().decode
+
+
+_Item = TypeVar("_Item")
+
+
+def some_at_once(threads: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Yield threads, or rows about threads, in groups, one group per query."""
+    remaining = iter(threads)
+    while some := list(islice(remaining, _AT_ONCE)):
+        yield some
+
+
+def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:
+    """Return the keys of the root heads, for threads that have one."""
+    return [CheckpointKey(one.thread_id, "", one.head) for one in threads if one.head is not None]
+
+
+def writes_of_heads(
+    store: Store, keys: Sequence[CheckpointKey]
+) -> dict[CheckpointKey, list[Write]]:
+    """Return the writes of each of these heads; of those to LangGraph's control channels with their
+    values.
+    """
+    writes: dict[CheckpointKey, list[Write]] = {key: [] for key in keys}
+    for write in store.writes_at(keys, values=CONTROL) if keys else ():
+        writes[write.key].append(write)
+    return writes
+
+
+def read_heads(
+    store: Store,
+    threads: Sequence[Thread],
+    inference: TriggerInference,
+    *,
+    state: bool = False,
+    having: str | None = None,
+) -> Iterator[Moment]:
+    """Yield the root heads of some threads, in any order; missing ones are left out.
+
+    Only values of writes to LangGraph's control channels are read. If the layout stores the values
+    of channels apart, they are read only with `state`. With `having`, only heads with a write to
+    this channel are read.
+    """
+    writes = writes_of_heads(store, head_keys(threads))
+    if having is not None:
+        writes = {key: some for key, some in writes.items() if has_write(some, having)}
+    return heads_with(store, threads, writes, inference, state=state)
+
+
+def has_write(writes: Iterable[Write], channel: str) -> bool:
+    """Return whether one of the writes is on a channel."""
+    return any(one.channel == channel for one in writes)
+
+
+def heads_with(
+    store: Store,
+    threads: Iterable[Thread],
+    writes: Mapping[CheckpointKey, Sequence[Write]],
+    inference: TriggerInference,
+    *,
+    state: bool = False,
+) -> Iterator[Moment]:
+    """Yield the heads whose writes are given, of these threads, as `read_heads` does."""
+    if not writes:
+        return
+    listed = {one.thread_id: one for one in threads}
+    for checkpoint in store.checkpoints_at([*writes], body=True, metadata=True, values=state):
+        key = checkpoint.key
+        reader = ThreadReader(store, listed[key.thread_id], inference)
+        head = reader.with_step(checkpoint, writes[key])
+        # Only a subgraph tells whether its question is the one that was answered before the error.
+        is_mixed = any(task.error is not None and task.questions for task in head.step.tasks)
+        yield locate(reader, head) if is_mixed and reader.thread.namespaces > 1 else head
+
+
+def expiry_times(store: Store, keys: Sequence[CheckpointKey]) -> Mapping[CheckpointKey, datetime]:
+    """Return when these checkpoints expire; those that do not are left out."""
+    return store.expiry_times(keys) if store.keys_expire and keys else {}
+
+
+def conditions_of_heads(
+    store: Store, threads: Sequence[Thread], inference: TriggerInference
+) -> Iterator[tuple[str, tuple[Status, ...]]]:
+    """Yield the id and the conditions of some threads, in any order; those without a root head, or
+    with a missing one, are left out.
+
+    The tasks of a head are computed only if its body, and which channels have a value, do not show
+    that nothing is left to run.
+    """
+    keys = head_keys(threads)
+    if not keys:
+        return
+    writes: dict[CheckpointKey, list[Write]] = {}
+    for write in store.writes_at(keys, values=CONTROL):
+        writes.setdefault(write.key, []).append(write)
+    listed = {one.thread_id: one for one in threads}
+
+    def met(checkpoint: Checkpoint) -> tuple[str, tuple[Status, ...]]:
+        key = checkpoint.key
+        reader = ThreadReader(store, listed[key.thread_id], inference)
+        return key.thread_id, reader.with_step(checkpoint, writes.get(key, ())).conditions
+
+    to_read = [key for key in keys if key in writes]
+    if quiet := [key for key in keys if key not in writes]:
+        for outline, alike in store.outlines_at(quiet):
+            if is_surely_done(outline):
+                yield from ((key.thread_id, (Status.DONE,)) for key in alike)
+            elif outline.blobs is None and len(alike) == 1:
+                yield met(outline)
+            else:
+                to_read += alike
+    if to_read:
+        yield from map(met, store.checkpoints_at(to_read, body=True, metadata=True))

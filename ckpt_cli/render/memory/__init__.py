@@ -1,1 +1,0 @@
-"""Long-term memory, as text and as records."""

@@ -1,0 +1,182 @@
+"""What a search found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ckpt_cli.core.secrets import SecretFinding
+from ckpt_cli.core.tasks.tasks import path_text
+from ckpt_cli.core.values import format_path
+from ckpt_cli.queries.grep import GrepHit
+from ckpt_cli.render.table import THREAD, Column, optional_iso, plain_columns
+from ckpt_cli.render.values import counted
+
+_BEFORE, _AFTER = 24, 200
+"""Characters around a match that are kept for a table; the table cuts them to its width."""
+
+
+def hit_record(hit: GrepHit) -> dict[str, Any]:
+    """Return one matching line of `grep` as JSON."""
+    match = hit.match
+    return {
+        **hit.key._asdict(),
+        "ref": hit.ref,
+        "ts": optional_iso(hit.at),
+        "in": hit.kind,
+        "node": hit.path[-1] if hit.path else hit.node,
+        "node_path": list(hit.path),
+        "task_id": hit.task_id,
+        "channel": hit.channel,
+        "path": format_path((hit.channel, *match.path)),
+        "line_number": match.number,
+        "line": match.line,
+        "start": match.start,
+        "end": match.end,
+    }
+
+
+def table_record(hit: GrepHit) -> dict[str, Any]:
+    """Return the same with the line cut to the part around the match, for a table."""
+    record = hit_record(hit)
+    line = excerpt(hit.match.line, hit.match.start, hit.match.end)
+    return {**record, "line": line, "node": path_text(hit.path) or hit.node}
+
+
+def excerpt(text: str, start: int, end: int) -> str:
+    """Return the part of a line around a match."""
+    begin = max(start - _BEFORE, 0)
+    stop = min(max(end, start + 1) + _AFTER, begin + 4 * _AFTER)
+    blank = text.find(" ", begin, start)
+    if begin and blank >= 0:
+        begin = blank + 1
+    return ("…" if begin else "") + text[begin:stop].strip() + ("…" if stop < len(text) else "")
+
+
+def hit_columns() -> Sequence[Column]:
+    """Return the columns of `grep`; a table shows short refs, TSV full ids."""
+    return [
+        THREAD,
+        Column("CHECKPOINT", "checkpoint_id", table=False),
+        Column("REF", "ref", style="id"),
+        Column("NAMESPACE", "checkpoint_ns", cut=True, style="dim", drop=3),
+        Column("IN", "in", drop=1),
+        Column("NODE", "node", style="node", drop=2),
+        Column("PATH", "path", cut=True, style="change"),
+        Column("TEXT", "line", cut=True),
+        Column("CHANNEL", "channel", table=False),
+        Column("TASK_ID", "task_id", table=False),
+        Column("LINE_NUMBER", "line_number", table=False),
+        Column("START", "start", table=False),
+        Column("END", "end", table=False),
+        Column("TIME", "ts", table=False),
+    ]
+
+
+_SHOWN = 3
+"""Number of kinds in the label of the progress bar."""
+_PREFIXED = ("write:", "metadata:")
+
+
+def secret_record(found: SecretFinding) -> dict[str, Any]:
+    """Return a finding as JSON."""
+    return {
+        "thread_id": found.thread_id,
+        "checkpoint_ns": found.checkpoint_ns,
+        "checkpoint_id": found.checkpoint_id,
+        "place": found.place,
+        "channel": found.channel,
+        "path": format_path(found.path),
+        "kind": found.kind,
+        "task_id": found.task_id,
+        "idx": found.idx,
+        "checkpoints": found.checkpoints,
+        "namespace": None if found.namespace is None else list(found.namespace),
+        "key": found.key,
+        "value": _value(found),
+    }
+
+
+def secret_row(found: SecretFinding) -> dict[str, Any]:
+    """Return the same with what only a table shows."""
+    where = f"{found.thread_id}@{found.ref or found.checkpoint_id}"
+    if found.namespace is not None:
+        where = "/".join((*found.namespace, found.key or ""))
+    return {**secret_record(found), "where": where}
+
+
+def _value(found: SecretFinding) -> str | None:
+    """Return what `ckpt erase --value` takes; None if nothing can be found by it."""
+    if found.is_masked or found.checkpoint_id is None:
+        return None
+    path = format_path(found.path)
+    if found.place == "write":
+        path = f"write:{found.task_id}:{found.idx}:{path}"
+    elif found.place == "metadata":
+        path = f"metadata:{path}"
+    elif path.startswith(_PREFIXED):
+        first, *rest = found.path
+        path = f'["{first}"]{format_path(("x", *rest))[1:]}'
+    return f"{found.thread_id}@{found.checkpoint_id}:{path}"
+
+
+def secret_columns() -> list[Column]:
+    """Return the columns of the table."""
+    return [
+        Column("KIND", "kind", style="change"),
+        Column("THREAD@REF", "where", style="id"),
+        Column("NAMESPACE", "checkpoint_ns", drop=3),
+        Column("IN", "place", drop=2),
+        Column("PATH", "path", cut=True, least=20),
+        Column("CHECKPOINTS", "checkpoints", right=True, drop=1),
+    ]
+
+
+SECRET_RECORD_COLUMNS = plain_columns(
+    "kind",
+    "thread_id",
+    "checkpoint_ns",
+    "checkpoint_id",
+    "place",
+    "channel",
+    "path",
+    "task_id",
+    "idx",
+    "checkpoints",
+    "namespace",
+    "key",
+    "value",
+)
+
+
+def kind_records(kinds: Mapping[str, list[str]]) -> Iterator[dict[str, Any]]:
+    """Yield the kinds that can be found, as JSON."""
+    return ({"kind": kind, "sources": sources} for kind, sources in kinds.items())
+
+
+def kind_columns() -> list[Column]:
+    """Return the columns of the kinds."""
+    return [
+        Column("KIND", "kind", style="change"),
+        Column("FORM", "sources", ", ".join, cut=True),
+    ]
+
+
+def found_text(kinds: Counter[str], threads: int | None, ignored: int) -> str:
+    """Return one line about all that was found in threads, or in memory if `threads` is None."""
+    place = "long-term memory" if threads is None else counted(threads, "thread")
+    searched = f"searched {place}"
+    left_out = f"; {ignored} left out by the profile" if ignored else ""
+    if not kinds:
+        return f"{searched}: no secrets{left_out}"
+    listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+    return f"{searched}: {counted(kinds.total(), 'secret')} ({listed}){left_out}"
+
+
+def secrets_progress_text(kinds: Counter[str]) -> str:
+    """Return the label of the progress bar: how often each kind was found so far."""
+    listed = [f"{number} {kind}" for kind, number in kinds.most_common(_SHOWN)]
+    if len(kinds) > _SHOWN:
+        listed.append(f"{kinds.total() - sum(n for _, n in kinds.most_common(_SHOWN))} others")
+    return f"searching threads: {', '.join(listed)}" if listed else "searching threads"

@@ -1,1 +1,0 @@
-"""Text on a terminal: safe, styled, measured in cells, folded, in tables."""

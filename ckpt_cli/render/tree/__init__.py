@@ -1,1 +1,0 @@
-"""The tree of a thread, as lines of text and as Mermaid."""

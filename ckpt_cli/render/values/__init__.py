@@ -1,1 +1,0 @@
-"""Values and their differences, on one line or in full."""

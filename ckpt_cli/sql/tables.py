@@ -1,0 +1,777 @@
+"""The tables of `ckpt sql`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from ckpt_backends.codec import channel_sizes, decode, to_json
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound, Unreadable
+from ckpt_backends.memory.protocol import MemoryStore
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.conversation import Message, Turn, as_message, content_text, message_list
+from ckpt_cli.core.diff import json_size
+from ckpt_cli.core.memory import ItemFilter
+from ckpt_cli.core.redact import redact_metadata
+from ckpt_cli.core.state import read_metadata, source_from
+from ckpt_cli.core.tasks.task_ids import pulled_node
+from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
+from ckpt_cli.core.usage import PriceList
+from ckpt_cli.queries.head_details import sizes_of
+from ckpt_cli.queries.history import branch_depths, namespace_entries
+from ckpt_cli.queries.incidents import failures_of_threads, open_questions
+from ckpt_cli.queries.memory import list_items, read_items
+from ckpt_cli.queries.messages import Conversation, conversation
+from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.queries.threads import described_threads
+from ckpt_cli.queries.usage import thread_messages
+from ckpt_cli.reading import redaction
+from ckpt_cli.reading.states import State, read_state, state_channels
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import (
+    DecodedCheckpoint,
+    ThreadReader,
+    TriggerInference,
+    number_of,
+    some_at_once,
+)
+from ckpt_cli.render.incidents import failure_record
+from ckpt_cli.render.memory import item_record, read_record
+from ckpt_cli.render.messages import message_records
+from ckpt_cli.render.records import (
+    entry_record,
+    interrupt_record,
+    moment_record,
+    values_record,
+    write_record,
+)
+from ckpt_cli.render.table import optional_iso
+from ckpt_cli.render.threads import thread_record
+from ckpt_cli.sql.bounds import RowBounds
+
+SqlRow: TypeAlias = Mapping[str, Any]
+"""Column to a value that JSON can hold. Columns that were not asked for may be missing."""
+
+
+class Need(StrEnum):
+    """What is read from the store for a column, if a query names it."""
+
+    INDEX = "index"
+    """Keys and index rows."""
+    SIZES = "sizes"
+    """Stored lengths, which the engine adds up."""
+    METADATA = "metadata"
+    STEP = "step"
+    """Checkpoint bodies and LangGraph's own writes, for tasks and status; no value of a channel."""
+    STORED = "stored"
+    """Values as stored, without decoding them."""
+    VALUE = "value"
+    """Decoded values."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlColumn:
+    """One column of a table."""
+
+    name: str
+    type: str
+    """DuckDB's name of the type."""
+    text: str
+    """One line for the documentation."""
+    needs: Need = Need.INDEX
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableReading:
+    """What a table is read with, and which of its columns and rows are asked for."""
+
+    store: Store
+    opening: Opening
+    columns: frozenset[str]
+    needs: frozenset[Need]
+    bounds: RowBounds
+    """Rows outside of these may be left out; DuckDB applies all conditions again."""
+    prices: PriceList
+    now: datetime
+    inference: TriggerInference
+
+    def readers(self, threads: Iterable[Thread]) -> Iterator[ThreadReader]:
+        """Yield a reader for each thread; all of them learn from each other."""
+        return (ThreadReader(self.store, one, self.inference) for one in threads)
+
+    def operations(self, thread_id: str) -> ThreadOperations:
+        """Return the recorded operations on a thread."""
+        return ThreadOperations(self.opening, thread_id)
+
+    def namespaces(self, reader: ThreadReader) -> Iterator[tuple[str, set[str] | None]]:
+        """Yield each namespace with checkpoints within the bounds, and their ids; None: all."""
+        for ns in reader.namespaces:
+            ids = self._checkpoint_ids(reader, ns)
+            if ids is None or ids:
+                yield ns, ids
+
+    def _checkpoint_ids(self, reader: ThreadReader, checkpoint_ns: str) -> set[str] | None:
+        bounds = self.bounds
+        if bounds.heads_only:
+            head = reader.head(checkpoint_ns)
+            return set() if head is None else {head}
+        if bounds.since is None and bounds.until is None:
+            return None
+        times = reader.times(checkpoint_ns)
+        return {one for one, at in times.items() if at is not None and bounds.holds(at)}
+
+
+def _no_rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:  # noqa: ARG001
+    return iter(())
+
+
+@dataclass(frozen=True)
+class QueryTable:
+    """A table: one row for each of what `text` says."""
+
+    name: str
+    text: str
+    columns: tuple[SqlColumn, ...]
+    rows: Callable[[TableReading, Sequence[Thread]], Iterator[SqlRow]] = _no_rows
+    """Yields the rows of some threads, at least those within the bounds."""
+    by_group: bool = False
+    """Whether `rows` asks the store once for many threads; then all these rows are in memory."""
+    items: Callable[[MemoryStore, TableReading], Iterator[SqlRow]] | None = None
+    """Yields the rows of a table of long-term memory, which belong to no thread."""
+    commands: str = ""
+    """The commands whose JSON has the same answers."""
+    by_column: Mapping[str, SqlColumn] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_column", {one.name: one for one in self.columns})
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(self.by_column)
+
+    def needs_of(self, columns: Iterable[str]) -> frozenset[Need]:
+        """Return what must be read for these columns."""
+        return frozenset(self.by_column[one].needs for one in columns)
+
+
+def keys_of(*more: SqlColumn) -> tuple[SqlColumn, ...]:
+    """Return the columns that name a checkpoint, and then others."""
+    return (
+        SqlColumn("thread_id", "VARCHAR", "Thread."),
+        SqlColumn("checkpoint_ns", "VARCHAR", "Namespace; '' is the root graph."),
+        SqlColumn("checkpoint_id", "VARCHAR", "Checkpoint."),
+        *more,
+    )
+
+
+def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    for reader in reading.readers(threads):
+        sizes = _sizes(reading, reader)
+        for ns, ids in reading.namespaces(reader):
+            head = reader.head(ns)
+            for record in _of_namespace(reading, reader, ns, ids):
+                key = CheckpointKey(reader.thread_id, ns, record["checkpoint_id"])
+                is_head = key.checkpoint_id == head
+                yield {**record, "is_head": is_head, "bytes": sizes.get(key)}
+
+
+def _of_namespace(
+    reading: TableReading, reader: ThreadReader, ns: str, ids: set[str] | None
+) -> Iterator[SqlRow]:
+    if Need.STEP in reading.needs:
+        operations = reading.operations(reader.thread_id)
+        for entry in namespace_entries(reader, ns, operations, ids):
+            yield entry_record(entry)
+        return
+    index = reader.index(ns)
+    depths = branch_depths(index, reader.head(ns)) if "depth" in reading.columns else {}
+    times = reader.times(ns) if "ts" in reading.columns else {}
+    metadata = Need.METADATA in reading.needs
+    hide = redaction.is_redacted(reader.store)
+    stored = (
+        reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
+        )
+        if metadata
+        else (one for one in index if ids is None or one.key.checkpoint_id in ids)
+    )
+    for one in stored:
+        checkpoint_id = one.key.checkpoint_id
+        row: dict[str, Any] = {
+            "thread_id": reader.thread_id,
+            "checkpoint_ns": ns,
+            "checkpoint_id": checkpoint_id,
+            "parent_checkpoint_id": one.parent_checkpoint_id,
+            "ts": optional_iso(times.get(checkpoint_id)),
+            "depth": depths.get(checkpoint_id),
+        }
+        if metadata:
+            found = read_metadata(one)
+            row["step"] = number_of(checkpoint_id, found)
+            row["source"] = source_from(found)
+            row["metadata"] = values_record(redact_metadata(found) if hide else found)
+        yield row
+
+
+def _sizes(reading: TableReading, reader: ThreadReader) -> Counter[CheckpointKey]:
+    found: Counter[CheckpointKey] = Counter()
+    if Need.SIZES in reading.needs:
+        for key, size in reader.store.checkpoint_sizes(reader.thread_id):
+            found[key] += size.bytes
+    return found
+
+
+_META, _STEP = Need.METADATA, Need.STEP
+
+CHECKPOINTS = QueryTable(
+    "checkpoints",
+    "Checkpoints of all namespaces, as `history --all-ns` lists them.",
+    keys_of(
+        SqlColumn("parent_checkpoint_id", "VARCHAR", "Checkpoint before it."),
+        SqlColumn("ts", "TIMESTAMPTZ", "When it was saved."),
+        SqlColumn("is_head", "BOOLEAN", "Whether LangGraph resumes its namespace from it."),
+        SqlColumn("depth", "BIGINT", "Forks between it and the branch of the head."),
+        SqlColumn(
+            "bytes",
+            "BIGINT",
+            "Stored size with its writes, without values that are stored apart.",
+            Need.SIZES,
+            "bytes",
+        ),
+        SqlColumn("step", "BIGINT", "Step.", _META),
+        SqlColumn("source", "VARCHAR", "How it was made: input, loop, update, fork.", _META),
+        SqlColumn("metadata", "JSON", "Metadata.", _META),
+        SqlColumn("nodes", "VARCHAR[]", "Nodes that ran to make it, one for each task.", _STEP),
+        SqlColumn("next", "VARCHAR[]", "Nodes of the step after it; NULL if not known.", _STEP),
+        SqlColumn("waiting", "VARCHAR[]", "Those without output.", _STEP),
+        SqlColumn("status", "VARCHAR", "error, interrupted, pending, done, unknown.", _STEP),
+        SqlColumn("conditions", "VARCHAR[]", "All that hold, the worst first.", _STEP),
+        SqlColumn("state", "VARCHAR", "The same; NULL if the run went on.", _STEP),
+        SqlColumn("marks", "VARCHAR[]", "What `history` says about its tasks.", _STEP),
+        SqlColumn("children", "VARCHAR[]", "Checkpoints made from it, oldest first.", _STEP),
+        SqlColumn("versions", "JSON", "Channel to version.", _STEP),
+        SqlColumn("write_count", "BIGINT", "Writes stored with it.", _STEP),
+        SqlColumn("problem", "VARCHAR", "Why its body cannot be read.", _STEP),
+    ),
+    _rows,
+    commands="history",
+)
+
+
+def _rows_of_errors(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    for one in failures_of_threads(reading.store, threads, history=True):
+        record = failure_record(one)
+        yield {**record, "failed_at": record["at"]}
+
+
+_OF_STEP = Need.STEP
+
+ERRORS = QueryTable(
+    "errors",
+    "Tasks that failed, as `errors --history` lists them.",
+    keys_of(
+        SqlColumn("task_id", "VARCHAR", "Task.", _OF_STEP),
+        SqlColumn("node", "VARCHAR", "Node that failed.", _OF_STEP),
+        SqlColumn(
+            "path", "VARCHAR[]", "Nodes from the root graph to the one that failed.", _OF_STEP
+        ),
+        SqlColumn("error", "VARCHAR", "Error.", _OF_STEP),
+        SqlColumn("failed_at", "TIMESTAMPTZ", "When it was stored, or the step began.", _OF_STEP),
+        SqlColumn("state", "VARCHAR", "failed, retried, handled, left.", _OF_STEP),
+        SqlColumn("retried", "BOOLEAN", "Whether the task ran again, with success.", _OF_STEP),
+        SqlColumn(
+            "handled", "BOOLEAN", "Whether its error handler has finished, or asks.", _OF_STEP
+        ),
+        SqlColumn("resume", "JSON", "What retries it; NULL if the thread went on.", _OF_STEP),
+    ),
+    _rows_of_errors,
+    by_group=True,
+    commands="errors",
+)
+
+
+def _rows_of_interrupts(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    return map(interrupt_record, open_questions(reading.store, threads, None))
+
+
+INTERRUPTS = QueryTable(
+    "interrupts",
+    "Questions that wait for an answer, as `interrupts` lists them.",
+    keys_of(
+        SqlColumn("task_id", "VARCHAR", "Task that asks.", _OF_STEP),
+        SqlColumn("node", "VARCHAR", "Its node.", _OF_STEP),
+        SqlColumn("path", "VARCHAR[]", "Nodes from the root graph to the one that asks.", _OF_STEP),
+        SqlColumn("interrupt_id", "VARCHAR", "Id of the question.", _OF_STEP),
+        SqlColumn("since", "TIMESTAMPTZ", "When the step began that asked it.", _OF_STEP),
+        SqlColumn("value", "JSON", "What the node gave to interrupt().", _OF_STEP),
+        SqlColumn(
+            "response_schema", "JSON", "JSON Schema of the answer, if it gave one.", _OF_STEP
+        ),
+    ),
+    _rows_of_interrupts,
+    by_group=True,
+    commands="interrupts",
+)
+
+
+def _items(memory: MemoryStore, reading: TableReading) -> Iterator[SqlRow]:
+    redacted, now = reading.opening.redact, reading.now
+    if Need.VALUE in reading.needs:
+        for one in read_items(memory, (), ItemFilter(), now, redacted=redacted):
+            yield read_record(one, now)
+        return
+    for item in list_items(memory, (), ItemFilter(), now, redacted=redacted):
+        yield item_record(item, now)
+
+
+MEMORY = QueryTable(
+    "memory",
+    "Items of long-term memory, as `memory list` and `memory export` list them.",
+    (
+        SqlColumn("namespace", "VARCHAR[]", "Labels of the namespace."),
+        SqlColumn("key", "VARCHAR", "Key."),
+        SqlColumn("created_at", "TIMESTAMPTZ", "When it was first stored."),
+        SqlColumn("updated_at", "TIMESTAMPTZ", "When it was last stored."),
+        SqlColumn("expires_at", "TIMESTAMPTZ", "When it expires."),
+        SqlColumn("expired", "BOOLEAN", "Whether it has expired."),
+        SqlColumn("bytes", "BIGINT", "Stored size of the value.", unit="bytes"),
+        SqlColumn("vectors", "JSON", "Fields with vectors, and their sizes, a list."),
+        SqlColumn("category", "VARCHAR", "Category of a fact."),
+        SqlColumn("confidence", "DOUBLE", "Confidence of a fact, from 0 to 1."),
+        SqlColumn("source", "JSON", "Where a fact came from: kind, thread_id."),
+        SqlColumn("value", "JSON", "Value.", Need.VALUE),
+    ),
+    items=_items,
+    commands="memory list, memory export",
+)
+
+
+def _rows_of_messages(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    for reader in reading.readers(threads):
+        head = reader.thread.head
+        if head is None:
+            continue
+        try:
+            found = conversation(Target(reader, "", head, chosen=False), None)
+        except (NotFound, Unreadable):
+            continue
+        times = _Times(reader, found) if "ts" in reading.columns else None
+        for turn, record in zip(found.turns, message_records(found.turns, 0), strict=True):
+            usage = record["usage"] or {}
+            yield {
+                "thread_id": reader.thread_id,
+                "checkpoint_id": head,
+                "channel": found.channel,
+                **record,
+                "text": content_text(turn.message.content),
+                "ts": None if times is None else optional_iso(times.of(turn)),
+                **{f"{kind}_tokens": usage.get(kind) for kind in ("input", "output", "total")},
+            }
+
+
+class _Times:
+    """When each message of a conversation was first written, as far as the writes tell."""
+
+    def __init__(self, reader: ThreadReader, found: Conversation) -> None:
+        times = reader.times("")
+        self._by_id: dict[str, datetime] = {}
+        self._nameless: dict[tuple[str, str], datetime] = {}
+        for write in reader.store.writes(
+            reader.thread_id, checkpoint_ns="", channels=[found.channel], values=True
+        ):
+            at = write.at or times.get(write.key.checkpoint_id)
+            if at is not None and write.value is not None:
+                for message in map(as_message, message_list(decode(write.value)) or ()):
+                    if message is not None:
+                        self._add(message, at)
+
+    def _add(self, message: Message, at: datetime) -> None:
+        if message.id is not None:
+            self._by_id[message.id] = min(at, self._by_id.get(message.id, at))
+        else:
+            held = _contents(message)
+            self._nameless[held] = min(at, self._nameless.get(held, at))
+
+    def of(self, turn: Turn) -> datetime | None:
+        """Return the time of a message; one that got its id later is told by what it says."""
+        message = as_message(turn.value) or turn.message
+        if message.id is not None and message.id in self._by_id:
+            return self._by_id[message.id]
+        return self._nameless.get(_contents(message))
+
+
+def _contents(message: Message) -> tuple[str, str]:
+    return message.role, repr(message.content)
+
+
+_VALUE = Need.VALUE
+
+MESSAGES = QueryTable(
+    "messages",
+    "Messages of the conversation at each thread's head, as `messages` prints them.",
+    (
+        SqlColumn("thread_id", "VARCHAR", "Thread.", _VALUE),
+        SqlColumn("checkpoint_id", "VARCHAR", "The head.", _VALUE),
+        SqlColumn("channel", "VARCHAR", "Channel that holds the conversation.", _VALUE),
+        SqlColumn("index", "BIGINT", "Place in the conversation, from 0.", _VALUE),
+        SqlColumn("id", "VARCHAR", "Id of the message.", _VALUE),
+        SqlColumn("role", "VARCHAR", "human, ai, tool, system, ...", _VALUE),
+        SqlColumn("name", "VARCHAR", "Name, such as that of a tool.", _VALUE),
+        SqlColumn("text", "VARCHAR", "Text of the content; other parts as [type].", _VALUE),
+        SqlColumn("content", "JSON", "Content: a text, or a list of blocks.", _VALUE),
+        SqlColumn("tool_calls", "JSON", "Tool calls with their results, a list.", _VALUE),
+        SqlColumn("tool_call_id", "VARCHAR", "Tool call that it answers.", _VALUE),
+        SqlColumn("model", "VARCHAR", "Model that made it.", _VALUE),
+        SqlColumn("input_tokens", "BIGINT", "Tokens of the prompt.", _VALUE, "tokens"),
+        SqlColumn("output_tokens", "BIGINT", "Tokens of the answer.", _VALUE, "tokens"),
+        SqlColumn("total_tokens", "BIGINT", "Both.", _VALUE, "tokens"),
+        SqlColumn(
+            "ts",
+            "TIMESTAMPTZ",
+            "Start of the step that wrote it first; NULL if no stored write tells it.",
+            _VALUE,
+        ),
+    ),
+    _rows_of_messages,
+    commands="messages",
+)
+
+
+def _rows_of_tasks(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    hide = redaction.is_redacted(reading.store)
+    for reader in reading.readers(threads):
+        for ns, ids in reading.namespaces(reader):
+            for moment in reader.moments(ns, ids):
+                record = moment_record(redaction.moment(moment) if hide else moment, [])
+                for task in record["tasks"]:
+                    yield {
+                        "thread_id": reader.thread_id,
+                        "checkpoint_ns": ns,
+                        "checkpoint_id": record["checkpoint_id"],
+                        "ts": record["ts"],
+                        "step": record["step"],
+                        **task,
+                        "task_id": task["id"],
+                    }
+
+
+TASKS = QueryTable(
+    "tasks",
+    "Tasks of the step after each checkpoint, as `tasks` of `history --all-ns` has them.",
+    keys_of(
+        SqlColumn("ts", "TIMESTAMPTZ", "When the checkpoint was saved: the step began.", _OF_STEP),
+        SqlColumn("step", "BIGINT", "Step of the checkpoint.", _OF_STEP),
+        SqlColumn("task_id", "VARCHAR", "Task.", _OF_STEP),
+        SqlColumn("node", "VARCHAR", "Node; NULL if not known.", _OF_STEP),
+        SqlColumn("path", "VARCHAR", "Task path.", _OF_STEP),
+        SqlColumn("finished", "BOOLEAN", "Whether it has output.", _OF_STEP),
+        SqlColumn("error", "VARCHAR", "Its error.", _OF_STEP),
+        SqlColumn(
+            "failed_in", "VARCHAR[]", "Nodes from this one to the one that failed.", _OF_STEP
+        ),
+        SqlColumn("interrupts", "JSON", "Its questions, a list.", _OF_STEP),
+    ),
+    _rows_of_tasks,
+    commands="history",
+)
+
+
+def _rows_of_threads(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    for some in some_at_once(threads):
+        ids = [one.thread_id for one in some]
+        sizes = sizes_of(reading.store, ids) if Need.SIZES in reading.needs else {}
+        details = Need.STEP in reading.needs
+        for row in described_threads(
+            reading.store, some, reading.inference, details=details, sizes=False
+        ):
+            record = thread_record(row)
+            yield {**record, "bytes": sizes.get(row.thread.thread_id)}
+
+
+_HEAD = Need.STEP
+
+THREADS = QueryTable(
+    "threads",
+    "Threads, as `threads list --all --long` lists them.",
+    (
+        SqlColumn("thread_id", "VARCHAR", "Thread."),
+        SqlColumn("head", "VARCHAR", "Checkpoint from which LangGraph resumes."),
+        SqlColumn("first_at", "TIMESTAMPTZ", "Time of the oldest checkpoint."),
+        SqlColumn("last_at", "TIMESTAMPTZ", "Time of the newest checkpoint."),
+        SqlColumn("checkpoints", "BIGINT", "Checkpoints in all namespaces."),
+        SqlColumn("namespaces", "BIGINT", "Namespaces, with the root."),
+        SqlColumn("user", "VARCHAR", "User, in layouts that store one."),
+        SqlColumn("bytes", "BIGINT", "Stored size.", Need.SIZES, "bytes"),
+        SqlColumn("step", "BIGINT", "Step of the head.", _HEAD),
+        SqlColumn("source", "VARCHAR", "How the head was made: input, loop, update, fork.", _HEAD),
+        SqlColumn("parent", "VARCHAR", "Parent of the head.", _HEAD),
+        SqlColumn("status", "VARCHAR", "error, interrupted, pending, done, unknown, empty.", _HEAD),
+        SqlColumn("conditions", "VARCHAR[]", "All that hold, the worst first.", _HEAD),
+        SqlColumn("next", "VARCHAR[]", "Nodes of the tasks that wait, as get_state.", _HEAD),
+        SqlColumn(
+            "runs", "VARCHAR[]", "Nodes that run first in a resume; NULL if not known.", _HEAD
+        ),
+        SqlColumn("error", "VARCHAR", "Error of a task that failed.", _HEAD),
+        SqlColumn("question", "JSON", "First question that waits for an answer.", _HEAD),
+        SqlColumn("asked_by", "VARCHAR[]", "Nodes from the root to the one that asks.", _HEAD),
+        SqlColumn("title", "VARCHAR", "First line of what a person said first.", _HEAD),
+        SqlColumn("expires_at", "TIMESTAMPTZ", "When the head expires.", _HEAD),
+        SqlColumn("metadata", "JSON", "Metadata of the head.", _HEAD),
+    ),
+    _rows_of_threads,
+    by_group=True,
+    commands="threads list",
+)
+
+
+def _rows_of_usage(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    hide = redaction.is_redacted(reading.store)
+    for reader in reading.readers(threads):
+        for one, node in thread_messages(reader, with_nodes="node" in reading.columns):
+            price = reading.prices.of(one.model)
+            yield {
+                "thread_id": reader.thread_id,
+                "checkpoint_ns": one.origin.checkpoint_ns,
+                "checkpoint_id": one.origin.checkpoint_id,
+                "ts": optional_iso(one.origin.at),
+                "task_id": one.origin.task_id,
+                "node": node,
+                "model": None if hide else one.model,
+                **asdict(one.tokens),
+                "cost": None if price is None else price.cost(one.tokens),
+            }
+
+
+USAGE = QueryTable(
+    "usage",
+    "Messages of models that tell their tokens, each once, as `stats --by model` counts them.",
+    keys_of(
+        SqlColumn("ts", "TIMESTAMPTZ", "Start of the step that wrote it.", _VALUE),
+        SqlColumn("task_id", "VARCHAR", "Task that wrote it.", _VALUE),
+        SqlColumn("node", "VARCHAR", "Node that wrote it, with its callers: a > b.", _VALUE),
+        SqlColumn("model", "VARCHAR", "Model.", _VALUE),
+        SqlColumn("input", "BIGINT", "Prompt, cached tokens included.", _VALUE, "tokens"),
+        SqlColumn("output", "BIGINT", "Answer, reasoning included.", _VALUE, "tokens"),
+        SqlColumn("cache_read", "BIGINT", "Read from the cache.", _VALUE, "tokens"),
+        SqlColumn("cache_creation", "BIGINT", "Written to the cache.", _VALUE, "tokens"),
+        SqlColumn("reasoning", "BIGINT", "Reasoning.", _VALUE, "tokens"),
+        SqlColumn("total", "BIGINT", "Prompt and answer.", _VALUE, "tokens"),
+        SqlColumn("cost", "DOUBLE", "Cost; NULL without a price.", _VALUE, "of [prices]"),
+    ),
+    _rows_of_usage,
+    commands="stats --by model",
+)
+
+
+def _rows_of_values(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    for reader in reading.readers(threads):
+        for ns, ids in reading.namespaces(reader):
+            wanted = reading.bounds.channels
+            values: bool | frozenset[str] = Need.VALUE in reading.needs
+            if values and wanted is not None:
+                values = wanted
+            for one in reader.decoded(ns, ids, state=values):
+                yield from _of_checkpoint(reading, reader, one)
+
+
+def _of_checkpoint(
+    reading: TableReading, reader: ThreadReader, one: DecodedCheckpoint
+) -> Iterator[SqlRow]:
+    if one.body.problem is not None:
+        return
+    wanted = reading.bounds.channels
+    state: State | None = None
+    if Need.VALUE in reading.needs:
+        state = read_state(reader, one, wanted)
+        names: Sequence[str] = list(state.values)
+    else:
+        names = state_channels(reader, one)
+    sizes = _stored_sizes(one, names) if "bytes" in reading.columns else {}
+    if state is not None and redaction.is_redacted(reader.store):
+        state = redaction.state(state)
+    blobs = one.checkpoint.blobs or {}
+    for name in names:
+        if wanted is not None and name not in wanted:
+            continue
+        stored = name in one.body.values
+        row: dict[str, Any] = {
+            "thread_id": reader.thread_id,
+            "checkpoint_ns": one.key.checkpoint_ns,
+            "checkpoint_id": one.key.checkpoint_id,
+            "ts": optional_iso(one.at),
+            "step": one.number,
+            "is_head": one.key.checkpoint_id == reader.head(one.key.checkpoint_ns),
+            "channel": name,
+            "version": _text(one.body.versions.get(name)),
+            "type": blobs[name].type if name in blobs else _body_type(one) if stored else None,
+            "bytes": sizes.get(name),
+        }
+        if state is not None:
+            row["rebuilt"] = state.rebuilt.get(name)
+            row["value"] = to_json(state.values[name])
+        yield row
+
+
+def _stored_sizes(one: DecodedCheckpoint, names: Sequence[str]) -> Mapping[str, int]:
+    """Return the bytes of each stored value; as JSON if its form in the body has no length."""
+    blobs, body = one.checkpoint.blobs or {}, one.checkpoint.body
+    found = None if body is None else channel_sizes(body)
+    sizes = {name: blob.size for name, blob in blobs.items()}
+    for name in names:
+        if name not in sizes and name in one.body.values:
+            held: Value = one.body.values[name]
+            sizes[name] = json_size(held) if found is None else found.get(name, json_size(held))
+    return sizes
+
+
+def _body_type(one: DecodedCheckpoint) -> str | None:
+    return None if one.checkpoint.body is None else one.checkpoint.body.type
+
+
+def _text(version: object) -> str | None:
+    return None if version is None else str(version)
+
+
+VALUES = QueryTable(
+    "values",
+    "The state at each checkpoint, one row for each channel; `values` of `show`.",
+    keys_of(
+        SqlColumn("ts", "TIMESTAMPTZ", "When the checkpoint was saved.", _OF_STEP),
+        SqlColumn("step", "BIGINT", "Step of the checkpoint.", _OF_STEP),
+        SqlColumn("is_head", "BOOLEAN", "Whether it is the head of its namespace.", _OF_STEP),
+        SqlColumn("channel", "VARCHAR", "Channel.", _OF_STEP),
+        SqlColumn("version", "VARCHAR", "Version; equal ones have equal values.", _OF_STEP),
+        SqlColumn("type", "VARCHAR", "Type tag of the serializer; NULL if not stored.", _OF_STEP),
+        SqlColumn("bytes", "BIGINT", "Length of the stored value.", _OF_STEP, "bytes"),
+        SqlColumn("rebuilt", "VARCHAR", "How a value was rebuilt that is not stored.", Need.VALUE),
+        SqlColumn("value", "JSON", "Value.", Need.VALUE),
+    ),
+    _rows_of_values,
+    commands="show",
+)
+
+
+_AT_ONCE = 200
+
+
+def _rows_of_writes(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    hide = redaction.is_redacted(reading.store)
+    for reader in reading.readers(threads):
+        for ns, ids in reading.namespaces(reader):
+            # Writes of checkpoints that are gone belong to no answer.
+            stored = {one.key.checkpoint_id for one in reader.index(ns)}
+            times = reader.times(ns) if "ts" in reading.columns else {}
+            for placed in _placed(reading, reader, ns, ids):
+                checkpoint_id = placed.write.key.checkpoint_id
+                if checkpoint_id in stored:
+                    shown = redaction.placed(placed) if hide else placed
+                    yield {
+                        "thread_id": reader.thread_id,
+                        "checkpoint_ns": ns,
+                        "checkpoint_id": checkpoint_id,
+                        "ts": optional_iso(times.get(checkpoint_id)),
+                        "written_at": optional_iso(placed.write.at),
+                        **_record(reading, shown),
+                    }
+
+
+def _record(reading: TableReading, placed: TaskWrite) -> SqlRow:
+    write = placed.write
+    if Need.VALUE in reading.needs:
+        return {"encrypted": False, **write_record(placed)}
+    return {
+        "task_id": write.task_id,
+        "node": placed.node,
+        "task_path": placed.path,
+        "idx": write.idx,
+        "channel": write.channel,
+        "type": None if write.value is None else write.value.type,
+        "encrypted": write.value is not None and bool(write.value.encrypted),
+        "bytes": write.size,
+    }
+
+
+def _placed(
+    reading: TableReading, reader: ThreadReader, ns: str, ids: set[str] | None
+) -> Iterator[TaskWrite]:
+    """Yield the writes of a namespace with their nodes; without them if they are not asked for."""
+    channels = reading.bounds.channels
+    values = bool({Need.VALUE, Need.STORED} & reading.needs)
+    by_step = not reading.columns.isdisjoint({"node", "task_path"})
+    open_ids: list[str] = []
+    stream = reader.store.writes(
+        reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, channels=channels, values=values
+    )
+    if by_step and reader.is_values_only:
+        open_ids = [one.key.checkpoint_id for one in reader.index(ns)]
+        stream = iter(())
+    for checkpoint_id, group in groupby(stream, lambda one: one.key.checkpoint_id):
+        writes = list(group)
+        if by_step and not all(map(_tells_node, writes)):
+            open_ids.append(checkpoint_id)
+            continue
+        for write in writes:
+            node = pulled_node(write.task_path) if write.task_path else None
+            yield TaskWrite(write, node, write.task_path)
+    for start in range(0, len(open_ids), _AT_ONCE):
+        some = [one for one in open_ids[start : start + _AT_ONCE] if ids is None or one in ids]
+        for moment in reader.moments(ns, some, values=values) if some else ():
+            for placed in task_writes(moment.writes, moment.step):
+                if channels is None or placed.write.channel in channels:
+                    yield placed
+
+
+def _tells_node(write: Write) -> bool:
+    """Return whether the row of a write tells its node, or that it has none."""
+    if write.task_id == NULL_TASK_ID:
+        return True
+    return bool(write.task_path) and pulled_node(write.task_path) is not None
+
+
+WRITES = QueryTable(
+    "writes",
+    "What tasks wrote, stored with the checkpoint that they started from; `writes` of `show`.",
+    keys_of(
+        SqlColumn("ts", "TIMESTAMPTZ", "When the checkpoint was saved: the step began."),
+        SqlColumn("task_id", "VARCHAR", "Task; only zeros for writes of the caller."),
+        SqlColumn("node", "VARCHAR", "Node; NULL for writes of the caller."),
+        SqlColumn("task_path", "VARCHAR", "Task path."),
+        SqlColumn("idx", "BIGINT", "Place among the writes of the task."),
+        SqlColumn("channel", "VARCHAR", "Channel."),
+        SqlColumn("bytes", "BIGINT", "Length of the stored value.", unit="bytes"),
+        SqlColumn("written_at", "TIMESTAMPTZ", "When it was stored, in layouts that store that."),
+        SqlColumn("type", "VARCHAR", "Type tag of the serializer.", Need.STORED),
+        SqlColumn("encrypted", "BOOLEAN", "Whether it is stored encrypted.", Need.STORED),
+        SqlColumn("value", "JSON", "Value.", Need.VALUE),
+    ),
+    _rows_of_writes,
+    commands="show",
+)
+
+
+TABLES: Mapping[str, QueryTable] = {
+    table.name: table
+    for table in (
+        THREADS,
+        CHECKPOINTS,
+        TASKS,
+        WRITES,
+        VALUES,
+        MESSAGES,
+        INTERRUPTS,
+        ERRORS,
+        USAGE,
+        MEMORY,
+    )
+}
