@@ -97,7 +97,7 @@ def _errors(store: Store, threads: Sequence[Thread]) -> list[WaitingPlace]:
 
 
 QUESTIONS = PlaceList(
-    "Questions", "no unanswered questions", incidents.HEAD_CHANNELS, _questions, "question"
+    "Questions", "no unanswered questions", incidents.QUESTION_CHANNELS, _questions, "question"
 )
 ERRORS = PlaceList(
     "Errors", "no thread waits after an error", incidents.HEAD_CHANNELS, _errors, "error"
