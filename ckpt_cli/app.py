@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "repair values": "Restore values that are missing or unreadable.",
         "repair writes": "Drop answers that were used already, or that made a task fail.",
         "undo": "Undo the last change of a thread, or one operation.",
-        "redo": "Take back an undo.",
+        "redo": "Redo what an undo took back.",
         "apply": "Carry out a saved plan.",
         "ops": "List or show what ckpt changed.",
         "ops list": "List what ckpt changed, newest first.",

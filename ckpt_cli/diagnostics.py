@@ -246,7 +246,13 @@ def ask(question: str) -> bool | None:
         sys.stdout.flush()
     sys.stderr.write(f"{safe_text(question)} [y/N] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    answer = ""
+    try:
+        answer = sys.stdin.readline()
+    finally:
+        if not answer:  # Ctrl-C and Ctrl-D leave the cursor behind the question
+            sys.stderr.write("\n")
+    return answer.strip().lower() in {"y", "yes"}
 
 
 def ask_secret(question: str) -> str | None:
@@ -289,6 +295,12 @@ def fail(error: CkptError, argv: Sequence[str], names: StoreNames | None = None)
     return error.exit_code
 
 
+class _Bug(CkptError):
+    """An error that nobody expected."""
+
+    exit_code = 70
+
+
 def bug(error: Exception, argv: Sequence[str]) -> int:
     """Print an error that nobody expected; returns its exit code."""
     if _given("--debug", argv):
@@ -297,8 +309,9 @@ def bug(error: Exception, argv: Sequence[str]) -> int:
     words = "redacted" if _given("--redact", argv) else _without_passwords(str(error), argv)
     line = f"internal error: {type(error).__name__}: {words}"
     hint = "this is a bug in ckpt; run again with --debug and report what it prints"
-    report(CkptError(line, hint=hint), as_json=_wants_json(argv))
-    return 70
+    found = _Bug(line, hint=hint)
+    report(found, as_json=_wants_json(argv))
+    return found.exit_code
 
 
 def _without_passwords(text: str, argv: Sequence[str]) -> str:

@@ -65,12 +65,20 @@ class Group(TyperGroup):
     @property
     def shared(self) -> list[Any]:
         """The options that may also stand behind the commands of this group."""
-        return [one for one in self.params if one.name != "version"]
+        return [*self.params]
 
     def loaded(self, name: str) -> Any:
         """Return a command of this group, imported; None if there is no such command."""
         found = self.commands.get(name)
         return found.load(self.shared) if isinstance(found, LazyCommand) else found
+
+    def named_in(self, argv: Sequence[str]) -> str:
+        """Return the words of the command that a wrong command line most likely means."""
+        for at, word in enumerate(argv):
+            if (found := self.commands.get(word)) is not None:
+                inner = found.named_in(argv[at + 1 :]) if isinstance(found, Group) else ""
+                return f"{word} {inner}".strip()
+        return ""
 
     def walk(self, above: str = "") -> Iterator[tuple[str, Any]]:
         """Yield all commands, imported, by their words."""

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, CallbackParam, Context, Exit, Option
 
-from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
 from ckpt_cli import __version__, color
 
@@ -86,7 +85,8 @@ def global_options(
         bool, _shared("", "Show the type and size of values instead of the values.", "--redact")
     ] = False,
     audit: Annotated[
-        _Text, _shared("FILE", "Append each change to FILE, as a chain of hashes.", "--audit")
+        _Text,
+        _shared("FILE", "Append each change to FILE; see `ops verify`.", "--audit"),
     ] = None,
     copy: Annotated[
         bool, _shared("", "Read a private copy of a SQLite file and its log.", "--copy")
@@ -99,10 +99,7 @@ def global_options(
     ] = False,
     debug: Annotated[bool, _shared("", "Print the traceback of an error.", "--debug")] = False,
     version: Annotated[
-        bool,
-        Option(
-            "--version", callback=_show_version, is_eager=True, expose_value=False, help=_VERSION
-        ),
+        bool, _shared("", _VERSION, "--version", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options of every command. Callbacks keep them, since they may stand behind its name."""
@@ -113,10 +110,6 @@ Thread = Annotated[
 ]
 OptionalThread = Annotated[
     _Text, Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
-]
-MoreThreads = Annotated[
-    list[str] | None,
-    Argument(metavar="THREAD[@REF]", help="More threads; then each word is a thread."),
 ]
 At = Annotated[_Text, _option("REF", "Checkpoint; use it if the thread id contains '@'.", "--at")]
 Namespace = Annotated[
@@ -152,29 +145,16 @@ Summary = Annotated[
     bool, _option("", "Print one line with the numbers, for a chat or a cron job.", "--summary")
 ]
 Memory = Annotated[
-    _Text, _option("STORE", "Their long-term memory. [default: that of the profile]", "--memory")
+    _Text, _option("STORE", "Where the threads' memory is. [default: from the profile]", "--memory")
 ]
 Threads = Annotated[
     _Text,
-    _option("STORE", "The store of their threads. [default: that of the profile]", "--threads"),
+    _option("STORE", "Where the memory's threads are. [default: from the profile]", "--threads"),
 ]
 DryRun = Annotated[bool, _option("", "Show the plan; write nothing.", "--dry-run")]
 Yes = Annotated[bool, _option("", "Do not ask for confirmation.", "--yes")]
 
 
-def _storable(text: str | None) -> str | None:
-    """Return the text. Raises `UsageError` if it is not UTF-8 and so cannot be stored."""
-    if text is not None and not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise UsageError("cannot store the text: it is not UTF-8") from None
-    return text
-
-
-Reason = Annotated[
-    _Text, _option("TEXT", "Record TEXT as the reason.", "--reason", callback=_storable)
-]
 Force = Annotated[
     bool, _option("", "Proceed even if the newest checkpoint is dated in the future.", "--force")
 ]

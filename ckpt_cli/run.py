@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -9,14 +10,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ckpt_backends.errors import CkptError, InsecureConnection, UsageError
+from ckpt_backends.errors import CkptError, InsecureConnection, PartlyDone, UsageError
 from ckpt_cli import __version__, color
-from ckpt_cli.ending import ReaderGone, flush
+from ckpt_cli.ending import Ended, ReaderGone, flush
 from ckpt_cli.limits import out_of_memory, set_limits
 
 if TYPE_CHECKING:
     import typer
 
+    from ckpt_cli.lazy import Group
     from ckpt_cli.session import Session
 
 COMPLETE = "_complete"
@@ -66,6 +68,11 @@ def _guarded(act: Callable[[], int], argv: list[str], session: Session | None = 
         # Python would fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except SystemExit as ended:
+        if isinstance(ended, Ended):
+            raise
+        # The reader of the help is gone; it is printed by a library, which then ends the process.
+        return 0
     except MemoryError:
         from ckpt_cli import diagnostics
 
@@ -73,6 +80,8 @@ def _guarded(act: Callable[[], int], argv: list[str], session: Session | None = 
     except Exception as error:
         from ckpt_cli import diagnostics
 
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return diagnostics.fail(PartlyDone(f"cannot write: {error.strerror}".lower()), argv)
         return diagnostics.bug(error, argv)
 
 
@@ -107,22 +116,23 @@ def _carry_out(argv: list[str], session: Session) -> int:
     except typer.TyperException as error:
         if not error.format_message():  # its help was printed
             return error.exit_code
-        raise _usage(error) from error
+        raise _usage(error, session.parser, argv) from error
     except typer.Exit as ended:
         return ended.exit_code
     return 0
 
 
-def _usage(error: typer.TyperException) -> UsageError:
+def _usage(error: typer.TyperException, root: Group, argv: list[str]) -> UsageError:
     """Return a parser error in our own form, without a full stop."""
     from ckpt_cli.commands import MOVED
 
     context = getattr(error, "ctx", None)
-    hint = f"see `{context.command_path if context is not None else 'ckpt'} --help`"
+    path = context.command_path if context is not None else f"ckpt {root.named_in(argv)}".strip()
+    hint = f"see `{path} --help`"
     text = error.format_message().strip().replace("Value error, ", "")
     if text.startswith("No such option: "):
         option = text.removeprefix("No such option: ").partition(" ")[0].rstrip(".")
-        words = f"{context.command_path if context is not None else 'ckpt'} {option}"
+        words = f"{path} {option}"
         if now := MOVED.get(words.removeprefix("ckpt ")):
             return UsageError(f"there is no `{words}`", hint=f"use `ckpt {now}`")
         hint += "; a thread id that begins with '-' goes after `--`"

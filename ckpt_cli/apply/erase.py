@@ -185,10 +185,9 @@ def _rewrite(one: ArchiveErasure, drops: frozenset[int]) -> Sequence[Remaining]:
 
 
 def erase_state(log: OperationLog, naming: StateNaming, state: StateErasure) -> list[ErasurePlace]:
-    """Take erased ids out of the log of operations, and erase steps and records of repairs."""
+    """Take erased ids out of the log of operations and of the history, and erase steps."""
     return [
         *([_erase_operations(log, naming, state)] if state.number else ()),
-        *erase_plain_files("repairs", state.repairs),
         *(
             erase_files("queries", one.parent, [(one, file_size(one), _forgetter(one, naming))])
             for one in state.history

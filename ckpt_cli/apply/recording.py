@@ -52,7 +52,13 @@ from ckpt_cli.operations.log import (
 )
 from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRestored, MemoryPart
 from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added, removal_of_new
-from ckpt_cli.plans.undo import reversal_of, values_at, were_carried_out
+from ckpt_cli.plans.undo import (
+    check_unreadable,
+    replaced_values,
+    reversal_of,
+    values_at,
+    were_carried_out,
+)
 
 
 def archive_header(
@@ -231,8 +237,8 @@ class Recording:
     audit: AuditFile | None = None
     must_record: bool = False
     _journal: Journal | None = None
-    _is_lost: bool = False
-    """Whether it cannot be recorded."""
+    _lost: UsageError | None = None
+    """Why it cannot be recorded."""
     _is_unsure: bool = False
     """Whether only the store can tell what became of some steps."""
     _can_undo: bool = True
@@ -253,24 +259,26 @@ class Recording:
     @property
     def recorded(self) -> str | None:
         """The id of the operation; None if nothing was changed, or the log does not have it."""
-        return self.op if self._number and not self._is_lost else None
+        return self.op if self._number and self._lost is None else None
 
-    def intend(self, steps: Sequence[OperationStep]) -> None:
+    def intend(self, steps: Sequence[OperationStep], *, must_record: bool = False) -> None:
         """Record steps that are about to be carried out. What was intended before is done.
 
         Raises `UsageError` if it cannot be recorded and must be.
         """
         self.done()
-        self.intend_more(steps)
+        self.intend_more(steps, must_record=must_record)
 
-    def intend_more(self, steps: Sequence[OperationStep]) -> None:
+    def intend_more(self, steps: Sequence[OperationStep], *, must_record: bool = False) -> None:
         """Record steps that are about to be carried out while others still are.
 
         Raises `UsageError` if it cannot be recorded and must be.
         """
         self._open |= enumerate(steps, self._next)
         self._next += len(steps)
-        if self._is_lost or not steps:
+        if self._lost is not None and must_record:
+            raise self._lost
+        if self._lost is not None or not steps:
             return
         try:
             if self._journal is None:
@@ -285,22 +293,45 @@ class Recording:
                 self._journal = Journal(OperationLog.of_user(), self.planned, audit)
             self._journal.intend(steps)
         except UsageError as error:
+            if must_record and self._journal is None:
+                self._next -= len(steps)  # a later journal begins without them
+                raise
             if self.must_record:
                 raise
             self._lose(error)
+            if must_record:
+                raise
 
     def intend_change(self, change: Change, rows: Store) -> None:
-        """Record a change that is about to be applied. `rows` is the store as it is stored."""
+        """Record a change that is about to be applied. `rows` is the store as it is stored.
+
+        Raises `Refused` if unreadable values that it replaces would be lost, because they cannot be
+        recorded, and `StoreChanged` if they are readable by now.
+        """
+        replaced = replaced_values(change)
+        if replaced:
+            rows.refresh()  # they may have been read before a person was asked
         try:
             back = reversal_of(change, rows)
-        except CkptError:  # the change itself may be possible
-            back = None
+        except CkptError:
+            if replaced:
+                raise
+            back = None  # the change itself may be possible
         # In a file that is not in WAL mode, an open read would block the commit.
         rows.refresh()
+        if replaced:
+            check_unreadable(replaced, back or Change(change.thread_id, {}))
         done = AppliedChange(change)
-        self.intend(
-            [OperationStep(change.thread_id, done, None if back is None else AppliedChange(back))]
-        )
+        step = OperationStep(change.thread_id, done, None if back is None else AppliedChange(back))
+        try:
+            self.intend([step], must_record=bool(replaced))
+        except UsageError as error:
+            if not replaced:
+                raise
+            raise Refused(
+                f"{error.message}; nothing was written: the unreadable bytes would be lost",
+                hint=error.hint,
+            ) from error
 
     def done(self) -> None:
         """Record that the open steps were carried out."""
@@ -393,7 +424,8 @@ class Recording:
                 self._added += [new.key.checkpoint_id for new in one.done.change.checkpoints]
 
     def _lose(self, error: UsageError) -> None:
-        self._is_lost = True
+        # Without a traceback, which would keep the journal open, and so locked.
+        self._lost = UsageError(error.message, hint=error.hint)
         self._journal = None
         self.note(f"{error.message}; `ckpt ops` will not know this change")
 

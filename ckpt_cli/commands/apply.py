@@ -89,8 +89,8 @@ def apply(
     """Carry out a saved plan.
 
     FILE was written by --plan-out of a command that changes a store. Shows the plan, asks, and
-    carries out exactly that. If the store changed since, so that the plan would be another one
-    now, nothing is written and the exit code is 6. A plan can be carried out once.
+    carries out exactly that. If the store changed since, so that the plan no longer
+    fits, nothing is written and the exit code is 6. A plan can be carried out once.
 
     A plan that removes threads has a line for each: delete a line to keep that thread. With
     --skip-changed, threads that changed since are kept, and a run that --max-duration stopped can

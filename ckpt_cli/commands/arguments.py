@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from typer import Option
+from typer import Argument, Option
 
 from ckpt_backends.encryption import KEY_VARIABLE, keys_of_file
 from ckpt_backends.errors import Refused, UsageError
@@ -29,6 +29,24 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.signatures import PublicKey, SigningKey
 
 
+def _storable(text: str | None) -> str | None:
+    """Return the text. Raises `UsageError` if it is not UTF-8 and so cannot be stored."""
+    if text is not None and not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError("cannot store the text: it is not UTF-8") from None
+    return text
+
+
+Reason = Annotated[
+    str | None,
+    Option("--reason", metavar="TEXT", help="Record TEXT as the reason.", callback=_storable),
+]
+MoreThreads = Annotated[
+    list[str] | None,
+    Argument(metavar="THREAD[@REF]", help="More threads; then each word is a thread."),
+]
 NewKeyFile = Annotated[
     str | None,
     Option(

@@ -166,11 +166,11 @@ def write(
     reason: str | None = None,
     undoes: str | None = None,
     step: OperationStep | None = None,
-) -> None:
+) -> str | None:
     """Ask unless `yes`, carry out a change, and record it as an operation.
 
-    `step` is what is recorded; if it is None, it is computed. Raises `Refused`, and what `apply`
-    raises.
+    `step` is what is recorded; if it is None, it is computed. Returns the id of the operation; None
+    if it could not be recorded. Raises `Refused`, and what `apply` raises.
     """
     if not yes:
         confirm(question)
@@ -185,6 +185,7 @@ def write(
         readers = (session.store, session.rows)
         if not_erased := apply_change(session.names.store_url, change, readers):
             session.note(not_erased)
+    return recording.recorded
 
 
 ArchiveFolder = Annotated[
@@ -250,9 +251,9 @@ def show_and_remove(
     if plan.going and not terms.yes:
         _show_and_ask(session, plan, terms, memories)
     report, started = PurgeReport(), time.monotonic()
-    if plan.going:
+    if plan.going or terms.vacuum:
         report = _remove(session, plan, terms, action)
-    elif not terms.summary:
+    if not (plan.going or terms.summary):
         session.note("nothing to remove")
     if terms.summary:
         seconds = time.monotonic() - started
@@ -272,7 +273,7 @@ def _note_free_space(session: Session) -> None:
     if info.free and info.size:
         session.note(
             f"the file keeps its size: {size(info.free)} of {size(info.size)} are free for new"
-            " rows; --vacuum returns them to the disk"
+            " rows; with --vacuum, a purge returns them to the disk"
         )
 
 
@@ -335,7 +336,7 @@ def _print_report(
     output.document(
         record,
         lambda: chain(
-            report_lines(plan, report, output.width, archive),
+            report_lines(plan, report, output.width, archive, session.names.words),
             _going_lines(memories, output.width),
         ),
         rows=lambda: done_records(plan, report),
@@ -586,7 +587,6 @@ def _carried_out(
     found: ThreadChange, apply: Callable[[Change], None], recording: Recording
 ) -> ChangeOutcome:
     try:
-        found.record()
         apply(found.change)
     except (StoreChanged, Refused, Unsupported) as error:
         recording.failed(error)

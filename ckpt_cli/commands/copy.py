@@ -18,6 +18,7 @@ from ckpt_cli.commands.arguments import (
     Decrypt,
     Encrypt,
     NewKeyFile,
+    Reason,
     ThreadTargets,
     check_one_way,
     keys_of,
@@ -28,25 +29,16 @@ from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
 from ckpt_cli.ending import Ended
-from ckpt_cli.options import (
-    AsOf,
-    At,
-    DryRun,
-    Jobs,
-    Match,
-    Reason,
-    Where,
-    Yes,
-)
+from ckpt_cli.options import AsOf, At, DryRun, Jobs, Match, Where, Yes
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread, plan_thread_copy
 from ckpt_cli.plans.rollback import COPY_OPTIONS, TargetOptions, new_thread_id
 from ckpt_cli.queries.stores import language_of
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.target import TargetArguments, find_named
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.plan import copy_lines, copy_record
+from ckpt_cli.render.plan import copy_lines, copy_record, undo_command
 from ckpt_cli.render.table import plain_columns
-from ckpt_cli.render.text import line, safe_text
+from ckpt_cli.render.text import command_field, line, safe_text
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -79,7 +71,7 @@ def copy(
         bool, Option("--create", help="Make the target if nothing is there.")
     ] = False,
     replace: Annotated[
-        bool, Option("--replace", help="Replace threads of the target that went their own way.")
+        bool, Option("--replace", help="Replace threads of the target that have diverged.")
     ] = False,
     new_key_file: NewKeyFile = None,
     encrypt: Encrypt = False,
@@ -258,11 +250,15 @@ def _copy_whole(
         "checkpoints": plan.checkpoints,
         "writes": plan.writes,
         "dry_run": dry_run,
+        "undo": None if dry_run else undo_command(session.names.words, new_id),
     }
     text = f"{'Would copy' if dry_run else 'Copied'} {amount} to "
     session.output.document(
         lambda: record,
-        lambda: [line(text, (safe_text(new_id), "head"))],
+        lambda: [
+            line(text, (safe_text(new_id), "head")),
+            *([command_field("undo", str(record["undo"]))] if record["undo"] else ()),
+        ],
         rows=lambda: [record],
         columns=plain_columns(*record),
     )

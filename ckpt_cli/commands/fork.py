@@ -8,22 +8,11 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.arguments import ThreadTargets, names_and_ref
+from ckpt_cli.commands.arguments import MoreThreads, Reason, ThreadTargets, names_and_ref
 from ckpt_cli.commands.changing import show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.edit_state import parse_edit
-from ckpt_cli.options import (
-    AsOf,
-    At,
-    DryRun,
-    Force,
-    Match,
-    MoreThreads,
-    OptionalThread,
-    Reason,
-    Where,
-    Yes,
-)
+from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
 from ckpt_cli.plans.rollback import (
     FORK_OPTIONS,

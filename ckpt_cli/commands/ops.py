@@ -77,7 +77,8 @@ def list_(
     shown = rows[:limit] if more else rows
     if session.settings.get("redact"):
         shown = list(map(redacted, shown))
-    session.output.records(map(operation_record, shown), operation_columns(session.now))
+    columns = operation_columns(session.now, of_all=url is None)
+    session.output.records(map(operation_record, shown), columns)
     if not shown:
         session.note("no operation matches" if thread or action else "no operation is recorded")
     elif more:

@@ -27,7 +27,7 @@ def redo(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Take back an undo.
+    """Redo what an undo took back.
 
     Carries out again what was undone, if the store is still as the undo left it there.
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Annotated
 
 from typer import Argument, Context, Option
 
 from ckpt_backends import shell
-from ckpt_backends.errors import NotFound, PartlyDone, Refused, UsageError
+from ckpt_backends.errors import NotFound, PartlyDone, Refused
 from ckpt_cli.apply.recording import refuse_copy
-from ckpt_cli.commands.arguments import ThreadTargets
-from ckpt_cli.commands.changing import change_many, confirm, show_and_apply, write
+from ckpt_cli.commands.arguments import Reason, ThreadTargets
+from ckpt_cli.commands.changing import change_many, show_and_apply, write
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.forking import CheckpointPlan, ThreadChange, sealed_change
 from ckpt_cli.core.reducers import known_reducers
 from ckpt_cli.core.replay import Repair
-from ckpt_cli.options import At, DryRun, Force, Match, Reason, Where, Yes
+from ckpt_cli.options import At, DryRun, Force, Match, Where, Yes
 from ckpt_cli.plans.repair import plan_value_repair, plan_write_repair
 from ckpt_cli.plans.rollback import with_reason
-from ckpt_cli.plans.undo import record_repair
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import (
     REPAIR_COLUMNS,
@@ -300,13 +298,7 @@ def _as_thread_change(session: Session, found: Repair) -> ThreadChange | None:
         return None
     names = dict.fromkeys(one.place.channel for one in found.rebuilt)
     mends = (f"{counted(len(found.rebuilt), 'value')} of {', '.join(names)}",)
-
-    def record() -> None:
-        if found.plan is None:
-            _record(session, found)
-
-    heads = found.change.heads
-    return ThreadChange(found.thread_id, found.change, heads, mends, found.plan, left, record)
+    return ThreadChange(found.thread_id, found.change, found.change.heads, mends, found.plan, left)
 
 
 def show_values_repair(
@@ -343,14 +335,6 @@ def show_values_repair(
     raise Refused(said, hint=None if dry_run else f"`{again}` says why")
 
 
-def _record(session: Session, found: Repair) -> None:
-    """Record what an undo needs to know, or warn that it will not find the repair."""
-    try:
-        record_repair(session.rows, found, datetime.now(UTC))
-    except UsageError as error:
-        session.warn(f"{error.message}; `ckpt undo` will not find this repair")
-
-
 def _store_again(
     session: Session,
     found: Repair,
@@ -383,10 +367,9 @@ def _store_again(
     if dry_run and found.rebuilt:
         session.note_dry_run()
     if found.rebuilt and not dry_run:
-        if not yes:
-            confirm(question)
-        _record(session, found)
-        write(session, found.change, question, yes=True, action="repair", reason=reason)
+        op = write(session, found.change, question, yes=yes, action="repair", reason=reason)
+        if op is None:
+            session.warn("`ckpt undo` will not find this repair: it is not recorded")
         session.note(f"restored {counted(len(found.rebuilt), 'value')}")
     if output.machine and not dry_run:
         show()

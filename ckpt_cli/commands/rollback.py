@@ -7,22 +7,10 @@ from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
-from ckpt_cli.commands.arguments import ThreadTargets, names_and_ref
+from ckpt_cli.commands.arguments import MoreThreads, Reason, ThreadTargets, names_and_ref
 from ckpt_cli.commands.changing import show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.options import (
-    AsOf,
-    At,
-    DryRun,
-    Force,
-    Match,
-    MoreThreads,
-    OptionalThread,
-    Reason,
-    Where,
-    Yes,
-    not_huge,
-)
+from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes, not_huge
 from ckpt_cli.plans.fork import RollbackOptions, check_store
 from ckpt_cli.plans.rollback import TargetOptions, find_target, plan_rollback
 from ckpt_cli.session import Session

@@ -35,7 +35,7 @@ def show(
     ] = None,
     full: Annotated[bool, Option("--full", help="Do not cut long values on a terminal.")] = False,
     writes: Annotated[
-        bool, Option("--writes", help="Also show what the tasks of its next step wrote.")
+        bool, Option("--writes", help="Also show what the tasks of the next step wrote.")
     ] = False,
     metadata: Annotated[
         bool, Option("--metadata", help="Also show the metadata of the checkpoint.")
@@ -48,7 +48,7 @@ def show(
         bool, Option("--raw", help="Print the stored bytes of the checkpoint, undecoded.")
     ] = False,
     where: Annotated[
-        bool, Option("--where", help="Print the queries that find it in the store.")
+        bool, Option("--where", help="Print the queries that find the checkpoint in the store.")
     ] = False,
     tree: Annotated[
         bool, Option("--tree", help="Draw the checkpoints of the thread as a tree.")

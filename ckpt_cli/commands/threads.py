@@ -47,7 +47,7 @@ def list_(
     limit: Annotated[
         int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
     ] = 50,
-    everything: Annotated[bool, Option("--all", help="Show all threads, without their status.")] = (
+    everything: Annotated[bool, Option("--all", help="Show all; --long adds the status.")] = (
         False
     ),
     long: Annotated[
@@ -75,7 +75,7 @@ def list_(
     ] = False,
     page: Annotated[int, Option(metavar="N", help="Page number.", min=1, callback=not_huge)] = 1,
     watch: Annotated[
-        bool, Option("--watch", help="Show the list again and again on the terminal.")
+        bool, Option("--watch", help="Refresh the list every --interval seconds, until Ctrl-C.")
     ] = False,
     interval: Annotated[
         float,

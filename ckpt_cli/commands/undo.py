@@ -17,7 +17,7 @@ from ckpt_backends.errors import NotFound, Refused, StoreChanged, StoreUnavailab
 from ckpt_backends.registry import open_memory
 from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.apply.undo import UndoReport, stopped_by, take_back, take_back_items
-from ckpt_cli.commands.changing import confirm, show_and_apply, write
+from ckpt_cli.commands.changing import confirm, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.operations.log import AppliedChange, Operation, OperationLog, OperationStep, place_of
@@ -25,11 +25,8 @@ from ckpt_cli.options import DryRun, Force, Yes
 from ckpt_cli.plans.undo import (
     PlannedStep,
     RefusedStep,
-    ValuesUndo,
-    forget_repair,
     newest_added,
     plan_undo,
-    plan_values_undo,
     planned_items,
     planned_steps,
     refused_steps,
@@ -49,12 +46,12 @@ from ckpt_cli.queries.operations import (
 from ckpt_cli.reading.target import find_thread
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.operations import (
-    UNDO_PLAN_COLUMNS,
     operation_text,
+    undo_plan_columns,
     undo_plan_lines,
     undo_plan_record,
+    undo_plan_rows,
 )
-from ckpt_cli.render.plan import VALUES_UNDO_COLUMNS, values_undo_lines, values_undo_record
 from ckpt_cli.render.text import field
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
@@ -169,12 +166,6 @@ def _undo_thread(session: Session, thread: str, *, force: bool, dry_run: bool, y
                 error.hint = f"{error.hint}; `ckpt ops list` lists the operations"
             raise
     else:
-        if recorded is None or _is_of_values(recorded):
-            stored = plan_values_undo(reader, session.rows)
-            if stored is not None:
-                op = None if recorded is None else recorded.op
-                _undo_values(session, stored, op, dry_run=dry_run, yes=yes)
-                return
         is_lost = recorded is not None and _has_lost_steps(reader, recorded)
         if recorded is None or is_lost or _has_newer(session, reader, recorded):
             plan = plan_undo(reader, session.editable, session.now, force=force)
@@ -217,11 +208,6 @@ def _is_there(session: Session, steps: Iterable[OperationStep], thread: str) -> 
     return not added or any(True for _ in session.store.checkpoints_at(added[:1]))
 
 
-def _is_of_values(one: ListedOperation) -> bool:
-    """Return whether an operation stored values of one thread, and added no checkpoint."""
-    return one.operation.action == "repair" and not one.operation.added
-
-
 def _has_lost_steps(reader: ThreadReader, recorded: ListedOperation) -> bool:
     """Return whether an operation added the newest checkpoint by `ckpt`, but its steps are gone."""
     if recorded.is_undoable or not recorded.operation.added:
@@ -243,44 +229,6 @@ def _has_newer(session: Session, reader: ThreadReader, recorded: ListedOperation
         return False
     place = place_of(session.names.store_url)
     return not is_recorded(OperationLog.of_user(), place, added)
-
-
-def _undo_values(
-    session: Session, found: ValuesUndo, op: str | None, *, dry_run: bool, yes: bool
-) -> None:
-    """Take back the values that a repair stored."""
-    if session.review is not None:
-        session.review.see_change(found.change, session.rows)
-    output = session.output
-
-    def show() -> None:
-        output.document(
-            lambda: values_undo_record(found, dry_run=dry_run),
-            lambda: values_undo_lines(found),
-            rows=lambda: values_undo_record(found, dry_run=dry_run)["values"],
-            columns=VALUES_UNDO_COLUMNS,
-        )
-
-    if dry_run or not output.machine:
-        show()
-    if dry_run:
-        session.note_dry_run()
-        return
-    write(
-        session,
-        found.change,
-        f"Undo the last repair of thread '{found.thread_id}'?",
-        yes=yes,
-        action=UNDO,
-        undoes=op,
-    )
-    try:
-        forget_repair(session.rows, found)
-    except UsageError as error:
-        session.warn(f"{error.message}; the values were taken back all the same")
-    if output.machine:
-        show()
-    session.note(f"took back {counted(len(found.values), 'value')}")
 
 
 def take_back_operation(
@@ -382,8 +330,8 @@ def _take_back_steps(
         output.document(
             lambda: undo_plan_record(found, action, planned, dry_run=dry_run),
             lambda: undo_plan_lines(named, action, planned, session.now, output.width),
-            rows=lambda: undo_plan_record(found, action, planned, dry_run=dry_run)["threads"],
-            columns=UNDO_PLAN_COLUMNS,
+            rows=lambda: undo_plan_rows(action, planned),
+            columns=undo_plan_columns(planned),
         )
 
     if dry_run or not (yes or output.machine):

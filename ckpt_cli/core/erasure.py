@@ -405,7 +405,6 @@ PlaceKind = Literal[
     "archives",
     "plans",
     "operations",
-    "repairs",
     "queries",
     "engine",
     "other",

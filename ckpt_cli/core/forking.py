@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from string import digits
@@ -329,10 +329,6 @@ def _ts(new_id: str, body: Body) -> str:
     return at.isoformat()
 
 
-def _nothing() -> None:
-    """Record nothing: the checkpoint that is added says it all."""
-
-
 @dataclass(frozen=True, slots=True)
 class ThreadChange:
     """The change of one thread, before it is carried out."""
@@ -348,8 +344,6 @@ class ThreadChange:
     """None if no checkpoint is added."""
     left: str = ""
     """What it cannot mend, and why."""
-    record: Callable[[], None] = _nothing
-    """Records, before it is carried out, what an undo needs to know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from ckpt_backends.registry import open_memory, open_sessions, open_store
 from ckpt_backends.transfer.parts import CheckpointPart, ValuePart
 from ckpt_backends.transfer.routes import languages_of, parts_of_rows
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.config.folders import history_file, old_history, state_folder
+from ckpt_cli.config.folders import history_file, old_history
 from ckpt_cli.core.erasure import (
     ErasedIds,
     ErasurePlace,
@@ -131,8 +131,6 @@ class StateErasure:
     """The operations whose steps are erased."""
     steps: Sequence[Path] = ()
     """The files with these steps."""
-    repairs: Sequence[Path] = ()
-    """Records of repaired values."""
     history: Sequence[Path] = ()
     """The history of `ckpt sql`, if a query names them."""
     audited: int = 0
@@ -146,7 +144,7 @@ class StateErasure:
     @property
     def is_empty(self) -> bool:
         """Whether nothing names them that could be erased."""
-        return not (self.lines or self.steps or self.repairs or self.history)
+        return not (self.lines or self.steps or self.history)
 
 
 @dataclass(slots=True)
@@ -208,7 +206,6 @@ class ErasurePlan:
             *_of_folders("plans", ((one, file_size(one)) for one in self.plan_files)),
             _place(self.state.folder, "operations", self.state.number, self.state.bytes),
             *_of_folders("queries", ((one, file_size(one)) for one in self.state.history)),
-            *_of_folders("repairs", ((one, file_size(one)) for one in self.state.repairs)),
         ]
         return [one for one in found if one.items]
 
@@ -420,8 +417,7 @@ def plan_state(
             audited = sum(map(naming.is_in, file))
     operations = frozenset(naming.operations)
     return StateErasure(
-        *(str(log.folder), lines, size, operations, steps, list(_repairs(scope))),
-        history=list(_history(scope)),
+        *(str(log.folder), lines, size, operations, steps, list(_history(scope))),
         audited=audited,
     )
 
@@ -506,22 +502,6 @@ def without_queries(history: bytes, scope: ErasureScope) -> bytes:
         )
 
     return b"".join(one for one in history_entries(history) if not is_named(one))
-
-
-def _repairs(scope: ErasureScope) -> Iterator[Path]:
-    """Yield the records of repaired values of erased threads."""
-    try:
-        folder = state_folder("repairs")
-    except UsageError:
-        return
-    for path in sorted(folder.glob("*.json")):
-        if is_half_erased(path):
-            yield path
-        with suppress(OSError, CkptError, ValueError, RecursionError):
-            with open_regular(path, follow=False) as file:
-                record = json.load(file)
-            if isinstance(record, dict) and scope.has_thread(record.get("thread_id")):
-                yield path
 
 
 _SOURCE = r'"(?:thread_id|threadId|source)"\s*:\s*'

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from ckpt_backends import shell
@@ -26,21 +21,16 @@ from ckpt_backends.errors import (
     NotFound,
     Refused,
     StoreChanged,
-    StoreUnavailable,
-    UsageError,
 )
-from ckpt_backends.files.atomic_write import make_private_folder, writing
-from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, check_unchanged
-from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, StoreInfo, TypedBytes, Write
+from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.parts import CheckpointPart
 from ckpt_backends.transfer.routes import parts_of_rows
-from ckpt_cli.config.folders import state_folder
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.forking import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.memory import format_key
-from ckpt_cli.core.replay import DamagedValue, Repair
+from ckpt_cli.core.replay import DamagedValue
 from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.core.state import (
     BY,
@@ -97,6 +87,22 @@ def reversal_of(change: Change, rows: Store) -> Change | None:
         removed=dict(_added(change, rows)) or None,
         removed_blobs=tuple((one.checkpoint_ns, one.channel, one.version) for one in change.blobs),
     )
+
+
+def replaced_values(change: Change) -> set[tuple[str, str, str]]:
+    """Return the unreadable values that a change replaces, as (namespace, channel, version)."""
+    stored = {(one.checkpoint_ns, one.channel, one.version) for one in change.blobs}
+    return stored.intersection(change.removed_blobs)
+
+
+def check_unreadable(replaced: Collection[tuple[str, str, str]], back: Change) -> None:
+    """Raise `StoreChanged` unless `back` holds these values, and all are still unreadable."""
+    held = {(one.checkpoint_ns, one.channel, one.version): one.value for one in back.blobs}
+    if not all(place in held and isinstance(decode(held[place]), Opaque) for place in replaced):
+        raise StoreChanged(
+            f"values of thread '{back.thread_id}' changed meanwhile, so nothing was written",
+            hint="run the command again",
+        )
 
 
 def _cannot_be_held(change: Change, rows: Store) -> bool:
@@ -178,144 +184,10 @@ def _blobs_of(
 
 def _named(one: Checkpoint) -> set[tuple[str, str, str]]:
     """Return the values that a checkpoint names, each as (namespace, channel, version)."""
-    from ckpt_cli.core.state import read_body
-
     return {
         (one.key.checkpoint_ns, channel, str(version))
         for channel, version in read_body(one).versions.items()
     }
-
-
-# The record of values that repairs stored again, by which `ckpt undo` takes them back.
-#
-# A value that is stored apart from checkpoints has no metadata that could say so. The record of a
-# thread is one file in `$XDG_STATE_HOME/ckpt/repairs`. It holds the unreadable bytes that were
-# replaced, and of the restored values only digests.
-
-
-_FORMAT = 1
-_LONGEST = 256 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAgain:
-    """A value that a repair stored."""
-
-    place: DamagedValue
-    before: TypedBytes | None
-    """The unreadable bytes that were there; None if there were none."""
-    digest: str
-    """The SHA-256 of what the repair stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class PastRepair:
-    """One repair of a thread."""
-
-    at: datetime
-    values: tuple[StoredAgain, ...]
-
-
-def past_repairs(info: StoreInfo, thread_id: str) -> list[PastRepair]:
-    """Return the repairs of a thread, oldest first. What cannot be read counts as none."""
-    with suppress(UsageError):
-        return readable_repairs(info, thread_id)
-    return []
-
-
-def readable_repairs(info: StoreInfo, thread_id: str) -> list[PastRepair]:
-    """Return the repairs of a thread, oldest first.
-
-    Raises `UsageError` if there is a record that cannot be read: it may hold bytes that are stored
-    nowhere else.
-    """
-    path = _file_of(info, thread_id)
-    try:
-        record = json.loads(read_regular(path, _LONGEST))
-        if (record["ckpt_repairs"], record["thread_id"]) != (_FORMAT, thread_id):
-            raise ValueError
-        return [_from_json(one) for one in record["repairs"]]
-    except FileNotFoundError:
-        return []
-    except (OSError, StoreUnavailable, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"cannot read '{path}', the record of earlier repairs") from error
-
-
-def write_repairs(info: StoreInfo, thread_id: str, repairs: Sequence[PastRepair]) -> None:
-    """Replace the record of a thread; without repairs, remove it.
-
-    Raises `UsageError` if it cannot be written.
-    """
-    path = _file_of(info, thread_id)
-    record = {
-        "ckpt_repairs": _FORMAT,
-        "store": info.url,
-        "thread_id": thread_id,
-        "repairs": list(map(_to_json, repairs)),
-    }
-    data = json.dumps(record).encode()
-    if len(data) > _LONGEST:
-        raise UsageError(f"cannot write '{path}': it would be longer than {_LONGEST} bytes")
-    try:
-        if not repairs:
-            path.unlink(missing_ok=True)
-            return
-        make_private_folder(path.parent)
-        with writing(path) as file:
-            file.write(data)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot write '{path}': {reason}") from error
-
-
-def digest_of(value: TypedBytes) -> str:
-    """Return the SHA-256 of a stored value with its type."""
-    from hashlib import sha256  # late: it loads OpenSSL
-
-    return sha256(value.type.encode() + b"\0" + value.data).hexdigest()
-
-
-def _file_of(info: StoreInfo, thread_id: str) -> Path:
-    from hashlib import sha256
-
-    # Whoever looks for the record may connect as another role, or with the password elsewhere.
-    url = re.sub(r"(?<=://)[^/@]*@", "", info.url)
-    name = json.dumps([url, info.layout, thread_id]).encode()
-    return state_folder("repairs") / f"{sha256(name).hexdigest()}.json"
-
-
-def _to_json(one: PastRepair) -> dict[str, Any]:
-    return {
-        "at": one.at.isoformat(),
-        "values": [
-            {
-                "checkpoint_ns": value.place.checkpoint_ns,
-                "checkpoint_id": value.place.checkpoint_id,
-                "step": value.place.step,
-                "channel": value.place.channel,
-                "version": value.place.version,
-                "type": None if value.before is None else value.before.type,
-                "data": None if value.before is None else b64encode(value.before.data).decode(),
-                "stored_sha256": value.digest,
-            }
-            for value in one.values
-        ],
-    }
-
-
-def _from_json(record: Any) -> PastRepair:
-    return PastRepair(
-        datetime.fromisoformat(record["at"]), tuple(map(_value_from_json, record["values"]))
-    )
-
-
-def _value_from_json(record: Any) -> StoredAgain:
-    names = ("checkpoint_ns", "checkpoint_id", "step", "channel", "version")
-    place = DamagedValue(**{name: record[name] for name in names})
-    before = None
-    if record["data"] is not None:
-        before = TypedBytes(str(record["type"]), b64decode(record["data"]))
-    return StoredAgain(place, before, str(record["stored_sha256"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +202,8 @@ class PlannedStep:
     """What is recorded."""
     bundle: Bundle | None = None
     """The archive that is restored."""
+    values: tuple[DamagedValue, ...] = ()
+    """The values that it removes or stores, if it changes nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +262,8 @@ def planned_step(step: OperationStep, store: Store, rows: Store) -> PlannedStep:
         case AppliedChange(change):
             done = step.done.change if isinstance(step.done, AppliedChange) else None
             now = change_now(change, done, store, rows)
-            return PlannedStep(step, AppliedChange(now), turned_now(step, now, rows))
+            turned, values = turned_now(step, now, rows), _values_of(now, rows)
+            return PlannedStep(step, AppliedChange(now), turned, values=values)
         case RowsRemoved(planned):
             check_removal(planned, store)
             return PlannedStep(step, step.back, step.turned())
@@ -498,6 +373,27 @@ def values_at(
             if place in places and blob is not None and blob.value is not None:
                 found[place] = blob.value
     return found
+
+
+def _values_of(change: Change, rows: Store) -> tuple[DamagedValue, ...]:
+    """Return the values that a change removes or stores; none if it also changes checkpoints."""
+    if change.added or change.removed:
+        return ()
+    wanted = {
+        *change.removed_blobs,
+        *((one.checkpoint_ns, one.channel, one.version) for one in change.blobs),
+    }
+    if not wanted:
+        return ()
+    found: dict[tuple[str, str, str], DamagedValue] = {}
+    stored = rows.checkpoints(change.thread_id, body=True, metadata=True)
+    for one in sorted(stored, key=lambda one: one.key.checkpoint_id):
+        step = read_metadata(one).get("step")
+        for ns, channel, version in sorted(_named(one) & wanted - found.keys()):
+            found[ns, channel, version] = DamagedValue(
+                ns, one.key.checkpoint_id, step if isinstance(step, int) else None, channel, version
+            )
+    return tuple(found.values())
 
 
 def check_removal(planned: PlannedRemoval, store: Store) -> None:
@@ -844,118 +740,3 @@ def _as_undo(back: CheckpointPlan, added: Checkpoint, why: str) -> CheckpointPla
     if back.again:
         notes.append("answers and task results from before the rollback are not restored")
     return replace(back, action="undo", why=f"{why}; {back.why}", notes=(*notes, *back.notes))
-
-
-@dataclass(frozen=True, slots=True)
-class ValuesUndo:
-    """The plan to take back one repair."""
-
-    thread_id: str
-    at: datetime
-    """When the repair was made."""
-    values: tuple[StoredAgain, ...]
-    change: Change
-
-
-def record_repair(rows: Store, found: Repair, now: datetime) -> None:
-    """Record what a repair is about to store.
-
-    Raises `UsageError` if that is not possible, `Refused` if the unreadable bytes that the repair
-    replaces would then be lost, and `StoreChanged` if they are readable by now.
-    """
-    info = rows.describe()
-    stored = {(one.checkpoint_ns, one.channel, one.version): one for one in found.change.blobs}
-    values = tuple(
-        StoredAgain(place, _stored_at(rows, found.thread_id, place), digest_of(new.value))
-        for place in (one.place for one in found.rebuilt)
-        if (new := stored.get((place.checkpoint_ns, place.channel, place.version))) is not None
-    )
-    before = [one.before for one in values if one.before is not None]
-    if not all(isinstance(decode(one), Opaque) for one in before):
-        raise StoreChanged(
-            f"values of thread '{found.thread_id}' changed meanwhile, so nothing was written",
-            hint="run the command again",
-        )
-    try:
-        past = readable_repairs(info, found.thread_id)
-        past = _still_there(rows, past, found.thread_id)
-        write_repairs(info, found.thread_id, [*past, PastRepair(now, values)])
-    except UsageError as error:
-        if not before:
-            raise
-        raise Refused(
-            f"{error.message}; nothing was written: the unreadable bytes would be lost",
-            hint=error.hint or "export XDG_STATE_HOME=FOLDER",
-        ) from error
-
-
-def plan_values_undo(reader: ThreadReader, rows: Store) -> ValuesUndo | None:
-    """Plan to take back a repair that stored values, if `ckpt` changed the thread so last.
-
-    Returns None if there is none, or if `ckpt` added a checkpoint after it. Raises `Refused` if
-    some of its values have changed since.
-    """
-    check_store(rows)
-    info = rows.describe()
-    past = _still_there(rows, past_repairs(info, reader.thread_id), reader.thread_id)
-    if not past:
-        return None
-    last, added = past[-1], added_at(reader)
-    if added is not None and added > last.at:
-        return None
-    changed = [one for one in last.values if not _is_as_stored(rows, reader.thread_id, one)]
-    if changed:
-        names = ", ".join(dict.fromkeys(f"'{one.place.channel}'" for one in changed))
-        raise Refused(f"cannot undo the repair: the values of {names} have changed since")
-    return ValuesUndo(reader.thread_id, last.at, last.values, _back(reader, last.values))
-
-
-def forget_repair(rows: Store, undone: ValuesUndo) -> None:
-    """Remove a repair from the record, after it was taken back. Raises `UsageError`."""
-    info = rows.describe()
-    left = [one for one in readable_repairs(info, undone.thread_id) if one.at != undone.at]
-    write_repairs(info, undone.thread_id, left)
-
-
-def _back(reader: ThreadReader, values: tuple[StoredAgain, ...]) -> Change:
-    places = [(one.place, one.before) for one in values]
-    return Change(
-        reader.thread_id,
-        heads_of(reader),
-        blobs=tuple(
-            NewBlob(place.checkpoint_ns, place.channel, place.version, before)
-            for place, before in places
-            if before is not None
-        ),
-        removed_blobs=tuple(
-            (place.checkpoint_ns, place.channel, place.version) for place, _ in places
-        ),
-    )
-
-
-def _still_there(rows: Store, past: Sequence[PastRepair], thread_id: str) -> list[PastRepair]:
-    """Return the recorded repairs, without those that were never carried out."""
-
-    def is_there(repair: PastRepair) -> bool:
-        return any(_is_as_stored(rows, thread_id, one) for one in repair.values)
-
-    return [one for one in past if is_there(one)]
-
-
-def _is_as_stored(rows: Store, thread_id: str, one: StoredAgain) -> bool:
-    found = _stored_at(rows, thread_id, one.place)
-    return found is not None and digest_of(found) == one.digest
-
-
-def _stored_at(rows: Store, thread_id: str, place: DamagedValue) -> TypedBytes | None:
-    """Return a value as stored; None if nothing is."""
-    for one in rows.checkpoints(
-        thread_id,
-        checkpoint_ns=place.checkpoint_ns,
-        checkpoint_ids=[place.checkpoint_id],
-        body=True,
-        values=[place.channel],
-    ):
-        blob = (one.blobs or {}).get(place.channel)
-        return None if blob is None else blob.value
-    return None

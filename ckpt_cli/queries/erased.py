@@ -15,12 +15,12 @@ from typing import Any
 from ckpt_backends.changes.bundle import bundles_in, check_bundle, read_header
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported, UsageError
-from ckpt_backends.files.regular_file import open_regular, read_regular
+from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory, open_sessions
 from ckpt_backends.url import StoreUrl, parse_url
-from ckpt_cli.config.folders import history_file, old_history, state_folder
+from ckpt_cli.config.folders import history_file, old_history
 from ckpt_cli.core.erasure import ErasedIds, ErasurePlace, ErasureReceipt, PlaceKind
 from ckpt_cli.core.memory import source_of
 from ckpt_cli.operations.log import (
@@ -132,7 +132,6 @@ def verified_places(
         yield _checked(str(folder), "archives", count)
         yield _checked(str(folder), "plans", partial(_plans, receipt, folder))
     yield _checked("ckpt", "operations", lambda: _operations(receipt))
-    yield _checked("ckpt", "repairs", lambda: _repairs(receipt))
     yield _checked("ckpt", "queries", lambda: _queries(receipt))
     yield from receipt.unknown
 
@@ -249,15 +248,6 @@ def _operations(receipt: ErasureReceipt) -> int:
         or any(map(ids.has_name, (*one.threads, one.reason or "", one.command)))
         for one in log.newest_first()
     )
-
-
-def _repairs(receipt: ErasureReceipt) -> int:
-    number = 0
-    for path in state_folder("repairs").glob("*.json"):
-        with suppress(OSError, ValueError, RecursionError):
-            record = json.loads(read_regular(path, _LONGEST))
-            number += isinstance(record, dict) and receipt.ids.has_thread(record.get("thread_id"))
-    return number
 
 
 def _queries(receipt: ErasureReceipt) -> int:

@@ -25,7 +25,6 @@ _NOUNS = {
     "sessions": "session",
     "archives": "archive",
     "plans": "saved plan",
-    "repairs": "record of a repair",
     "queries": "history of queries",
     "operations": "line of the log",
 }

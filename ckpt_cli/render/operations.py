@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime, tzinfo
 from itertools import islice
 from pathlib import Path
@@ -27,10 +28,10 @@ from ckpt_cli.operations.memory_parts import (
     ItemsRestored,
 )
 from ckpt_cli.plans.undo import PlannedStep, RefusedStep
-from ckpt_cli.queries.operations import ListedOperation
+from ckpt_cli.queries.operations import REDO, ListedOperation
 from ckpt_cli.render.table import Column, ago, iso, plain_columns, when
-from ckpt_cli.render.text import StyledLine, command_field, field
-from ckpt_cli.render.values import counted
+from ckpt_cli.render.text import StyledLine, command_field, field, line
+from ckpt_cli.render.values import counted, named_value
 
 _SHOWN = 20
 """Maximum number of threads or steps that are shown as text."""
@@ -60,8 +61,8 @@ def operation_record(one: ListedOperation) -> dict[str, Any]:
     }
 
 
-def operation_columns(now: datetime) -> Sequence[Column]:
-    """Return the columns of a list of operations."""
+def operation_columns(now: datetime, *, of_all: bool = False) -> Sequence[Column]:
+    """Return the columns of a list of operations; `of_all` if they are of several stores."""
     return (
         Column("OP", "op", style="head"),
         Column("AGE", "at", ago(now)),
@@ -72,10 +73,10 @@ def operation_columns(now: datetime) -> Sequence[Column]:
         Column("UNDOES", "undoes", str, style="dim", drop=2),
         Column("REASON", "reason", str, cut=True, drop=3),
         Column("USER", "user", drop=6),
-        Column("STORE", "store", cut=True, drop=5),
+        Column("STORE", "store", cut=True, drop=0 if of_all else 5),
         Column("COMMAND", "command", table=False),
         Column("UNDOABLE", "undoable", table=False),
-        Column("WHY NOT", "why_not", cut=True, drop=4),
+        Column("NOT UNDOABLE", "why_not", cut=True, drop=4),
         Column("ENDED", "ended", table=False),
     )
 
@@ -158,9 +159,8 @@ def undo_plan_record(
         "undoes": one.op,
         "threads": [
             {
-                "thread_id": step.step.thread_id,
-                "does": part_text(step.part) if isinstance(step, PlannedStep) else None,
-                "refused": step.error.message if isinstance(step, RefusedStep) else None,
+                **_undo_step_record(step),
+                **({"values": values} if (values := value_records(step, action)) else {}),
             }
             for step in steps
         ],
@@ -168,7 +168,42 @@ def undo_plan_record(
     }
 
 
-UNDO_PLAN_COLUMNS = plain_columns("thread_id", "does", "refused")
+def _undo_step_record(step: PlannedStep | RefusedStep) -> dict[str, Any]:
+    return {
+        "thread_id": step.step.thread_id,
+        "does": part_text(step.part) if isinstance(step, PlannedStep) else None,
+        "refused": step.error.message if isinstance(step, RefusedStep) else None,
+    }
+
+
+def value_records(step: PlannedStep | RefusedStep, action: str) -> list[dict[str, Any]]:
+    """Return the values that a step removes or stores, with what was there before."""
+    if isinstance(step, RefusedStep) or not isinstance(step.part, AppliedChange):
+        return []
+    stored = {(one.checkpoint_ns, one.channel, one.version) for one in step.part.change.blobs}
+    # Only unreadable values are replaced.
+    there = "restored" if action == REDO else "unreadable"
+    found = []
+    for one in step.values:
+        is_stored = (one.checkpoint_ns, one.channel, one.version) in stored
+        found.append({**asdict(one), "before": there if is_stored else "missing"})
+    return found
+
+
+def undo_plan_rows(
+    action: str, steps: Iterable[PlannedStep | RefusedStep]
+) -> Iterator[dict[str, Any]]:
+    """Yield one row per thread, or per value of a thread where values are removed or stored."""
+    for step in steps:
+        for value in value_records(step, action) or [{}]:
+            yield {**_undo_step_record(step), **value}
+
+
+def undo_plan_columns(steps: Iterable[PlannedStep | RefusedStep]) -> Sequence[Column]:
+    """Return the columns of the plan that takes back an operation."""
+    has_values = any(isinstance(one, PlannedStep) and one.values for one in steps)
+    place = ("checkpoint_ns", "checkpoint_id", "step", "channel", "version", "before")
+    return plain_columns("thread_id", "does", "refused", *(place if has_values else ()))
 
 
 def undo_plan_lines(
@@ -191,8 +226,20 @@ def undo_plan_lines(
             yield from field("refused", step.error.message, width, "error")
         else:
             yield from field(label, part_text(step.part), width)
+            yield from value_lines(step, action)
     if len(steps) > _SHOWN:
         yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
+
+
+def value_lines(step: PlannedStep, action: str) -> Iterator[StyledLine]:
+    """Yield which values a step removes or stores."""
+    for place, value in zip(step.values, value_records(step, action), strict=True):
+        if value["before"] == "restored":
+            yield line(("restores ", "add"), *named_value(place))
+            continue
+        yield line(("removes  ", "remove"), *named_value(place))
+        if value["before"] == "unreadable":
+            yield line("         the unreadable value is stored again")
 
 
 CHAIN_COLUMNS = plain_columns("file", "lines", "head", "broken", "torn", "missing_head")

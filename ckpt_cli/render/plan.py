@@ -25,18 +25,17 @@ from ckpt_cli.core.forking import (
     ShownCheckpoint,
     TouchedCheckpoint,
 )
-from ckpt_cli.core.replay import DamagedValue, Repair
+from ckpt_cli.core.replay import Repair
 from ckpt_cli.core.retention import NOT_FOUND, PlannedRemoval, PurgeReport, PurgeSums, RemovalSum
 from ckpt_cli.core.tasks.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.plans.saved_plan import PlanFile
-from ckpt_cli.plans.undo import ValuesUndo
-from ckpt_cli.render.table import THREAD, Column, plain_columns, size, step_number, table_lines
+from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines
 from ckpt_cli.render.text import StyledLine, cell_len, command_field, field, line, safe_text, wrap
 from ckpt_cli.render.thread import config_text, handler_words
 from ckpt_cli.render.threads import counted_names, node_names
 from ckpt_cli.render.value_diff import diff_text
-from ckpt_cli.render.values import counted, summary
+from ckpt_cli.render.values import counted, named_value, summary
 
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
 """The verb before the change, and after it."""
@@ -589,7 +588,7 @@ def repair_lines(found: Repair, width: int) -> Iterator[StyledLine]:
     """Yield what a repair would do."""
     yield line(("thread   ", "dim"), (safe_text(found.thread_id), "head"))
     for one in found.rebuilt:
-        yield line(("restore  ", "add"), *_named_values(one.place))
+        yield line(("restore  ", "add"), *named_value(one.place))
         what = "replaces an unreadable value" if one.replaces else "fills in a missing value"
         how = f"{one.reducers[0]}, evidence {one.evidence}" if one.reducers else "as in the parent"
         yield line(f"         {size(one.bytes)}, {what}; {how}")
@@ -600,44 +599,8 @@ def repair_lines(found: Repair, width: int) -> Iterator[StyledLine]:
 def refused_lines(found: Repair) -> Iterator[StyledLine]:
     """Yield the values that cannot be restored, with the reasons."""
     for refusal in found.refused:
-        yield line(("refused  ", "error"), *_named_values(refusal.place))
+        yield line(("refused  ", "error"), *named_value(refusal.place))
         yield line(f"         {safe_text(refusal.reason)}")
-
-
-def values_undo_record(found: ValuesUndo, *, dry_run: bool) -> dict[str, Any]:
-    """Return the answer of `undo` of a repair that stored values again, as JSON."""
-    return {
-        "action": "undo",
-        "thread_id": found.thread_id,
-        "values": [
-            {**asdict(one.place), "before": "missing" if one.before is None else "unreadable"}
-            for one in found.values
-        ],
-        "dry_run": dry_run,
-    }
-
-
-VALUES_UNDO_COLUMNS = plain_columns(
-    "checkpoint_ns", "checkpoint_id", "step", "channel", "version", "before"
-)
-
-
-def values_undo_lines(found: ValuesUndo) -> Iterator[StyledLine]:
-    """Yield which restored values an undo takes back."""
-    yield line(("thread   ", "dim"), (safe_text(found.thread_id), "head"))
-    for one in found.values:
-        yield line(("removes  ", "remove"), *_named_values(one.place))
-        if one.before is not None:
-            yield line("         the unreadable value is stored again")
-
-
-def _named_values(place: DamagedValue) -> tuple[tuple[str, Any], ...]:
-    ns = f" in {safe_text(place.checkpoint_ns)}" if place.checkpoint_ns else ""
-    return (
-        (safe_text(place.channel), "head"),
-        (f" of step {step_number(place.step)}{ns}  ", "plain"),
-        (safe_text(place.checkpoint_id), "id"),
-    )
 
 
 def copy_record(report: CopyReport) -> dict[str, Any]:
@@ -801,9 +764,15 @@ def purge_lines(
 
 
 def report_lines(
-    plan: PlanFile, report: PurgeReport, width: int, archive: Path | None = None
+    plan: PlanFile,
+    report: PurgeReport,
+    width: int,
+    archive: Path | None = None,
+    store: Sequence[str] = (),
 ) -> Iterator[StyledLine]:
-    """Yield what was removed, where it is archived, and what was kept."""
+    """Yield what was removed, where it is archived, and what was kept; `store` are the words that
+    name the store.
+    """
     sums = report.sums
     if sums.threads:
         yield from _total_lines(sums, width, "Removed", "Pruned")
@@ -811,7 +780,7 @@ def report_lines(
         rows = ", ".join(f"{number} {table}" for table, number in counts if number)
         yield from field("rows", rows, width)
     if archive is not None and sums.threads:
-        restore = shell.command("ckpt", "import", ids=[str(archive)])
+        restore = shell.command("ckpt", *store, "import", ids=[str(archive)])
         yield command_field("archive", f"{shell.word(str(archive))}; `{restore}` restores them")
     yield from _kept_lines([*plan.kept, *report.skipped.items()], width, "Kept")
 

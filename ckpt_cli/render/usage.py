@@ -80,7 +80,9 @@ def amount_columns(by: By, *, unicode: bool) -> Sequence[Column]:
 def more_text(found: Survey, by: By) -> str:
     """Return a line about what a table leaves out; empty if it shows all."""
     ranked = ranking(found, by)
-    return f"… and {ranked.more} more, {size(ranked.more_bytes)}" if ranked.more else ""
+    if not ranked.more:
+        return ""
+    return f"… and {ranked.more} more, {size(ranked.more_bytes)}; --top N for more"
 
 
 def scanned_text(found: Survey) -> str:
@@ -364,7 +366,7 @@ def stats_lines(
         yield line("")
         yield from table_lines(rows[:top], stats_columns(by, prices, unicode=unicode), width)
         if len(rows) > top:
-            yield line((f"… and {len(rows) - top} more", "dim"))
+            yield line((f"… and {len(rows) - top} more; --top N for more", "dim"))
     if "node" in by and StatsPart.TIMES in found.parts:
         times = {str(key): one.time for key, one in found.groups.items()}
         yield from remark_lines(node_remarks(times))

@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec.values import TUPLE, Cut, Opaque, Tagged, Value
 from ckpt_cli.core.channels import LOST_DELTA
 from ckpt_cli.core.conversation import Message, ToolCall, as_message, content_text
 from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.core.values import is_set
-from ckpt_cli.render.table import size
+from ckpt_cli.render.table import size, step_number
 from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
+
+if TYPE_CHECKING:  # it loads what computes replays
+    from ckpt_cli.core.replay import DamagedValue
 
 # Possessive quantifiers: backtracking would take time quadratic in the number of digits.
 _SCALAR = re.compile(
@@ -431,3 +435,13 @@ def _text(text: str, width: int) -> Iterator[str]:
 def _indented(lines: Iterable[str], indent: int) -> Iterator[str]:
     for line in lines:
         yield " " * indent + line if line else line
+
+
+def named_value(place: DamagedValue) -> tuple[tuple[str, Any], ...]:
+    """Return the channel, step and checkpoint of a value as parts of a line."""
+    ns = f" in {safe_text(place.checkpoint_ns)}" if place.checkpoint_ns else ""
+    return (
+        (safe_text(place.channel), "head"),
+        (f" of step {step_number(place.step)}{ns}  ", "plain"),
+        (safe_text(place.checkpoint_id), "id"),
+    )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
-from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,6 +15,7 @@ from ckpt_backends.codec import Value, from_json, to_json
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.diff import ChannelChange, diff_channels
 from ckpt_cli.core.doctor.findings import CODES, Finding
@@ -35,21 +35,18 @@ from ckpt_cli.plans.undo import (
     added_at,
     newest_added,
     plan_undo,
-    plan_values_undo,
     planned_step,
-    record_repair,
 )
 from ckpt_cli.queries.operations import REDO, UNDO, changes_of_thread, operation_named, steps_left
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.operations import part_text
+from ckpt_cli.render.operations import part_text, value_lines
 from ckpt_cli.render.plan import (
     done_lines,
     plan_lines,
     purge_lines,
     repair_lines,
-    values_undo_lines,
 )
 from ckpt_cli.render.text import StyledLine, line
 from ckpt_cli.render.values import counted
@@ -69,16 +66,11 @@ class RecordedStep:
 
         Added checkpoints tell by their metadata, wherever they were added.
         """
-        if isinstance(self.step.done, AppliedChange):
+        done = self.step.done
+        if isinstance(done, AppliedChange) and done.change.added:
             return False
         added = added_at(reader)
         return added is None or added <= self.at
-
-    @property
-    def is_of_values(self) -> bool:
-        """Whether it stored values again, and added no checkpoint."""
-        done = self.step.done
-        return isinstance(done, AppliedChange) and not done.change.added
 
     def has_added(self, key: CheckpointKey) -> bool:
         """Return whether it added a checkpoint."""
@@ -142,8 +134,6 @@ class Proposal:
     """The operation that an undo takes back, if it is recorded."""
     planned: PlannedStep | None = None
     """What is carried out in place of the change."""
-    record: Callable[[], None] | None = None
-    """Records, before it is carried out, what an undo needs to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +206,9 @@ class Planner:
         """Plan to undo the last rollback, fork or repair of a thread."""
         reader = ThreadReader(store, thread_id)
         recorded = newest_of_thread(self._url, thread_id)
+        if recorded is not None and recorded.is_newest_of(reader):
+            return self._taken_back(recorded, store)
         with closing(self._open_rows()) as rows:
-            if recorded is not None and recorded.is_newest_of(reader):
-                return _taken_back(recorded, planned_step(recorded.step, store, rows))
-            if (stored := plan_values_undo(reader, rows)) is not None:
-                done = f"undid the last repair of {thread_id}"
-                texts = list(values_undo_lines(stored))
-                op = recorded.op if recorded is not None and recorded.is_of_values else None
-                return Proposal(lambda _: texts, stored.change, None, done, UNDO, op)
             plan = plan_undo(reader, rows, self._now(), force=False)
         found = _proposal(plan)
         if recorded is not None and recorded.has_added(newest_added(reader).key):
@@ -236,9 +221,19 @@ class Planner:
         newest = newest_of_thread(self._url, thread_id)
         if newest is not None and newest.op == op:
             return self.undo(store, thread_id)
-        recorded = of_thread(self._url, thread_id, op)
-        with closing(self._open_rows()) as rows:
-            return _taken_back(recorded, planned_step(recorded.step, store, rows))
+        return self._taken_back(of_thread(self._url, thread_id, op), store)
+
+    def _taken_back(self, recorded: RecordedStep, store: Store) -> Proposal:
+        """Plan to take back what changed a thread without adding a checkpoint by `ckpt`."""
+        # The log has rows as they are stored, encrypted ones too.
+        with closing(open_store(self._url)) as rows:
+            planned = planned_step(recorded.step, store, rows)
+        thread_id = recorded.step.thread_id or ""
+        action = REDO if recorded.action == UNDO else UNDO
+        lines = [line(part_text(planned.part)), *value_lines(planned, action)]
+        done = f"undid {recorded.action} {recorded.op} of {thread_id}"
+        nothing = Change(thread_id, {})
+        return Proposal(lambda _: lines, nothing, None, done, action, recorded.op, planned)
 
     def repair(
         self, store: Store, thread_id: str, kind: Mending, reducers: Mapping[str, str]
@@ -253,13 +248,8 @@ class Planner:
             elif kind == "writes":
                 found = plan_write_repair(reader, rows, None, self._now())
             else:
-                values = plan_value_repair(reader, rows, None, self._now(), reducers)
-                return _values(values, partial(self._record, values))
+                return _values(plan_value_repair(reader, rows, None, self._now(), reducers))
         return _proposal(found)
-
-    def _record(self, found: Repair) -> None:
-        with closing(self._open_rows()) as rows:
-            record_repair(rows, found, self._now())
 
     def delete(self, store: Store, thread_id: str, path: Path) -> ReviewedRemoval:
         """Plan to delete a thread, whatever its status."""
@@ -383,11 +373,8 @@ def mending(finding: Finding) -> Mending | None:
     return next((one for one in MENDINGS if one == named), None)
 
 
-def _values(found: Repair, record: Callable[[], None]) -> Proposal:
-    """Return a plan to restore values; `record` is called for values that are stored apart.
-
-    Raises `Refused` if none can be restored.
-    """
+def _values(found: Repair) -> Proposal:
+    """Return a plan to restore values. Raises `Refused` if none can be restored."""
     if not found.rebuilt:
         reasons = "; ".join(one.reason for one in found.refused)
         raise Refused(reasons or "nothing is missing or unreadable")
@@ -395,19 +382,7 @@ def _values(found: Repair, record: Callable[[], None]) -> Proposal:
         return _proposal(found.plan)
     done = f"restored {counted(len(found.rebuilt), 'value')} of {found.thread_id}"
     lines = repair_lines
-    return Proposal(
-        lambda width: list(lines(found, width)), found.change, None, done, "repair", record=record
-    )
-
-
-def _taken_back(recorded: RecordedStep, planned: PlannedStep) -> Proposal:
-    """Return a plan to take back what changed a thread without adding a checkpoint by `ckpt`."""
-    thread_id = recorded.step.thread_id or ""
-    lines = [line(part_text(planned.part))]
-    done = f"undid {recorded.action} {recorded.op} of {thread_id}"
-    nothing = Change(thread_id, {})
-    action = REDO if recorded.action == UNDO else UNDO
-    return Proposal(lambda _: lines, nothing, None, done, action, recorded.op, planned)
+    return Proposal(lambda width: list(lines(found, width)), found.change, None, done, "repair")
 
 
 def _proposal(plan: CheckpointPlan, *, values: bool = False) -> Proposal:

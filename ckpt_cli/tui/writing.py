@@ -206,7 +206,7 @@ class Writing:
         await self.listed_anew()
         if found.head is not None:
             main.jump(found.head)
-        is_undoable = found.head is not None or found.record is not None
+        is_undoable = found.head is not None or found.action == "repair"
         say(main, "; ".join([f"{found.done}{hint}" if is_undoable else found.done, *notes]))
 
     async def _carried_out(
@@ -251,8 +251,6 @@ class Writing:
 
         Raises what `WritableStore.apply` raises.
         """
-        if found.record is not None:
-            found.record()
         opening, notes = self._context.opening, list[str]()
         recorder = self._recorder(notes.append)
         with (

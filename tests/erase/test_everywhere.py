@@ -267,7 +267,7 @@ def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
     desk.erase("--archives", desk.archives)
     code, states = desk.verified()
     assert code == 0
-    assert {"archives", "plans", "operations", "repairs", "queries"} <= states.keys()
+    assert {"archives", "plans", "operations", "queries"} <= states.keys()
     history = Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "sql" / "history"
     history.parent.mkdir(parents=True)
     for query in ("thread_id = 'plain'", "user_id = 'Anna-1'", "user_id LIKE '%/anna-1/%'"):

@@ -105,7 +105,7 @@ def test_a_value_that_is_stored_apart_is_stored_again_and_taken_back(place: Harn
     assert [one["channel"] for one in done.json["repaired"]] == ["log"]
     assert values(saver) == expected
     undone = ckpt("-s", place.url, "undo", THREAD, "--yes", "-o", "json")
-    assert [one["before"] for one in undone.json["values"]] == ["missing"]
+    assert [one["before"] for one in undone.json["threads"][0]["values"]] == ["missing"]
     assert place.rows(THREAD) == damaged
     assert "log" not in values(saver)
     assert ckpt("-s", place.url, "undo", THREAD, "--yes").code == 3

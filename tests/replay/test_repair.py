@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from ckpt_backends.errors import StoreChanged, UsageError
-from ckpt_backends.registry import open_store
-from ckpt_cli.plans import undo
-from ckpt_cli.plans.repair import plan_repair
-from ckpt_cli.plans.undo import record_repair
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.commands import changing
 from tests.replay.planting import SERDE, THREAD, graph, talk
 from tests.support import ckpt, first_now
 
@@ -51,6 +45,15 @@ def rows(url: str) -> list[Any]:
         return db.execute(
             "SELECT channel, version, type, blob FROM checkpoint_blobs ORDER BY 1, 2"
         ).fetchall()
+
+
+def stored_bytes(stored: list[Any], channel: str, version: str) -> bytes:
+    (found,) = (data for name, at, _, data in stored if (name, at) == (channel, version))
+    return bytes(found)
+
+
+def operations_folder() -> Path:
+    return Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "operations"
 
 
 def versions(url: str, channel: str) -> list[str]:
@@ -125,7 +128,7 @@ def test_damaged_bytes_are_replaced_and_readable_ones_never(url: str) -> None:
     assert [one["replaces"] for one in answer["repaired"]] == [True]
     assert history(url) == before
     undone = ckpt("-s", url, "undo", THREAD, "--yes", "-o", "json").json
-    assert [one["before"] for one in undone["values"]] == ["unreadable"]
+    assert [one["before"] for one in undone["threads"][0]["values"]] == ["unreadable"]
     assert rows(url) == damaged
     assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
     assert history(url) == before
@@ -190,14 +193,12 @@ def test_a_deleted_value_is_not_restored_where_later_ones_do_not_follow(url: str
     assert "later steps do not follow from the rebuilt value" in answer.out + answer.err
 
 
-def test_the_record_of_a_repair_is_private_and_holds_no_value(url: str) -> None:
+def test_the_steps_of_a_repair_are_private(url: str) -> None:
     delete(url, "log", versions(url, "log")[3])
     assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
-    (path,) = (Path(os.environ["XDG_STATE_HOME"]) / "ckpt/repairs").iterdir()
+    (path,) = (operations_folder() / "steps").iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert b"asked" not in path.read_bytes()
-    assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
-    assert not path.exists()
+    assert [one.name for one in operations_folder().parent.iterdir()] == ["operations"]
 
 
 def test_without_a_place_for_the_record_the_repair_is_made_with_a_warning(
@@ -223,30 +224,44 @@ def test_unreadable_bytes_are_replaced_only_if_they_are_recorded(
         patch.setenv("XDG_STATE_HOME", "/dev/null")
         refused = ckpt("-s", url, "repair", "values", THREAD, "--yes")
         assert (refused.code, rows(url)) == (5, damaged)
+        assert "nothing was written: the unreadable bytes would be lost" in refused.err
+        assert "export XDG_STATE_HOME=FOLDER" in refused.err
     assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
-    # A record of another version of ckpt is not replaced: it has the bytes of the first repair.
-    (path,) = (Path(os.environ["XDG_STATE_HOME"]) / "ckpt/repairs").iterdir()
-    record = path.read_text()
-    path.write_text(record.replace('"ckpt_repairs": 1', '"ckpt_repairs": 2'))
+    running = operations_folder() / "running"
+    running.rmdir()
+    running.write_text("")
     execute(url, damage, b"\xdd\xff", fourth)
-    kept = path.read_text(), rows(url)
+    stored = rows(url)
     for words in ([THREAD], ["--all"]):
         refused = ckpt("-s", url, "repair", "values", *words, "--yes")
         assert refused.code == 5, refused.err
-        assert (path.read_text(), rows(url)) == kept
+        assert "the unreadable bytes would be lost" in refused.out + refused.err
+        assert rows(url) == stored
+    running.unlink()
+    assert ckpt("-s", url, "repair", "values", "--all", "--yes").code == 0
+    assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
+    assert rows(url) == stored
+    assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
+    execute(url, damage, stored_bytes(damaged, "log", fourth), fourth)
+    assert rows(url) == damaged
 
 
-def test_a_value_that_became_readable_meanwhile_is_left_alone(url: str) -> None:
+def test_a_value_that_became_readable_meanwhile_is_left_alone(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
     version = versions(url, "log")[3]
     execute(url, damage, b"\xdd\xff", version)
-    with open_store(url) as store:
-        plan = plan_repair(ThreadReader(store, THREAD), {})
-        assert [one.replaces for one in plan.rebuilt] == [True]
+
+    def become_readable(question: str) -> None:
+        assert question == f"Restore 1 value of thread '{THREAD}'?"
         execute(url, damage, SERDE.dumps_typed(["other"])[1], version)
-        store.refresh()
-        with pytest.raises(StoreChanged):
-            record_repair(store, plan, datetime.now(UTC))
+
+    monkeypatch.setattr(changing, "confirm", become_readable)
+    refused = ckpt("-s", url, "repair", "values", THREAD)
+    assert (refused.code, "changed meanwhile" in refused.err) == (6, True)
+    assert stored_bytes(rows(url), "log", version) == SERDE.dumps_typed(["other"])[1]
+    assert ckpt("-s", url, "ops", "list", "-o", "json").json == []
 
 
 def test_the_record_is_found_with_the_password_elsewhere(url: str) -> None:
@@ -261,20 +276,64 @@ def test_the_record_is_found_with_the_password_elsewhere(url: str) -> None:
     assert rows(url) == damaged
 
 
-def test_values_are_taken_back_although_the_record_cannot_be_changed(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_are_taken_back_although_the_log_cannot_be_written(url: str) -> None:
     delete(url, "log", versions(url, "log")[3])
     damaged = rows(url)
     assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
-
-    def full(*_: object) -> None:
-        raise UsageError("cannot write the record")
-
-    monkeypatch.setattr(undo, "write_repairs", full)
+    running = operations_folder() / "running"
+    running.rmdir()
+    running.write_text("")
     done = ckpt("-s", url, "undo", THREAD, "--yes")
     assert (done.code, rows(url)) == (0, damaged)
-    assert "taken back all the same" in done.err
+    assert "`ckpt ops` will not know this change" in done.err
+
+
+@pytest.mark.parametrize("by", ["thread", "operation", "newest"])
+def test_each_undo_and_redo_gives_back_what_was_there(url: str, by: str) -> None:
+    third, fourth = versions(url, "log")[3:5]
+    delete(url, "log", third)
+    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
+    execute(url, damage, b"\xdd\xff", fourth)
+    damaged = rows(url)
+    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+    repaired = rows(url)
+    op = ckpt("-s", url, "ops", "list", "-o", "json").json[0]["op"]
+    words = {"thread": [THREAD], "operation": [op], "newest": []}[by]
+    for _ in range(2):
+        assert ckpt("-s", url, "undo", *words, "--yes").code == 0
+        assert rows(url) == damaged
+        assert ckpt("-s", url, "redo", "--yes").code == 0
+        assert rows(url) == repaired
+
+
+def test_an_undo_and_a_redo_show_the_values(url: str) -> None:
+    third, fourth = versions(url, "log")[3:5]
+    delete(url, "log", third)
+    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
+    execute(url, damage, b"\xdd\xff", fourth)
+    repaired = ckpt("-s", url, "repair", "values", THREAD, "--yes", "-o", "json").json["repaired"]
+    names = ("checkpoint_ns", "checkpoint_id", "step", "channel", "version")
+    places = [{name: one[name] for name in names} for one in repaired]
+
+    def values(command: str) -> Any:
+        (step,) = ckpt("-s", url, command, "--dry-run", "-o", "json").json["threads"]
+        return step["values"]
+
+    before = ["missing", "unreadable"]
+    shown = [{**one, "before": was} for one, was in zip(places, before, strict=True)]
+    assert values("undo") == shown
+    table = ckpt("-s", url, "undo", "--dry-run", "-o", "tsv").out.splitlines()
+    assert [line.split("\t")[-1] for line in table] == ["before", *before]
+    text = ckpt("-s", url, "undo", THREAD, "--dry-run").out
+    first, second = (
+        f"removes  log of step {one['step']}  {one['checkpoint_id']}\n" for one in places
+    )
+    assert f"{first}{second}         the unreadable value is stored again\n" in text
+    assert ckpt("-s", url, "undo", "--yes").code == 0
+    shown = [{**one, "before": was} for one, was in zip(places, ["restored"] * 2, strict=True)]
+    assert values("redo") == shown
+    text = ckpt("-s", url, "redo", "--dry-run").out
+    assert text.count("restores log of step") == 2
 
 
 def test_what_changed_after_a_repair_is_not_taken_back(url: str) -> None:
@@ -296,7 +355,8 @@ def test_an_undo_takes_back_what_was_done_last(url: str) -> None:
     assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
     assert ckpt("-s", url, "rollback", THREAD, "~1", "--yes").code == 0
     assert ckpt("-s", url, "undo", THREAD, "--yes", "-o", "json").json["form"] == "removal"
-    assert "values" in ckpt("-s", url, "undo", THREAD, "--yes", "-o", "json").json
+    (step,) = ckpt("-s", url, "undo", THREAD, "--yes", "-o", "json").json["threads"]
+    assert [one["channel"] for one in step["values"]] == ["log"]
     assert rows(url) == damaged
 
 

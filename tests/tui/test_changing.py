@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import ScenarioThread, config_of, drive
@@ -18,6 +19,8 @@ from ckpt_cli.tui.writing import Writing
 from tests.harness.opening import empty_store
 from tests.harness.postgres import PostgresHarness
 from tests.harness.sqlite import SqliteHarness
+from tests.replay.planting import THREAD, talk
+from tests.replay.test_repair import delete, execute, rows, versions
 from tests.support import ckpt, first_now
 
 pytestmark = pytest.mark.engines
@@ -152,6 +155,36 @@ def test_undo_takes_an_import_back(store: Store, tmp_path: Path) -> None:
     sit(store.url, work, writes=True)
     assert store.history(CHAT) == before
     assert [one["action"] for one in recorded()] == ["undo", "undo", "import", "purge"]
+
+
+def test_undo_takes_restored_values_back(postgres_url: str) -> None:
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+        talk(saver)
+    third, fourth = versions(postgres_url, "log")[3:5]
+    delete(postgres_url, "log", third)
+    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
+    execute(postgres_url, damage, b"\xdd\xff", fourth)
+    damaged = rows(postgres_url)
+
+    async def work(seat: Seat) -> None:
+        await go(seat, THREAD)
+        await seat.press("P")
+        assert seat.sees("Restore these values?", "fills in a missing value")
+        await seat.press("y")
+        await seat.until(lambda: "press U to undo" in seat.said)
+        assert rows(postgres_url) != damaged
+        await seat.press("U")
+        assert seat.sees("Undo this?", "removes  log of step", "the unreadable value is stored")
+        await seat.press("y")
+        await seat.until(lambda: "undid repair" in seat.said)
+        assert rows(postgres_url) == damaged
+
+    sit(postgres_url, work, writes=True)
+    assert [one["action"] for one in recorded()] == ["undo", "repair"]
+    assert ckpt("-s", postgres_url, "redo", "--yes").code == 0
+    assert ckpt("-s", postgres_url, "undo", THREAD, "--yes").code == 0
+    assert rows(postgres_url) == damaged
 
 
 def test_a_fork_with_a_value_edited_in_the_editor(
