@@ -123,8 +123,7 @@ def _table(rows: Iterable[Iterable[str]]) -> str:
 
 def screen(text: str) -> str:
     """The text of docs/tui.md with its keys made anew."""
-    from ckpt_cli.tui.keys import MEMORY_GROUP
-    from ckpt_cli.tui.writing import WRITING_GROUPS
+    from ckpt_cli.tui.keys import MEMORY_GROUP, WRITING_GROUPS
 
     groups = (*WRITING_GROUPS, MEMORY_GROUP)
     tables = "\n".join(_keys(group.heading, group.rows) for group in groups)

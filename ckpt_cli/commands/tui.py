@@ -14,23 +14,27 @@ from typer import Context, Option
 
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.installing import install_command
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.registry import open_memory
 from ckpt_cli import diagnostics
 from ckpt_cli.ending import ENDING, Ended, restored
+from ckpt_cli.options import OptionalThread
 from ckpt_cli.session import Session
 from ckpt_cli.tui.serving import SERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.reading.store import Opening
-    from ckpt_cli.tui.app import CkptApp, Start
+    from ckpt_cli.tui.app import Start
     from ckpt_cli.tui.context import MemoryNamed
+    from ckpt_cli.tui.screens.main import Changes, MainScreen
 
 
 def tui(
     ctx: Context,
+    target: OptionalThread = None,
     pause: Annotated[
         float,
         Option("--refresh", metavar="SECONDS", help="Refresh every SECONDS; 0: only on r.", min=0),
@@ -48,10 +52,12 @@ def tui(
 ) -> None:
     """Browse threads, checkpoints and long-term memory in the terminal.
 
-    Read-only unless --write is given; then each change shows its plan and asks. Press ? for help.
+    With THREAD, the screen opens there. It is read-only unless --write is given; then each change
+    shows its plan and asks. Press ? for help.
 
     ```
     ckpt -s agent.db tui
+    ckpt -s agent.db tui trip-to-kyoto
     ckpt -s agent.db tui --write
     ckpt -s agent.db tui --serve
     ```
@@ -66,7 +72,7 @@ def tui(
     # The process of a served screen has the same arguments.
     is_served = serve and SERVED in os.environ
     if serve and not is_served:
-        _serve(session, port or 0)
+        _serve(session, port or 0, target)
         return
     if not is_served and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
@@ -80,13 +86,12 @@ def tui(
     if write:
         session.changes_store()
     with _installed("textual", "tui"):
-        application = _writing() if write else _reading()
-    from ckpt_cli.tui.check_rules import CheckRules
-    from ckpt_cli.tui.context import ScreenContext
+        from ckpt_cli.tui.app import CkptApp
+    from ckpt_cli.tui.context import CheckRules, ScreenContext
     from ckpt_cli.tui.remembered import look_file
 
     # Errors of the store are reported before the screen starts.
-    opening, words, memory, start = _found(session)
+    opening, words, memory, start, goal = _found(session, target)
     if write and start != "threads":
         raise UsageError(
             "--write changes threads, and this store holds memory only",
@@ -98,7 +103,8 @@ def tui(
     context = ScreenContext(
         opening, words, session.zone, pause, memory=memory, rules=rules, audit=audit, alias=alias
     )
-    screen = application(context, start, look_file())
+    changes = _writing() if write else None
+    screen = CkptApp(context, start, look_file(), goal, changes)
     with restored(*ENDING):
         screen.run()
     if screen.ended_by is not None:
@@ -108,12 +114,12 @@ def tui(
             diagnostics.traceback(failure)
 
 
-def _serve(session: Session, port: int) -> None:
+def _serve(session: Session, port: int, target: str | None) -> None:
     """Serve the screen to a browser until Ctrl-C."""
     with _installed("textual", "serve"), _installed("textual_serve", "serve"):
         from ckpt_cli.tui.serving.server import ScreenServer
     # Errors of the store are reported here, before anybody looks.
-    _found(session)
+    _found(session, target)
 
     def ready(url: str) -> None:
         session.output.verbatim(f"{url}\n")
@@ -140,10 +146,12 @@ def _installed(package: str, extra: str) -> Iterator[None]:
         ) from None
 
 
-def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start]:
-    """The threads and the memory of the store that was named.
+def _found(
+    session: Session, target: str | None
+) -> tuple[Opening, Sequence[str], MemoryNamed, Start, CheckpointKey | None]:
+    """The threads and the memory of the store that was named, and the checkpoint to show first.
 
-    Raises what opening it raises.
+    Raises what opening it raises, and `NotFound`.
     """
     from ckpt_cli.queries.memory import memory_place
     from ckpt_cli.tui.context import MemoryNamed
@@ -151,6 +159,7 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
     url, words = session.names.store_url, session.names.words
     try:
         session.store.describe()
+        goal = None if target is None else _goal(session, target)
         # Open, it would keep its snapshot, and a lock where writers wait for readers.
         session.store.close()
     except SeveralLayouts:
@@ -158,15 +167,29 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
     except (UnknownLayout, Unsupported) as error:
         # The store may hold long-term memory only.
         threads = _threads_of_memory(session, error)
+        if target is not None:
+            raise UsageError(
+                "this store holds memory only", hint="name the store of its threads with -s"
+            ) from None
         named = MemoryNamed(url, words)
         if threads is None:
-            return session.opening, words, named, "memory alone"
-        return session.opening._replace(url=threads), ["-s", str(threads)], named, "memory"
+            return session.opening, words, named, "memory alone", None
+        return session.opening._replace(url=threads), ["-s", str(threads)], named, "memory", None
     place = memory_place(url, session.names.other_store("memory"))
     named = MemoryNamed(url, words)
     if place is not None:
         named = MemoryNamed(place.url, ["-s", str(place.url)])
-    return session.opening, words, named, "threads"
+    return session.opening, words, named, "threads", goal
+
+
+def _goal(session: Session, target: str) -> CheckpointKey:
+    """The checkpoint that was named: THREAD or THREAD@REF. Raises `NotFound`."""
+    from ckpt_cli.reading.target import TargetArguments, find_checkpoint
+
+    found = find_checkpoint(
+        session.store, TargetArguments(target), session.now, session.zone, session.note
+    )
+    return CheckpointKey(found.reader.thread_id, found.checkpoint_ns, found.checkpoint_id)
 
 
 def _threads_of_memory(session: Session, error: CkptError) -> StoreUrl | None:
@@ -188,13 +211,8 @@ def _threads_of_memory(session: Session, error: CkptError) -> StoreUrl | None:
     return None if threads == url else threads
 
 
-def _reading() -> type[CkptApp]:
-    from ckpt_cli.tui.app import CkptApp
+def _writing() -> Callable[[MainScreen], Changes]:
+    """What can change a store is loaded only for --write."""
+    from ckpt_cli.tui.writing import Writing
 
-    return CkptApp
-
-
-def _writing() -> type[CkptApp]:
-    from ckpt_cli.tui.writing import WritingApp
-
-    return WritingApp
+    return Writing

@@ -238,6 +238,7 @@ _ckpt_answer() {
             "memory delete:"*) kind="item" ;;
             "memory import:"*) kind="file" ;;
             "memory sessions:0") kind="session" ;;
+            "tui:0") kind="target" ;;
             "interrupts:"*) kind="thread" ;;
             "errors:"*) kind="thread" ;;
             "blame:0") kind="target" ;;

@@ -121,6 +121,7 @@ complete -c ckpt -n '__ckpt_at "memory import" 0 9999' -F
 complete -c ckpt -n '__ckpt_at "memory" 0' -a sessions -d 'List an application\'s chat sessions, or show one.'
 complete -c ckpt -n '__ckpt_at "memory sessions" 0' -a '(__ckpt_ask session argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a tui -d 'Browse threads, checkpoints and long-term memory in the terminal.'
+complete -c ckpt -n '__ckpt_at "tui" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a interrupts -d 'List the questions that wait for an answer.'
 complete -c ckpt -n '__ckpt_at "interrupts" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a errors -d 'List the tasks that failed.'

@@ -6,15 +6,16 @@ import asyncio
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
+from textual.dom import DOMNode
 from textual.events import Event, Key
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
@@ -22,16 +23,72 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input
 
+from ckpt_backends.model import CheckpointKey
 from ckpt_cli.ending import ENDING
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.contrast import ReadableText
-from ckpt_cli.tui.key_order import OrderedKeysApp
 from ckpt_cli.tui.messages import MOST, ScreenMessage
-from ckpt_cli.tui.panes.message_line import MessageLine
-from ckpt_cli.tui.pauses import share_often
+from ckpt_cli.tui.panes.footer import MessageLine
+from ckpt_cli.tui.reading import share_often
 from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
-from ckpt_cli.tui.screens.main import MainScreen
+from ckpt_cli.tui.screens.main import Changes, MainScreen
+from ckpt_cli.tui.styles import ReadableText
+
+_PATIENCE = 0.5
+"""Seconds after which the next key is handled although a widget with the last one has gone."""
+_MOUNTING = 0.005
+"""Seconds between looks whether a new screen is ready."""
+
+
+class OrderedKeysApp(App[None]):
+    """An application that handles a key after all that the key before it does.
+
+    Textual passes a key to what has the focus at that time, also if an earlier key is about to move
+    the focus: of `/trip`, typed at once, `trip` would run as commands.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._keys_ahead: deque[Key] = deque()
+        self._key_timer: Timer | None = None
+        """Runs while a key is handled."""
+
+    async def on_event(self, event: Event) -> None:
+        """Handle an event; a key waits until the one before it was handled."""
+        if not isinstance(event, Key) or event.is_forwarded:
+            await super().on_event(event)
+        elif self._key_timer is not None:
+            self._keys_ahead.append(event)
+        else:
+            await self._handle_key(event)
+
+    async def _handle_key(self, event: Key) -> None:
+        # A key goes to the focused widget, and from there to one parent after the other.
+        way = iter((self.focused or self.screen).ancestors_with_self)
+        timer = self._key_timer = self.set_timer(_PATIENCE, self._end_key)
+        await super().on_event(event)
+        self._follow(way, timer)
+
+    def _follow(self, way: Iterator[DOMNode], timer: Timer) -> None:
+        """Follow a key through the queues of all widgets, and end it behind the last one."""
+        if timer is not self._key_timer:
+            return
+        if (stop := next(way, None)) is not None:
+            if not stop.call_later(self._follow, way, timer):
+                self._follow(way, timer)
+        elif self.screen.is_mounted:
+            # After a call that moves the focus.
+            self.call_later(self._end_key)
+        else:
+            self.set_timer(_MOUNTING, lambda: self._follow(way, timer))
+
+    async def _end_key(self) -> None:
+        if self._key_timer is not None:
+            self._key_timer.stop()
+            self._key_timer = None
+        if self._keys_ahead:
+            await self._handle_key(self._keys_ahead.popleft())
+
 
 Start = Literal["threads", "memory", "memory alone"]
 """The first screen. `memory alone` if the store of the memory's threads is not known."""
@@ -54,15 +111,24 @@ class CkptApp(OrderedKeysApp):
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = True
 
     def __init__(
-        self, context: ScreenContext, start: Start = "threads", look: Path | None = None
+        self,
+        context: ScreenContext,
+        start: Start = "threads",
+        look: Path | None = None,
+        goal: CheckpointKey | None = None,
+        changes: Callable[[MainScreen], Changes] | None = None,
     ) -> None:
-        """`look` is the file that remembers how the screen looked; None to remember nothing."""
+        """`look` is the file that remembers how the screen looked; None to remember nothing.
+
+        `goal` is the checkpoint that is shown first; `changes` makes what `--write` adds.
+        """
         super().__init__()
         # No animation: the terminal may be slow, and motion distracts.
         self.animation_level = "none"
         share_often()
         self.context = context
         self._start = start
+        self._goal, self._changes = goal, changes
         self._look = look
         self._recalled: RememberedLook | None = None
         """What was remembered; None until it is read."""
@@ -99,12 +165,8 @@ class CkptApp(OrderedKeysApp):
             from ckpt_cli.tui.screens.memory import MemoryScreen
 
             return MemoryScreen(self.context, alone=True)
-        self._main = self.main_screen()
+        self._main = MainScreen(self.context, self._goal, self._changes)
         return self._main
-
-    def main_screen(self) -> MainScreen:
-        """Return a new main screen."""
-        return MainScreen(self.context)
 
     def on_mount(self) -> None:
         self._recall()

@@ -11,8 +11,8 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.core.tasks.resume import UserMetadata
-from ckpt_cli.tui.content.tabs import CheckpointTab
-from ckpt_cli.tui.content.thread_filter import ThreadFilter, is_pattern
+from ckpt_cli.tui.panes.thread_list import ThreadFilter, is_pattern
+from ckpt_cli.tui.tabs.content import CheckpointTab
 
 _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
     "state": ("show",),
@@ -34,29 +34,32 @@ def tab_command(
 
     None for a diff of two subgraph calls, because `ckpt diff` takes one namespace.
     """
-    if tab == "diff" and base is not None and base.checkpoint_ns != place.checkpoint_ns:
+    words = *_WORDS[tab], *_inside(place.checkpoint_ns)
+    if tab != "diff" or base is None:
+        return command("ckpt", *store, *words, ids=[ref(place)])
+    if base.checkpoint_ns != place.checkpoint_ns:
         return None
-    inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
-    ids = [ref(base), ref(place)] if tab == "diff" and base is not None else [ref(place)]
-    return command("ckpt", *store, *_WORDS[tab], *inside, ids=ids)
+    return command("ckpt", *store, *words, ids=[ref(base), ref(place)])
 
 
 def value_command(store: Sequence[str], place: CheckpointKey, path: str) -> str:
     """Return the command that prints a value of a checkpoint."""
-    inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
-    return command("ckpt", *store, "show", *inside, "--path", path, ids=[ref(place)])
+    words = "show", *_inside(place.checkpoint_ns), "--path", path
+    return command("ckpt", *store, *words, ids=[ref(place)])
 
 
 def timeline_command(store: Sequence[str], place: CheckpointKey) -> str:
     """Return the command that prints the times of the branch up to a checkpoint."""
-    inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
-    return command("ckpt", *store, "timeline", *inside, ids=[ref(place)])
+    return command("ckpt", *store, "timeline", *_inside(place.checkpoint_ns), ids=[ref(place)])
 
 
 def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:
     """Return the command that draws a thread's tree."""
-    inside = ["--ns", ns] if ns else []
-    return command("ckpt", *store, "show", "--tree", *inside, ids=[thread_id])
+    return command("ckpt", *store, "show", "--tree", *_inside(ns), ids=[thread_id])
+
+
+def _inside(ns: str | None) -> Sequence[str]:
+    return ["--ns", ns] if ns else []
 
 
 def list_command(store: Sequence[str], wanted: ThreadFilter) -> str:
@@ -76,6 +79,11 @@ def list_command(store: Sequence[str], wanted: ThreadFilter) -> str:
 def purge_command(store: Sequence[str], wanted: ThreadFilter) -> str:
     """Return the command that shows what a purge by a filter would remove."""
     return command("ckpt", *store, "purge", "--where", wanted.written, "--dry-run")
+
+
+def write_command(store: Sequence[str]) -> str:
+    """Return the command that starts a screen that can change the store."""
+    return command("ckpt", *store, "tui", "--write")
 
 
 def match_of(text: str) -> str:

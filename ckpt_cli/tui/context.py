@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from time import monotonic
@@ -19,7 +19,17 @@ from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.filters.language import FilterAlias, FilterTerms, no_alias
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.store_worker import StoreWorker
-from ckpt_cli.tui.check_rules import CheckRules
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRules:
+    """How threads are checked."""
+
+    reducers: Mapping[str, str] = field(default_factory=dict)
+    """The reducers that the user named, by channel."""
+    ignored: frozenset[str] = frozenset()
+    """Codes that are not reported."""
+
 
 _PATIENCE = 1.0
 """Seconds to wait for connections on exit."""

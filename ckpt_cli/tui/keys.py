@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, cast
 
 from textual.binding import Binding, BindingType
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
-from ckpt_cli.tui.content.tabs import TABS
-from ckpt_cli.tui.content.thread_list import SIGNS as STATUS_SIGNS
+from ckpt_cli.tui.panes.thread_list import SIGNS as STATUS_SIGNS
+from ckpt_cli.tui.tabs.content import TABS
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +20,19 @@ class Key:
     """One key binding."""
 
     keys: str
-    """Textual's key names, separated by commas."""
+    """Characters or Textual's key names, separated by commas."""
     action: str
     title: str
     help: str
-    shown: str
-    """The key as the help writes it."""
+    label: str = ""
+    """The keys as the help writes them, if that differs."""
     footer: bool = False
     """Whether the footer shows it."""
+
+    @property
+    def shown(self) -> str:
+        """The keys as the help writes them."""
+        return self.label or self.keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,11 @@ class KeyGroup:
     keys: Sequence[Key]
     panes: Sequence[tuple[str, str]] = ()
     """Keys that the panes bind themselves, and what they do; listed before the others."""
+
+    @property
+    def actions(self) -> frozenset[str]:
+        """What the keys do."""
+        return frozenset(key.action for key in self.keys)
 
     @property
     def rows(self) -> Sequence[tuple[str, str]]:
@@ -61,27 +75,14 @@ LINES: Sequence[tuple[str, str]] = (
 MOST_USED = KeyGroup(
     "Most used",
     (
-        Key(
-            "less_than_sign",
-            "step(-1)",
-            "Step back",
-            "Go to the parent, or on along the branch",
-            "<",
-        ),
-        Key(
-            "greater_than_sign",
-            "step(1)",
-            "Step forward",
-            "Go to the parent, or on along the branch",
-            ">",
-        ),
+        Key("<", "step(-1)", "Step back", "Go to the parent, or on along the branch"),
+        Key(">", "step(1)", "Step forward", "Go to the parent, or on along the branch"),
         *(
             Key(
                 str(number % 10),
                 f"tab('{name}')",
                 f"Tab {name.capitalize()}",
                 "Show a tab by its number",
-                str(number % 10),
             )
             for number, name in enumerate(TABS, 1)
         ),
@@ -113,111 +114,80 @@ MOVING = KeyGroup(
 STEPPING = KeyGroup(
     "Step through time",
     (
+        Key("{", "sibling(-1)", "Older sibling", "Go between checkpoints with the same parent"),
+        Key("}", "sibling(1)", "Newer sibling", "Go between checkpoints with the same parent"),
         Key(
-            "left_curly_bracket",
-            "sibling(-1)",
-            "Older sibling",
-            "Go between checkpoints with the same parent",
-            "{",
+            "[", "change(-1)", "Previous change", "Go to where the channel under the cursor changed"
         ),
-        Key(
-            "right_curly_bracket",
-            "sibling(1)",
-            "Newer sibling",
-            "Go between checkpoints with the same parent",
-            "}",
-        ),
-        Key(
-            "left_square_bracket",
-            "change(-1)",
-            "Previous change",
-            "Go to where the channel under the cursor changed",
-            "[",
-        ),
-        Key(
-            "right_square_bracket",
-            "change(1)",
-            "Next change",
-            "Go to where the channel under the cursor changed",
-            "]",
-        ),
-        Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
+        Key("]", "change(1)", "Next change", "Go to where the channel under the cursor changed"),
+        Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)"),
     ),
 )
 LOOKING = KeyGroup(
     "Look at a checkpoint",
     (
-        Key("left_parenthesis", "turn(-1)", "Previous tab", "Show the previous or next tab", "("),
-        Key("right_parenthesis", "turn(1)", "Next tab", "Show the previous or next tab", ")"),
+        Key("(", "turn(-1)", "Previous tab", "Show the previous or next tab"),
+        Key(")", "turn(1)", "Next tab", "Show the previous or next tab"),
         Key(
             "d",
             "compare",
             "Diff",
             "Diff side by side with the marked one, or the parent",
-            "d",
-            True,
+            footer=True,
         ),
         Key(
             "n",
             "difference(1)",
             "Next change",
             "In State and Diff: go to the next or previous change",
-            "n",
         ),
         Key(
             "N",
             "difference(-1)",
             "Previous change",
             "In State and Diff: go to the next or previous change",
-            "N",
         ),
-        Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),
-        Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps", "o"),
-        Key("E", "unfold_all", "Unfold value", "Unfold all of this value, or fold it", "E"),
-        Key("p", "pin", "Pin", "Show this channel first, at each checkpoint (toggle)", "p"),
-        Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree", "a"),
-        Key("v", "check", "Check", "Check every value of this thread", "v"),
+        Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", footer=True),
+        Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps"),
+        Key("E", "unfold_all", "Unfold value", "Unfold all of this value, or fold it"),
+        Key("p", "pin", "Pin", "Show this channel first, at each checkpoint (toggle)"),
+        Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree"),
+        Key("v", "check", "Check", "Check every value of this thread"),
     ),
     (("→ ←", "In State: unfold or fold a value; then go in or out"),),
 )
 FINDING = KeyGroup(
     "Find",
     (
-        Key("i", "questions", "Questions", "List unanswered questions of all threads", "i", True),
-        Key("e", "errors", "Errors", "List tasks that failed, of all threads", "e", True),
-        Key("S", "grep", "Search", "Search values in this thread, or in all", "S"),
-        Key("O", "operations", "Operations", "List what ckpt changed in this thread", "O"),
-        Key("M", "memory", "Memory", "Browse long-term memory", "M"),
+        Key("i", "questions", "Questions", "List unanswered questions of all threads", footer=True),
+        Key("e", "errors", "Errors", "List tasks that failed, of all threads", footer=True),
+        Key("S", "grep", "Search", "Search values in this thread, or in all"),
+        Key("O", "operations", "Operations", "List what ckpt changed in this thread"),
+        Key("M", "memory", "Memory", "Browse long-term memory"),
     ),
 )
 COPYING = KeyGroup(
     "Copy",
     (
-        Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
-        Key("w", "copy_value", "Copy value", "Copy the value or message under the cursor", "w"),
-        Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
-        Key("c", "command_line", "Command", "Show the command line for what is shown", "c"),
+        Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT"),
+        Key("w", "copy_value", "Copy value", "Copy the value or message under the cursor"),
+        Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint"),
+        Key("c", "command_line", "Command", "Show the command line for what is shown"),
     ),
 )
 SCREEN = KeyGroup(
     "Screen",
     (
-        Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
-        Key("minus", "size(-1)", "Smaller", "Make this pane smaller or larger", "-"),
-        Key("plus,equals_sign", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
-        Key("underscore", "size(0)", "Fit panes", "Fit all panes to their content", "_"),
-        Key("r", "again", "Refresh", "Read the store again now", "r"),
-        Key("T", "app.change_theme", "Theme", "Choose the colours", "T"),
-        Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
-        Key(
-            "colon",
-            "app.command_palette",
-            "Palette",
-            "Find a key by name, or go to THREAD@REF",
-            ":",
-        ),
-        Key("question_mark", "help", "Help", "Show this help", "?", True),
-        Key("q", "app.quit", "Quit", "Quit", "q", True),
+        Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again"),
+        Key("-", "size(-1)", "Smaller", "Make this pane smaller or larger"),
+        Key("+,=", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
+        Key("_", "size(0)", "Fit panes", "Fit all panes to their content"),
+        Key("r", "again", "Refresh", "Read the store again now"),
+        Key("T", "app.change_theme", "Theme", "Choose the colours"),
+        Key("L", "app.messages", "Messages of this session", "List what this screen said"),
+        Key(":", "app.command_palette", "Palette", "Find a key by name, or go to THREAD@REF"),
+        Key("?", "help", "Help", "Show this help", footer=True),
+        Key("q", "app.quit", "Quit", "Quit", footer=True),
     ),
     (("s", "Sort threads: newest, oldest, id, checkpoints"),),
 )
@@ -227,24 +197,50 @@ READING_GROUPS: Sequence[KeyGroup] = (
 )
 """The keys of the main screen that only read; the keys used most come first."""
 
+CHANGING = KeyGroup(
+    "Change, with --write",
+    (
+        Key(
+            "B,R",
+            "write('rollback')",
+            "Roll back",
+            "Roll the thread back to this checkpoint",
+            "B R",
+            footer=True,
+        ),
+        Key(
+            "F",
+            "write('fork')",
+            "Fork",
+            "Fork this checkpoint to a branch or a new thread",
+            footer=True,
+        ),
+        Key("U", "write('undo')", "Undo", "Undo the last change of this thread by ckpt"),
+        Key("P", "write('repair')", "Repair", "Mend the finding, or lost values of this thread"),
+        Key("D", "write('delete')", "Delete", "Delete this thread, whatever its status"),
+        Key("X", "write('purge')", "Purge", "Remove threads, or prune their old checkpoints"),
+    ),
+)
+WRITING_GROUPS: Sequence[KeyGroup] = (*READING_GROUPS, CHANGING)
+"""The keys of the main screen with `--write`."""
+
 MEMORY_GROUP = KeyGroup(
     "On the screen Memory",
     (
         Key("tab,shift+tab", "pane", "Next pane", "Focus the other pane", "Tab"),
-        Key("z", "zoom", "Zoom", "Show this pane alone, or both again", "z"),
+        Key("z", "zoom", "Zoom", "Show this pane alone, or both again"),
         Key(
             "y",
             "copy_command",
             "Copy command",
             "Copy the command line that prints this item",
-            "y",
-            True,
+            footer=True,
         ),
-        Key("r", "again", "Refresh", "Read the memory again now", "r"),
-        Key("T", "app.change_theme", "Theme", "Choose the colours", "T"),
-        Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
-        Key("question_mark", "help", "Help", "Show this help", "?", True),
-        Key("q", "leave", "Close", "Close this screen", "q", True),
+        Key("r", "again", "Refresh", "Read the memory again now"),
+        Key("T", "app.change_theme", "Theme", "Choose the colours"),
+        Key("L", "app.messages", "Messages of this session", "List what this screen said"),
+        Key("?", "help", "Help", "Show this help", footer=True),
+        Key("q", "leave", "Close", "Close this screen", footer=True),
     ),
 )
 MEMORY_GROUPS: Sequence[KeyGroup] = (
@@ -296,3 +292,120 @@ def bindings(keys: Sequence[Key]) -> list[BindingType]:
         Binding(key.keys, key.action, key.title, show=key.footer, key_display=key.shown)
         for key in keys
     ]
+
+
+_MOVING: Sequence[tuple[str, str]] = (("↑ ↓ j k", "Move by a line"), *LINES)
+_SEARCH = ("/", "Search; then n next, N previous")
+_ENTER = ("Enter l", "Go to the checkpoint")
+_HELP = Key("?", "help", "Help", "Show this help", footer=True)
+
+
+def _close(keys: str = "escape,q,h", shown: str = "Esc q h") -> Key:
+    return Key(keys, "dismiss(None)", "Close", "Close this screen", shown, footer=True)
+
+
+PLACES_GROUPS = (KeyGroup("Questions and errors", (_HELP, _close()), (*_MOVING, _SEARCH, _ENTER)),)
+"""The keys of the lists of questions and of errors."""
+
+SEARCH_GROUPS = (
+    KeyGroup(
+        "Search",
+        (
+            Key("slash", "type", "Edit pattern", "Edit the pattern", "/", footer=True),
+            Key("t", "scope", "This / all", "Search this thread, or all threads", footer=True),
+            _HELP,
+            _close(),
+        ),
+        (*_MOVING, _ENTER),
+    ),
+)
+
+OPERATIONS_GROUPS = (
+    KeyGroup(
+        "Operations",
+        (
+            Key("u,U", "undo", "Undo", "Undo this operation; needs --write", "u U", footer=True),
+            _HELP,
+            _close(),
+        ),
+        (*_MOVING, _SEARCH),
+    ),
+)
+
+DIFF_GROUPS = (
+    KeyGroup(
+        "Diff side by side",
+        (
+            Key("n,]", "jump(1)", "Next", "Go to the next change", "n ]", footer=True),
+            Key("N,[", "jump(-1)", "Previous", "Go to the previous change", "N [", footer=True),
+            _HELP,
+            _close("escape,q,h,d", "Esc q h d"),
+        ),
+        (*_MOVING, ("/", "Search")),
+    ),
+)
+
+
+_SKIPPED = "app.command_palette"
+
+
+class _MainScreen(Protocol):
+    @property
+    def key_groups(self) -> Sequence[KeyGroup]: ...
+
+    def go_to(self, text: str) -> object: ...
+
+
+class _App(Protocol):
+    ran_lately: list[str]
+
+
+def keys_by_use(groups: Sequence[KeyGroup], lately: Sequence[str]) -> Sequence[Key]:
+    """Return the keys: first those of the actions that were run lately, then those of the footer.
+
+    The rest is in the order of the help. `lately` has the last action last.
+    """
+    ranks = {action: at for at, action in enumerate(reversed(lately))}
+    keys = [key for key in keys_of(groups) if key.action != _SKIPPED]
+    return sorted(keys, key=lambda key: (ranks.get(key.action, len(ranks)), not key.footer))
+
+
+class Palette(Provider):
+    """The commands of the main screen, those that were used last first."""
+
+    async def discover(self) -> Hits:
+        for key in self._keys():
+            shown = Content(f"{key.title} ({key.shown})")
+            yield DiscoveryHit(shown, partial(self._run, key), text=key.title, help=key.help)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for key in self._keys():
+            score = matcher.match(key.title)
+            if score > 0:
+                shown = Content.assemble(matcher.highlight(key.title), f" ({key.shown})")
+                yield Hit(score, shown, partial(self._run, key), text=key.title, help=key.help)
+        # Last, because any text may be a thread id.
+        yield Hit(
+            0.01,
+            Content(f"Go to {query}"),
+            partial(self._main.go_to, query),
+            text=query,
+            help="A thread, or THREAD@REF",
+        )
+
+    @property
+    def _main(self) -> _MainScreen:
+        return cast("_MainScreen", self.screen)
+
+    @property
+    def _lately(self) -> list[str]:
+        return cast("_App", self.app).ran_lately
+
+    def _keys(self) -> Sequence[Key]:
+        return keys_by_use(self._main.key_groups, self._lately)
+
+    async def _run(self, key: Key) -> None:
+        lately = self._lately
+        lately[:] = [*(one for one in lately if one != key.action), key.action]
+        await self.screen.run_action(key.action)

@@ -1,4 +1,4 @@
-"""`ckpt tui --write`: the main screen with keys that change the store.
+"""`ckpt tui --write`: what the keys of the main screen do that change the store.
 
 This is the only module of the package that can change a store; it is imported only for `--write`.
 """
@@ -8,17 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from typing import ClassVar
+from typing import TypeVar
 
-from textual import work
 from textual.app import SuspendNotSupported
-from textual.binding import BindingType
 from textual.worker import WorkerCancelled
 
-from ckpt_backends import shell
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
@@ -34,11 +31,9 @@ from ckpt_cli.operations.command_text import user_name
 from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.plan import question as question_of
 from ckpt_cli.render.plan import report_lines
-from ckpt_cli.render.text import Span, safe_text
-from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.command_line import match_of, purge_command
+from ckpt_cli.render.text import StyledLine, safe_text
+from ckpt_cli.tui.command_line import match_of, purge_command, write_command
 from ckpt_cli.tui.editor import edit, editor_of
-from ckpt_cli.tui.keys import READING_GROUPS, Key, KeyGroup, bindings
 from ckpt_cli.tui.messages import screen_hint
 from ckpt_cli.tui.plans import (
     Editable,
@@ -53,9 +48,12 @@ from ckpt_cli.tui.plans import (
     editable,
     mending,
 )
+from ckpt_cli.tui.reading import ask, say, show_error
 from ckpt_cli.tui.screens.forms import ForkForm, ForkWish, PurgeForm, Refuse
 from ckpt_cli.tui.screens.main import MainScreen
-from ckpt_cli.tui.screens.plan import PlanScreen
+from ckpt_cli.tui.screens.text import PlanScreen
+
+_Answer = TypeVar("_Answer")
 
 _WIDTH = 200
 """Width of the result of a purge, in columns."""
@@ -76,37 +74,184 @@ _REPAIRS: Mapping[Mending, str] = {
     "writes": "Drop this answer?",
 }
 
-CHANGING = KeyGroup(
-    "Change, with --write",
-    (
-        Key("B", "rollback", "Roll back", "Roll the thread back to this checkpoint", "B", True),
-        Key("F", "fork", "Fork", "Fork this checkpoint to a branch or a new thread", "F", True),
-        Key("U", "undo", "Undo", "Undo the last change of this thread by ckpt", "U"),
-        Key("P", "repair", "Repair", "Mend the finding, or lost values of this thread", "P"),
-        Key("D", "delete", "Delete", "Delete this thread, whatever its status", "D"),
-        Key("X", "purge", "Purge", "Remove threads, or prune their old checkpoints", "X"),
-    ),
-)
-WRITING_GROUPS: Sequence[KeyGroup] = (*READING_GROUPS, CHANGING)
 
+class Writing:
+    """What `--write` adds to a main screen; each change shows its plan and asks first."""
 
-class WritingApp(CkptApp):
-    """`ckpt tui --write`."""
+    def __init__(self, main: MainScreen) -> None:
+        self._main, self._context = main, main.context
+        self._planner = Planner(self._context.opening.url, self._open_rows, self._context.now)
 
-    def main_screen(self) -> MainScreen:
-        return WritingScreen(self.context)
+    async def run(self, action: str, op: str) -> None:
+        """Show the plan of a change, and carry it out if the user agrees."""
+        changes: Mapping[str, Callable[[], Awaitable[None]]] = {
+            "rollback": self._roll_back,
+            "fork": self._fork,
+            "undo": self._undo,
+            "undo_operation": partial(self._undo_operation, op),
+            "repair": self._repair,
+            "delete": self._delete,
+            "purge": self._purge,
+        }
+        await changes[action]()
 
-    def open_rows(self) -> Store:
+    # Plans
+
+    async def _roll_back(self) -> None:
+        if (place := self._main.here()) is not None:
+            question = partial(self._planner.rollback, place=place)
+            await self._propose(question, "Roll back this thread?", _UNDO)
+
+    async def _undo(self) -> None:
+        if (thread_id := self._main.here_thread()) is not None:
+            question = partial(self._planner.undo, thread_id=thread_id)
+            await self._propose(question, "Undo this?")
+
+    async def _undo_operation(self, op: str) -> None:
+        """Undo what an operation did to this thread."""
+        if (thread_id := self._main.here_thread()) is not None:
+            question = partial(self._planner.undo_operation, thread_id=thread_id, op=op)
+            await self._propose(question, "Undo this operation?")
+
+    async def _repair(self) -> None:
+        finding = self._main.inspector.rows.finding
+        if (thread_id := self._main.here_thread()) is None:
+            return
+        kind = "values" if finding is None else mending(finding)
+        if kind is None:
+            said = "no repair mends this finding; press c for what helps"
+            say(self._main, said, is_error=True)
+            return
+        reducers = self._context.rules.reducers
+        question = partial(self._planner.repair, thread_id=thread_id, kind=kind, reducers=reducers)
+        await self._propose(question, _REPAIRS[kind], _UNDO)
+
+    async def _fork(self) -> None:
+        if (place := self._main.here()) is None:
+            return
+        channels = await self._ask(partial(channels_of, place=place))
+        if channels is None:
+            return
+        form = ForkForm(channels, partial(self._planned_fork, place))
+        if (found := await self._main.app.push_screen_wait(form)) is not None:
+            await self._review(found, "Fork this checkpoint?", _UNDO)
+
+    async def _planned_fork(
+        self, place: CheckpointKey, wish: ForkWish, refuse: Refuse
+    ) -> Proposal | None:
+        """Return the plan of a fork, with the value that the user edits, if any."""
+        to, channel, kind, node = wish
+        edit = None
+        if channel:
+            value = partial(editable, place=place, channel=channel, kind=kind)
+            before = await self._ask(value, refuse)
+            edit = None if before is None else self._edit(before)
+            if edit is None:
+                return None
+        question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
+        return await self._ask(question, refuse)
+
+    async def _delete(self) -> None:
+        if (thread := self._main.threads_pane.rows.thread) is None:
+            self._main.here_thread()
+            return
+        with TemporaryFolder() as folder:
+            path = folder / _PLAN_FILE
+            question = partial(self._planner.delete, thread_id=thread.thread_id, path=path)
+            if (found := await self._ask(question)) is not None:
+                await self._review_removal(found)
+
+    async def _purge(self) -> None:
+        wanted = self._main.threads_pane.listing.wanted
+        if wanted.where is not None:
+            said = purge_command(self._context.store_words, wanted)
+            say(self._main, f"to purge by this filter, run `{said}`", is_error=True)
+            return
+        match = match_of(wanted.text) if wanted.text else ""
+        with TemporaryFolder() as folder:
+            path = folder / _PLAN_FILE
+
+            async def plan(policy: Policy, refuse: Refuse) -> ReviewedRemoval | None:
+                question = partial(self._planner.purge, policy=policy, path=path)
+                return await self._ask(question, refuse)
+
+            form = PurgeForm(match, self._context.now(), self._context.zone, plan)
+            if (found := await self._main.app.push_screen_wait(form)) is not None:
+                await self._review_removal(found)
+
+    async def _ask(
+        self, question: Callable[[Store], _Answer], refuse: Refuse | None = None
+    ) -> _Answer | None:
+        """Return an answer; None after an error, which is shown."""
+        shown = refuse or partial(show_error, self._main)
+        return await ask(self._main, self._context.detail, question, shown)
+
+    # Review
+
+    async def _propose(
+        self, question: Callable[[Store], Proposal], ask: str, hint: str = ""
+    ) -> None:
+        """Make a plan, and apply it if the user agrees."""
+        if (found := await self._ask(question)) is not None:
+            await self._review(found, ask, hint)
+
+    async def _review(self, found: Proposal, ask: str, hint: str) -> None:
+        """Show a plan, apply it if the user agrees, and go to the new head."""
+        main = self._main
+        notes = await self._carried_out(ask, found.lines, partial(self._apply, found))
+        if notes is None:
+            return
+        # The list of threads does not show that a value changed.
+        main.forget()
+        await self.listed_anew()
+        if found.head is not None:
+            main.jump(found.head)
+        is_undoable = found.head is not None or found.action == "repair"
+        say(main, "; ".join([f"{found.done}{hint}" if is_undoable else found.done, *notes]))
+
+    async def _carried_out(
+        self, ask: str, lines: Callable[[int], list[StyledLine]], what: Callable[[], _Answer]
+    ) -> _Answer | None:
+        """Show a plan, and do what it says if the user agrees; None if not, or after an error."""
+        if not await self._main.app.push_screen_wait(PlanScreen(ask, lines)):
+            return None
+        try:
+            return await asyncio.to_thread(what)
+        except CkptError as error:
+            show_error(self._main, error)
+            return None
+
+    async def listed_anew(self) -> None:
+        """List all threads again, and wait until that is done."""
+        while True:
+            # A refresh that starts at the same time replaces this one.
+            with suppress(WorkerCancelled):
+                await self._main.threads_pane.load().wait()
+                return
+
+    async def _review_removal(self, found: ReviewedRemoval) -> None:
+        """Show what would be removed, and remove it if the user agrees."""
+        ask = f"{question_of(found.plan.sums)} This cannot be undone."
+        removed = await self._carried_out(ask, found.lines, partial(self._remove, found))
+        if removed is not None:
+            report, notes = removed
+            lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
+            say(self._main, "; ".join([*lines, *notes]), is_error=bool(report.stopped))
+            self._main.threads_pane.load()
+
+    # Writing
+
+    def _open_rows(self) -> Store:
         """Open the store without redaction, with decrypted values; copies are encrypted again."""
-        opening = self.context.opening
+        opening = self._context.opening
         return DecryptingStore(open_store(opening.url), opening.keys(), lambda _: None)
 
-    def apply(self, found: Proposal) -> Sequence[str]:
+    def _apply(self, found: Proposal) -> Sequence[str]:
         """Record a change and carry it out; return what the user has to know.
 
         Raises what `WritableStore.apply` raises.
         """
-        opening, notes = self.context.opening, list[str]()
+        opening, notes = self._context.opening, list[str]()
         recorder = self._recorder(notes.append)
         with (
             closing(open_store(opening.url)) as rows,
@@ -123,7 +268,7 @@ class WritingApp(CkptApp):
                 notes.append(apply_change(opening.url, change, [rows]))
         return [one for one in notes if one]
 
-    def remove(self, found: ReviewedRemoval) -> tuple[PurgeReport, Sequence[str]]:
+    def _remove(self, found: ReviewedRemoval) -> tuple[PurgeReport, Sequence[str]]:
         """Record a purge and carry it out, batch by batch; return what the user has to know, too.
 
         Raises what `WritableStore.remove` raises.
@@ -131,94 +276,16 @@ class WritingApp(CkptApp):
         notes: list[str] = []
         recorder = self._recorder(notes.append)
         with recorder.operation(found.action, cannot_undo="no archive was made") as recording:
-            report = run_purge(self.context.opening.url, found.plan.threads(), recording)
+            report = run_purge(self._context.opening.url, found.plan.threads(), recording)
         return report, notes
 
     def _recorder(self, note: Callable[[str], None]) -> Recorder:
-        context = self.context
-        command = shell.command("ckpt", *context.store_words, "tui", "--write")
+        context = self._context
+        command = write_command(context.store_words)
         url, now = context.opening.url, context.now()
         return Recorder(url, user_name(), command, now, note, context.audit)
 
-
-class WritingScreen(MainScreen):
-    """The main screen with keys that change the store; each shows its plan and asks first."""
-
-    app: WritingApp
-    BINDINGS: ClassVar[list[BindingType]] = bindings(CHANGING.keys)
-    writes = True
-
-    def on_mount(self) -> None:
-        super().on_mount()
-        self.status.add_class("write")
-        url = self.context.opening.url
-        self._planner = Planner(url, self.app.open_rows, self.context.now)
-
-    @property
-    def key_groups(self) -> Sequence[KeyGroup]:
-        return WRITING_GROUPS
-
-    def mode(self) -> Span:
-        return "WRITE", "bold"
-
-    @work(exclusive=True, group="change")
-    async def action_rollback(self) -> None:
-        if (place := self.here()) is not None:
-            question = partial(self._planner.rollback, place=place)
-            await self._propose(question, "Roll back this thread?", _UNDO)
-
-    @work(exclusive=True, group="change")
-    async def action_undo(self) -> None:
-        if (thread_id := self.here_thread()) is not None:
-            question = partial(self._planner.undo, thread_id=thread_id)
-            await self._propose(question, "Undo this?")
-
-    @work(exclusive=True, group="change")
-    async def action_undo_operation(self, op: str) -> None:
-        """Undo what an operation did to this thread."""
-        if self.view.thread_id is not None:
-            question = partial(self._planner.undo_operation, thread_id=self.view.thread_id, op=op)
-            await self._propose(question, "Undo this operation?")
-
-    @work(exclusive=True, group="change")
-    async def action_repair(self) -> None:
-        finding = self.inspector.document.finding
-        if (thread_id := self.here_thread()) is None:
-            return
-        kind = "values" if finding is None else mending(finding)
-        if kind is None:
-            self.say("no repair mends this finding; press c for what helps", is_error=True)
-            return
-        reducers = self.context.rules.reducers
-        question = partial(self._planner.repair, thread_id=thread_id, kind=kind, reducers=reducers)
-        await self._propose(question, _REPAIRS[kind], _UNDO)
-
-    @work(exclusive=True, group="change")
-    async def action_fork(self) -> None:
-        if (place := self.here()) is None:
-            return
-        worker = self.context.detail
-        channels = await self.ask(worker, partial(channels_of, place=place), self.show_error)
-        if channels is None:
-            return
-        form = ForkForm(channels, partial(self._planned_fork, place))
-        if (found := await self.app.push_screen_wait(form)) is not None:
-            await self._review(found, "Fork this checkpoint?", _UNDO)
-
-    async def _planned_fork(
-        self, place: CheckpointKey, wish: ForkWish, refuse: Refuse
-    ) -> Proposal | None:
-        """Return the plan of a fork, with the value that the user edits, if any."""
-        to, channel, kind, node = wish
-        worker, edit = self.context.detail, None
-        if channel:
-            value = partial(editable, place=place, channel=channel, kind=kind)
-            before = await self.ask(worker, value, refuse)
-            edit = None if before is None else self._edit(before)
-            if edit is None:
-                return None
-        question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
-        return await self.ask(worker, question, refuse)
+    # Editing
 
     def _edit(self, before: Editable) -> EditedValue | None:
         """Return the edited value; None if it was not changed.
@@ -234,85 +301,6 @@ class WritingScreen(MainScreen):
                 text, heading = _COMMENTS.sub("", after), _refusal(error)
         return None
 
-    async def _propose(
-        self, question: Callable[[Store], Proposal], ask: str, hint: str = ""
-    ) -> None:
-        """Make a plan, and apply it if the user agrees."""
-        found = await self.ask(self.context.detail, question, self.show_error)
-        if found is not None:
-            await self._review(found, ask, hint)
-
-    async def _review(self, found: Proposal, ask: str, hint: str) -> None:
-        """Show a plan, apply it if the user agrees, and go to the new head."""
-        if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
-            return
-        try:
-            notes = await asyncio.to_thread(self.app.apply, found)
-        except CkptError as error:
-            self.show_error(error)
-            return
-        # The list of threads does not show that a value changed.
-        self.forget_findings()
-        self.forget_changes()
-        await self.listed_anew()
-        if found.head is not None:
-            self.jump(found.head)
-        is_undoable = found.head is not None or found.action == "repair"
-        self.say("; ".join([f"{found.done}{hint}" if is_undoable else found.done, *notes]))
-
-    async def listed_anew(self) -> None:
-        """List all threads again, and wait until that is done."""
-        while True:
-            # A refresh that starts at the same time replaces this one.
-            with suppress(WorkerCancelled):
-                await self.load_threads().wait()
-                return
-
-    @work(exclusive=True, group="change")
-    async def action_delete(self) -> None:
-        if (thread := self.rows.thread) is None:
-            self.here_thread()
-            return
-        with TemporaryFolder() as folder:
-            path = folder / _PLAN_FILE
-            question = partial(self._planner.delete, thread_id=thread.thread_id, path=path)
-            found = await self.ask(self.context.detail, question, self.show_error)
-            if found is not None:
-                await self._review_removal(found)
-
-    @work(exclusive=True, group="change")
-    async def action_purge(self) -> None:
-        wanted = self.rows.listing.wanted
-        if wanted.where is not None:
-            said = purge_command(self.context.store_words, wanted)
-            self.say(f"to purge by this filter, run `{said}`", is_error=True)
-            return
-        match = match_of(wanted.text) if wanted.text else ""
-        with TemporaryFolder() as folder:
-            path = folder / _PLAN_FILE
-
-            async def plan(policy: Policy, refuse: Refuse) -> ReviewedRemoval | None:
-                question = partial(self._planner.purge, policy=policy, path=path)
-                return await self.ask(self.context.detail, question, refuse)
-
-            form = PurgeForm(match, self.context.now(), self.context.zone, plan)
-            if (found := await self.app.push_screen_wait(form)) is not None:
-                await self._review_removal(found)
-
-    async def _review_removal(self, found: ReviewedRemoval) -> None:
-        """Show what would be removed, and remove it if the user agrees."""
-        ask = f"{question_of(found.plan.sums)} This cannot be undone."
-        if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
-            return
-        try:
-            report, notes = await asyncio.to_thread(self.app.remove, found)
-        except CkptError as error:
-            self.show_error(error)
-            return
-        lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
-        self.say("; ".join([*lines, *notes]), is_error=bool(report.stopped))
-        self.load_threads()
-
     def edited(self, text: str, heading: str) -> str | None:
         """Open a text below a heading in the user's editor.
 
@@ -320,16 +308,16 @@ class WritingScreen(MainScreen):
         """
         try:
             command = editor_of(os.environ)
-            with self.app.suspend():
+            with self._main.app.suspend():
                 after = edit(command, f"{_comments(heading)}{text}")
         except CkptError as error:
-            self.show_error(error)
+            show_error(self._main, error)
             return None
         except SuspendNotSupported:
-            self.say("cannot start an editor in this terminal", is_error=True)
+            say(self._main, "cannot start an editor in this terminal", is_error=True)
             return None
         if _COMMENTS.sub("", after) == text:
-            self.say("the value was not changed; nothing to do")
+            say(self._main, "the value was not changed; nothing to do")
             return None
         return after
 

@@ -72,9 +72,9 @@ async def on_store(store: str, began: float) -> dict[str, Any]:
             return not any(worker.waiting for worker in context.workers)
 
         async with phase(found, pulse, "listing"):
-            await until(lambda: screen.rows.listing.shown, pilot.pause)
+            await until(lambda: screen.threads_pane.listing.shown, pilot.pause)
         async with phase(found, pulse, "first thread"):
-            await until(lambda: screen.inspector.document.lines and settled(), pilot.pause)
+            await until(lambda: screen.inspector.rows.lines and settled(), pilot.pause)
         async with phase(found, pulse, f"{_PRESSES} pages down"):
             for _ in range(_PRESSES):
                 await pilot.press("pagedown")
@@ -89,14 +89,14 @@ async def on_store(store: str, began: float) -> dict[str, Any]:
             await pilot.press("slash", "a", "4", "f")
             await asyncio.sleep(0.2)
             await until(settled, pilot.pause)
-        found["filtered"] = len(screen.rows.listing.shown)
+        found["filtered"] = len(screen.threads_pane.listing.shown)
         async with phase(found, pulse, "sorting in four ways"):
             await pilot.press("escape", "s", "s", "s", "s")
         async with phase(found, pulse, "looking again"):
             await pilot.press("r")
             await asyncio.sleep(0.2)
             await until(settled, pilot.pause)
-        found["threads"] = len(screen.rows.listing.threads)
+        found["threads"] = len(screen.threads_pane.listing.threads)
     pulse.stop()
     return found
 

@@ -37,7 +37,7 @@ async def stepped(store: str) -> dict[str, list[float]]:
 
         async def shown(tab: str, before: object) -> None:
             end = monotonic() + _PATIENCE
-            while screen.shown == before or screen.shown != (screen.place, tab):
+            while screen.inspector.shown == before or screen.inspector.shown != (screen.place, tab):
                 assert monotonic() < end, f"never shown: {tab}"
                 await asyncio.sleep(_TICK)
 
@@ -49,7 +49,7 @@ async def stepped(store: str) -> dict[str, list[float]]:
             await shown(tab, None)
             found[tab] = []
             for _ in range(_STEPS):
-                painted, before, began = asyncio.Event(), screen.shown, monotonic()
+                painted, before, began = asyncio.Event(), screen.inspector.shown, monotonic()
                 app._driver.send_message(Key("k", "k"))
                 await shown(tab, before)
                 screen.call_after_refresh(painted.set)

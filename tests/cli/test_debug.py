@@ -13,6 +13,7 @@ import pytest
 from ckpt_backends.servers.answer_errors import understood
 from ckpt_backends.url import parse_url
 from ckpt_cli.commands import tui
+from ckpt_cli.tui import app
 from ckpt_cli.tui.context import ScreenContext
 from tests.support import ckpt
 
@@ -121,7 +122,7 @@ def test_errors_on_the_screen_are_printed_when_it_ends(
 ) -> None:
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(tui, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
-    monkeypatch.setattr(tui, "_reading", lambda: BrokenScreen)
+    monkeypatch.setattr(app, "CkptApp", BrokenScreen)
     assert ckpt("-s", sample, "tui").err == ""
     answer = ckpt("-s", sample, "tui", "--debug")
     assert answer.code == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.tui.serving.screen_process import ScreenProcess
+from ckpt_cli.tui.serving.server import ScreenProcess
 from tests.support import SAMPLE, copy_store, first_now
 
 _CKPT = str(Path(sys.executable).parent / "ckpt")

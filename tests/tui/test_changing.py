@@ -15,7 +15,7 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import ScenarioThread, config_of, drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.writing import WritingApp, WritingScreen
+from ckpt_cli.tui.writing import Writing
 from tests.harness.opening import empty_store
 from tests.harness.postgres import PostgresHarness
 from tests.harness.sqlite import SqliteHarness
@@ -68,7 +68,7 @@ async def go(seat: Seat, name: str) -> None:
     await seat.press("slash")
     await seat.type(name)
     await seat.press("enter", "enter")
-    assert seat.main.view.thread_id == name
+    assert seat.main.tree_pane.view.thread_id == name
 
 
 @pytest.mark.parametrize("store", first_now(["sqlite", "postgres"]), indirect=True)
@@ -101,7 +101,7 @@ def test_a_thread_is_rolled_back_resumed_and_the_change_undone(store: Store) -> 
         await seat.press("U", "y")
         await seat.until(lambda: f"undid the last change of {STUCK}: head is now " in seat.said)
 
-    sit(store.url, work, kind=WritingApp)
+    sit(store.url, work, writes=True)
     undo, rollback = recorded()
     assert [(one["action"], one["threads"]) for one in (undo, rollback)] == [
         ("undo", [STUCK]),
@@ -128,7 +128,7 @@ def test_undo_takes_a_rollback_back(store: Store) -> None:
         await seat.until(lambda: seat.sees("nothing") or seat.sees("no "))
         assert store.history(CHAT) == before
 
-    sit(store.url, work, kind=WritingApp)
+    sit(store.url, work, writes=True)
     undo, rollback = recorded()
     assert (undo["action"], rollback["undone_by"]) == ("undo", undo["op"])
 
@@ -152,7 +152,7 @@ def test_undo_takes_an_import_back(store: Store, tmp_path: Path) -> None:
         await seat.press("U", "y")
         await seat.until(lambda: "undid purge" in seat.said)
 
-    sit(store.url, work, kind=WritingApp)
+    sit(store.url, work, writes=True)
     assert store.history(CHAT) == before
     assert [one["action"] for one in recorded()] == ["undo", "undo", "import", "purge"]
 
@@ -180,7 +180,7 @@ def test_undo_takes_restored_values_back(postgres_url: str) -> None:
         await seat.until(lambda: "undid repair" in seat.said)
         assert rows(postgres_url) == damaged
 
-    sit(postgres_url, work, kind=WritingApp)
+    sit(postgres_url, work, writes=True)
     assert [one["action"] for one in recorded()] == ["undo", "repair"]
     assert ckpt("-s", postgres_url, "redo", "--yes").code == 0
     assert ckpt("-s", postgres_url, "undo", THREAD, "--yes").code == 0
@@ -198,7 +198,7 @@ def test_a_fork_with_a_value_edited_in_the_editor(
             seen.append(text)
             return '["edited"' if len(seen) == 1 else json.dumps(["edited"])
 
-        monkeypatch.setattr(screen, "edited", edit)
+        monkeypatch.setattr(screen.changes, "edited", edit)
         await go(seat, STUCK)
         await seat.press("F")
         assert seat.sees("Fork", "New thread", "Channel to edit", "items")
@@ -220,13 +220,13 @@ def test_a_fork_with_a_value_edited_in_the_editor(
         await seat.press("y")
         await seat.until(lambda: f"forked {STUCK} to forked-one: " in seat.said)
         await seat.rest()
-        assert seat.main.view.thread_id == "forked-one"
+        assert seat.main.tree_pane.view.thread_id == "forked-one"
         # What was said holds: here it can be undone, and the original is untouched by that.
         await seat.press("U")
         assert seat.sees("Undo this?", "forked-one")
         await seat.press("n")
 
-    sit(store.url, work, kind=WritingApp)
+    sit(store.url, work, writes=True)
     found = store.graph(STUCK).get_state(config_of("forked-one"))
     assert found.values["items"] == ["edited"]
     assert store.state(STUCK).values["items"] != ["edited"]
@@ -250,7 +250,7 @@ def test_a_refused_fork_keeps_its_form(store: Store) -> None:
         await seat.press("n")
         assert seat.app.screen is seat.main
 
-    sit(store.url, work, kind=WritingApp)
+    sit(store.url, work, writes=True)
 
 
 def test_what_cannot_be_done_is_said(store: Store) -> None:
@@ -268,7 +268,7 @@ def test_what_cannot_be_done_is_said(store: Store) -> None:
         await seat.press("F", "escape")
         assert seat.app.screen is seat.main
 
-    sit(store.url, work, kind=WritingApp)
+    sit(store.url, work, writes=True)
     assert store.history(CHAT) == before
 
 
@@ -283,7 +283,7 @@ def test_a_thread_that_moved_on_since_the_plan_is_left_alone(store: Store) -> No
         await seat.until(lambda: seat.sees("changed"))
         assert store.history(CHAT) == after
 
-    sit(store.url, work, kind=WritingApp)
+    sit(store.url, work, writes=True)
 
 
 def test_the_same_plan_as_the_command(store: Store) -> None:
@@ -298,7 +298,7 @@ def test_the_same_plan_as_the_command(store: Store) -> None:
             if one.strip() and not one.startswith(("new head", "undo")):
                 assert one.strip()[:60] in seat.text
 
-    sit(store.url, work, kind=WritingApp, size=(140, 50))
+    sit(store.url, work, writes=True, size=(140, 50))
 
 
 def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
@@ -313,9 +313,9 @@ def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
         await seat.press("D", "y")
         await seat.until(lambda: seat.sees("Removed", "1 thread"))
         await seat.rest()
-        assert STUCK not in {one.thread_id for one in seat.main.rows.listing.threads}
+        assert STUCK not in {one.thread_id for one in seat.main.threads_pane.listing.threads}
 
-    sit(store.url, work, kind=WritingApp)
+    sit(store.url, work, writes=True)
     assert [(one["action"], one["threads"]) for one in recorded()] == [("threads delete", [STUCK])]
     assert store.history(STUCK) == []
     assert store.history(CHAT) == before
@@ -339,7 +339,7 @@ def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
         await seat.press("y")
         await seat.until(lambda: len(store.history(CHAT)) < len(chat))
 
-    sit(store.url, work, kind=WritingApp)
+    sit(store.url, work, writes=True)
     assert len(store.history(CHAT)) < len(chat)
     assert store.history(CHAT)[0] == chat[0]
     assert store.history(STUCK)[0] == waiting[0]
@@ -348,11 +348,11 @@ def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
 def test_another_look_does_not_end_the_wait_for_a_change(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
-        assert isinstance(main, WritingScreen)
-        waiting = asyncio.create_task(main.listed_anew())
+        assert isinstance(main.changes, Writing)
+        waiting = asyncio.create_task(main.changes.listed_anew())
         await asyncio.sleep(0)
-        main.load_threads()
+        main.threads_pane.load()
         await waiting
-        assert len(main.rows.listing.threads) == 8
+        assert len(main.threads_pane.listing.threads) == 8
 
-    sit(sample, look, kind=WritingApp)
+    sit(sample, look, writes=True)

@@ -12,8 +12,8 @@ from rich.style import Style as RichStyle
 
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.render.text import Style, StyledLine
-from ckpt_cli.tui.panes.styles import DARK_TINTS, LIGHT_TINTS
 from ckpt_cli.tui.screens.diff import SidesRows
+from ckpt_cli.tui.styles import DARK_TINTS, LIGHT_TINTS
 from tests.support import ckpt
 from tests.tui.test_large_values import stored
 
@@ -25,7 +25,7 @@ _STEP = re.compile(r"step (-?\d+)")
 async def pairs(seat: Seat) -> list[list[str]]:
     """The two steps that the tab, the command and the diff side by side name."""
     await seat.press("2")
-    tab = "\n".join(one.text for one in seat.main.inspector.document.lines[:2])
+    tab = "\n".join(one.text for one in seat.main.inspector.rows.lines[:2])
     printed = ckpt(*shlex.split(seat.main.command_lines()[0])[1:]).out.splitlines()
     await seat.press("d")
     beside = seat.lines[1]
@@ -50,9 +50,9 @@ def test_the_mark_is_the_base_of_every_diff(sample: Path) -> None:
 def test_no_command_is_printed_for_a_diff_across_subgraphs(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "m")
-        picture = seat.main.tree_rows.picture
+        picture = seat.main.tree_pane.rows.picture
         assert picture is not None
-        (seat.main.tree_rows.cursor,) = picture.inner
+        (seat.main.tree_pane.rows.cursor,) = picture.inner
         await seat.press("enter", "2")
         assert seat.main.place is not None
         assert seat.main.place.checkpoint_ns
@@ -103,7 +103,7 @@ def test_the_words_that_changed_inside_a_line_are_marked(tmp_path: Path) -> None
         await seat.press("enter", "d")
         beside = shown(seat)
         await seat.press("escape", "2")
-        for lines in (beside, seat.main.inspector.document.lines):
+        for lines in (beside, seat.main.inspector.rows.lines):
             spans = [one for line in lines for one in line.spans]
             assert [text for text, style in spans if style == "removed-part"] == ["Monday", "Kanra"]
             added = [text for text, style in spans if style == "added-part"]
@@ -135,16 +135,16 @@ def test_the_title_has_the_same_names_and_the_way_into_a_subgraph(sample: Path) 
         assert str(inspector.border_title) == "step 8 · input · d8ee"
         await seat.press("escape", "G")
         assert str(inspector.border_title) == "step 8 · input · d8ee → step 12 · reply · f169"
-        tab = [one.text.rstrip() for one in inspector.document.lines[:2]]
+        tab = [one.text.rstrip() for one in inspector.rows.lines[:2]]
         assert tab == ["--- step 8 · input · d8ee", "+++ step 12 · reply · f169"]
         # Only the bytes are about the full id.
         await seat.press("9")
         assert str(inspector.border_title) == "step 12 · reply · f169"
         assert seat.main.place is not None
         assert seat.main.place.checkpoint_id in seat.text
-        picture = seat.main.tree_rows.picture
+        picture = seat.main.tree_pane.rows.picture
         assert picture is not None
-        (seat.main.tree_rows.cursor,) = picture.inner
+        (seat.main.tree_pane.rows.cursor,) = picture.inner
         await seat.press("escape", "enter", "1")
         assert str(inspector.border_title).startswith("planner > step ")
 
@@ -154,7 +154,7 @@ def test_the_title_has_the_same_names_and_the_way_into_a_subgraph(sample: Path) 
 def test_the_tab_has_tints_to_its_end_and_goes_to_the_next_change(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "m", "g", "2", "escape")
-        document = seat.main.inspector.document
+        document = seat.main.inspector.rows
         changes = document.document.changes
         assert len(changes) > 2
         for at in changes:
@@ -181,7 +181,7 @@ def test_the_tab_has_tints_to_its_end_and_goes_to_the_next_change(sample: Path) 
 def test_stepping_keeps_the_channel_in_the_tab(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "g", "m", "G", "2", "n", "n")
-        document = seat.main.inspector.document
+        document = seat.main.inspector.rows
         path = document.path
         await seat.press("escape", "k")
         assert document.path == path

@@ -11,9 +11,8 @@ from textual.color import BLACK, WHITE, Color
 from textual.theme import BUILTIN_THEMES
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.contrast import LEAST, contrast, is_text, readable
-from ckpt_cli.tui.panes.styles import STYLES
-from ckpt_cli.tui.writing import WritingApp
+from ckpt_cli.tui.reading import say
+from ckpt_cli.tui.styles import LEAST, STYLES, contrast, is_text, readable
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +49,7 @@ def test_all_text_is_readable_in_every_theme(sample: Path) -> None:
                 await seat.press("escape")
 
     assert len(_THEMES) > 10
-    sit(sample, look, kind=WritingApp, size=(80, 24))
+    sit(sample, look, writes=True, size=(80, 24))
 
 
 def test_red_and_green_can_be_told_apart_on_the_cursor(sample: Path) -> None:
@@ -58,9 +57,9 @@ def test_red_and_green_can_be_told_apart_on_the_cursor(sample: Path) -> None:
         for name in _THEMES:
             seat.app.theme = name
             await seat.pilot.pause()
-            rows = seat.main.rows
+            rows = seat.main.threads_pane.rows
             for has_focus in (True, False):
-                (rows if has_focus else seat.main.tree_rows).focus()
+                (rows if has_focus else seat.main.tree_pane.rows).focus()
                 await seat.pilot.pause()
                 on_cursor = next(iter(rows.render_line(rows.cursor))).style
                 assert on_cursor is not None
@@ -100,7 +99,7 @@ def test_only_what_waits_is_yellow(sample: Path) -> None:
 
     async def look(seat: Seat) -> None:
         await seat.press("m", "slash")
-        seat.main.say("an error", is_error=True)
+        say(seat.main, "an error", is_error=True)
         await seat.rest()
         yellow = seat.app.ansi_theme.ansi_colors[3]
         said = {
@@ -121,7 +120,7 @@ def test_a_screen_that_may_write_has_a_red_header(sample: Path) -> None:
             one.style.bgcolor.triplet for one in seat.draw()[0] if one.style and one.style.bgcolor
         } == {red.rgb}
 
-    sit(sample, look, kind=WritingApp)
+    sit(sample, look, writes=True)
 
 
 def _texts(seat: Seat) -> Iterator[Segment]:

@@ -15,7 +15,6 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui import editor
 from ckpt_cli.tui.editor import edit, editor_of
-from ckpt_cli.tui.writing import WritingApp
 from tests.tui.test_terminal import Terminal, start, terminal  # noqa: F401
 
 pytestmark = pytest.mark.slow
@@ -48,7 +47,7 @@ def edited_with(
         await seat.press("escape")
         assert seat.sees("8 threads")
 
-    sit(sample, work, kind=WritingApp)
+    sit(sample, work, writes=True)
     assert sample.read_bytes() == before
 
 

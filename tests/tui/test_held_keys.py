@@ -10,8 +10,8 @@ import pytest
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.content.tabs import read_document
-from ckpt_cli.tui.screens import live
+from ckpt_cli.tui.tabs import checkpoint
+from ckpt_cli.tui.tabs.checkpoint import read_document
 
 
 def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
@@ -27,7 +27,7 @@ def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
         read.append(options["place"])
         return read_document(*args, **options)
 
-    monkeypatch.setattr(live, "read_document", slow)
+    monkeypatch.setattr(checkpoint, "read_document", slow)
 
     async def look(seat: Seat) -> None:
         main = seat.main
@@ -40,14 +40,14 @@ def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
         await seat.until(began.is_set)
         await seat.press_at_once("k", "k", "k")
         shown = []
-        step = main.inspector.document.show_step
+        step = main.inspector.rows.show_step
 
         def noted(*args: Any, **options: Any) -> None:
             shown.append(args[2][0])
             step(*args, **options)
 
         monkeypatch.setattr(
-            main.inspector.document,
+            main.inspector.rows,
             "show_step",
             noted,
         )

@@ -98,11 +98,11 @@ def test_a_value_of_50_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
         await seat.press("enter")
         for key in "123456":
             await seat.press(key)
-            assert seat.main.inspector.document.lines
-            assert sum(len(one.text) for one in seat.main.inspector.document.lines) < 5_000_000
+            assert seat.main.inspector.rows.lines
+            assert sum(len(one.text) for one in seat.main.inspector.rows.lines) < 5_000_000
         await seat.press("4", "1", "G", "right", "G")
         assert seat.sees("… 16,775,210 more characters"), seat.text
-        rows = seat.main.inspector.document
+        rows = seat.main.inspector.rows
         assert any("(cut, " in one.text for one in rows.lines)
 
     sit(store, look, size=(100, 30))
@@ -138,13 +138,13 @@ def test_redacted_values_stay_out_of_every_pane(sample: Path) -> None:
         for _ in range(2):
             for key in "12345":
                 await seat.press(key)
-                text = "\n".join(one.text for one in seat.main.inspector.document.lines)
+                text = "\n".join(one.text for one in seat.main.inspector.rows.lines)
                 assert "Kanra" not in text
                 assert "Refund 89" not in text
             await seat.press("9")
-            (said, *_) = seat.main.inspector.document.lines
+            (said, *_) = seat.main.inspector.rows.lines
             assert said.text == "bytes are not shown with --redact"
-            seat.main.rows.action_move(1)
+            seat.main.threads_pane.rows.action_move(1)
             await seat.rest()
 
     sit(sample, look, opening=opening)

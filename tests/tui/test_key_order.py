@@ -8,8 +8,7 @@ from textual.events import Key
 from textual.widgets import Input
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.screens.search import SearchScreen
-from ckpt_cli.tui.writing import WritingApp
+from ckpt_cli.tui.screens.lists import SearchScreen
 
 
 def typed_at_once(seat: Seat, *keys: str) -> None:
@@ -26,7 +25,7 @@ def test_what_is_typed_at_once_into_a_filter_runs_no_command(sample: Path) -> No
         await seat.rest()
         assert seat.app.screen is seat.main
 
-    sit(sample, look, kind=WritingApp)
+    sit(sample, look, writes=True)
 
 
 def test_what_is_typed_at_once_reaches_the_field_of_a_new_screen(sample: Path) -> None:

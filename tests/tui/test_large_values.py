@@ -27,7 +27,7 @@ def test_a_list_of_3000_items_shows_its_first_ones_and_unfolds_its_last(tmp_path
     async def look(seat: Seat) -> None:
         await seat.press("z", "1")
         assert seat.sees("place: stop 0", "place: stop 5")
-        rows = seat.main.inspector.document
+        rows = seat.main.inspector.rows
         await seat.press("G")
         assert rows.lines[-1].text.strip() == "▸ … items 2,900–2,999 of 3,000"
         assert len(rows.lines) < 200

@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.content.tree import GrowingTree
+from ckpt_cli.tui.panes.tree_picture import GrowingTree
 
 
 def test_new_checkpoints_come_and_the_cursor_stays_where_it_is(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_new_checkpoints_come_and_the_cursor_stays_where_it_is(tmp_path: Path) -
         say(name, "hello")
 
     async def look(seat: Seat) -> None:
-        rows, tree = seat.main.rows, seat.main.tree_rows
+        rows, tree = seat.main.threads_pane.rows, seat.main.tree_pane.rows
         await seat.press("j", "enter", "k")
         here, place = rows.thread, seat.main.place
         assert here is not None
@@ -72,8 +72,8 @@ def test_a_thread_that_is_deleted_meanwhile_is_said_to_be_gone(sample: Path) -> 
         await seat.press("k")
         assert seat.sees("no thread 'trip-to-kyoto'")
         await seat.press("r")
-        assert seat.main.rows.thread is not None
-        assert seat.main.rows.thread.thread_id == "refund-4711"
+        assert seat.main.threads_pane.rows.thread is not None
+        assert seat.main.threads_pane.rows.thread.thread_id == "refund-4711"
         assert seat.sees("Refund 89.00 EUR")
 
     sit(sample, look)
@@ -89,7 +89,7 @@ def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
         for worker in seat.app.context.workers:
             worker._live.drop()
         await seat.until(lambda: seat.sees("retrying: "))
-        assert seat.main.rows.thread is not None
+        assert seat.main.threads_pane.rows.thread is not None
         await seat.press("j", "enter", "2", "i", "escape")
         away.rename(sample)
         await seat.until(lambda: not seat.sees("retrying: "))
@@ -129,13 +129,13 @@ def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
         await seat.press_at_once("j")
         await seat.until(lambda: seat.sees("Tree: loading"))
         await seat.press_at_once("j", "j")
-        assert seat.main.rows.cursor == 3
+        assert seat.main.threads_pane.rows.cursor == 3
         assert seat.sees("Tree: loading")
         await seat.press_at_once("m")
         await seat.until(lambda: seat.sees("the tree is still loading"))
         answer.set()
         await seat.rest()
-        assert seat.main.view.thread_id == "anna@example.com"
+        assert seat.main.tree_pane.view.thread_id == "anna@example.com"
         assert not seat.sees("Tree: loading")
 
     sit(sample, look)
@@ -166,7 +166,7 @@ def test_a_page_that_is_read_stays_where_it_is(tmp_path: Path) -> None:
     say("hello")
 
     async def look(seat: Seat) -> None:
-        document = seat.main.inspector.document
+        document = seat.main.inspector.rows
         await seat.press("enter", "1", "pagedown", "pagedown")
         path = document.path
         assert document.scroll_y > 0

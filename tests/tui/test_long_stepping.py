@@ -52,12 +52,12 @@ def test_steps_lead_back_and_forward_inside_folds_from_any_pane(long: LongThread
             await seat.press(key)
             assert main.place is not None
             assert main.place.checkpoint_id == long.ids[at]
-            assert main.shown == (main.place, "state")
+            assert main.inspector.shown == (main.place, "state")
             assert main.focused is focused
             # It has a line of its own.
-            picture = main.tree_rows.picture
+            picture = main.tree_pane.rows.picture
             assert picture is not None
-            assert len(picture.holds[main.tree_rows.cursor]) == 1
+            assert len(picture.holds[main.tree_pane.rows.cursor]) == 1
 
         for _ in range(6):
             await goes("less_than_sign", -1)
@@ -66,7 +66,7 @@ def test_steps_lead_back_and_forward_inside_folds_from_any_pane(long: LongThread
         await goes("greater_than_sign", 1)
         await seat.press("2", "1", "tab", "tab")
         await goes("greater_than_sign", 1)
-        assert len(main.tree_rows.lines) < 10
+        assert len(main.tree_pane.rows.lines) < 10
 
     sit(long.store, look)
 

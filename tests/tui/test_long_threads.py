@@ -19,13 +19,12 @@ from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.screen import NOW, Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries import tree
-from ckpt_cli.queries import tree as tree_keys
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import KnownDetails, read_tree
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
-from ckpt_cli.tui.content.tree import GrowingTree, draw_tree
+from ckpt_cli.tui.panes.tree_picture import GrowingTree, draw_tree
+from ckpt_cli.tui.tabs.content import Clock, KeptReader
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +58,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(written: Path, tmp_path: Path) -> Path:
+def store(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # A thread of this length counts as long.
+    monkeypatch.setattr(tree, "_SMALL", _TURNS)
     return Path(shutil.copy(written, tmp_path / "agent.db"))
 
 
@@ -83,7 +84,7 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_unfolding_reads_only_the_rows_that_are_seen(store: Path, bodies: list[str]) -> None:
     async def look(seat: Seat) -> None:
-        rows = seat.main.tree_rows
+        rows = seat.main.tree_pane.rows
         await seat.press("enter")
         bodies.clear()
         await seat.press("o")
@@ -103,20 +104,20 @@ def test_unfolding_reads_only_the_rows_that_are_seen(store: Path, bodies: list[s
 def test_rows_are_read_without_a_look_at_all_keys(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = []
+    looks, read_keys = [], tree.read_keys
 
     def noted(*asked: Any) -> Any:
         looks.append(asked)
-        return tree_keys.read_keys(*asked)
+        return read_keys(*asked)
 
     async def look(seat: Seat) -> None:
         await seat.press("enter", "o")
         monkeypatch.setattr(tree, "read_keys", noted)
-        rows = seat.main.tree_rows
+        rows = seat.main.tree_pane.rows
         for key in ("g", "pagedown", "pagedown"):
             await seat.press(key)
             assert rows.picture is not None
-            assert rows.picture.tree is seat.main.view.tree
+            assert rows.picture.tree is seat.main.tree_pane.view.tree
             assert rows.picture.tree.unread.isdisjoint(rows.picture.keys_near(rows.seen))
         assert looks == []
         assert any("items +1" in rows.lines[at].text for at in rows.seen)
@@ -129,7 +130,7 @@ def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
 
     async def look(seat: Seat) -> None:
         await seat.press("enter", "o")
-        picture = seat.main.tree_rows.picture
+        picture = seat.main.tree_pane.rows.picture
         assert picture is not None
         assert len(picture.tree.unread) > _TURNS
         with opening.open(lambda _: None) as opened:
@@ -144,7 +145,7 @@ def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
         # Of these rows it is only not known what they changed.
         details = {key: one._replace(changes=()) for key, one in whole.details.items()}
         whole = whole._replace(details=details, steps=picture.tree.steps)
-        drawn = draw_tree(whole, Clock(NOW, UTC), seat.main.tree_rows.room)
+        drawn = draw_tree(whole, Clock(NOW, UTC), seat.main.tree_pane.rows.room)
         assert picture.keys == drawn.keys
         for at, key in enumerate(picture.keys):
             if key in picture.tree.unread:
@@ -167,7 +168,7 @@ def test_a_step_reads_no_list_of_checkpoints(store: Path, monkeypatch: pytest.Mo
         before = seat.main.place
         await seat.press("k", "k", "j", "k")
         assert seat.main.place != before
-        assert seat.main.shown == (seat.main.place, "state")
+        assert seat.main.inspector.shown == (seat.main.place, "state")
         # Each remembers the list that it has read.
         assert len(readers) >= 4
         assert all(one is readers[0] for one in readers)
@@ -196,7 +197,7 @@ def test_a_running_read_is_not_restarted(store: Path, monkeypatch: pytest.Monkey
         assert seat.app.context.tree.waiting == 1
         first.set()
         # What was read first is shown, and not thrown away for a later read.
-        await seat.until(lambda: len(seat.main.tree_rows.lines) > _TURNS)
+        await seat.until(lambda: len(seat.main.tree_pane.rows.lines) > _TURNS)
         later.set()
         await seat.rest()
         # Once more for all that was asked meanwhile, and once for the rows that are seen then.
@@ -207,7 +208,7 @@ def test_a_running_read_is_not_restarted(store: Path, monkeypatch: pytest.Monkey
 
 def test_a_thread_that_grows_stays_unfolded_at_its_place(store: Path, bodies: list[str]) -> None:
     async def look(seat: Seat) -> None:
-        rows = seat.main.tree_rows
+        rows = seat.main.tree_pane.rows
         await seat.press("enter", "o", "g", "j", "j")
         place = seat.main.place
         with SqliteSaver.from_conn_string(str(store)) as saver:

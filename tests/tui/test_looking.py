@@ -15,9 +15,9 @@ import pytest
 from ckpt_backends.errors import CkptError, ParseError
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.filters.language import FilterAlias, FilterTerms, format_filter, no_alias
-from ckpt_cli.tui.content.places import PlaceList
-from ckpt_cli.tui.content.thread_filter import parse_thread_filter
 from ckpt_cli.tui.keys import READING_GROUPS, keys_of
+from ckpt_cli.tui.panes.thread_list import parse_thread_filter
+from ckpt_cli.tui.screens.lists import PlaceList
 from tests.support import ROOT, ckpt
 from tests.threetable import connected, maker
 
@@ -59,7 +59,7 @@ def test_the_tree_is_that_of_show(sample: Path) -> None:
     rows = [ends.sub("", one) for one in drawn if "Nov" not in one and one][:-1]
 
     async def look(seat: Seat) -> None:
-        shown = [one.text for one in seat.main.tree_rows.lines]
+        shown = [one.text for one in seat.main.tree_pane.rows.lines]
         assert [one for one in rows if not any(row.startswith(one) for row in shown)] == []
 
     sit(sample, look, size=(200, 40))
@@ -81,7 +81,7 @@ def test_each_tab_shows_its_part_of_the_checkpoint(sample: Path) -> None:
         await seat.press("z")
         for key, words in says.items():
             await seat.press(key)
-            text = "\n".join(one.text for one in seat.main.inspector.document.lines)
+            text = "\n".join(one.text for one in seat.main.inspector.rows.lines)
             assert all(word in text for word in words), (key, text)
 
     sit(sample, look)
@@ -93,7 +93,7 @@ def test_a_filter_takes_text_patterns_status_and_user(sample: Path) -> None:
         seat.main.threads_pane.search.value = ""
         await seat.type(typed)
         await seat.press("enter")
-        return [one.thread_id for one in seat.main.rows.listing.shown]
+        return [one.thread_id for one in seat.main.threads_pane.listing.shown]
 
     async def look(seat: Seat) -> None:
         assert await shown(seat, "KYOTO") == [KYOTO]
@@ -106,7 +106,7 @@ def test_a_filter_takes_text_patterns_status_and_user(sample: Path) -> None:
         }
         assert await shown(seat, "user:nobody") == []
         await seat.press("escape")
-        assert len(seat.main.rows.listing.shown) == 8
+        assert len(seat.main.threads_pane.listing.shown) == 8
         await shown(seat, "status:asleep")
         assert seat.sees("no status 'asleep'")
 
@@ -119,7 +119,7 @@ def test_a_filter_takes_the_language_of_where(sample: Path) -> None:
         seat.main.threads_pane.search.value = ""
         await seat.type(typed)
         await seat.press("enter")
-        return {one.thread_id for one in seat.main.rows.listing.shown}
+        return {one.thread_id for one in seat.main.threads_pane.listing.shown}
 
     async def look(seat: Seat) -> None:
         assert await shown(seat, "checkpoints > 16") == {KYOTO, "research-agent"}
@@ -142,7 +142,7 @@ def test_a_filter_takes_the_language_of_where(sample: Path) -> None:
         assert seat.sees("no status 'asleep'")
         assert seat.main.threads_pane.search.cursor_position == len("status = ")
         await seat.press("escape")
-        assert len(seat.main.rows.listing.shown) == 8
+        assert len(seat.main.threads_pane.listing.shown) == 8
 
     sit(sample, look)
 
@@ -180,14 +180,14 @@ def test_a_filter_of_the_language_is_told_from_a_part_of_an_id(
 def test_threads_are_sorted_and_the_cursor_stays_on_its_own(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("j", "j")
-        here = seat.main.rows.thread
+        here = seat.main.threads_pane.rows.thread
         assert here is not None
         for sort in ("first", "id", "checkpoints", "last"):
             await seat.press("s")
-            assert seat.main.rows.listing.sort == sort
-            assert seat.main.rows.thread == here
+            assert seat.main.threads_pane.listing.sort == sort
+            assert seat.main.threads_pane.rows.thread == here
         await seat.press("s", "s")
-        ids = [one.thread_id for one in seat.main.rows.listing.shown]
+        ids = [one.thread_id for one in seat.main.threads_pane.listing.shown]
         assert ids == sorted(ids)
 
     sit(sample, look)
@@ -195,7 +195,7 @@ def test_threads_are_sorted_and_the_cursor_stays_on_its_own(sample: Path) -> Non
 
 def test_moving_by_lines_pages_and_to_the_ends(sample: Path) -> None:
     async def look(seat: Seat) -> None:
-        rows = seat.main.rows
+        rows = seat.main.threads_pane.rows
         await seat.press("G")
         assert rows.cursor == 7
         await seat.press("g")
@@ -213,7 +213,7 @@ def test_moving_by_lines_pages_and_to_the_ends(sample: Path) -> None:
 def test_into_a_subgraph_call_and_back_to_its_step(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter")
-        tree = seat.main.tree_rows
+        tree = seat.main.tree_pane.rows
         picture = tree.picture
         assert picture is not None
         (call,) = picture.inner
@@ -222,14 +222,14 @@ def test_into_a_subgraph_call_and_back_to_its_step(sample: Path) -> None:
         await seat.press("enter")
         assert seat.sees("4 checkpoints", "> planner (Esc leaves)", "draft_days", "check_weather")
         # The status of the thread is not that of the call.
-        assert "done" not in seat.main.tree_heading
+        assert "done" not in seat.main.tree_pane.heading
         assert seat.main.place is not None
         assert seat.main.place.checkpoint_ns.startswith("planner:")
         await seat.press("escape")
         assert tree.key == outside
         assert seat.sees("20 checkpoints")
         await seat.press("escape")
-        assert seat.main.rows.has_focus
+        assert seat.main.threads_pane.rows.has_focus
 
     sit(sample, look)
 
@@ -320,7 +320,7 @@ def test_a_search_in_a_thread_and_in_all(sample: Path) -> None:
 
 def test_a_terminal_that_shrinks_keeps_the_cursor_in_view(sample: Path) -> None:
     async def look(seat: Seat) -> None:
-        rows = seat.main.rows
+        rows = seat.main.threads_pane.rows
         await seat.press("G")
         assert rows.cursor in rows.seen
         await seat.pilot.resize_terminal(80, 8)
@@ -340,7 +340,7 @@ def test_from_a_message_to_the_step_that_wrote_it(sample: Path) -> None:
         assert place is not None
         assert place.checkpoint_id == blamed["checkpoint_id"]
         assert seat.main.inspector.tab == "writes"
-        assert seat.main.tree_rows.has_focus
+        assert seat.main.tree_pane.rows.has_focus
 
     sit(sample, look)
 
@@ -444,12 +444,12 @@ def test_a_search_in_a_pane_goes_from_hit_to_hit(sample: Path) -> None:
         await seat.press("enter", "z", "slash")
         await seat.type("assistant")
         await seat.press("enter")
-        first = seat.main.tree_rows.here
-        assert "assistant" in seat.main.tree_rows.lines[first].text
+        first = seat.main.tree_pane.rows.here
+        assert "assistant" in seat.main.tree_pane.rows.lines[first].text
         await seat.press("n")
-        assert seat.main.tree_rows.here != first
+        assert seat.main.tree_pane.rows.here != first
         await seat.press("N")
-        assert seat.main.tree_rows.here == first
+        assert seat.main.tree_pane.rows.here == first
         await seat.press("slash")
         await seat.type("zebra")
         await seat.press("enter")
@@ -505,16 +505,16 @@ def test_a_mark_is_seen_wherever_one_goes(sample: Path) -> None:
 def test_escape_leads_out_of_one_thing_after_the_other(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
-        for rows in (main.rows, main.tree_rows, main.inspector.document):
-            main.go(rows)
+        for rows in (main.threads_pane.rows, main.tree_pane.rows, main.inspector.rows):
+            main.body.go(rows)
             await seat.press("z", "escape")
-            assert not main.is_zoomed
+            assert not main.body.is_zoomed
             assert main.focused is rows
             assert rows.region.area
         await seat.press("escape")
-        assert main.tree_rows.has_focus
+        assert main.tree_pane.rows.has_focus
         await seat.press("escape")
-        assert main.rows.has_focus
+        assert main.threads_pane.rows.has_focus
         # A tab that is asked for is shown, whatever stood alone before.
         await seat.press("z", "7")
         assert main.inspector.region.area
@@ -530,7 +530,7 @@ def test_a_narrow_screen_shows_one_pane_after_the_other(sample: Path) -> None:
         main = seat.main
         await seat.press("j")
         assert seat.sees("refund-4711")
-        assert not main.right.region.area
+        assert not main.body.right.region.area
         await seat.press("enter")
         assert seat.sees("● 8d9f")
         assert not main.threads_pane.region.area
@@ -562,7 +562,7 @@ def test_brackets_in_a_filter_are_those_of_ids(tmp_path: Path) -> None:
             seat.main.threads_pane.search.value = ""
             await seat.type(typed)
             await seat.press("enter")
-            assert [one.thread_id for one in seat.main.rows.listing.shown] == [wanted]
+            assert [one.thread_id for one in seat.main.threads_pane.listing.shown] == [wanted]
             line = seat.main.command_lines()[0]
             assert wanted in ckpt(*shlex.split(line)[1:]).out
 

@@ -11,7 +11,6 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.writing import WritingApp
 
 _THREADS = 10_000
 _COPIES = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
@@ -44,7 +43,7 @@ def test_the_stuck_thread_is_found_rolled_back_and_resumed(tmp_path: Path) -> No
         await seat.press("slash")
         await seat.type("status:interrupted")
         await seat.press("enter")
-        assert [one.thread_id for one in seat.main.rows.listing.shown] == ["user-4711"]
+        assert [one.thread_id for one in seat.main.threads_pane.listing.shown] == ["user-4711"]
         # Why: the question is in the tree and in the state.
         await seat.press("enter")
         assert seat.sees("? ", "question", "interrupted")
@@ -65,7 +64,7 @@ def test_the_stuck_thread_is_found_rolled_back_and_resumed(tmp_path: Path) -> No
         assert old.checkpoint_id in history
         await seat.press("escape", "r")
         await seat.until(lambda: seat.sees("2 branches"))
-        assert seat.main.tree_rows.picture is not None
-        assert seat.main.tree_rows.picture.line_of(("", history[0])) is not None
+        assert seat.main.tree_pane.rows.picture is not None
+        assert seat.main.tree_pane.rows.picture.line_of(("", history[0])) is not None
 
-    sit(store, work, kind=WritingApp)
+    sit(store, work, writes=True)

@@ -167,7 +167,7 @@ def test_deerflows_facts_come_first_where_they_were_named(tmp_path: Path) -> Non
         await seat.type("category:goal")
         await seat.press("enter", "enter", "enter")
         assert seat.app.screen is seat.main
-        assert seat.main.view.thread_id == THREAD
+        assert seat.main.tree_pane.view.thread_id == THREAD
         assert seat.sees(TURNS[2])
         await seat.press("0")
         assert seat.sees("facts/fact_e5f6g7h8", "goal, confidence 0.90")

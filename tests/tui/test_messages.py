@@ -10,9 +10,10 @@ from textual.color import Color
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.contrast import readable
 from ckpt_cli.tui.messages import screen_hint
-from ckpt_cli.tui.panes.message_line import MessageLine
+from ckpt_cli.tui.panes.footer import MessageLine
+from ckpt_cli.tui.reading import say
+from ckpt_cli.tui.styles import readable
 
 
 def test_an_error_stays_until_a_key_and_the_last_message_is_shown_alone(sample: Path) -> None:
@@ -52,13 +53,13 @@ def test_an_error_stays_until_a_key_and_the_last_message_is_shown_alone(sample: 
 def test_a_note_goes_away_by_itself(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         with patch.object(seat.app, "NOTIFICATION_TIMEOUT", 0.2):
-            seat.main.say("a note")
-            seat.main.say("an error", is_error=True)
-            seat.main.say("another note")
+            say(seat.main, "a note")
+            say(seat.main, "an error", is_error=True)
+            say(seat.main, "another note")
         await seat.until(lambda: not seat.said)
         with patch.object(seat.app, "NOTIFICATION_TIMEOUT", 0.01):
-            seat.main.say("a note")
-            seat.main.say("an error", is_error=True)
+            say(seat.main, "a note")
+            say(seat.main, "an error", is_error=True)
         await seat.pilot.pause(0.1)
         assert seat.said == "an error"
 
@@ -71,7 +72,7 @@ def test_a_message_is_shown_over_each_screen(sample: Path) -> None:
         assert seat.lines[-1].startswith(" copied")
         await seat.press("escape")
         assert seat.said == ""
-        seat.main.say("x\x1b[31m" + "word " * 60)
+        say(seat.main, "x\x1b[31m" + "word " * 60)
         await seat.rest()
         # A long one takes three lines, and the panes keep their places.
         assert seat.lines[-3].startswith(r" x\x1b[31mword word")

@@ -8,9 +8,7 @@ import pytest
 from textual.command import CommandList
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.keys import READING_GROUPS
-from ckpt_cli.tui.palette import keys_by_use
-from ckpt_cli.tui.writing import WRITING_GROUPS
+from ckpt_cli.tui.keys import READING_GROUPS, WRITING_GROUPS, keys_by_use
 
 pytestmark = pytest.mark.slow
 

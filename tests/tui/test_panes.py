@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.panes.sizes import ChosenShares, PaneSizes, changed_shares, pane_sizes
+from ckpt_cli.tui.panes.body import ChosenShares, PaneSizes, changed_shares, pane_sizes
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_keys_change_the_pane_with_the_focus_and_the_sizes_come_back(
         assert sizes(seat) == before[0]
         await seat.press("underscore")
         assert sizes(seat) != before[0]
-        assert seat.main.chosen == ChosenShares()
+        assert seat.main.body.chosen == ChosenShares()
 
     sit(sample, change, look=look)
     sit(sample, again, look=look)
@@ -95,7 +95,7 @@ def test_a_border_is_dragged_with_the_mouse(sample: Path) -> None:
 
     async def look(seat: Seat) -> None:
         main = seat.main
-        await drag(seat, (main.right.region.x, 9), (45, 9), (50, 12))
+        await drag(seat, (main.body.right.region.x, 9), (45, 9), (50, 12))
         assert main.threads_pane.region.width == pytest.approx(50, abs=1)
         y = main.inspector.region.y
         await drag(seat, (70, y), (70, y + 5))

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from ckpt_cli.tui.pauses import LoadedObjects
+from ckpt_cli.tui.reading import LoadedObjects
 
 
 def test_many_objects_leave_garbage_collection_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.tui.keys import READING_GROUPS, keys_of
+from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.tui.keys import CHANGING, READING_GROUPS, Key, keys_of
 from tests.deerflow.project import make
 from tests.support import ROOT
 
@@ -27,7 +28,7 @@ keys = [*string.ascii_letters, *string.digits, "enter", "space", "delete", "back
           " underscore tilde").split()]
 
 async def look(seat):
-    for pane in (seat.main.rows, seat.main.tree_rows, seat.main.inspector.document):
+    for pane in (seat.main.threads_pane.rows, seat.main.tree_pane.rows, seat.main.inspector.rows):
         for key in keys:
             if key == "q":
                 continue
@@ -52,18 +53,29 @@ def test_no_key_changes_the_store_or_loads_what_could(sample: Path) -> None:
     assert hashlib.sha256(sample.read_bytes()).hexdigest() == before
 
 
-def test_the_keys_that_change_are_of_the_other_screen() -> None:
-    from ckpt_cli.tui.app import CkptApp
-    from ckpt_cli.tui.screens.main import MainScreen
-    from ckpt_cli.tui.writing import CHANGING, WritingApp, WritingScreen
+def test_the_keys_that_change_say_what_to_type(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        assert seat.main.changes is None
+        for key in [*keys_of([CHANGING]), Key("R", "", "", "")]:
+            assert key not in keys_of(READING_GROUPS)
+            await seat.press("question_mark")
+            assert not seat.sees(f" {key.shown} ", key.help)
+            await seat.press("escape", key.keys.split(",")[0])
+            assert seat.said == f"read-only: start with `ckpt -s {sample} tui --write`"
+            assert seat.app.screen is seat.main
+        assert not seat.sees("Roll back")
 
-    assert CHANGING.keys
-    for key in CHANGING.keys:
-        assert not hasattr(MainScreen, f"action_{key.action}")
-        assert hasattr(WritingScreen, f"action_{key.action}")
-        assert key not in keys_of(READING_GROUPS)
-    assert not hasattr(CkptApp, "apply")
-    assert hasattr(WritingApp, "apply")
+    sit(sample, look)
+
+
+def test_r_rolls_back_with_write(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "k", "R")
+        assert seat.sees("Roll back this thread?")
+        await seat.press("n")
+        assert seat.sees("Roll back")
+
+    sit(sample, look, writes=True)
 
 
 @pytest.mark.parametrize("option", ["--copy", "--redact"])

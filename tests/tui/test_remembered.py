@@ -14,7 +14,6 @@ from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
-from ckpt_cli.tui.writing import WritingApp
 
 pytestmark = pytest.mark.slow
 
@@ -48,8 +47,8 @@ def test_a_screen_that_may_write_remembers_the_same(sample: Path, tmp_path: Path
         assert seat.app.theme == "nord"
         assert (seat.main.look.sort, seat.main.look.tab) == ("first", "messages")
 
-    sit(sample, change, look=look, kind=WritingApp)
-    sit(sample, again, look=look, kind=WritingApp)
+    sit(sample, change, look=look, writes=True)
+    sit(sample, again, look=look, writes=True)
 
 
 def test_the_screen_of_a_memory_alone_remembers_the_theme(sample: Path, tmp_path: Path) -> None:

@@ -22,9 +22,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from ckpt_cli.tui.serving import screen_process
-from ckpt_cli.tui.serving.guard import is_allowed
-from ckpt_cli.tui.serving.screen_process import ScreenProcess
+from ckpt_cli.tui.serving import server
+from ckpt_cli.tui.serving.server import ScreenProcess, is_allowed
 from tests.support import ROOT, ckpt
 
 pytestmark = pytest.mark.engines
@@ -180,7 +179,7 @@ def test_a_screen_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -
         await ScreenProcess(process, process.stdin, process.stdout).end()
         return await process.wait()
 
-    monkeypatch.setattr(screen_process, "_GRACE", 0.1)
+    monkeypatch.setattr(server, "_GRACE", 0.1)
     assert asyncio.run(end()) == -signal.SIGKILL
 
 

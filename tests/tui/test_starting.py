@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -15,8 +16,8 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.store import Opening
+from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.inspector import Inspector
-from ckpt_cli.tui.writing import WritingApp
 
 pytestmark = pytest.mark.slow
 
@@ -24,16 +25,20 @@ pytestmark = pytest.mark.slow
 class OnlyInspector(App[None]):
     """An inspector that is turned before its tabs are mounted."""
 
+    def __init__(self, store: Path) -> None:
+        super().__init__()
+        self.context = ScreenContext(Opening(parse_url(str(store))), [], UTC, 0)
+
     def compose(self) -> ComposeResult:
-        self.inspector = Inspector()
+        self.inspector = Inspector(self.context)
         self.inspector.turn("diff")
         assert self.inspector.tab == "diff"
         yield self.inspector
 
 
-def test_a_tab_may_be_chosen_before_the_tabs_are_mounted() -> None:
+def test_a_tab_may_be_chosen_before_the_tabs_are_mounted(sample: Path) -> None:
     async def run() -> None:
-        app = OnlyInspector()
+        app = OnlyInspector(sample)
         async with app.run_test() as pilot:
             await pilot.pause()
             assert app.inspector.tab == app.inspector.tabs.active == "diff"
@@ -75,4 +80,4 @@ def test_keys_say_why_they_do_nothing_while_the_store_is_opened(sample: Path) ->
 
     # The screen comes to rest only when the store is open.
     with patch.object(Seat, "rest", no_rest):
-        sit(sample, look, opening=SlowOpening(parse_url(str(sample))), kind=WritingApp)
+        sit(sample, look, opening=SlowOpening(parse_url(str(sample))), writes=True)

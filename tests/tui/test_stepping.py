@@ -9,7 +9,7 @@ import pytest
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.panes.scrubber import ScrubberLine
+from ckpt_cli.tui.panes.tree import ScrubberLine
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +30,10 @@ def test_ctrl_c_twice_leaves(sample: Path, before: tuple[str, ...]) -> None:
 def test_a_fold_stays_folded_while_the_cursor_rests_on_it(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "g", "j")
-        at = seat.main.tree_rows.cursor
+        at = seat.main.tree_pane.rows.cursor
         await seat.press("r")
         assert seat.sees("3 steps")
-        assert seat.main.tree_rows.cursor == at
+        assert seat.main.tree_pane.rows.cursor == at
 
     sit(sample, look)
 
@@ -65,7 +65,7 @@ def test_a_mark_does_not_shift_its_row(sample: Path) -> None:
 
 def test_state_keeps_its_value_from_step_to_step(sample: Path) -> None:
     async def look(seat: Seat) -> None:
-        document = seat.main.inspector.document
+        document = seat.main.inspector.rows
         await seat.press("1")
         at = next(line for line, path in document.document.marks.items() if path == "itinerary")
         document.cursor = at
@@ -89,7 +89,7 @@ def test_state_keeps_its_value_from_step_to_step(sample: Path) -> None:
 
 def test_following_is_shown_and_follows_messages(sample: Path) -> None:
     async def look(seat: Seat) -> None:
-        document = seat.main.inspector.document
+        document = seat.main.inspector.rows
         await seat.press("4", "f")
         assert "following the head" in seat.lines[0]
         assert document.cursor == len(document.lines) - 1
@@ -105,15 +105,15 @@ def test_going_to_a_checkpoint_ends_following(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
         await seat.press("enter", "f", "5", "k", "enter")
-        picture = main.tree_rows.picture
+        picture = main.tree_pane.rows.picture
         assert picture is not None
-        assert main.tree_rows.key not in (None, picture.head)
+        assert main.tree_pane.rows.key not in (None, picture.head)
         assert "following the head" not in seat.lines[0]
         await seat.press("f")
-        assert main.tree_rows.key == picture.head
+        assert main.tree_pane.rows.key == picture.head
         await seat.pilot.click(ScrubberLine, offset=(0, 0))
         await seat.press("r")
-        assert main.tree_rows.key != picture.head
+        assert main.tree_pane.rows.key != picture.head
         assert "following the head" not in seat.lines[0]
 
     sit(sample, look)
@@ -123,15 +123,15 @@ def test_h_and_l_go_out_and_in_and_control_keys_by_half_pages(sample: Path) -> N
     async def look(seat: Seat) -> None:
         main = seat.main
         await seat.press("l")
-        assert main.tree_rows.has_focus
+        assert main.tree_pane.rows.has_focus
         await seat.press("l")
-        assert main.inspector.document.has_focus
+        assert main.inspector.rows.has_focus
         await seat.press("ctrl+d")
-        half = main.inspector.document.cursor
-        assert 0 < half < main.inspector.document.size.height
+        half = main.inspector.rows.cursor
+        assert 0 < half < main.inspector.rows.size.height
         await seat.press("ctrl+u", "h", "h")
-        assert main.inspector.document.cursor == 0
-        assert main.rows.has_focus
+        assert main.inspector.rows.cursor == 0
+        assert main.threads_pane.rows.has_focus
 
     sit(sample, look)
 
@@ -147,7 +147,7 @@ def test_siblings_are_reached_and_the_ends_are_said(sample: Path) -> None:
         siblings: Sequence[str] = ()
         while len(siblings) < 2:
             await seat.press("less_than_sign")
-            place, picture = main.place, main.tree_rows.picture
+            place, picture = main.place, main.tree_pane.rows.picture
             assert place is not None
             assert picture is not None
             known = picture.parentage[place.checkpoint_ns]
@@ -171,7 +171,7 @@ def test_forward_leads_where_the_way_back_began(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
         await seat.press("enter", "o")
-        picture = main.tree_rows.picture
+        picture = main.tree_pane.rows.picture
         assert picture is not None
         known = picture.parentage[""]
         (tip,) = [
@@ -199,18 +199,19 @@ def test_a_step_from_a_call_goes_into_its_tree(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
         await seat.press("enter", "g")
-        while (picture := main.tree_rows.picture) and main.tree_rows.cursor not in picture.inner:
+        rows = main.tree_pane.rows
+        while (picture := rows.picture) and rows.cursor not in picture.inner:
             await seat.press("j")
         call = main.place
         assert call is not None
         await seat.press("less_than_sign")
-        assert main.view.ns == call.checkpoint_ns
+        assert main.tree_pane.view.ns == call.checkpoint_ns
         assert main.place is not None
         assert main.place.checkpoint_ns == call.checkpoint_ns
         await seat.press("greater_than_sign")
         assert main.place == call
         await seat.press("escape")
-        assert main.view.ns is None
+        assert main.tree_pane.view.ns is None
         assert main.place == call
 
     sit(sample, look)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.content.tab_labels import tab_labels
-from ckpt_cli.tui.content.tabs import TABS, Tab
+from ckpt_cli.tui.panes.inspector import tab_labels
+from ckpt_cli.tui.tabs.content import TABS, Tab
 
 
 @pytest.mark.parametrize("active", TABS)

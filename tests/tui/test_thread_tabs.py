@@ -11,8 +11,8 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.timeline import ThreadSteps
 from ckpt_cli.queries.timeline import read_steps
-from ckpt_cli.tui.content import timeline_tab
 from ckpt_cli.tui.screens.main import MainScreen
+from ckpt_cli.tui.tabs import history
 from tests.incidents import agents
 from tests.support import ckpt
 
@@ -22,7 +22,7 @@ CONFIG = {"configurable": {"thread_id": "trip"}}
 
 
 def document(seat: Seat) -> list[str]:
-    return [one.text for one in seat.main.inspector.document.lines]
+    return [one.text for one in seat.main.inspector.rows.lines]
 
 
 def title(main: MainScreen) -> str:
@@ -45,8 +45,10 @@ def test_all_failures_of_a_thread_are_listed_with_what_became_of_them(tmp_path: 
     assert [one["state"] for one in printed] == ["failed", "retried"]
 
     async def look(seat: Seat) -> None:
-        seat.main.rows.cursor = next(
-            at for at, one in enumerate(seat.main.rows.listing.shown) if one.thread_id == "trip"
+        seat.main.threads_pane.rows.cursor = next(
+            at
+            for at, one in enumerate(seat.main.threads_pane.listing.shown)
+            if one.thread_id == "trip"
         )
         await seat.rest()
         await seat.press("enter", "6")
@@ -59,7 +61,7 @@ def test_all_failures_of_a_thread_are_listed_with_what_became_of_them(tmp_path: 
         assert [one["state"] for one in listed] == ["failed", "retried"]
         # Enter goes to the checkpoint, inside its subgraph.
         await seat.press("G", "enter")
-        assert seat.main.tree_rows.has_focus
+        assert seat.main.tree_pane.rows.has_focus
         place = seat.main.place
         assert place is not None
         assert place.checkpoint_id == printed[1]["checkpoint_id"]
@@ -78,7 +80,7 @@ def test_a_thread_without_failures_says_so(sample: Path) -> None:
 
 def signed(seat: Seat) -> str:
     """The line of the timeline with the sign."""
-    rows = seat.main.inspector.document
+    rows = seat.main.inspector.rows
     (found,) = (one for at in range(rows.count()) if "▸" in (one := rows.line_at(at, 200).text))
     return found
 
@@ -92,10 +94,10 @@ def test_the_timeline_follows_the_cursor_and_is_read_once(
         reads.append(1)
         return read_steps(*given, **named)
 
-    monkeypatch.setattr(timeline_tab, "read_steps", counted)
+    monkeypatch.setattr(history, "read_steps", counted)
 
     async def look(seat: Seat) -> None:
-        rows = seat.main.inspector.document
+        rows = seat.main.inspector.rows
         await seat.press("enter", "k", "k", "k", "5")
         assert title(seat.main) == "step 7 · book · 6a3c"
         assert signed(seat).split()[:3] == ["▸", "7", "book"]
@@ -110,10 +112,10 @@ def test_the_timeline_follows_the_cursor_and_is_read_once(
         assert place is not None
         assert (place.checkpoint_ns, place.checkpoint_id) == shown.places[6]
         # A step of a side branch has another timeline, drawn from what was read.
-        picture = seat.main.tree_rows.picture
+        picture = seat.main.tree_pane.rows.picture
         assert picture is not None
         side = next(at for at, one in enumerate(picture.lines) if "tip" in one.text)
-        seat.main.tree_rows.cursor = side
+        seat.main.tree_pane.rows.cursor = side
         await seat.rest()
         assert signed(seat).split()[2] == "book"
         assert rows.document is not shown
@@ -129,7 +131,7 @@ def test_bars_use_the_width(sample: Path) -> None:
 
     async def look_at_80(seat: Seat) -> None:
         await seat.press("enter", "5")
-        assert seat.main.inspector.document.width < 60
+        assert seat.main.inspector.rows.width < 60
         assert seat.sees("book", "█████")
 
     sit(sample, look_at_80, size=(80, 24))

@@ -14,11 +14,8 @@ import pytest
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.testing.screen import NOW, Seat, sit
-from ckpt_cli.tui.content.thread_heads import HeadFacts
-from ckpt_cli.tui.content.thread_list import ThreadListing
-from ckpt_cli.tui.content.thread_matches import read_matches
-from ckpt_cli.tui.screens import thread_reading
-from ckpt_cli.tui.writing import WritingApp
+from ckpt_cli.tui.panes import threads as reading
+from ckpt_cli.tui.panes.thread_list import HeadFacts, ThreadListing, read_matches
 from tests.support import ckpt
 
 pytestmark = pytest.mark.slow
@@ -36,7 +33,7 @@ def renamed(store: Path, before: str, after: str) -> None:
 
 def pane(seat: Seat) -> list[str]:
     """Return the lines of the pane of threads."""
-    rows = seat.main.rows
+    rows = seat.main.threads_pane.rows
     return [rows.line_at(at, rows.width).text for at in range(rows.count())]
 
 
@@ -60,7 +57,7 @@ def test_a_filter_finds_threads_by_what_was_said_first(sample: Path) -> None:
         await seat.press("slash")
         await seat.type("nights in kyo")
         await seat.press("enter")
-        assert [one.thread_id for one in seat.main.rows.listing.shown] == ["trip-to-kyoto"]
+        assert [one.thread_id for one in seat.main.threads_pane.listing.shown] == ["trip-to-kyoto"]
 
     sit(sample, look)
 
@@ -78,7 +75,7 @@ def test_a_filter_by_title_reads_threads_that_were_not_seen_and_may_match(sample
         )
 
     async def look(seat: Seat) -> None:
-        listing = seat.main.rows.listing
+        listing = seat.main.threads_pane.listing
         await seat.press("slash")
         await seat.type("status:error the SHOES")
         assert not listing.shown
@@ -100,14 +97,14 @@ def test_a_filter_by_status_reads_only_heads_with_the_writes_for_it(
         asked.extend(one.thread_id for one in threads)
         return read_matches(store, threads, **rest)
 
-    monkeypatch.setattr(thread_reading, "read_matches", counted)
-    monkeypatch.setattr(thread_reading, "_HEADS", 2)
+    monkeypatch.setattr(reading, "read_matches", counted)
+    monkeypatch.setattr(reading, "_HEADS", 2)
 
     async def look(seat: Seat) -> None:
         await seat.press("slash")
         await seat.type(typed)
         await seat.press("enter")
-        assert [one.thread_id for one in seat.main.rows.listing.shown] == ["invoice-import"]
+        assert [one.thread_id for one in seat.main.threads_pane.listing.shown] == ["invoice-import"]
         assert asked == ["invoice-import"]
 
     sit(sample, look)
@@ -123,18 +120,18 @@ def test_a_look_at_the_store_does_not_restart_the_reading_of_heads(
         go_on.wait(20)
         return read_matches(store, threads, **rest)
 
-    monkeypatch.setattr(thread_reading, "read_matches", slow)
+    monkeypatch.setattr(reading, "read_matches", slow)
 
     async def look(seat: Seat) -> None:
         await seat.press("slash")
         seat.main.threads_pane.search.value = "values.hotel != null"
         await seat.until(lambda: began)
         for _ in range(3):
-            await seat.main.load_threads().wait()
+            await seat.main.threads_pane.load().wait()
         go_on.set()
         await seat.rest()
         assert len(began) == 1
-        assert [one.thread_id for one in seat.main.rows.listing.shown] == ["trip-to-kyoto"]
+        assert [one.thread_id for one in seat.main.threads_pane.listing.shown] == ["trip-to-kyoto"]
 
     sit(sample, look)
 
@@ -167,12 +164,12 @@ def test_operations_of_a_thread_are_listed_and_the_last_one_undone(sample: Path)
         await seat.press("O")
         await seat.until(lambda: seat.sees("on trip-to-kyoto: 2", "undoes", "undone by"))
         await seat.press("u")
-        assert "to undo, start `ckpt tui` with --write" in seat.said
+        assert f"read-only: start with `ckpt -s {sample} tui --write`" in seat.said
         await seat.press("j", "u")
         assert "cannot undo rollback " in seat.said
         assert "it was taken back by operation" in seat.said
 
-    sit(sample, change, kind=WritingApp)
+    sit(sample, change, writes=True)
     sit(sample, look)
 
 
@@ -198,7 +195,7 @@ def test_an_earlier_operation_is_undone(sample: Path) -> None:
         assert [one["undone_by"] is None for one in recorded()] == [True, True, False]
         assert recorded()[1]["op"] == newer["op"]
 
-    sit(sample, change, kind=WritingApp)
+    sit(sample, change, writes=True)
 
 
 def test_an_id_of_blanks_is_seen_in_lists(sample: Path) -> None:

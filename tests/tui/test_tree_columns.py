@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.panes.scrubber import ScrubberLine
+from ckpt_cli.tui.panes.tree import ScrubberLine
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def test_columns_are_shown_as_far_as_there_is_room(
     sample: Path, columns: int, told: tuple[str, ...], untold: tuple[str, ...]
 ) -> None:
     async def look(seat: Seat) -> None:
-        tree = seat.main.tree_rows
+        tree = seat.main.tree_pane.rows
         await seat.press("enter")
         (row,) = (one.text for one in tree.lines if " 6a3c " in one.text)
         assert "book" in row
@@ -40,10 +40,10 @@ def test_waits_for_people_are_marked(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter")
         (waited,) = (
-            one for one in seat.main.tree_rows.lines if "choose_hotel  hotel → Ryo" in one.text
+            one for one in seat.main.tree_pane.rows.lines if "choose_hotel  hotel → Ryo" in one.text
         )
         assert "▒ 75ms" in waited.text
-        (asked,) = (one for one in seat.main.tree_rows.lines if "planner  ✓" in one.text)
+        (asked,) = (one for one in seat.main.tree_pane.rows.lines if "planner  ✓" in one.text)
         assert "▒" not in asked.text
 
     sit(sample, look)
@@ -75,16 +75,16 @@ def test_a_click_goes_to_the_nearest_checkpoint(sample: Path, is_unfolded: bool)
         await seat.press("enter")
         if is_unfolded:
             await seat.press("o")
-        picture = seat.main.tree_rows.picture
+        picture = seat.main.tree_pane.rows.picture
         assert picture is not None
         cells = picture.tree.scrubber.cells(scrubber.size.width)
         for column in (0, 5, len(cells) // 2, len(cells) - 1):
             await seat.pilot.click(ScrubberLine, offset=(column, 0))
             await seat.rest()
-            assert seat.main.tree_rows.key == cells[column].key
-            assert seat.main.shown is not None
-            assert seat.main.shown[0].checkpoint_id == cells[column].key[1]
-        assert seat.main.tree_rows.has_focus
+            assert seat.main.tree_pane.rows.key == cells[column].key
+            assert seat.main.inspector.shown is not None
+            assert seat.main.inspector.shown[0].checkpoint_id == cells[column].key[1]
+        assert seat.main.tree_pane.rows.has_focus
 
     sit(sample, look)
 

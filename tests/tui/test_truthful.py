@@ -20,20 +20,19 @@ from ckpt_backends.model import Status
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.content.tabs import TabContent, read_document
-from ckpt_cli.tui.screens import live
-from ckpt_cli.tui.screens.plan import PlanScreen
-from ckpt_cli.tui.writing import WritingApp
+from ckpt_cli.tui.screens.text import PlanScreen
+from ckpt_cli.tui.tabs import checkpoint
+from ckpt_cli.tui.tabs.checkpoint import read_document
+from ckpt_cli.tui.tabs.content import TabContent
 from tests.support import first_now
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("theme", first_now(["textual-dark", "textual-light"]))
-@pytest.mark.parametrize(("kind", "colour"), [(WritingApp, "error"), (CkptApp, "panel")])
+@pytest.mark.parametrize(("writes", "colour"), [(True, "error"), (False, "panel")])
 def test_the_header_is_red_with_write_alone(
-    sample: Path, theme: str, kind: type[CkptApp], colour: str
+    sample: Path, theme: str, writes: bool, colour: str
 ) -> None:
     async def look(seat: Seat) -> None:
         seat.app.theme = theme
@@ -44,7 +43,7 @@ def test_the_header_is_red_with_write_alone(
         drawn = {part.style.bgcolor.name for part in header if part.style and part.style.bgcolor}
         assert drawn == {wanted.rich_color.name}
 
-    sit(sample, look, kind=kind)
+    sit(sample, look, writes=writes)
 
 
 def test_n_closes_a_plan(sample: Path) -> None:
@@ -55,7 +54,7 @@ def test_n_closes_a_plan(sample: Path) -> None:
             await seat.press(key)
             assert not isinstance(seat.app.screen, PlanScreen)
 
-    sit(sample, work, kind=WritingApp)
+    sit(sample, work, writes=True)
 
 
 class Slow:
@@ -75,7 +74,7 @@ def test_a_title_says_loading_only_while_something_loads(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(read_document)
-    monkeypatch.setattr(live, "read_document", slow)
+    monkeypatch.setattr(checkpoint, "read_document", slow)
 
     async def look(seat: Seat) -> None:
         inspector = seat.main.inspector
@@ -125,8 +124,8 @@ def test_every_thread_on_the_screen_has_its_sign(tmp_path: Path, height: int) ->
     copies(store, 400)
 
     def signs(seat: Seat) -> set[Status | None]:
-        listing = seat.main.rows.listing
-        seen = seat.main.rows.seen
+        listing = seat.main.threads_pane.listing
+        seen = seat.main.threads_pane.rows.seen
         return {listing.status(one) for one in listing.shown[seen.start : seen.stop]}
 
     async def look(seat: Seat) -> None:
@@ -144,8 +143,8 @@ def test_a_higher_terminal_shows_the_signs_of_all_its_threads(tmp_path: Path) ->
     async def look(seat: Seat) -> None:
         await seat.pilot.resize_terminal(100, 150)
         await seat.rest()
-        listing = seat.main.rows.listing
-        seen = seat.main.rows.seen
+        listing = seat.main.threads_pane.listing
+        seen = seat.main.threads_pane.rows.seen
         assert len(seen) > 140
         assert None not in {listing.status(one) for one in listing.shown[: seen.stop]}
 
@@ -181,7 +180,7 @@ def test_messages_are_edited_and_a_refused_text_comes_again_with_the_reason(
                 return text.replace("hello", "goodbye", 1).replace("HumanMessage", "Nobody", 1)
             return text.replace("Nobody", "HumanMessage")
 
-        monkeypatch.setattr(seat.main, "edited", edit)
+        monkeypatch.setattr(seat.main.changes, "edited", edit)
         await seat.press("enter", "F")
         await seat.type("edited")
         await seat.press("tab")
@@ -194,9 +193,9 @@ def test_messages_are_edited_and_a_refused_text_comes_again_with_the_reason(
         assert "cannot write an object of class" in seen[1][1]
         assert len(seen) == 2
         await seat.press("y")
-        await seat.until(lambda: seat.main.view.thread_id == "edited")
+        await seat.until(lambda: seat.main.tree_pane.view.thread_id == "edited")
 
-    sit(store, work, kind=WritingApp)
+    sit(store, work, writes=True)
     with SqliteSaver.from_conn_string(str(store)) as saver:
         found = chat(saver).get_state(config_of("edited")).values["messages"]
     assert found == [HumanMessage("goodbye", id="h"), AIMessage("you said hello", id="a")]
@@ -233,7 +232,7 @@ def test_an_editor_that_always_breaks_the_text_is_not_started_for_ever(
         assert log.startswith("# The value of 'itinerary' as JSON.\n")
         assert log.count("# this is not JSON: ") == 1
 
-    sit(sample, work, kind=WritingApp)
+    sit(sample, work, writes=True)
 
 
 _APPENDING = """\
@@ -268,4 +267,4 @@ def test_the_line_that_is_not_json_is_counted_as_the_editor_counts(
         lines = ("# this is not JSON: " + again).splitlines()
         assert f"line {lines.index('garbage') + 1} column 1 " in lines[0]
 
-    sit(sample, work, kind=WritingApp)
+    sit(sample, work, writes=True)

@@ -10,21 +10,20 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.render.folding import BEGINNING, PART, channel_node
 from ckpt_cli.render.text import line
-from ckpt_cli.tui.content import value_search as searching
-from ckpt_cli.tui.content import value_tree
-from ckpt_cli.tui.content.value_search import search
-from ckpt_cli.tui.content.value_tree import Folds, StateValues, UnfoldedValues
-from ckpt_cli.tui.panes.value_rows import ValueRows
-from ckpt_cli.tui.screens import values as copying
+from ckpt_cli.tui.panes import inspector as copying
+from ckpt_cli.tui.panes import values
+from ckpt_cli.tui.panes import values as searching
+from ckpt_cli.tui.panes.document import DocumentRows
+from ckpt_cli.tui.panes.values import Folds, StateValues, UnfoldedValues, search
 from tests.support import ckpt
 from tests.tui.test_large_values import stored
 
 pytestmark = pytest.mark.slow
 
 
-def at_path(seat: Seat, path: str) -> ValueRows:
+def at_path(seat: Seat, path: str) -> DocumentRows:
     """Move the cursor of the tab State to a value."""
-    rows = seat.main.inspector.document
+    rows = seat.main.inspector.rows
     assert rows.unfolded is not None
     rows.cursor = rows.unfolded.lines_of[path]
     return rows
@@ -32,7 +31,7 @@ def at_path(seat: Seat, path: str) -> ValueRows:
 
 def row(seat: Seat) -> str:
     """Return the line under the cursor of the tab State."""
-    rows = seat.main.inspector.document
+    rows = seat.main.inspector.rows
     return rows.lines[rows.cursor].text
 
 
@@ -119,7 +118,7 @@ def test_folds_the_cursor_and_pins_are_kept_from_step_to_step(sample: Path) -> N
 def test_what_the_step_changed_is_marked_by_signs(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("1", "z")
-        rows = seat.main.inspector.document
+        rows = seat.main.inspector.rows
         signs = {path: rows.lines[at].text[0] for at, path in rows.document.marks.items()}
         assert {path: sign for path, sign in signs.items() if sign != " "} == {
             "itinerary": "~",
@@ -155,7 +154,7 @@ def test_search_finds_what_is_folded_and_unfolds_it(tmp_path: Path) -> None:
         await seat.press("1", "z", "slash")
         await seat.type("needle")
         await seat.press("enter")
-        rows = seat.main.inspector.document
+        rows = seat.main.inspector.rows
         assert rows.path == "items[2345].note.text"
         assert "text: the Needle" in row(seat)
         await seat.press("n")
@@ -269,7 +268,7 @@ def test_lines_are_drawn_when_asked_for_and_end_with_a_note_if_there_are_too_man
     assert (shown[-1].text, shown[6].text) == ("      89: 89", "+     3: 3")
     assert {name: at for at, name in shown.marks.items()} == shown.lines_of
     assert len(shown) == 1 + 1 + 91
-    monkeypatch.setattr(value_tree, "_MOST_LINES", 20)
+    monkeypatch.setattr(values, "_MOST_LINES", 20)
     shown = UnfoldedValues(state, Folds(), 80)
     assert len(shown) == 1 + 21 + 1
     assert shown[-1].text == "… more; fold values to see the rest"

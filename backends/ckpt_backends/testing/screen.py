@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from textual.errors import NoWidget
@@ -21,13 +21,17 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp, Start
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
-from ckpt_cli.tui.screens.base import StoreScreen
+from ckpt_cli.tui.reading import Delays
 from ckpt_cli.tui.screens.main import MainScreen
-from ckpt_cli.tui.screens.plan import PlanScreen
+from ckpt_cli.tui.screens.text import PlanScreen
+
+if TYPE_CHECKING:
+    from ckpt_cli.tui.writing import Writing
 
 NOW = datetime(2026, 4, 8, 12, 0, tzinfo=UTC)
 """When the tests look at the sample store."""
@@ -107,12 +111,12 @@ class Seat:
         for _ in range(int(_PATIENCE / 0.01)):
             # Until the messages of all widgets are processed.
             await self.pilot.pause(_LOOK)
-            asking = [one for one in self.app.screen_stack if isinstance(one, StoreScreen)]
-            is_busy = any(one.is_busy for one in asking)
+            # A change waits for a person while another screen is over the main one.
+            may_wait = {} if isinstance(self.app.screen, MainScreen) else {"change"}
+            running = (one for one in self.app.workers if not one.is_finished)
+            is_busy = any(one.group not in may_wait for one in running)
             is_busy = is_busy or any(worker.waiting for worker in self.app.context.workers)
-            # A change waits for a person only while another screen is over the main one.
-            changing = any(one.group == "change" for one in self.app.workers if one.is_running)
-            is_busy = is_busy or (changing and isinstance(self.app.screen, MainScreen))
+            is_busy = is_busy or any(map(_will_read, self.app.screen_stack))
             quiet = 0 if is_busy else quiet + 1
             if quiet == _QUIET:
                 return
@@ -164,6 +168,20 @@ def _paint(lines: list[Strip], widget: Widget, region: Region, seen: Region) -> 
         lines[y] = Strip.join(part for part in parts if part.cell_length)
 
 
+def _will_read(screen: Screen[Any]) -> bool:
+    """Whether a pane of a screen, or the screen itself, will read something soon."""
+    widgets = screen.walk_children(with_self=True)
+    delays = (getattr(one, "delays", None) for one in widgets)
+    return any(one.is_waiting for one in delays if isinstance(one, Delays))
+
+
+def _writing() -> type[Writing]:
+    """What can change a store is loaded only where it is needed, as for `--write`."""
+    from ckpt_cli.tui.writing import Writing
+
+    return Writing
+
+
 def _key(character: str) -> str:
     names = {":": "colon", "/": "slash", "*": "asterisk", "-": "minus", "@": "at", " ": "space"}
     return names.get(character, character)
@@ -173,7 +191,7 @@ def sit(
     store: str | Path,
     scenario: Callable[[Seat], Awaitable[None]],
     *,
-    kind: type[CkptApp] = CkptApp,
+    writes: bool = False,
     size: tuple[int, int] = (120, 40),
     pause: float = 0,
     now: datetime | None = None,
@@ -181,6 +199,7 @@ def sit(
     memory: MemoryNamed | None = None,
     start: Start = "threads",
     look: Path | None = None,
+    goal: CheckpointKey | None = None,
 ) -> None:
     """Open the screen on a store and do what a scenario says."""
 
@@ -189,7 +208,7 @@ def sit(
         clock = (lambda: datetime.now(UTC)) if now is None else (lambda: now)
         opened = opening or Opening(parse_url(str(store)))
         context = ScreenContext(opened, words, UTC, pause, clock, memory)
-        app = kind(context, start, look)
+        app = CkptApp(context, start, look, goal, _writing() if writes else None)
         # What is said stays until it was looked for, however busy the machine is.
         with patch.object(app, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE):
             async with app.run_test(size=size, notifications=True) as pilot:

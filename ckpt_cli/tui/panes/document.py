@@ -1,23 +1,53 @@
-"""The lines of a tab."""
+"""The lines of a tab, with values that fold."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, TypeVar
 
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.events import Click
+
+from ckpt_backends.codec.values import Value
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.tree import Key
+from ckpt_cli.render.folding import (
+    ValueNode,
+    everything_below,
+    is_channel,
+    part_of,
+    sign_column,
+    text_of,
+)
 from ckpt_cli.render.text import StyledLine
-from ckpt_cli.tui.content.tabs import Tab as TabName
-from ckpt_cli.tui.content.tabs import TabContent
-from ckpt_cli.tui.panes.search import SearchableLines
+from ckpt_cli.tui.panes.rows import SearchableLines
+from ckpt_cli.tui.panes.values import Folds, Hits, UnfoldedValues, search
+from ckpt_cli.tui.tabs.content import Tab as TabName
+from ckpt_cli.tui.tabs.content import TabContent
+
+_Part = TypeVar("_Part")
 
 _HERE = "▸ "
+_MOST_AT_ONCE = 2_000
+"""Maximum number of values that one key unfolds."""
+_BREATH = 0.02
+"""Seconds of searching after which the screen may do other things."""
 
 
 class DocumentRows(SearchableLines):
-    """The lines of a tab."""
+    """The lines of a tab, or of a memory item; the values of a state fold."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right", "unfold_value", "Unfold", key_display="→"),
+        Binding("left", "fold_value", "Fold", show=False),
+    ]
 
     def __init__(self) -> None:
         super().__init__(id="document")
@@ -29,12 +59,19 @@ class DocumentRows(SearchableLines):
         line in the value to which it goes back in a checkpoint that has it."""
         self._row = (-1, 0)
         """A line that was shown above its row of the screen, for want of lines before it."""
+        self.folds = Folds()
+        self.unfolded: UnfoldedValues | None = None
+        """The values that are shown; None in other tabs."""
+        self._hits: Hits | None = None
+        """What was found in the values that are shown; None if they were not searched."""
+        self._hit = 0
 
     @property
     def path(self) -> str | None:
         """The path of the value under the cursor; None if there is none."""
-        above = max((at for at in self.document.marks if at <= self.cursor), default=None)
-        return None if above is None else self.document.marks[above]
+        if self.unfolded is not None:
+            return None if self.node is None else self.node.path
+        return self._above(self.document.marks)
 
     @property
     def chosen(self) -> str | None:
@@ -45,20 +82,22 @@ class DocumentRows(SearchableLines):
     @property
     def item(self) -> ItemKey | None:
         """The memory item under the cursor; None if there is none."""
-        above = max((at for at in self.document.items if at <= self.cursor), default=None)
-        return None if above is None else self.document.items[above]
+        return self._above(self.document.items)
 
     @property
     def finding(self) -> Finding | None:
         """The finding under the cursor; None if there is none."""
-        above = max((at for at in self.document.findings if at <= self.cursor), default=None)
-        return None if above is None else self.document.findings[above]
+        return self._above(self.document.findings)
 
     @property
     def place(self) -> Key | None:
         """The checkpoint that the line under the cursor is about; None if there is none."""
-        above = max((at for at in self.document.places if at <= self.cursor), default=None)
-        return None if above is None else self.document.places[above]
+        return self._above(self.document.places)
+
+    def _above(self, starts: Mapping[int, _Part]) -> _Part | None:
+        """Return the part of the document that the line under the cursor belongs to, if any."""
+        above = max((at for at in starts if at <= self.cursor), default=None)
+        return None if above is None else starts[above]
 
     def line_at(self, index: int, width: int) -> StyledLine:
         shown = super().line_at(index, width)
@@ -79,7 +118,9 @@ class DocumentRows(SearchableLines):
         self.refresh()
 
     def next_change(self, way: int) -> str:
-        """Go to the next or previous change of a diff; return which one it is."""
+        """Go to the next or previous change of a diff or a state; return which one it is."""
+        if self.unfolded is not None and not self.document.changes:
+            self.document = replace(self.document, changes=self.unfolded.changed_lines())
         changes = self.document.changes
         if not changes:
             return "no differences"
@@ -90,13 +131,9 @@ class DocumentRows(SearchableLines):
         self.cursor = changes[at]
         return f"change {at + 1} of {len(changes)}"
 
-    def prepared(self, document: TabContent) -> TabContent:
-        """Return a document as it is shown."""
-        return document
-
     def show_document(self, document: TabContent, *, keep: bool) -> None:
         """Show a document from its start; with `keep` at the same line as before."""
-        self.document = self.prepared(document)
+        self.document = self._prepared(document)
         self._missed = self.signed = None
         below = round(self.scroll_y)
         self.show_lines(self.document.lines, self.cursor if keep else 0)
@@ -112,6 +149,10 @@ class DocumentRows(SearchableLines):
     ) -> None:
         """Show a tab of a checkpoint after what was shown before; at its end with `is_last`."""
         place, tab = now
+        if before is not None and before[0].thread_id != place.thread_id:
+            # Threads have the same channels, but other items in them.
+            folds = self.folds.open.items()
+            self.folds.open = {name: is_open for name, is_open in folds if is_channel(name)}
         if before == now and document.state is None:
             self.show_document(document, keep=True)
         elif is_last:
@@ -130,7 +171,7 @@ class DocumentRows(SearchableLines):
         at = self.cursor if self.cursor in self.seen else round(self.scroll_y)
         below = self._row[1] if self._row[0] == at else at - round(self.scroll_y)
         shown = self.document
-        document = self.prepared(document)
+        document = self._prepared(document)
         before = [(line, path) for line, path in shown.marks.items() if line <= at]
         lines = {path: line for line, path in document.marks.items()}
         if self._missed is not None and self._missed[0] == at:
@@ -151,3 +192,202 @@ class DocumentRows(SearchableLines):
         self.scroll_to(y=max(goal - below, 0), animate=False)
         self._row = (goal if goal < below else -1, below)
         self._missed = (self.cursor, wanted, inside) if wanted and wanted not in lines else None
+
+    # Values that fold
+
+    @property
+    def node(self) -> ValueNode | None:
+        """The value under the cursor; None if there is none."""
+        return None if self.unfolded is None else self.unfolded.node_at(self.cursor)
+
+    @property
+    def value(self) -> tuple[str, Value] | None:
+        """The value under the cursor and its path; None if there is none."""
+        if (node := self.node) is not None:
+            return node.path, part_of(node)
+        above = max((at for at in self.document.values if at <= self.cursor), default=None)
+        if above is None:
+            return None
+        return self.document.marks[above], self.document.values[above]
+
+    def _prepared(self, document: TabContent) -> TabContent:
+        """Return a document with the values of a state unfolded as before."""
+        did_fold = self.unfolded is not None
+        self.unfolded = self._hits = None
+        if did_fold != (document.state is not None):
+            # It builds the footer anew, which takes longer than the rest of a step.
+            self.call_next(self.refresh_bindings)
+        if document.state is None:
+            return document
+        self.unfolded = UnfoldedValues(document.state, self.folds, max(self.width, 1))
+        return replace(document, lines=self.unfolded, marks=self.unfolded.marks)
+
+    def _unfold_again(self, goal: str | None = None) -> None:
+        """Show the same values under other folds; the cursor goes to a node, or stays on its."""
+        node, before = self.node, self.unfolded
+        if before is None:
+            return
+        hits = self._hits
+        inside = 0 if node is None or goal else self.cursor - before.lines_of[node.name]
+        self.document = self._prepared(self.document)
+        self._hits = hits
+        name = goal or (None if node is None else node.name)
+        self.show_lines(self.document.lines, self._line_of(name, inside))
+
+    def _line_of(self, name: str | None, inside: int) -> int:
+        """Return a line of a node, or else the line of the cursor."""
+        if self.unfolded is None or name is None or name not in self.unfolded.lines_of:
+            return self.cursor
+        start = at = self.unfolded.lines_of[name]
+        while (
+            at < start + inside and (at + 1) not in self.unfolded.marks and at + 1 < len(self.lines)
+        ):
+            at += 1
+        return at
+
+    # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Bind the keys that fold only where values fold."""
+        if action in ("unfold_value", "fold_value"):
+            return self.unfolded is not None
+        return super().check_action(action, parameters)
+
+    def action_choose(self) -> None:
+        """Choose the value under the cursor; a part of a long one unfolds."""
+        node = self.node
+        if node is None or node.kind == "value":
+            super().action_choose()
+        else:
+            self._set(node, is_open=not node.is_open)
+
+    def action_unfold_value(self) -> None:
+        """Unfold the value under the cursor; go into it if it is unfolded."""
+        if (node := self.node) is None:
+            return
+        if node.is_open:
+            self.cursor += 1
+        elif node.is_open is False:
+            self._set(node, is_open=True)
+
+    def action_fold_value(self) -> None:
+        """Fold the value under the cursor; go to the value around it if it is folded."""
+        if (node := self.node) is None or self.unfolded is None:
+            return
+        if node.is_open:
+            self._set(node, is_open=False)
+        elif node.parent is not None:
+            self.cursor = self.unfolded.lines_of[node.parent.name]
+
+    def unfold_all(self) -> None:
+        """Unfold everything below the value under the cursor, or fold it again."""
+        if (node := self.node) is None:
+            return
+        found = everything_below(node, _MOST_AT_ONCE)
+        is_open = any(not self.folds.open.get(one.name, one.starts_open) for one in found)
+        self.folds.open |= dict.fromkeys((one.name for one in found), is_open)
+        self._unfold_again(node.name)
+
+    def pin(self) -> str | None:
+        """Pin the channel under the cursor, or unpin it; returns its name, None without one."""
+        if (node := self.node) is None:
+            return None
+        name = str(node.channel.key)
+        if name in self.folds.pinned:
+            self.folds.pinned.remove(name)
+        else:
+            self.folds.pinned.append(name)
+        self._unfold_again()
+        return name
+
+    def _set(self, node: ValueNode, *, is_open: bool) -> None:
+        self.folds.open[node.name] = is_open
+        self._unfold_again(node.name)
+
+    def on_click(self, event: Click) -> None:
+        """Fold or unfold by a click on the sign; the base class does the rest."""
+        at = round(self.scroll_y) + event.y
+        if self.unfolded is None or (node := self.unfolded.node_at(at)) is None:
+            return
+        column = sign_column(node, max(self.width, 1))
+        if node.is_open is None or at not in self.unfolded.marks or not 0 <= event.x - column <= 1:
+            return
+        event.prevent_default()
+        self.cursor = at
+        self._set(node, is_open=not node.is_open)
+
+    # Search
+
+    def look_for(self, text: str) -> None:
+        if self.unfolded is None or not text:
+            self.workers.cancel_group(self, "look")
+            self._hits = None
+            super().look_for(text)
+            return
+        self.wanted = text.casefold()
+        self.here = self.cursor - 1
+        self.refresh()
+        self._look(0)
+
+    def action_next(self, way: int) -> None:
+        if self.unfolded is None or not self.wanted:
+            super().action_next(way)
+        elif self._hits is None:
+            self._look(way)
+        elif self._hits.nodes:
+            self._go_to_hit(self._hit + way)
+        else:
+            super().action_next(way)
+
+    @work(exclusive=True, group="look")
+    async def _look(self, way: int) -> None:
+        """Search all values, and go to the next hit from the cursor; back with a negative way."""
+        tree, node, state = self.unfolded, self.node, self.document.state
+        if tree is None:
+            return
+        hits, began = Hits(), time.monotonic()
+        for hits in search(tree.roots, self.wanted, None if node is None else node.name):  # noqa: B007
+            if time.monotonic() - began > _BREATH:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        if self.document.state is not state:
+            return
+        self._hits = hits
+        if hits.ended is not None:
+            said = f"searched up to '{hits.ended}'; `ckpt grep` searches all"
+            self.app.notify(said, severity="warning", markup=False)
+        if not hits.nodes:
+            await self._draw_all()
+            super().action_next(way or 1)
+            return
+        is_here = hits.above < len(hits.nodes) and hits.nodes[hits.above] is node
+        self._go_to_hit(hits.above + (way if way < 0 else int(way > 0 and is_here)))
+
+    async def _draw_all(self) -> None:
+        """Draw all lines, because some show several values together, such as tool calls."""
+        began = time.monotonic()
+        for at in range(len(self.lines)):
+            self.line_at(at, self.width)
+            if time.monotonic() - began > _BREATH:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+
+    def _go_to_hit(self, number: int) -> None:
+        if self._hits is None:
+            return
+        self._hit = number % len(self._hits.nodes)
+        found = self._hits.nodes[self._hit]
+        around = found.parent
+        if text_of(found.value) is not None:
+            self.folds.open[found.name] = True
+        while around is not None:
+            self.folds.open[around.name] = True
+            around = around.parent
+        self._unfold_again(found.name)
+        self.cursor = self._line_with_hit()
+
+    def _line_with_hit(self) -> int:
+        """Return the line of the node under the cursor that contains the text."""
+        start = self.cursor
+        last = min((at for at in self.document.marks if at > start), default=len(self.lines))
+        return next((at for at in range(start, last) if self.is_found(at)), start)

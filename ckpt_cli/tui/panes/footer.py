@@ -1,7 +1,8 @@
-"""The last line of a screen, with its most used keys."""
+"""The last line of a screen: its most used keys, and above them what it says."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from rich.style import Style
@@ -10,6 +11,11 @@ from textual.binding import Binding
 from textual.events import MouseDown
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Static
+
+from ckpt_cli.render.text import line
+from ckpt_cli.tui.messages import ScreenMessage
+from ckpt_cli.tui.styles import as_text
 
 
 class KeyLine(Widget, can_focus=False):
@@ -39,8 +45,10 @@ class KeyLine(Widget, can_focus=False):
     }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hides: Collection[str] = ()) -> None:
+        """`hides` are actions whose keys are not shown."""
         super().__init__()
+        self._hides = hides
         self.shown: tuple[Binding, ...] = ()
 
     def render(self) -> Text:
@@ -67,8 +75,26 @@ class KeyLine(Widget, can_focus=False):
         # Several keys may do the same: the first one is shown.
         found: dict[str, Binding] = {}
         for one in screen.active_bindings.values():
-            if one.binding.show:
+            if one.binding.show and one.binding.action not in self._hides:
                 found.setdefault(one.binding.action, one.binding)
         if self.shown != (shown := tuple(found.values())):
             self.shown = shown
             self.refresh()
+
+
+class MessageLine(Static):
+    """The last message in place of the footer; hidden if there is none."""
+
+    DEFAULT_CSS = """
+    MessageLine { layer: message; dock: bottom; height: auto; max-height: 3; width: 100%;
+        padding: 0 1; background: $panel; color: $foreground; display: none; }
+    MessageLine.said { display: block; }
+    """
+
+    def show(self, message: ScreenMessage | None) -> None:
+        """Show a message; None hides the line."""
+        self.set_class(message is not None, "said")
+        if message is not None:
+            text = as_text(line((message.shown, "error" if message.is_error else "plain")))
+            text.no_wrap = False
+            self.update(text)

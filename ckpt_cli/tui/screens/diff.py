@@ -17,14 +17,13 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.tui.content.sides import Sides, read_sides
-from ckpt_cli.tui.keys import bindings, keys_of
-from ckpt_cli.tui.list_keys import DIFF_GROUPS
+from ckpt_cli.tui.keys import DIFF_GROUPS, bindings, keys_of
 from ckpt_cli.tui.panes.footer import KeyLine
-from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
-from ckpt_cli.tui.panes.styles import as_text, title
-from ckpt_cli.tui.screens.base import error_lines
-from ckpt_cli.tui.screens.helped import HelpedScreen
+from ckpt_cli.tui.panes.rows import SearchableLines, SearchPane
+from ckpt_cli.tui.reading import error_lines
+from ckpt_cli.tui.screens.text import HelpedScreen
+from ckpt_cli.tui.styles import as_text, title
+from ckpt_cli.tui.tabs.diff import Sides, read_sides
 
 _ABOVE = 3
 """Number of lines that are shown above a change."""

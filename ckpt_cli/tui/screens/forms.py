@@ -19,8 +19,8 @@ from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.text import line, safe_text
 from ckpt_cli.tui.messages import screen_hint, screen_message
 from ckpt_cli.tui.panes.footer import KeyLine
-from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.plans import KINDS, Kind, Proposal, Purge, ReviewedRemoval
+from ckpt_cli.tui.styles import as_text, title
 
 _Result = TypeVar("_Result")
 _Plan = TypeVar("_Plan")
@@ -40,26 +40,25 @@ class DialogForm(ModalScreen[_Plan | None], Generic[_Result, _Plan]):
         Binding("enter", "submit", "Show plan", priority=True),
         Binding("escape", "dismiss(None)", "Cancel", key_display="Esc"),
     ]
-    HEADING: ClassVar[str]
 
-    def __init__(self, plan: Planning[_Result, _Plan]) -> None:
+    def __init__(
+        self,
+        heading: str,
+        fields: Sequence[tuple[str, Input]],
+        result: Callable[[], _Result],
+        plan: Planning[_Result, _Plan],
+    ) -> None:
+        """`fields` have labels; `result` is what was filled in, and raises `UsageError`."""
         super().__init__()
-        self._plan = plan
+        self._heading, self._fields = heading, fields
+        self._result, self._plan = result, plan
         self._is_planning = False
         self._refusal = Static(id="refusal")
 
-    def fields(self) -> Sequence[tuple[str, Input]]:
-        """Return the labels and fields."""
-        raise NotImplementedError
-
-    def result(self) -> _Result:
-        """Return what was filled in. Raises `UsageError` if it is invalid."""
-        raise NotImplementedError
-
     def compose(self) -> ComposeResult:
         with Vertical(classes="box form") as box:
-            title(box, self.HEADING)
-            for label, field in self.fields():
+            title(box, self._heading)
+            for label, field in self._fields:
                 yield Label(label, markup=False)
                 yield field
             yield self._refusal
@@ -72,7 +71,7 @@ class DialogForm(ModalScreen[_Plan | None], Generic[_Result, _Plan]):
         self._is_planning = True
         self._refusal.update()
         try:
-            if (found := await self._plan(self.result(), self._refuse)) is not None:
+            if (found := await self._plan(self._result(), self._refuse)) is not None:
                 self.dismiss(found)
         except CkptError as error:
             self._refuse(error)
@@ -95,10 +94,7 @@ ForkWish: TypeAlias = tuple[str, str, Kind, str | None]
 class ForkForm(DialogForm[ForkWish, Proposal]):
     """The new thread, the channel to edit and how, and the node to continue after."""
 
-    HEADING = "Fork"
-
     def __init__(self, channels: Sequence[str], plan: Planning[ForkWish, Proposal]) -> None:
-        super().__init__(plan)
         self._channels = channels
         self._to = Input(placeholder="empty: a new branch of this thread", compact=True, id="to")
         self._channel = Input(
@@ -112,16 +108,15 @@ class ForkForm(DialogForm[ForkWish, Proposal]):
         self._node = Input(
             placeholder="empty: keep the next nodes of the checkpoint", compact=True, id="node"
         )
-
-    def fields(self) -> Sequence[tuple[str, Input]]:
-        return [
+        fields = [
             ("New thread id", self._to),
             ("Channel to edit in $EDITOR", self._channel),
             ("How to edit: replace, set (merged by the reducer) or append", self._kind),
             ("Continue as if this node had just run", self._node),
         ]
+        super().__init__("Fork", fields, self._wish, plan)
 
-    def result(self) -> ForkWish:
+    def _wish(self) -> ForkWish:
         kind = next((one for one in KINDS if one == self._kind.value), None)
         if kind is None:
             raise UsageError(
@@ -148,24 +143,20 @@ class ForkForm(DialogForm[ForkWish, Proposal]):
 class PurgeForm(DialogForm[Policy, ReviewedRemoval]):
     """The threads, their age, and how many checkpoints of each to keep."""
 
-    HEADING = "Purge"
-
     def __init__(
         self, match: str, now: datetime, zone: tzinfo, plan: Planning[Policy, ReviewedRemoval]
     ) -> None:
-        super().__init__(plan)
         self._now, self._zone = now, zone
         self._match = Input(match, placeholder="empty: all threads", compact=True, id="match")
         self._age = Input(placeholder="30d or 2026-04-07; empty: any age", compact=True, id="age")
         self._keep = Input(placeholder="empty: remove whole threads", compact=True, id="keep")
-
-    def fields(self) -> Sequence[tuple[str, Input]]:
-        return [
+        fields = [
             ("Match thread ids (GLOB)", self._match),
             ("Last active before", self._age),
             ("Checkpoints to keep in each thread", self._keep),
         ]
+        super().__init__("Purge", fields, self._wish, plan)
 
-    def result(self) -> Policy:
+    def _wish(self) -> Policy:
         found = Purge(self._match.value, self._age.value, self._keep.value)
         return found.policy(self._now, self._zone)

@@ -1,193 +1,171 @@
-"""The main screen: keys and cursors."""
+"""The main screen: it lays out the panes, binds keys, and tells each pane what others say."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual import work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Static
 
+from ckpt_backends.errors import CkptError
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.core.lineage import Parentage
+from ckpt_cli.core.tree import Key
 from ckpt_cli.reading.target import TargetArguments, find_checkpoint
+from ckpt_cli.render.text import Span, line, safe_text
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import base_of, carried_from
-from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
-from ckpt_cli.tui.content.thread_filter import ThreadFilter
-from ckpt_cli.tui.content.thread_list import SORTS
-from ckpt_cli.tui.keys import READING_GROUPS, SIGNS, KeyGroup, bindings, keys_of
-from ckpt_cli.tui.palette import Palette
-from ckpt_cli.tui.panes.filter import FilterPane
+from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.keys import (
+    CHANGING,
+    READING_GROUPS,
+    SIGNS,
+    WRITING_GROUPS,
+    KeyGroup,
+    Palette,
+    bindings,
+    keys_of,
+)
+from ckpt_cli.tui.panes.body import Body, ChosenShares
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.inspector import Inspector
-from ckpt_cli.tui.panes.row_list import RowList
-from ckpt_cli.tui.panes.sizes import ChosenShares
+from ckpt_cli.tui.panes.thread_list import SORTS, ThreadFilter
+from ckpt_cli.tui.panes.threads import ThreadsPane
+from ckpt_cli.tui.panes.tree import TreePane
+from ckpt_cli.tui.reading import Lost, ask, copy, say, show_error, tell_if_lost
 from ckpt_cli.tui.remembered import RememberedLook
-from ckpt_cli.tui.screens.base import SOON
-from ckpt_cli.tui.screens.values import ValuesScreen
+from ckpt_cli.tui.stepper import Stepper
+from ckpt_cli.tui.styles import as_text
+from ckpt_cli.tui.tabs.content import TABS, Subject, Tab, base_of, carried_from
 
 if TYPE_CHECKING:
-    from ckpt_cli.tui.content.places import PlaceList
+    from ckpt_cli.tui.screens.lists import PlaceList
 
 
-class MainScreen(ValuesScreen):
-    """Threads, a tree and a checkpoint, with the keys that only read."""
+class Changes(Protocol):
+    """What `--write` adds."""
+
+    async def run(self, action: str, op: str) -> None:
+        """Show the plan of a change, and carry it out if the user agrees."""
+
+
+class MainScreen(Screen[None]):
+    """Threads, a tree and a checkpoint."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(keys_of(READING_GROUPS)),
+        *bindings([*keys_of(READING_GROUPS), *CHANGING.keys]),
         Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
-    writes: ClassVar[bool] = False
-    """Whether there are keys that change the store."""
     remembered = RememberedLook()
     """How the screen looks at its start."""
+
+    def __init__(
+        self,
+        context: ScreenContext,
+        goal: CheckpointKey | None = None,
+        changes: Callable[[MainScreen], Changes] | None = None,
+    ) -> None:
+        """`goal` is the checkpoint that is shown first; `changes` makes what `--write` adds."""
+        super().__init__()
+        self.context = context
+        self.changes = None if changes is None else changes(self)
+        self.stepper = Stepper()
+        self.base: CheckpointKey | None = None
+        """The checkpoint marked as the base of diffs."""
+        self._base_name = ""
+        self._goal = goal
+        self._looking: tuple[CheckpointKey, str | None, int] | None = None
+        """The change that is being searched: from where, of which channel, in which direction."""
+
+    def compose(self) -> ComposeResult:
+        self.threads_pane = ThreadsPane(self.context)
+        self.tree_pane = TreePane(self.context)
+        self.inspector = Inspector(self.context)
+        self.body = Body(self.threads_pane, self.tree_pane, self.inspector)
+        self.status = Static(id="status", classes="" if self.changes is None else "write")
+        yield self.status
+        yield self.body
+        yield KeyLine(hides=frozenset() if self.changes else CHANGING.actions)
+
+    def on_mount(self) -> None:
+        """Look as remembered, and begin to read."""
+        look = self.remembered
+        self.threads_pane.listing.sort = next((one for one in SORTS if one == look.sort), SORTS[0])
+        self.tree_pane.view.unfold = look.is_unfolded
+        self.body.is_zoomed = look.is_zoomed
+        self.body.chosen = ChosenShares(look.threads_share, look.tree_share)
+        self.inspector.turn(next((one for one in TABS if one == look.tab), TABS[0]))
+        self.threads_pane.rows.focus()
+        self.body.show_panes()
+        self.show_status()
+        self.context.scan.changed = lambda: self.app.call_from_thread(self.show_status)
+        self.threads_pane.load()
+
+    def on_resize(self) -> None:
+        self.body.show_panes()
+        # More threads may be visible now.
+        self.threads_pane.load_heads_soon()
 
     @property
     def look(self) -> RememberedLook:
         """How the screen looks, to remember it. The theme is the application's."""
         return RememberedLook(
-            sort=self.rows.listing.sort,
+            sort=self.threads_pane.listing.sort,
             tab=self.inspector.tab,
-            is_unfolded=self.view.unfold,
-            is_zoomed=self.is_zoomed,
-            threads_share=self.chosen.threads,
-            tree_share=self.chosen.tree,
+            is_unfolded=self.tree_pane.view.unfold,
+            is_zoomed=self.body.is_zoomed,
+            threads_share=self.body.chosen.threads,
+            tree_share=self.body.chosen.tree,
         )
 
-    def on_mount(self) -> None:
-        """Look as remembered; the base class does the rest."""
-        look = self.remembered
-        self.rows.listing.sort = next((one for one in SORTS if one == look.sort), SORTS[0])
-        self.view.unfold, self.is_zoomed = look.is_unfolded, look.is_zoomed
-        self.chosen = ChosenShares(look.threads_share, look.tree_share)
-        self.inspector.turn(next((one for one in TABS if one == look.tab), TABS[0]))
-        self.show_panes()
+    @property
+    def key_groups(self) -> Sequence[KeyGroup]:
+        """The keys of this screen, for the help and the palette."""
+        return READING_GROUPS if self.changes is None else WRITING_GROUPS
 
-    def on_resize(self) -> None:
-        self.show_panes()
-        # More threads may be visible now.
-        self.schedule("heads", SOON, self.read_heads)
+    # What is selected
 
-    # Events
+    @property
+    def place(self) -> CheckpointKey | None:
+        """The checkpoint under the cursor of the tree; None if there is none."""
+        return self.tree_pane.place
 
-    def on_row_list_moved(self, event: RowList.Moved) -> None:
-        event.stop()
-        if event.rows is self.rows:
-            thread = self.rows.thread
-            if thread is None or thread.thread_id != self.view.thread_id:
-                self.schedule("tree", SOON, self.load_tree)
-            self.schedule("heads", SOON, self.read_heads)
-        elif event.rows is self.tree_rows:
-            self.load_document()
-        elif event.rows is self.inspector.document:
-            self.note_channel()
+    def here(self) -> CheckpointKey | None:
+        """Return the checkpoint under the cursor; shows an error if there is none."""
+        if self.place is None:
+            is_loading = self.threads_pane.rows.thread is not None and self.tree_pane.is_loading
+            self._miss("the tree is still loading" if is_loading else "no checkpoint selected")
+        return self.place
 
-    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        event.stop()
-        if event.rows is self.rows:
-            self.go(self.tree_rows)
-        elif event.rows is self.tree_rows:
-            self._enter()
-        elif (item := self.inspector.document.item) is not None:
-            self.action_memory(item)
-        elif (finding := self.inspector.document.finding) is not None:
-            self._go_to_finding(finding)
-        elif self.view.thread_id is not None and (key := self.inspector.document.place) is not None:
-            self.jump(CheckpointKey(self.view.thread_id, *key))
-        else:
-            self.find_origin()
+    def here_thread(self) -> str | None:
+        """Return the id of the thread that is shown; shows an error if there is none."""
+        if self.tree_pane.view.thread_id is None:
+            self._miss("no thread selected")
+        return self.tree_pane.view.thread_id
 
-    def on_filter_pane_narrowed(self, event: FilterPane.Narrowed) -> None:
-        event.stop()
-        self.show_status()
-        self.schedule("heads", SOON, self.read_heads)
-
-    def on_inspector_turned(self, event: Inspector.Turned) -> None:
-        event.stop()
-        self.load_document()
-
-    def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
-        event.stop()
-        if event.rows is self.tree_rows:
-            self.schedule("draw", SOON, self.load_tree)
-        elif event.rows is self.inspector.document:
-            self.forget_document()
-            self.is_memory_fresh = False
-            self.load_document()
-
-    def _enter(self) -> None:
-        """Enter a subgraph call, unfold steps, or go to the checkpoint's state."""
-        picture, at = self.tree_rows.picture, self.tree_rows.cursor
-        if picture is None:
-            return
-        if at in picture.inner and not self.view.nest:
-            self.outer.append((self.view.ns, self.tree_rows.key))
-            self.view.ns, self.view.tree = picture.inner[at], None
-            self.load_tree()
-        elif at in picture.folds:
-            self.action_unfold()
-        else:
-            self.go(self.inspector.document)
-
-    def _go_to_finding(self, finding: Finding) -> None:
-        """Go to the checkpoint of a finding."""
-        if finding.checkpoint_id is None or finding.thread_id is None:
-            self.say("this finding is not about one checkpoint", is_error=True)
-        elif finding.ref is None:
-            self.say("this checkpoint is not stored", is_error=True)
-        else:
-            ns = finding.checkpoint_ns or ""
-            self.jump(CheckpointKey(finding.thread_id, ns, finding.checkpoint_id))
-
-    @work(exclusive=True, group="origin")
-    async def find_origin(self) -> None:
-        """Go to the first checkpoint that had the value under the cursor."""
-        place, path = self.place, self.inspector.document.path
-        if place is None or path is None:
-            return
-        found = await self.ask(
-            self.context.detail, partial(read_origin, place=place, path=path), self.show_error
-        )
-        if found is not None:
-            origin, who = found
-            self.say(f"{path} was written by {who}")
-            self.jump(origin, "writes")
+    def _miss(self, said: str) -> None:
+        opening = self.threads_pane.info is None
+        say(self, "the store is not open yet" if opening else said, is_error=True)
 
     def jump(self, place: CheckpointKey, tab: Tab | None = None) -> None:
         """Go to a checkpoint; clears a filter that hides it."""
-        listing = self.rows.listing
-        at = listing.place_of(place.thread_id)
-        if at is None and listing.wanted != ThreadFilter():
-            self.threads_pane.action_clear()
-            at = listing.place_of(place.thread_id)
-        if at is None:
-            self.say("this thread is not in the list; r reads the store again", is_error=True)
+        found = self.threads_pane.select(place.thread_id)
+        if found is None:
+            said = "this thread is not in the list; r reads the store again"
+            say(self, said, is_error=True)
             return
-        self.stop_following()
-        # Show the tree of the call, unless it is already shown.
-        ns = place.checkpoint_ns or None
-        inside = ns is not None and self.view.ns != ns and not self.view.nest
-        if self.view.thread_id != place.thread_id:
-            self.outer.clear()
-            self.view.ns = None
-        if inside:
-            self.outer.append((None, None))
-            self.view.ns = ns
-        elif ns is None and self.view.ns is not None:
-            self.outer.clear()
-            self.view.ns = None
-        self.view.thread_id, self.view.tree = place.thread_id, None
-        self.goal = place.checkpoint_ns, place.checkpoint_id
-        self.rows.cursor = at
-        self.forget_document()
+        self.tree_pane.go_to(found, place)
+        self.inspector.forget()
         if tab is not None:
             self.inspector.turn(tab)
-        self.go(self.tree_rows)
-        self.load_tree()
+        self.body.go(self.tree_pane.rows)
 
     def _jump_if_chosen(self, place: CheckpointKey | None, tab: Tab | None = None) -> None:
         """Go to the checkpoint that was chosen on another screen, if any."""
@@ -197,75 +175,259 @@ class MainScreen(ValuesScreen):
     @work(exclusive=True, group="goto")
     async def go_to(self, text: str) -> None:
         """Go to the checkpoint that was typed: THREAD or THREAD@REF."""
-        clock = self.clock
+        now, zone = self.context.now(), self.context.zone
 
         def find(store: Store) -> CheckpointKey:
-            found = find_checkpoint(
-                store, TargetArguments(text), clock.now, clock.zone, lambda _: None
-            )
+            found = find_checkpoint(store, TargetArguments(text), now, zone, lambda _: None)
             return CheckpointKey(found.reader.thread_id, found.checkpoint_ns, found.checkpoint_id)
 
-        place = await self.ask(self.context.detail, find, self.show_error)
+        place = await ask(self, self.context.detail, find, partial(show_error, self))
         if place is not None:
             self.jump(place)
 
-    # Keys
+    # What the panes say
+
+    def on_changed(self) -> None:
+        self.show_status()
+
+    def on_threads_pane_selected(self) -> None:
+        if self._goal is not None and self.threads_pane.info is not None:
+            goal, self._goal = self._goal, None
+            self.jump(goal)
+            return
+        threads = self.threads_pane
+        nothing = "no thread matches" if threads.listing.threads else "no threads yet"
+        self.tree_pane.show_thread(threads.rows.thread, nothing if threads.info else "")
+
+    def on_threads_pane_entered(self) -> None:
+        self.body.go(self.tree_pane.rows)
+
+    def on_tree_pane_drawn(self, event: TreePane.Drawn) -> None:
+        self.threads_pane.tree_took = self.tree_pane.took
+        # Then it is known what is around the lines of the tree.
+        self.call_after_refresh(self.body.fit)
+        if event.is_new:
+            self.inspector.forget()
+        self._show_place()
+        self.on_inspector_checked()
+        # A store that lists by scans may charge for each read.
+        if not self.threads_pane.scans:
+            self.inspector.check_soon()
+
+    def on_tree_pane_moved(self) -> None:
+        self._show_place()
+
+    def _show_place(self) -> None:
+        """Show the checkpoint under the cursor."""
+        tree, place, thread = self.tree_pane, self.place, self.tree_pane.thread
+        if place is None or thread is None:
+            self.inspector.subject = None
+            return
+        base = base_of(self.base, place)
+        names = tree.name_of(place), "" if base is None else self._name_of_base(base)
+        self.inspector.subject = Subject(
+            thread, place, names[0], tree.refs, base, names[1], tree.view.follows
+        )
+
+    def on_tree_pane_emptied(self) -> None:
+        self.inspector.clear()
+
+    def on_tree_pane_entered(self) -> None:
+        self.body.go(self.inspector.rows)
+
+    def on_inspector_go_to(self, event: Inspector.GoTo) -> None:
+        self.jump(event.place, event.tab)
+
+    def on_inspector_item_chosen(self, event: Inspector.ItemChosen) -> None:
+        self.action_memory(event.key)
+
+    def on_inspector_checked(self) -> None:
+        if (thread_id := self.tree_pane.view.thread_id) is not None:
+            self.tree_pane.checked = self.inspector.checked(thread_id)
+
+    def on_lost(self, event: Lost) -> None:
+        self.threads_pane.lose(event.error)
+
+    # The status line
+
+    def show_status(self) -> None:
+        """Show the store, the number of threads and the current activity in the status line."""
+        threads, scan = self.threads_pane, self.context.scan.text
+        mode: Span = ("read-only", "dim") if self.changes is None else ("WRITE", "bold")
+        spans: list[Span | str] = [("ckpt ", "bold"), mode, "  "]
+        if self.tree_pane.view.follows:
+            spans.append(("following the head  ", "head"))
+        # A narrow screen may cut the end.
+        if threads.problem:
+            spans.append((f"{safe_text(threads.problem)}  ", "error"))
+        if scan:
+            spans.append((f"{safe_text(scan)}  ", "dim"))
+        if threads.info is not None:
+            noun = "thread" if len(threads.listing.threads) == 1 else "threads"
+            spans.append(f"{threads.number} {noun}  ")
+        elif not threads.problem:
+            spans.append(("opening the store", "dim"))
+        if self.base is not None:
+            spans.append((f"marked {self._name_of_base(self.base)}  ", "node"))
+        if threads.is_reading_heads and (checked := threads.listing.checked) is not None:
+            spans.append((f"{checked:,} threads checked  ", "dim"))
+        if threads.info is not None:
+            spans += [(f"{safe_text(threads.info.layout)}  ", "dim"), safe_text(threads.info.url)]
+        self.status.update(as_text(line(*spans)))
+        threads.show_title()
+        self.body.fit()
+
+    def _name_of_base(self, base: CheckpointKey) -> str:
+        """Return the name of the marked checkpoint, with its thread if it is another one."""
+        if base.thread_id == self.tree_pane.view.thread_id:
+            return self._base_name
+        return f"{safe_text(base.thread_id)} > {self._base_name}"
+
+    # Keys: panes
 
     def action_back(self) -> None:
-        focused = self.focused
-        if self.stop_looking():
+        """Leave what was entered last."""
+        tree, threads, focused = self.tree_pane, self.threads_pane, self.focused
+        if self._looking is not None:
+            self.workers.cancel_group(self, "changes")
+            self._looking = None
+        elif self.body.is_zoomed:
+            self.body.zoom()
+        elif focused is self.inspector.rows:
+            self.body.go(tree.rows)
+        elif focused is tree.rows:
+            if not tree.leave():
+                self.body.go(threads.rows)
+        elif threads.listing.wanted != ThreadFilter():
+            threads.action_clear()
+
+    def action_pane(self, way: int) -> None:
+        self.body.go_on(way)
+
+    def action_zoom(self) -> None:
+        self.body.zoom()
+
+    def action_size(self, way: int) -> None:
+        self.body.resize(way)
+
+    def action_again(self) -> None:
+        self.forget()
+        self.threads_pane.load()
+
+    def forget(self) -> None:
+        """Forget what was read of threads and is not seen in their list."""
+        self.stepper.forget_changes()
+        self.inspector.load_again()
+
+    # Keys: steps
+
+    def action_step(self, way: int) -> None:
+        """Go to the parent, or to the child on this branch."""
+        self._go(self.stepper.step, way)
+
+    def action_sibling(self, way: int) -> None:
+        """Go to the next older or newer checkpoint with the same parent."""
+        self._go(self.stepper.sibling, way)
+
+    def _go(self, step: Callable[[Key, Parentage, int], Key | str], way: int) -> None:
+        if (place := self.here()) is None:
             return
-        if self.is_zoomed:
-            self.action_zoom()
-        elif focused is self.inspector.document:
-            self.go(self.tree_rows)
-        elif focused is self.tree_rows and self.outer:
-            self.view.ns, self.goal = self.outer.pop()
-            self.view.tree = None
-            self.load_tree()
-        elif focused is self.tree_rows:
-            self.go(self.rows)
-        elif self.rows.listing.wanted != ThreadFilter():
-            self.threads_pane.action_clear()
+        if (known := self.tree_pane.parentage(place.checkpoint_ns)) is not None:
+            self._land(step((place.checkpoint_ns, place.checkpoint_id), known, way))
+
+    def _land(self, goal: Key | str) -> None:
+        """Go where a step leads, or say why it leads nowhere."""
+        if isinstance(goal, str):
+            say(self, goal)
+        else:
+            self.tree_pane.step_to(goal)
+
+    def action_change(self, way: int) -> None:
+        """Go to the previous or next checkpoint where the shown channel changed."""
+        if (path := self.inspector.looked_at()) is not None:
+            self.stepper.note_value(path)
+        if (place := self.here()) is None:
+            return
+        wanted = place, self.stepper.channel, way
+        if wanted != self._looking:
+            self._look_for_change(*wanted)
+
+    @work(exclusive=True, group="changes")
+    async def _look_for_change(self, place: CheckpointKey, channel: str | None, way: int) -> None:
+        known = self.tree_pane.parentage(place.checkpoint_ns)
+        if known is None:
+            return
+        wanted = self._looking = place, channel, way
+        looking = f"Looking for changes of {safe_text(channel or '')}"
+
+        def told(done: int) -> None:
+            self.inspector.border_title = f"{looking}: {done:,} steps (Esc stops)"
+
+        asking = self.context.searching.ask
+        try:
+            with self.inspector.while_loading(looking):
+                goal = await self.stepper.change(place, known, way, asking, told)
+        except CkptError as error:
+            tell_if_lost(self, error)
+            show_error(self, error)
+            return
+        finally:
+            if self._looking == wanted:
+                self._looking = None
+        if isinstance(goal, str) or self.place == place:
+            self._land(goal)
+
+    # Keys: the tree
+
+    def action_follow(self) -> None:
+        self.tree_pane.follow()
+        if self.tree_pane.view.follows and self.inspector.tab == "messages":
+            self.inspector.rows.action_edge(1)
+
+    def action_unfold(self) -> None:
+        self.tree_pane.unfold()
+
+    def action_nest(self) -> None:
+        self.tree_pane.nest()
+
+    def action_mark(self) -> None:
+        """Mark this checkpoint as the base of diffs, or no longer."""
+        if (place := self.here()) is None:
+            return
+        self.base = None if self.base == place else place
+        self._base_name = self.tree_pane.name_of(place)
+        self.tree_pane.marked = self.base
+        self.inspector.forget()
+        self._show_place()
+        self.show_status()
+
+    # Keys: the inspector
 
     def action_tab(self, tab: Tab) -> None:
         self.inspector.turn(tab)
-        self.go(self.inspector.document)
+        self.body.go(self.inspector.rows)
 
     def action_turn(self, way: int) -> None:
-        after = (TABS.index(self.inspector.tab) + way) % len(TABS)
-        self.inspector.turn(TABS[after])
+        self.inspector.turn_by(way)
+
+    def action_difference(self, way: int) -> None:
+        self.inspector.next_change(way)
+
+    def action_unfold_all(self) -> None:
+        self.inspector.unfold_all()
+
+    def action_pin(self) -> None:
+        self.inspector.pin()
+
+    def action_copy_value(self) -> None:
+        self.inspector.copy_value()
 
     def action_check(self) -> None:
         self.action_tab("findings")
         if self.here_thread() is not None:
-            self.check_deep()
+            self.inspector.check_deeply()
 
-    def action_follow(self) -> None:
-        self.view.follows = not self.view.follows
-        if self.view.follows and self.inspector.tab == "messages":
-            self.inspector.document.action_edge(1)
-        self.show_status()
-        self.load_tree()
-
-    def action_unfold(self) -> None:
-        self.view.unfold = not self.view.unfold
-        self.load_tree()
-
-    def action_nest(self) -> None:
-        self.view.nest = not self.view.nest
-        self.load_tree()
-
-    def action_mark(self) -> None:
-        if (place := self.here()) is None:
-            return
-        self.base = None if self.base == place else place
-        self.base_name = self.name_of(place)
-        self.tree_rows.marked = self.tree_rows.key if self.base is not None else None
-        self.tree_rows.refresh()
-        self.forget_document()
-        self.load_document()
-        self.show_status()
+    # Keys: other screens
 
     def action_compare(self) -> None:
         if (place := self.here()) is None:
@@ -273,20 +435,20 @@ class MainScreen(ValuesScreen):
         from ckpt_cli.tui.screens.diff import DiffScreen
 
         base = base_of(self.base, place)
-        self.app.push_screen(DiffScreen(self.context.detail, base, place, self.refs))
+        self.app.push_screen(DiffScreen(self.context.detail, base, place, self.tree_pane.refs))
 
     def action_questions(self) -> None:
-        from ckpt_cli.tui.content.places import QUESTIONS
+        from ckpt_cli.tui.screens.lists import QUESTIONS
 
         self._list_places(QUESTIONS)
 
     def action_errors(self) -> None:
-        from ckpt_cli.tui.content.places import ERRORS
+        from ckpt_cli.tui.screens.lists import ERRORS
 
         self._list_places(ERRORS)
 
     def _list_places(self, kind: PlaceList) -> None:
-        from ckpt_cli.tui.screens.places import PlacesScreen
+        from ckpt_cli.tui.screens.lists import PlacesScreen
 
         screen = PlacesScreen(kind, self.context.searching, self.context.now)
         self.app.push_screen(screen, partial(self._jump_if_chosen, tab="state"))
@@ -294,20 +456,20 @@ class MainScreen(ValuesScreen):
     def action_operations(self) -> None:
         if (thread_id := self.here_thread()) is None:
             return
-        from ckpt_cli.tui.screens.operations import OperationsScreen
+        from ckpt_cli.tui.screens.lists import OperationsScreen
 
-        now = self.context.now()
-        screen = OperationsScreen(self.context.opening, thread_id, now, writes=self.writes)
+        now, refusal = self.context.now(), "" if self.changes else self._read_only
+        screen = OperationsScreen(self.context.opening, thread_id, now, refusal)
         self.app.push_screen(screen, self._undo)
 
-    async def _undo(self, op: str | None) -> None:
+    def _undo(self, op: str | None) -> None:
         if op is not None:
-            await self.run_action(f"undo_operation({op!r})")
+            self.action_write("undo_operation", op)
 
     def action_grep(self) -> None:
-        from ckpt_cli.tui.screens.search import SearchScreen
+        from ckpt_cli.tui.screens.lists import SearchScreen
 
-        screen = SearchScreen(self.context.searching, self.view.thread_id)
+        screen = SearchScreen(self.context.searching, self.tree_pane.view.thread_id)
         self.app.push_screen(screen, self._jump_if_chosen)
 
     def action_memory(self, goal: ItemKey | None = None) -> None:
@@ -317,17 +479,24 @@ class MainScreen(ValuesScreen):
             MemoryScreen(self.context, goal), partial(self._jump_if_chosen, tab="messages")
         )
 
+    def action_help(self) -> None:
+        from ckpt_cli.tui.screens.text import HelpScreen
+
+        self.app.push_screen(HelpScreen(self.key_groups, SIGNS))
+
+    # Keys: copies
+
     def action_copy_ref(self) -> None:
         if (place := self.here()) is not None:
-            self.copy(command_line.ref(place))
+            copy(self, command_line.ref(place))
 
     async def action_copy_config(self) -> None:
         if (place := self.here()) is None:
             return
-        question = partial(carried_from, key=place)
-        found = await self.ask(self.context.detail, question, self.show_error)
+        question, shown = partial(carried_from, key=place), partial(show_error, self)
+        found = await ask(self, self.context.detail, question, shown)
         if found is not None:
-            self.copy(command_line.config(place, found))
+            copy(self, command_line.config(place, found))
 
     def action_command_line(self) -> None:
         from ckpt_cli.tui.screens.text import CopyScreen
@@ -336,30 +505,28 @@ class MainScreen(ValuesScreen):
 
     def command_lines(self) -> list[str]:
         """Return the commands for what is shown, that of the focused pane first."""
-        store, place = self.context.store_words, self.place
-        found = [command_line.list_command(store, self.rows.listing.wanted)]
-        if self.view.thread_id is not None:
-            found.append(command_line.tree_command(store, self.view.thread_id, self.view.ns))
-        if place is not None and (shown := self.tab_command(place)) is not None:
+        store, view = self.context.store_words, self.tree_pane.view
+        found = [command_line.list_command(store, self.threads_pane.listing.wanted)]
+        if view.thread_id is not None:
+            found.append(command_line.tree_command(store, view.thread_id, view.ns))
+        if self.place is not None and (shown := self.inspector.command()) is not None:
             found.append(shown)
-        first = 0 if self.rows.has_focus else 1 if self.tree_rows.has_focus else 2
-        first = min(first, len(found) - 1)
-        finding = self.inspector.document.finding
+        is_threads, is_tree = self.threads_pane.rows.has_focus, self.tree_pane.rows.has_focus
+        first = min(0 if is_threads else 1 if is_tree else 2, len(found) - 1)
+        finding = self.inspector.rows.finding
         fix = "" if finding is None else finding.fix(store) or finding.look(store)
         return [found[first], *found[:first], *found[first + 1 :], *([fix] if fix else [])]
 
-    def action_again(self) -> None:
-        self.forget_findings()
-        self.forget_changes()
-        self.load_threads()
-        self.load_memory_again()
-
-    def action_help(self) -> None:
-        from ckpt_cli.tui.screens.text import HelpScreen
-
-        self.app.push_screen(HelpScreen(self.key_groups, SIGNS))
+    # Keys: changes
 
     @property
-    def key_groups(self) -> Sequence[KeyGroup]:
-        """The keys of this screen, for the help and the palette."""
-        return READING_GROUPS
+    def _read_only(self) -> str:
+        """What to type for a screen that can change the store."""
+        return f"read-only: start with `{command_line.write_command(self.context.store_words)}`"
+
+    def action_write(self, action: str, op: str = "") -> None:
+        """Show the plan of a change, or say that the screen is read-only."""
+        if self.changes is None:
+            say(self, self._read_only, is_error=True)
+        else:
+            self.run_worker(self.changes.run(action, op), group="change", exclusive=True)

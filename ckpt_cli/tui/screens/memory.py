@@ -3,53 +3,96 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
-from ckpt_backends.memory.protocol import Item, ItemKey
+from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.memory import format_key
-from ckpt_cli.render.text import Span, line, safe_text
+from ckpt_cli.render.text import Span, StyledLine, line, safe_text
 from ckpt_cli.render.values import counted
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import Clock
-from ckpt_cli.tui.content.memory import (
+from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
+from ckpt_cli.tui.panes.document import DocumentRows
+from ckpt_cli.tui.panes.footer import KeyLine
+from ckpt_cli.tui.panes.rows import FilterPane, RowList, SearchPane
+from ckpt_cli.tui.reading import SHARE, SOON, Delays, copy, error_lines, say
+from ckpt_cli.tui.styles import as_text, title
+from ckpt_cli.tui.tabs.content import Clock, TabContent
+from ckpt_cli.tui.tabs.memory import (
     ItemContent,
     ItemListing,
     MemoryFilter,
     OriginContent,
     failed_origin,
+    parse_memory_filter,
     read_item_content,
     read_item_listing,
     read_item_origin,
 )
-from ckpt_cli.tui.content.tabs import TabContent
-from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
-from ckpt_cli.tui.panes.document import DocumentRows
-from ckpt_cli.tui.panes.filter import FilterPane
-from ckpt_cli.tui.panes.footer import KeyLine
-from ckpt_cli.tui.panes.memory import MemoryPane
-from ckpt_cli.tui.panes.row_list import RowList
-from ckpt_cli.tui.panes.search import SearchPane
-from ckpt_cli.tui.panes.styles import as_text, title
-from ckpt_cli.tui.screens.base import SHARE, SOON, StoreScreen, error_lines
 
 _TYPED = 0.2
 """Seconds after the last key in a filter before it is applied."""
 
 
-class MemoryScreen(StoreScreen[CheckpointKey | None]):
+class MemoryRows(RowList):
+    """One line per namespace label and per item; the cursor stops only at items."""
+
+    def __init__(self) -> None:
+        super().__init__(id="memory-rows")
+        self.listed: Sequence[tuple[Item | Namespace, StyledLine]] = ()
+
+    def count(self) -> int:
+        return len(self.listed)
+
+    def line_at(self, index: int, width: int) -> StyledLine:  # noqa: ARG002
+        return self.listed[index][1]
+
+    def is_stop(self, index: int) -> bool:
+        return index < len(self.listed) and isinstance(self.listed[index][0], Item)
+
+    @property
+    def item(self) -> Item | None:
+        """The item under the cursor; None if there is none."""
+        found = self.listed[self.cursor][0] if self.cursor < len(self.listed) else None
+        return found if isinstance(found, Item) else None
+
+    def show_items(
+        self, listed: Sequence[tuple[Item | Namespace, StyledLine]], key: ItemKey | None
+    ) -> None:
+        """Show other items, with the cursor on the item `key`."""
+        self.listed = listed
+        items = enumerate(one for one, _ in listed)
+        found = (at for at, one in items if isinstance(one, Item) and one.key == key)
+        self.resize(next(found, self.cursor))
+
+
+class MemoryPane(FilterPane):
+    """All items of a long-term memory, or those that match the filter."""
+
+    rows: MemoryRows
+
+    def __init__(self) -> None:
+        hint = "text, glob*, category:goal, confidence:0.8, expired:yes"
+        super().__init__(MemoryRows(), hint, self._take_filter, id="memories")
+        self.wanted = MemoryFilter()
+
+    def _take_filter(self, text: str) -> None:
+        self.wanted = parse_memory_filter(text)
+
+
+class MemoryScreen(Screen[CheckpointKey | None]):
     """Items by namespace at the top, the value of one below; Enter there goes to its thread."""
 
-    READING: ClassVar = frozenset({"memory", "item"})
-    REFRESHING: ClassVar = frozenset({"memory"})
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(keys_of(MEMORY_GROUPS)),
         Binding("escape,h", "back", "Back", show=False),
@@ -60,6 +103,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     ) -> None:
         super().__init__()
         self.context = context
+        self.delays = Delays(self)
         self._goal = goal
         """The item where the cursor goes when it is listed."""
         self._alone = alone
@@ -112,7 +156,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
         self._show_status()
         if self.context.pause:
             pause = max(self.context.pause, (time.monotonic() - began) * SHARE)
-            self.schedule("memory", pause, self.load)
+            self.delays.after("memory", pause, self.load, refreshes=True)
 
     def _fail(self, error: CkptError) -> None:
         if isinstance(error, UnknownLayout | Unsupported):
@@ -183,7 +227,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         event.stop()
         if event.rows is self.pane.rows:
-            self.schedule("item", SOON, self.load_item)
+            self.delays.after("item", SOON, self.load_item)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
@@ -196,11 +240,11 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
         event.stop()
         if event.rows is self.document:
             self._shown = None
-            self.schedule("item", SOON, self.load_item)
+            self.delays.after("item", SOON, self.load_item)
 
     def on_filter_pane_narrowed(self, event: FilterPane.Narrowed) -> None:
         event.stop()
-        self.schedule("filter", _TYPED, self.load)
+        self.delays.after("filter", _TYPED, self.load)
 
     def _go(self, rows: RowList) -> None:
         rows.focus()
@@ -213,11 +257,11 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     def _to_thread(self) -> None:
         """Go to the newest checkpoint at the time the item was created."""
         if self._origin is None:
-            self.say("this item names no thread")
+            say(self, "this item names no thread")
         elif self._origin.place is None:
-            self.say(self._origin.remark, is_error=True)
+            say(self, self._origin.remark, is_error=True)
         elif self._alone:
-            self.say("the threads were found only now; restart `ckpt tui` to go there")
+            say(self, "the threads were found only now; restart `ckpt tui` to go there")
         else:
             self.dismiss(self._origin.place)
 
@@ -254,10 +298,10 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
 
     def action_copy_command(self) -> None:
         if (item := self.pane.rows.item) is None:
-            self.say("no item selected", is_error=True)
+            say(self, "no item selected", is_error=True)
         else:
             words = self.context.memory_named.words
-            self.copy(command_line.memory_command(words, item.key))
+            copy(self, command_line.memory_command(words, item.key))
 
     def action_help(self) -> None:
         from ckpt_cli.tui.screens.text import HelpScreen

@@ -1,23 +1,36 @@
-"""Boxes of text: the help, messages, and command lines to copy."""
+"""Boxes of text: the help, messages, command lines to copy, and a plan with its question."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from itertools import accumulate, chain, zip_longest
-from typing import ClassVar
+from time import monotonic
+from typing import ClassVar, TypeAlias
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen, ScreenResultType
+from textual.widgets import Static
 
 from ckpt_cli.render.text import Style, StyledLine, cell_len, line, safe_text, wrap
 from ckpt_cli.tui.keys import KeyGroup
 from ckpt_cli.tui.messages import ScreenMessage
 from ckpt_cli.tui.panes.footer import KeyLine
-from ckpt_cli.tui.panes.search import SearchableLines
-from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.panes.rows import RowList, SearchableLines
+from ckpt_cli.tui.styles import as_text, title
+
+
+class HelpedScreen(Screen[ScreenResultType]):
+    """A screen with a list of its keys."""
+
+    GROUPS: ClassVar[Sequence[KeyGroup]]
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        self.app.push_screen(HelpScreen(self.GROUPS))
+
 
 _HELP_COLUMN = 76
 """Columns of a key and its help, beside another one."""
@@ -25,21 +38,21 @@ _TIME = 10
 """Columns of the time before a message."""
 
 
+Lines: TypeAlias = Callable[[int], Sequence[StyledLine]]
+"""Returns a text for a width in columns."""
+
+
 class TextScreen(ModalScreen[None]):
-    """Lines in a box."""
+    """A text in a box."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,h,question_mark", "dismiss", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, heading: str) -> None:
+    def __init__(self, heading: str, lines: Lines) -> None:
         super().__init__()
-        self._heading = heading
+        self._heading, self._lines = heading, lines
         self.rows = SearchableLines(id="text")
-
-    def lines(self, width: int) -> Sequence[StyledLine]:
-        """Return the text for a width in columns."""
-        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
@@ -51,19 +64,19 @@ class TextScreen(ModalScreen[None]):
         self.rows.focus()
 
     def on_resize(self) -> None:
-        self.rows.show_lines(self.lines(self.rows.width), self.rows.cursor)
+        self.rows.show_lines(self._lines(self.rows.width), self.rows.cursor)
 
 
 class HelpScreen(TextScreen):
     """All keys in groups, and what the signs mean; in two columns if there is space."""
 
     def __init__(self, groups: Sequence[KeyGroup], signs: Sequence[tuple[str, str]] = ()) -> None:
-        super().__init__("Keys and signs" if signs else "Keys")
+        super().__init__("Keys and signs" if signs else "Keys", self._drawn)
         self._parts = [(group.heading, group.rows) for group in groups]
         if signs:
             self._parts.append(("Signs", signs))
 
-    def lines(self, width: int) -> Sequence[StyledLine]:
+    def _drawn(self, width: int) -> Sequence[StyledLine]:
         parts = [_part_lines(heading, rows) for heading, rows in self._parts]
         if width < 2 * _HELP_COLUMN:
             return list(chain.from_iterable(parts))
@@ -89,10 +102,10 @@ class MessagesScreen(TextScreen):
     """What the screen said in this session, the newest first."""
 
     def __init__(self, messages: Sequence[ScreenMessage], zone: tzinfo) -> None:
-        super().__init__("Messages of this session")
+        super().__init__("Messages of this session", self._drawn)
         self._messages, self._zone = messages, zone
 
-    def lines(self, width: int) -> Sequence[StyledLine]:
+    def _drawn(self, width: int) -> Sequence[StyledLine]:
         found: list[StyledLine] = []
         for one in reversed(self._messages):
             first, *rest = wrap(one.shown, max(width - _TIME, 1))
@@ -109,12 +122,12 @@ class CopyScreen(TextScreen):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "copy", "Copy")]
 
     def __init__(self, heading: str, texts: Sequence[str]) -> None:
-        super().__init__(heading)
+        super().__init__(heading, self._drawn)
         self._texts = texts
         self._owners: list[str] = []
         """For each line, the text that it belongs to."""
 
-    def lines(self, width: int) -> Sequence[StyledLine]:
+    def _drawn(self, width: int) -> Sequence[StyledLine]:
         found: list[StyledLine] = []
         self._owners = []
         for text in self._texts:
@@ -126,3 +139,44 @@ class CopyScreen(TextScreen):
     def action_copy(self) -> None:
         self.app.copy_to_clipboard(self._owners[self.rows.cursor])
         self.notify("copied", markup=False)
+
+
+_UNREAD = 0.3
+"""Seconds in which `y` is ignored, because it was meant for the previous screen."""
+
+
+class PlanScreen(ModalScreen[bool]):
+    """Shows the same text as the command prints; only `y` applies the plan."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "agree", "Yes"),
+        Binding("n,escape,q,h", "dismiss(False)", "No", key_display="n Esc"),
+    ]
+
+    def __init__(self, question: str, lines: Lines) -> None:
+        super().__init__()
+        self._question, self._lines = question, lines
+        self.since = monotonic()
+
+    def compose(self) -> ComposeResult:
+        self._rows = RowList(id="plan")
+        self._foot = Static(id="question")
+        with Vertical(classes="box") as box:
+            title(box, "Plan")
+            yield self._rows
+            yield self._foot
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.since = monotonic()
+        self._rows.focus()
+
+    def on_resize(self) -> None:
+        lines = self._lines(self._rows.width)
+        self._rows.show_lines(lines)
+        more = "  scroll down for the rest" if len(lines) > self._rows.size.height else ""
+        self._foot.update(as_text(line((self._question, "question"), (more, "dim"))))
+
+    def action_agree(self) -> None:
+        if monotonic() - self.since >= _UNREAD:
+            self.dismiss(True)

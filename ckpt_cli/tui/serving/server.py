@@ -4,22 +4,160 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+import sys
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from hmac import compare_digest
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import urlsplit
 
 import textual_serve
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from ckpt_backends.errors import UsageError, reason_of
 from ckpt_cli.ending import ENDING
-from ckpt_cli.tui.serving.guard import LOOPBACK, is_allowed, page_policy
-from ckpt_cli.tui.serving.screen_process import ScreenProcess
+from ckpt_cli.tui.serving import SERVED
+
+LOOPBACK = "127.0.0.1"
+_NAMES = frozenset({LOOPBACK, "localhost"})
+
+
+def is_allowed(path: str, host: str, origin: str | None, token: str, *, from_page: bool) -> bool:
+    """Return whether a request may be answered.
+
+    `host` and `origin` are its headers. With `from_page`, only a page of this server may send it,
+    such as the one that opens a WebSocket: browsers do not keep other pages from that.
+    """
+    # The path of `OPTIONS *` has no slash.
+    given = path.removeprefix("/").partition("/")[0]
+    if not compare_digest(given.encode("utf-8", "replace"), token.encode()):
+        return False
+    # The port may differ: `ssh -L` forwards another one.
+    if _name_of(host) not in _NAMES:
+        return False
+    return not from_page if origin is None else origin == f"http://{host}"
+
+
+def _name_of(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def page_policy(host: str) -> str:
+    """Return the policy of the page: it loads nothing from elsewhere and is in no frame."""
+    return (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+        f"img-src 'self' data:; font-src 'self'; connect-src ws://{host}; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+_DRIVER = "ckpt_cli.tui.serving.driver:ServedDriver"
+_READY = b"__GANGLION__\n"
+_GRACE = 3.0
+"""Seconds that a screen has to close its connections before it is killed."""
+_LARGEST = 1000
+"""Maximum number of columns and of lines."""
+
+
+class ScreenProcess:
+    """A running screen."""
+
+    def __init__(self, process: Process, keys: StreamWriter, picture: StreamReader) -> None:
+        self._process = process
+        self._keys, self._picture = keys, picture
+
+    @classmethod
+    async def start(cls, argv: Sequence[str], width: int, height: int) -> ScreenProcess:
+        """Start a screen of some size with the arguments of `ckpt`; errors go to stderr."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            # Else it would import from the current folder first.
+            "-P",
+            "-m",
+            "ckpt_cli.served",
+            stdin=PIPE,
+            stdout=PIPE,
+            env=_environment(argv, width, height),
+        )
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("the process has no pipes")
+        return cls(process, process.stdin, process.stdout)
+
+    async def pictures(self) -> AsyncIterator[bytes]:
+        """Yield what the terminal is to draw, until the screen ends."""
+        if await self._picture.readline() != _READY:
+            return
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await self._picture.readexactly(5)
+                data = await self._picture.readexactly(int.from_bytes(head[1:], "big"))
+                # Files and addresses to open are not passed on.
+                if head[:1] == b"D":
+                    yield data
+
+    async def type(self, text: str) -> None:
+        """Pass on keys and the mouse."""
+        await self._send(b"D", text.encode("utf-8", "replace"))
+
+    async def resize(self, width: int, height: int) -> None:
+        """Set the size of the terminal."""
+        await self._tell({"type": "resize", "width": _size(width), "height": _size(height)})
+
+    async def focus(self, *, is_focused: bool) -> None:
+        """Tell whether the page has the focus."""
+        await self._tell({"type": "focus" if is_focused else "blur"})
+
+    async def end(self) -> None:
+        """Close the screen; kill it if that takes too long."""
+        self._keys.close()
+        try:
+            async with asyncio.timeout(_GRACE):
+                # A full pipe would keep it from ending.
+                while await self._picture.read(1 << 16):
+                    pass
+                await self._process.wait()
+        except TimeoutError:
+            pass
+        finally:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def _tell(self, said: Mapping[str, object]) -> None:
+        await self._send(b"M", json.dumps(said).encode())
+
+    async def _send(self, kind: bytes, data: bytes) -> None:
+        # The screen may have ended, which `pictures` tells.
+        with suppress(ConnectionError, RuntimeError):
+            self._keys.write(kind + len(data).to_bytes(4, "big") + data)
+            await self._keys.drain()
+
+
+def _environment(argv: Sequence[str], width: int, height: int) -> Mapping[str, str]:
+    return {
+        **os.environ,
+        SERVED: json.dumps(argv),
+        "TEXTUAL_DRIVER": _DRIVER,
+        "TEXTUAL_COLOR_SYSTEM": "truecolor",
+        "COLUMNS": str(_size(width)),
+        "ROWS": str(_size(height)),
+    }
+
+
+def _size(number: int) -> int:
+    return min(max(number, 1), _LARGEST)
+
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _HEARTBEAT = 15.0

@@ -7,7 +7,7 @@ import pytest
 from ckpt_backends.testing.conformance.answers import rows
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.content.tabs import TABS
+from ckpt_cli.tui.tabs.content import TABS
 
 VALUES_ONLY = False
 DISTINCT = True
@@ -28,7 +28,7 @@ def test_threads_are_listed_filtered_and_looked_into(filled: FilledStore) -> Non
 
 
 async def _listed_with_what_they_wait_for(seat: Seat, filled: FilledStore) -> None:
-    listing = seat.main.rows.listing
+    listing = seat.main.threads_pane.listing
     assert {one.thread_id for one in listing.threads} == set(filled.threads)
     await seat.press("slash")
     await seat.type("status:interrupted")
@@ -48,14 +48,14 @@ async def _each_tab_of_a_thread_with_subgraphs(seat: Seat, filled: FilledStore) 
     name = "interrupt-nested" if "interrupt-nested" in filled.threads else "interrupt-alone"
     seat.main.go_to(name)
     await seat.rest()
-    assert seat.main.view.thread_id == name
+    assert seat.main.tree_pane.view.thread_id == name
     place = seat.main.place
     assert place is not None
     assert place.checkpoint_id == rows(filled, name)[0]["checkpoint_id"]
     for number, tab in enumerate(TABS, 1):
         await seat.press(str(number % 10))
         assert seat.main.inspector.tab == tab
-        assert seat.main.inspector.document.lines, tab
+        assert seat.main.inspector.rows.lines, tab
     await seat.press("i")
     assert seat.sees(name if filled.harness.has_writes else "no unanswered questions")
     await seat.press("escape", "d", "escape", "S")
@@ -77,6 +77,6 @@ async def _a_question_leads_into_the_namespace_that_asked_it(
     assert place is not None
     assert place.checkpoint_ns.count("|") == 1
     assert place.thread_id.startswith("interrupt-nested")
-    assert seat.main.view.ns == place.checkpoint_ns
+    assert seat.main.tree_pane.view.ns == place.checkpoint_ns
     await seat.press("escape")
-    assert seat.main.view.ns is None
+    assert seat.main.tree_pane.view.ns is None

@@ -24,7 +24,7 @@ from ckpt_cli.core.elimination import Verdict
 from ckpt_cli.core.values import same
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import Moment, ThreadReader
-from ckpt_cli.tui.content.tabs import TABS
+from ckpt_cli.tui.tabs.content import TABS
 
 VALUES_ONLY = True
 PLAIN = ("linear", "chat", "reducers")
@@ -169,7 +169,9 @@ def test_the_terminal_ui_opens_each_tab(filled: FilledStore) -> None:
     before = filled.harness.fingerprint()
 
     async def look(seat: Seat) -> None:
-        assert {one.thread_id for one in seat.main.rows.listing.threads} == set(filled.threads)
+        assert {one.thread_id for one in seat.main.threads_pane.listing.threads} == set(
+            filled.threads
+        )
         seat.main.go_to("chat")
         await seat.rest()
         place = seat.main.place
@@ -178,7 +180,7 @@ def test_the_terminal_ui_opens_each_tab(filled: FilledStore) -> None:
         for number, tab in enumerate(TABS, 1):
             await seat.press(str(number % 10))
             assert seat.main.inspector.tab == tab
-            assert seat.main.inspector.document.lines, tab
+            assert seat.main.inspector.rows.lines, tab
         await seat.press("i")
         assert seat.sees("no unanswered questions")
         await seat.press("escape", "d", "escape")

@@ -1,10 +1,12 @@
-"""Long-term memory without its screen: list, single item, and origin."""
+"""Long-term memory: a list of items, one item, its origin, and what came from a thread."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import chain, islice
 
 from ckpt_backends.errors import CkptError, UsageError
@@ -16,10 +18,12 @@ from ckpt_cli.core.values import LONGEST, clip
 from ckpt_cli.queries.memory import ItemOrigin, list_items, naming, read_item, stored_item, trace
 from ckpt_cli.render.memory import from_thread_lines, item_lines, origin_lines, tree_rows
 from ckpt_cli.render.text import StyledLine, line
-from ckpt_cli.tui.content.checkpoint import Clock
-from ckpt_cli.tui.content.tabs import TabContent, cut
-from ckpt_cli.tui.content.thread_filter import text_filter
+from ckpt_cli.tui.command_line import thread_memory_command
+from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.messages import error_text
+from ckpt_cli.tui.panes.thread_list import text_filter
+from ckpt_cli.tui.reading import SHARE, error_lines
+from ckpt_cli.tui.tabs.content import Asked, Clock, InspectorTab, Subject, TabContent, cut
 
 _MOST_ITEMS = 20_000
 """Maximum number of items in the list; a filter finds the others."""
@@ -177,3 +181,42 @@ def _number(text: str) -> float:
         raise UsageError(
             f"cannot read '{text}' as a number", hint="use a number such as confidence:0.8"
         ) from None
+
+
+class MemoryTab(InspectorTab):
+    """The memory items that came from the thread. They are read again after a while."""
+
+    loading, titled = "Memory: loading", "Memory from"
+
+    def __init__(self, context: ScreenContext) -> None:
+        self._context = context
+        self._shown: tuple[str, int] | None = None
+        """The thread that was read lately, and the width in which its items were drawn."""
+
+    async def read(self, asked: Asked) -> TabContent:
+        context, thread_id, began = self._context, asked.subject.thread.thread_id, time.monotonic()
+        question = partial(
+            read_thread_memory,
+            thread_id=thread_id,
+            clock=asked.clock,
+            width=asked.width,
+            redacted=context.opening.redact,
+        )
+        try:
+            content = await context.memory.ask(question)
+        except CkptError as error:
+            content = TabContent(error_lines(error, asked.width))
+        self._shown = thread_id, asked.width
+        if context.pause:
+            self.refresh_after = max(context.pause, (time.monotonic() - began) * SHARE)
+        return content
+
+    def is_current(self, asked: Asked) -> bool:
+        return self._shown == (asked.subject.thread.thread_id, asked.width)
+
+    def forget(self) -> None:
+        self._shown = None
+
+    def command(self, store: Sequence[str], subject: Subject) -> str | None:
+        memory = self._context.memory_named.name
+        return thread_memory_command(store, memory, subject.thread.thread_id)

@@ -1,25 +1,23 @@
-"""The tabs of a checkpoint: functions for a `StoreWorker` that return lines."""
+"""The tabs about one checkpoint: state, writes, messages, metadata and raw bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Literal, cast
+from dataclasses import replace
+from functools import partial
+from typing import cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError, Unreadable
-from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.findings import Finding
-from ckpt_cli.core.tree import Key
 from ckpt_cli.core.values import clip, format_path
 from ckpt_cli.queries.blame import blame
 from ckpt_cli.queries.diff import changed_values
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.queries.replay import written
 from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
+from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.reading.target import Target
 from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.replay import written_lines
@@ -28,47 +26,62 @@ from ckpt_cli.render.table import size
 from ckpt_cli.render.text import StyledLine, line, safe_text
 from ckpt_cli.render.text import field as field_lines
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
-from ckpt_cli.tui.content.checkpoint import Clock, KeptReader, target_of
-from ckpt_cli.tui.content.value_tree import StateValues
-
-CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
-ThreadTab = Literal["timeline", "errors", "findings", "memory"]
-Tab = Literal[CheckpointTab, ThreadTab]
-TABS: tuple[Tab, ...] = (
-    *("state", "diff", "writes", "messages", "timeline"),
-    *("errors", "findings", "metadata", "raw", "memory"),
+from ckpt_cli.tui.command_line import tab_command
+from ckpt_cli.tui.panes.values import StateValues
+from ckpt_cli.tui.tabs.content import (
+    MOST_LINES,
+    Asked,
+    Clock,
+    InspectorTab,
+    KeptReader,
+    Subject,
+    TabContent,
+    cut,
+    target_of,
 )
+from ckpt_cli.tui.tabs.content import CheckpointTab as TabName
 
-_MOST_LINES = 20_000
-"""Maximum number of lines of one document; `ckpt show` prints more."""
 _RAW_BYTES = 16 * 1024
 _RAW_ROW = 16
 
 
-@dataclass(frozen=True, slots=True)
-class TabContent:
-    """The content of a tab."""
+class CheckpointTab(InspectorTab):
+    """A tab about one checkpoint."""
 
-    lines: Sequence[StyledLine]
-    marks: Mapping[int, str] = field(default_factory=dict)
-    """By line: the path of the value that starts there; the cursor stops there."""
-    items: Mapping[int, ItemKey] = field(default_factory=dict)
-    """By line: the key of the memory item that starts there."""
-    findings: Mapping[int, Finding] = field(default_factory=dict)
-    """By line: the finding that starts there."""
-    places: Mapping[int, Key | None] = field(default_factory=dict)
-    """By line: the checkpoint that the lines from there on are about, if any."""
-    changes: Sequence[int] = ()
-    """The lines of a diff where a change starts."""
-    values: Mapping[int, Value] = field(default_factory=dict)
-    """By line: the value that starts there."""
-    state: StateValues | None = None
-    """Values that fold, to be shown in place of the lines."""
+    loading = "Checkpoint: loading"
+    is_of_thread = False
+
+    def __init__(self, name: TabName, worker: StoreWorker[Store], kept: KeptReader) -> None:
+        self._name, self._worker, self._kept = name, worker, kept
+
+    def heading(self, subject: Subject) -> str:
+        is_between = self._name == "diff" and subject.base is not None
+        return f"{subject.base_name} → {subject.name}" if is_between else subject.name
+
+    async def read(self, asked: Asked) -> TabContent:
+        subject = asked.subject
+        question = partial(
+            read_document,
+            tab=self._name,
+            place=subject.place,
+            base=subject.base,
+            clock=asked.clock,
+            width=asked.width,
+            kept=self._kept,
+            refs=subject.refs,
+        )
+        return await self._worker.ask(question)
+
+    def is_current(self, asked: Asked) -> bool:
+        return asked.is_again
+
+    def command(self, store: Sequence[str], subject: Subject) -> str | None:
+        return tab_command(store, self._name, subject.place, subject.base)
 
 
 def read_document(
     store: Store,
-    tab: CheckpointTab,
+    tab: TabName,
     place: CheckpointKey,
     base: CheckpointKey | None,
     clock: Clock,
@@ -86,7 +99,7 @@ def read_document(
         return _messages(target, width)
     if tab == "diff":
         # That module returns what is defined here.
-        from ckpt_cli.tui.content.diff_tab import read_diff
+        from ckpt_cli.tui.tabs.diff import read_diff
 
         return read_diff(store, target, base, refs or {}, width)
     if tab == "state":
@@ -164,7 +177,7 @@ def _messages(target: Target, width: int) -> TabContent:
     for turn in turns:
         if turn.answers is not None:
             continue
-        if len(lines) > _MOST_LINES:
+        if len(lines) > MOST_LINES:
             lines.append(line((f"… {len(turns) - turn.index} more messages", "dim")))
             break
         if marks:
@@ -206,13 +219,6 @@ def _raw(target: Target, width: int) -> Iterator[StyledLine]:
         yield line((f"{start:06x}  ", "dim"), f"{part.hex(' '):<{3 * _RAW_ROW - 1}}", tail)
     if len(body) > _RAW_BYTES:
         yield line((f"… {size(len(body) - _RAW_BYTES)} more; `ckpt show --raw` prints all", "dim"))
-
-
-def cut(lines: Iterator[StyledLine]) -> list[StyledLine]:
-    found = list(islice(lines, _MOST_LINES + 1))
-    if len(found) > _MOST_LINES:
-        found[-1] = line(("… more; `ckpt show` prints all", "dim"))
-    return found
 
 
 def _seen(target: Target, *, writes: bool) -> CheckpointView:

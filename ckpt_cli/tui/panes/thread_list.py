@@ -1,15 +1,32 @@
-"""The threads pane without its screen: order, status and lines."""
+"""What the pane of threads lists: filter, order, heads and lines."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from fnmatch import translate
 from typing import Literal
 
+from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation import says_nothing
+from ckpt_cli.core.conversation import says_nothing, title_of
+from ckpt_cli.core.filters.language import (
+    ALIAS_NAME,
+    FIELDS,
+    Filter,
+    FilterTerms,
+    ReadFrom,
+    fields_in,
+    sources_of,
+)
+from ckpt_cli.queries.head_details import with_titles
+from ckpt_cli.queries.listed_threads import Details, ListedThread
+from ckpt_cli.queries.threads import Selection, parse_status
+from ckpt_cli.reading.redaction import is_redacted
+from ckpt_cli.reading.thread import TriggerInference, read_heads
 from ckpt_cli.render.table import age
 from ckpt_cli.render.text import (
     Span,
@@ -23,8 +40,128 @@ from ckpt_cli.render.text import (
     visible_id,
 )
 from ckpt_cli.render.threads import STATUS_STYLES
-from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
-from ckpt_cli.tui.content.thread_heads import HeadFacts
+
+_LANGUAGE = re.compile(
+    rf"[\s(]*(?:not[\s(]+)*(?:{'|'.join(FIELDS)})(?:[.\[][^=<>!~]*?)?"
+    r"\s*(?:[=<>!~]|\b(?:in|like|not)\b)",
+    re.IGNORECASE,
+)
+"""How a text of the language begins: a field, then an operator."""
+_ALIAS = re.compile(rf"[\s(]*(?:not[\s(]+)*@({ALIAS_NAME})(?=$|[\s)])(\s+(?:and|or)\b)?", re.I)
+"""How it begins with an alias."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadFilter:
+    """A filter of threads; all conditions must hold."""
+
+    text: str = ""
+    """Part of the id or of the title, ignoring case, or a shell pattern for all of one."""
+    status: frozenset[Status] = frozenset()
+    """The thread must have one of these; any if empty."""
+    user: str | None = None
+    where: Filter | None = None
+    """A filter in the language of `--where`; then nothing else is given."""
+    written: str = ""
+    """The text of `where`."""
+
+    @property
+    def condition(self) -> Filter | None:
+        """The status and `where` as one filter."""
+        return Selection(status=self.status, where=self.where).filter
+
+
+def parse_thread_filter(text: str, terms: FilterTerms) -> ThreadFilter:
+    """Parse a filter such as `status:interrupted user:anna trip`, or one for `--where`.
+
+    All other words are the text, with the blanks between them. Raises `UsageError` for an unknown
+    status, and `ParseError` for a filter that cannot be read.
+    """
+    if _is_language(text, terms):
+        # Imported late, because it takes time when the screen starts.
+        from ckpt_cli.core.filters.language import parse_filter
+
+        return ThreadFilter(where=parse_filter(text, terms), written=text.strip())
+    statuses: set[Status] = set()
+    user: str | None = None
+    words: list[str] = []
+    for word in text.split(" "):
+        if word.startswith("status:") and len(word) > len("status:"):
+            statuses |= {parse_status(one) for one in word.removeprefix("status:").split(",")}
+        elif word.startswith("user:") and len(word) > len("user:"):
+            user = word.removeprefix("user:")
+        else:
+            words.append(word)
+    return ThreadFilter(" ".join(words).strip(), frozenset(statuses), user)
+
+
+def _is_language(text: str, terms: FilterTerms) -> bool:
+    """Return whether a text is written in the language of `--where`, perhaps with an error.
+
+    A part of an id may begin with `@`, so that `@NAME` alone must be an alias.
+    """
+    if _LANGUAGE.match(text):
+        return True
+    alias = _ALIAS.match(text)
+    if alias is None or alias[2]:
+        return alias is not None
+    try:
+        terms.alias(alias[1])
+    except UsageError:
+        return False
+    return True
+
+
+def text_filter(text: str) -> Callable[[str], bool]:
+    """Return a function: whether a name contains a text, ignoring case, or matches it as a
+    pattern.
+    """
+    if not text:
+        return lambda _: True
+    wanted = text.casefold()
+    if not is_pattern(text):
+        return lambda thread_id: wanted in thread_id.casefold()
+    fits = re.compile(translate(text), re.IGNORECASE).match
+    return lambda thread_id: wanted in thread_id.casefold() or fits(thread_id) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether a text is a shell pattern; brackets are taken literally."""
+    return "*" in text or "?" in text
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFacts:
+    """The facts about a thread that its line shows, other than those of the index."""
+
+    conditions: Sequence[Status]
+    """All conditions, the worst first; at least one."""
+    title: str = ""
+    """The first line that a person said; `''` if there is none, and with `--redact`."""
+
+
+def read_head_facts(store: Store, threads: Sequence[Thread]) -> list[HeadFacts]:
+    """Return what is shown of the head of each thread."""
+    heads = {one.key.thread_id: one for one in read_heads(store, threads, TriggerInference(store))}
+    rows = []
+    for thread in threads:
+        head = heads.get(thread.thread_id)
+        if head is not None:
+            found = Details(head.conditions, None, None, title=title_of(head.body.values))
+        else:
+            # An id that is not text can only be listed.
+            found = Details((Status.EMPTY if thread.head is None else Status.UNKNOWN,), None, None)
+        rows.append(ListedThread(thread, found))
+    if is_redacted(store):
+        return [HeadFacts(row.details.conditions) for row in rows if row.details is not None]
+    titled = with_titles(store, rows, every=True)
+    return [_facts(row.details) for row in titled if row.details is not None]
+
+
+def _facts(details: Details) -> HeadFacts:
+    title = details.title
+    return HeadFacts(details.conditions, title if isinstance(title, str) else "")
+
 
 Sort = Literal["last", "first", "id", "checkpoints"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints")
@@ -262,3 +399,57 @@ def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
         same = known.get(one.thread_id)
         found.append(same if same == one and same is not None else one)
     return found
+
+
+_AGES_HOLD = timedelta(minutes=1)
+"""How long the answer of a filter by age holds for a thread that did not change."""
+_AT_ONCE, _AT_ONCE_IN_INDEX = 500, 20_000
+"""Number of threads of which is asked whether they match: by their heads, and by the index."""
+
+
+def unasked(listing: ThreadListing, now: datetime) -> list[Thread]:
+    """Return the threads of which it is not known whether the condition holds for them now."""
+    if (wanted := listing.wanted.condition) is None:
+        return []
+    names = {field.name for field in fields_in(wanted)}
+    since = now - _AGES_HOLD if names & {"age", "idle"} else _NEVER
+    found = []
+    for one in listing.threads:
+        known = listing.matches.get(one.thread_id)
+        if known is None or known[0] != one or known[2] < since:
+            found.append(one)
+    return found
+
+
+def ask_parts(threads: Sequence[Thread], wanted: Filter) -> list[Sequence[Thread]]:
+    """Return threads in parts that are asked about together, large ones if the index answers."""
+    number = _AT_ONCE_IN_INDEX if sources_of(wanted) <= {ReadFrom.INDEX} else _AT_ONCE
+    return [threads[at : at + number] for at in range(0, len(threads), number)]
+
+
+def read_possible(store: Store, wanted: Filter, now: datetime) -> frozenset[str] | None:
+    """Return the ids of the threads that can match, if writes at their heads show that.
+
+    Only threads with an error, for example, can have status error. Returns None if the writes do
+    not show it, so that each thread must be asked.
+    """
+    from ckpt_cli.core.filters.evaluate import bounds_of
+
+    bounds = bounds_of(wanted, now)
+    if bounds.head_channels is None:
+        return None
+    return frozenset(one.thread_id for one in store.threads_within(bounds))
+
+
+def read_matches(
+    store: Store, threads: Sequence[Thread], wanted: Filter, now: datetime
+) -> list[bool]:
+    """Return whether each thread matches a filter, with ages as of `now`.
+
+    Raises `UsageError` if a pattern takes too long.
+    """
+    from ckpt_cli.queries.filtered_threads import ThreadChooser
+
+    chooser = ThreadChooser(store, wanted, TriggerInference(store), now)
+    found = {row.thread.thread_id for row in chooser.choose(threads)}
+    return [one.thread_id in found for one in threads]

@@ -24,7 +24,7 @@ from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.text import StyledLine
 from ckpt_cli.render.tree import ScreenTree
 from ckpt_cli.render.values import summary
-from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
+from ckpt_cli.tui.tabs.content import Clock, KeptReader
 
 _QUESTION_WIDTH = 200
 
@@ -152,10 +152,9 @@ class GrowingTree:
         operations = ThreadOperations(self._opening, asked.thread_id)
         tree = read_more(reader, before.tree, _say, operations, self._known, seen)
         again = _drawn_again(before, tree)
-        if again is None:
-            again = draw_tree(tree, clock, asked.width, before.parentage)
+        again = again or draw_tree(tree, clock, asked.width, before.parentage)
         self._drawn = (asked, day), again
-        return self._drawn[1]
+        return again
 
     def keep_unfolded(self, store: Store, clock: Clock, keep: Key) -> TreePicture | None:
         """Return the last tree with folds that leave out another checkpoint.

@@ -1,4 +1,4 @@
-"""Two checkpoints side by side, channel by channel: a function for a `StoreWorker`."""
+"""The differences of two checkpoints: the tab Diff, and side by side."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff import ChannelChange
-from ckpt_cli.core.values import clip, same_start
+from ckpt_cli.core.values import clip, format_path, same_start
 from ckpt_cli.queries.diff import Comparison, compare
 from ckpt_cli.reading.target import Target
-from ckpt_cli.render.text import StyledLine, fit, line, pad, safe_text
-from ckpt_cli.render.value_diff import MOST, columns, side_by_side
+from ckpt_cli.render.text import Style, StyledLine, cell_len, fit, line, pad, safe_text
+from ckpt_cli.render.value_diff import MOST, columns, diff_text, side_by_side
 from ckpt_cli.render.values import block, counted, noun_for
-from ckpt_cli.tui.content.checkpoint import target_of
-from ckpt_cli.tui.content.checkpoint_names import name_of
+from ckpt_cli.tui.tabs.content import TabContent, cut, name_of, target_of
 
 _NARROWEST = 20
 _SIGN = 2
@@ -125,3 +124,44 @@ def change_starts(lines: Sequence[StyledLine]) -> Iterator[int]:
         if is_changed and not was:
             yield at
         was = is_changed
+
+
+_MOST_LINES = 8
+"""Maximum number of lines of one value; the diff side by side shows more."""
+_TINTS: Mapping[Style, Style] = {
+    "added": "added",
+    "added-part": "added",
+    "removed": "removed",
+    "removed-part": "removed",
+}
+
+
+def read_diff(
+    store: Store,
+    target: Target,
+    base: CheckpointKey | None,
+    refs: Mapping[str, str],
+    width: int,
+) -> TabContent:
+    """Compare a checkpoint with `base`, or else with its parent. Raises what `compare` raises."""
+    found, before, after = read_comparison(store, target, base, refs)
+    lines = [
+        line(("--- ", "remove"), (fit(before, width - 4), "head")),
+        line(("+++ ", "add"), (fit(after, width - 4), "head")),
+    ]
+    marks: dict[int, str] = {}
+    for name, change in found.changes.items():
+        marks[len(lines)] = format_path((name,))
+        lines += cut(_filled(diff_text({name: change}, width=width, lines=_MOST_LINES), width))
+    if not found.changes:
+        lines.append(line(("no differences", "dim")))
+    return TabContent(lines, marks, changes=list(change_starts(lines)))
+
+
+def _filled(lines: Iterator[StyledLine], width: int) -> Iterator[StyledLine]:
+    """Yield lines; a tint at the end of one goes on to the end of the pane."""
+    for one in lines:
+        style = _TINTS.get(one.spans[-1][1]) if one.spans else None
+        yield (
+            one if style is None else line(*one.spans, (" " * (width - cell_len(one.text)), style))
+        )

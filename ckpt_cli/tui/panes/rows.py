@@ -1,29 +1,32 @@
-"""A pane of lines with a cursor; only visible lines are drawn."""
+"""Panes of lines with a cursor, their search and their filter; only visible lines are drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style as RichStyle
+from textual.actions import SkipAction
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.events import Click, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widgets import Input
 
+from ckpt_backends.errors import ParseError, UsageError
 from ckpt_cli.render.text import StyledLine
-from ckpt_cli.tui.panes.styles import as_strip
+from ckpt_cli.tui.messages import error_text
+from ckpt_cli.tui.styles import as_strip
 
 
 class RowList(ScrollView, can_focus=True):
-    """Lines with a cursor.
-
-    Subclasses define the number of lines (and call `resize` when it changes) and their text.
-    """
+    """Lines with a cursor. A subclass may draw lines that it does not hold."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--cursor", "rows--found"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -65,13 +68,22 @@ class RowList(ScrollView, can_focus=True):
     class Reshaped(Moved):
         """The width of the pane changed."""
 
+    def __init__(self, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.lines: Sequence[StyledLine] = ()
+
     def count(self) -> int:
         """Return the number of lines."""
-        raise NotImplementedError
+        return len(self.lines)
 
-    def line_at(self, index: int, width: int) -> StyledLine:
+    def line_at(self, index: int, width: int) -> StyledLine:  # noqa: ARG002
         """Return a line of at most `width` columns."""
-        raise NotImplementedError
+        return self.lines[index]
+
+    def show_lines(self, lines: Sequence[StyledLine], cursor: int = 0) -> None:
+        """Show other lines."""
+        self.lines = lines
+        self.resize(cursor)
 
     @property
     def width(self) -> int:
@@ -196,20 +208,180 @@ class RowList(ScrollView, can_focus=True):
         self.scroll_to_region(region, animate=False, force=True)
 
 
-class Lines(RowList):
-    """Lines that are held in memory."""
+class Search(Input):
+    """The field at the bottom of a pane for its filter or search."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Clear", show=False)]
+
+    class Left(Message):
+        """Escape was pressed: clear the field."""
+
+        def __init__(self, search: Search) -> None:
+            super().__init__()
+            self.search = search
+
+        @property
+        def control(self) -> Search:
+            return self.search
+
+    def action_leave(self) -> None:
+        self.post_message(self.Left(self))
+
+
+class SearchableLines(RowList):
+    """Lines that can be searched."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "next(1)", "Next", show=False),
+        Binding("N", "next(-1)", "Previous", show=False),
+    ]
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.lines: Sequence[StyledLine] = ()
+        self.wanted = ""
+        self.here = -1
+        """Line of the last match."""
 
-    def show_lines(self, lines: Sequence[StyledLine], cursor: int = 0) -> None:
-        """Show other lines."""
-        self.lines = lines
-        self.resize(cursor)
+    def look_for(self, text: str) -> None:
+        """Mark the lines that contain a text, and go to the first one from the cursor."""
+        self.wanted = text.casefold()
+        self.here = self.cursor - 1
+        self.refresh()
+        if self.wanted:
+            self.action_next(1)
 
-    def count(self) -> int:
-        return len(self.lines)
+    def is_found(self, index: int) -> bool:
+        return bool(self.wanted) and self.wanted in self.lines[index].text.casefold()
 
-    def line_at(self, index: int, width: int) -> StyledLine:  # noqa: ARG002
-        return self.lines[index]
+    def action_next(self, way: int) -> None:
+        count = len(self.lines)
+        if not self.wanted:
+            # The screen may have another meaning for the key.
+            raise SkipAction
+        if not count:
+            return
+        ways = (range(1, count + 1), range(-1, -count - 1, -1))[way < 0]
+        hits = ((self.here + by) % count for by in ways)
+        at = next((one for one in hits if self.is_found(one)), None)
+        if at is None:
+            self.app.notify(f"no match for '{self.wanted}'", severity="warning", markup=False)
+            return
+        self.here = at
+        if self.is_stop(at):
+            self.cursor = at
+        else:
+            self.scroll_to(y=max(at - self.size.height // 2, 0), animate=False)
+
+
+class Choices(SearchableLines):
+    """Lines that each stand for a checkpoint."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to checkpoint")]
+
+
+class FieldPane(Vertical):
+    """A pane of lines with a field below them that is hidden until it is needed."""
+
+    def __init__(self, rows: RowList, search: Search, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.rows = rows
+        self.search = search
+
+    def compose(self) -> ComposeResult:
+        yield self.rows
+        yield self.search
+
+    def on_mount(self) -> None:
+        self.search.display = False
+
+    def action_search(self) -> None:
+        self.search.display = True
+        self.search.focus()
+
+
+class SearchPane(FieldPane):
+    """A pane of lines with a search."""
+
+    rows: SearchableLines
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "Search", key_display="/"),
+    ]
+
+    def __init__(self, rows: SearchableLines, *, id: str) -> None:  # noqa: A002
+        search = Search(placeholder="text; then n next, N previous", id=f"{id}-search")
+        super().__init__(rows, search, id=id)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.search.display = False
+        self.rows.focus()
+        self.rows.look_for(event.value)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+
+    def on_search_left(self, event: Search.Left) -> None:
+        event.stop()
+        self.search.value = ""
+        self.search.display = False
+        self.rows.look_for("")
+        self.rows.focus()
+
+
+class FilterPane(FieldPane):
+    """A pane of lines with a filter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "Filter", key_display="/"),
+    ]
+
+    class Narrowed(Message):
+        """The filter or the order was changed."""
+
+    def __init__(
+        self,
+        rows: RowList,
+        hint: str,
+        narrow: Callable[[str], None],
+        *,
+        id: str,  # noqa: A002
+    ) -> None:
+        """`narrow` applies a filter, and raises `UsageError` if it is invalid."""
+        super().__init__(rows, Search(placeholder=hint, id="filter"), id=id)
+        self._narrow = narrow
+
+    def narrow(self, text: str) -> None:
+        """Apply a filter. Raises `UsageError` if it is invalid."""
+        self._narrow(text)
+        self.post_message(self.Narrowed())
+
+    def action_clear(self) -> None:
+        self.search.value = ""
+        self.search.display = False
+        self.narrow("")
+        self.rows.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        try:
+            self.narrow(event.value)
+        except UsageError:
+            # A status may be only half typed; Enter shows the error.
+            return
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        try:
+            self.narrow(event.value)
+        except UsageError as error:
+            if isinstance(error, ParseError) and error.text == event.value:
+                self.search.cursor_position = error.position
+            self.app.notify(error_text(error), severity="error", markup=False)
+            return
+        self.search.display = bool(event.value)
+        self.rows.focus()
+
+    def on_search_left(self, event: Search.Left) -> None:
+        event.stop()
+        self.action_clear()

@@ -1,1 +1,0 @@
-"""What the panes show: functions for a `StoreWorker` that return lines."""

@@ -1,0 +1,1 @@
+"""The tabs of the inspector: functions for a `StoreWorker` that return lines."""
