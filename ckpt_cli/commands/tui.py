@@ -97,14 +97,11 @@ def tui(
             "--write changes threads, and this store holds memory only",
             hint="name the store of its threads with -s",
         )
-    rules = CheckRules(dict(session.names.reducers), session.names.ignored_codes)
-    audit = session.names.audit
-    alias = partial(session.names.filter_alias, acts=False)
-    context = ScreenContext(
-        opening, words, session.zone, pause, memory=memory, rules=rules, audit=audit, alias=alias
-    )
-    changes = _writing() if write else None
-    screen = CkptApp(context, start, look_file(), goal, changes)
+    names = session.names
+    rules = CheckRules(dict(names.reducers), names.ignored_codes)
+    look = partial(ScreenContext, opening, words, session.zone, pause, rules=rules, memory=memory)
+    context = look(audit=names.audit, alias=partial(names.filter_alias, acts=False))
+    screen = CkptApp(context, start, look_file(), goal, _writing() if write else None)
     with restored(*ENDING):
         screen.run()
     if screen.ended_by is not None:

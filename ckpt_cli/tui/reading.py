@@ -68,7 +68,7 @@ class Changed(Message):
     """What a pane says in the status line has changed."""
 
 
-class Lost(Message):
+class StoreLost(Message):
     """The store cannot be reached."""
 
     def __init__(self, error: CkptError) -> None:
@@ -124,10 +124,10 @@ async def ask(
 
 
 def tell_if_lost(widget: Widget, error: CkptError) -> None:
-    """Post `Lost` if an error says that the store cannot be reached."""
+    """Post `StoreLost` if an error says that the store cannot be reached."""
     # What is unsupported or unreadable was answered by the store: asking again would not help.
     if isinstance(error, StoreUnavailable) and not isinstance(error, Unsupported | Unreadable):
-        widget.post_message(Lost(error))
+        widget.post_message(StoreLost(error))
 
 
 def say(widget: Widget, text: str, *, is_error: bool = False) -> None:

@@ -43,7 +43,7 @@ _FRAME = 2
 """Lines above and below the panes: the header and the footer."""
 
 
-class Body(Horizontal):
+class MainPanes(Horizontal):
     """Threads on the left, the tree of one on the right, and a checkpoint below or beside it."""
 
     def __init__(self, threads: ThreadsPane, tree: TreePane, inspector: Inspector) -> None:

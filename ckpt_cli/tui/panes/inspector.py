@@ -30,12 +30,12 @@ from ckpt_cli.tui.styles import title
 from ckpt_cli.tui.tabs.checkpoint import CheckpointTab, read_origin
 from ckpt_cli.tui.tabs.content import (
     TABS,
-    Asked,
     Clock,
     InspectorTab,
     KeptReader,
     Subject,
     TabContent,
+    TabQuestion,
 )
 from ckpt_cli.tui.tabs.content import Tab as TabName
 
@@ -270,7 +270,7 @@ class Inspector(SearchPane):
         if tab.is_of_thread:
             about = CheckpointKey(about.thread_id, "", "")
         is_again = self.read == (about, name)
-        asked = Asked(subject, self._clock, max(self.rows.width, 1), is_again)
+        asked = TabQuestion(subject, self._clock, max(self.rows.width, 1), is_again)
         if is_again and (tab.is_of_thread or self._is_fresh) and tab.is_current(asked):
             if tab.is_of_thread:
                 self.set_heading(tab.heading(subject))

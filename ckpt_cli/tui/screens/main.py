@@ -32,13 +32,13 @@ from ckpt_cli.tui.keys import (
     bindings,
     keys_of,
 )
-from ckpt_cli.tui.panes.body import Body, ChosenShares
+from ckpt_cli.tui.panes.body import ChosenShares, MainPanes
 from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.thread_list import SORTS, ThreadFilter
 from ckpt_cli.tui.panes.threads import ThreadsPane
 from ckpt_cli.tui.panes.tree import TreePane
-from ckpt_cli.tui.reading import Lost, ask, copy, say, show_error, tell_if_lost
+from ckpt_cli.tui.reading import StoreLost, ask, copy, say, show_error, tell_if_lost
 from ckpt_cli.tui.remembered import RememberedLook
 from ckpt_cli.tui.stepper import Stepper
 from ckpt_cli.tui.styles import as_text
@@ -88,7 +88,7 @@ class MainScreen(Screen[None]):
         self.threads_pane = ThreadsPane(self.context)
         self.tree_pane = TreePane(self.context)
         self.inspector = Inspector(self.context)
-        self.body = Body(self.threads_pane, self.tree_pane, self.inspector)
+        self.body = MainPanes(self.threads_pane, self.tree_pane, self.inspector)
         self.status = Static(id="status", classes="" if self.changes is None else "write")
         yield self.status
         yield self.body
@@ -245,7 +245,7 @@ class MainScreen(Screen[None]):
         if (thread_id := self.tree_pane.view.thread_id) is not None:
             self.tree_pane.checked = self.inspector.checked(thread_id)
 
-    def on_lost(self, event: Lost) -> None:
+    def on_store_lost(self, event: StoreLost) -> None:
         self.threads_pane.lose(event.error)
 
     # The status line

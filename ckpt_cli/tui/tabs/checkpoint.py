@@ -30,12 +30,12 @@ from ckpt_cli.tui.command_line import tab_command
 from ckpt_cli.tui.panes.values import StateValues
 from ckpt_cli.tui.tabs.content import (
     MOST_LINES,
-    Asked,
     Clock,
     InspectorTab,
     KeptReader,
     Subject,
     TabContent,
+    TabQuestion,
     cut,
     target_of,
 )
@@ -58,7 +58,7 @@ class CheckpointTab(InspectorTab):
         is_between = self._name == "diff" and subject.base is not None
         return f"{subject.base_name} → {subject.name}" if is_between else subject.name
 
-    async def read(self, asked: Asked) -> TabContent:
+    async def read(self, asked: TabQuestion) -> TabContent:
         subject = asked.subject
         question = partial(
             read_document,
@@ -72,7 +72,7 @@ class CheckpointTab(InspectorTab):
         )
         return await self._worker.ask(question)
 
-    def is_current(self, asked: Asked) -> bool:
+    def is_current(self, asked: TabQuestion) -> bool:
         return asked.is_again
 
     def command(self, store: Sequence[str], subject: Subject) -> str | None:

@@ -185,7 +185,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TabQuestion:
     """What a tab is to read, and how it is drawn."""
 
     subject: Subject
@@ -214,11 +214,11 @@ class InspectorTab(ABC):
         return f"{self.titled} {safe_text(thread_id)}" if self.titled else subject.name
 
     @abstractmethod
-    async def read(self, asked: Asked) -> TabContent:
+    async def read(self, asked: TabQuestion) -> TabContent:
         """Read it. Raises `CkptError`."""
 
     @abstractmethod
-    def is_current(self, asked: Asked) -> bool:
+    def is_current(self, asked: TabQuestion) -> bool:
         """Return whether it would read the same again."""
 
     @abstractmethod

@@ -24,7 +24,7 @@ from ckpt_cli.render.doctor import finding_lines, summary_text
 from ckpt_cli.render.text import StyledLine, line, safe_text, wrap
 from ckpt_cli.tui.command_line import check_command
 from ckpt_cli.tui.context import CheckRules, ScreenContext
-from ckpt_cli.tui.tabs.content import Asked, InspectorTab, Subject, TabContent
+from ckpt_cli.tui.tabs.content import InspectorTab, Subject, TabContent, TabQuestion
 
 _MOST_CHECKED = 200
 """Number of threads of which the findings are kept."""
@@ -153,7 +153,7 @@ class FindingsTab(InspectorTab):
         if len(self._found) > _MOST_CHECKED:
             del self._found[next(iter(self._found))]
 
-    async def read(self, asked: Asked) -> TabContent:
+    async def read(self, asked: TabQuestion) -> TabContent:
         thread = asked.subject.thread
         try:
             await self.check_quickly(thread)
@@ -168,7 +168,7 @@ class FindingsTab(InspectorTab):
             found, self._context.store_words, asked.width, is_checking=is_checking
         )
 
-    def is_current(self, asked: Asked) -> bool:
+    def is_current(self, asked: TabQuestion) -> bool:
         thread = asked.subject.thread
         found, is_checking = self.found(thread), thread.thread_id in self._checking
         return found is not None and self._drawn == (found, is_checking, asked.width)

@@ -26,7 +26,14 @@ from ckpt_cli.render.timeline import timeline_rows
 from ckpt_cli.render.values import counted
 from ckpt_cli.tui.command_line import errors_command, timeline_command
 from ckpt_cli.tui.reading import SHARE
-from ckpt_cli.tui.tabs.content import Asked, Clock, InspectorTab, KeptReader, Subject, TabContent
+from ckpt_cli.tui.tabs.content import (
+    Clock,
+    InspectorTab,
+    KeptReader,
+    Subject,
+    TabContent,
+    TabQuestion,
+)
 
 _MOST_STEPS = 20_000
 """Maximum number of steps of a timeline; `ckpt timeline` prints more."""
@@ -186,7 +193,7 @@ class TimelineTab(InspectorTab):
         self._until = 0.0
         """When the timeline of a thread that grows is read again."""
 
-    async def read(self, asked: Asked) -> TabContent:
+    async def read(self, asked: TabQuestion) -> TabContent:
         began = time.monotonic()
         thread, place = asked.subject.thread, asked.subject.place
         question = partial(self._kept.read, place=place, clock=asked.clock, width=asked.width)
@@ -197,7 +204,7 @@ class TimelineTab(InspectorTab):
         self._until = time.monotonic() + (time.monotonic() - began) * SHARE
         return branch.content
 
-    def is_current(self, asked: Asked) -> bool:
+    def is_current(self, asked: TabQuestion) -> bool:
         if self._shown is None:
             return False
         thread, width, branch = self._shown
@@ -231,14 +238,14 @@ class ErrorsTab(InspectorTab):
         self._shown: tuple[Thread, int] | None = None
         """The thread, and the width in which its errors were drawn."""
 
-    async def read(self, asked: Asked) -> TabContent:
+    async def read(self, asked: TabQuestion) -> TabContent:
         thread, width = asked.subject.thread, asked.width
         question = partial(read_thread_errors, thread=thread, clock=asked.clock, width=width)
         content = await self._worker.ask(question)
         self._shown = thread, width
         return content
 
-    def is_current(self, asked: Asked) -> bool:
+    def is_current(self, asked: TabQuestion) -> bool:
         return self._shown == (asked.subject.thread, asked.width)
 
     def command(self, store: Sequence[str], subject: Subject) -> str | None:

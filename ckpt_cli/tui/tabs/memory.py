@@ -23,7 +23,7 @@ from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.panes.thread_list import text_filter
 from ckpt_cli.tui.reading import SHARE, error_lines
-from ckpt_cli.tui.tabs.content import Asked, Clock, InspectorTab, Subject, TabContent, cut
+from ckpt_cli.tui.tabs.content import Clock, InspectorTab, Subject, TabContent, TabQuestion, cut
 
 _MOST_ITEMS = 20_000
 """Maximum number of items in the list; a filter finds the others."""
@@ -193,7 +193,7 @@ class MemoryTab(InspectorTab):
         self._shown: tuple[str, int] | None = None
         """The thread that was read lately, and the width in which its items were drawn."""
 
-    async def read(self, asked: Asked) -> TabContent:
+    async def read(self, asked: TabQuestion) -> TabContent:
         context, thread_id, began = self._context, asked.subject.thread.thread_id, time.monotonic()
         question = partial(
             read_thread_memory,
@@ -211,7 +211,7 @@ class MemoryTab(InspectorTab):
             self.refresh_after = max(context.pause, (time.monotonic() - began) * SHARE)
         return content
 
-    def is_current(self, asked: Asked) -> bool:
+    def is_current(self, asked: TabQuestion) -> bool:
         return self._shown == (asked.subject.thread.thread_id, asked.width)
 
     def forget(self) -> None:
