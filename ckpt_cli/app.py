@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import typer
@@ -116,6 +117,7 @@ ELSEWHERE = {"threads delete": "delete"}
 """Commands that are not in the module of their group: a list need not load what removes."""
 
 
+@cache
 def root() -> Group:
     """Return the `ckpt` command with all others, none of which is imported yet."""
     app = typer.Typer(

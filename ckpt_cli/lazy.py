@@ -36,17 +36,18 @@ class LazyCommand(TyperCommand):
     def __init__(self, name: str, line: str, panel: str | None = None, module: str = "") -> None:
         super().__init__(name, help=line, rich_help_panel=panel, rich_markup_mode=MARKUP)
         self.module = module or name
+        self._command: Any = None
 
-    def load(self, shared: Sequence[Any]) -> TyperCommand:
+    def load(self, shared: Sequence[Any]) -> Any:
         """Import the command, and add the options that it shares with all others."""
-        name = self.name or ""
-        module = import_module(f"ckpt_cli.commands.{_python_name(self.module)}")
-        app = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
-        app.command(name)(getattr(module, _python_name(name)))
-        command: Any = get_command(app)
-        without_type_of_flags(command.params)
-        command.params += shared
-        return command  # type: ignore[no-any-return]
+        if self._command is None:
+            module = import_module(f"ckpt_cli.commands.{_python_name(self.module)}")
+            app = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
+            app.command(self.name)(getattr(module, _python_name(self.name or "")))
+            self._command = get_command(app)
+            without_type_of_flags(self._command.params)
+            self._command.params += shared
+        return self._command
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any

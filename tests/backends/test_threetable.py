@@ -237,7 +237,10 @@ def test_a_receipt_names_the_archive(file: Told, tmp_path: Path) -> None:
     plan = file.ckpt("purge", "--keep-last", "3", "--dry-run", "-o", "table").out
     assert "Would prune 1 thread: 1 checkpoint, " in plan
     done = file.ckpt("threads", "delete", THREAD, "--archive", kept, "--yes", "-o", "table").out
-    assert f"archive {kept}; `ckpt import {kept}` restores them" in " ".join(done.split())
+    (restore,) = [line for line in done.splitlines() if line.startswith("archive ")]
+    assert restore.split()[:1] == ["archive"]
+    assert f"{kept}; `ckpt -s " in restore
+    assert restore.endswith(f" import {kept}` restores them")
 
 
 def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:

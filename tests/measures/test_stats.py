@@ -76,7 +76,7 @@ def test_a_table_is_by_node_and_models_have_kinds_of_tokens() -> None:
     ]
     assert table[3].split() == ["NODE", "RUNS", "WRITES", "SIZE", "TIME", "P50", "P95", "TOKENS"]
     assert [one.split()[0] for one in table[4:6]] == ["gather", "search"]
-    assert table[7] == "… and 40 more"
+    assert table[7] == "… and 40 more; --top N for more"
     table = ckpt("-s", SAMPLE, "stats", "--by", "model", "-o", "table").out.splitlines()
     assert "CACHE READ" in table[2]
     header, first, *_ = ckpt("-s", SAMPLE, "stats", "-o", "tsv").out.splitlines()

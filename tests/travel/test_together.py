@@ -228,7 +228,7 @@ def test_a_delete_that_keeps_a_thread_says_so(
         run(str(sample), ["rollback", "trip-to-kyoto", "--steps", "1", "--yes"])
         return plan
 
-    monkeypatch.setattr("ckpt_cli.commands.threads.saved_removal", make_and_move)
+    monkeypatch.setattr("ckpt_cli.commands.delete.saved_removal", make_and_move)
     answer = ckpt("-s", sample, "threads", "delete", "trip-to-kyoto", *others, "--yes")
     assert answer.code == code, answer.err
     assert "not deleted: trip-to-kyoto changed meanwhile" in answer.err
