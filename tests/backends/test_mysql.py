@@ -419,7 +419,7 @@ def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path
     words = ["--force", "--yes"]
     assert ckpt("-s", mysql_url, "rollback", "trip", "step:0", *words).code == 0
     assert ckpt("-s", mysql_url, "undo", "trip", "--yes").code == 0
-    assert ckpt("-s", mysql_url, "copy", "trip@head", "--as", "new", *words).code == 0
+    assert ckpt("-s", mysql_url, "copy", "trip@head", "--as", "new", "--yes").code == 0
     with open_store(mysql_url) as store:
         before = sorted(map(repr, store.rows("trip")))
     delete = ["threads", "delete", "trip", "--archive", str(tmp_path), "--yes"]

@@ -245,7 +245,7 @@ def files(bench: Bench, text: str) -> Iterator[Pasted]:
     yield pasted, ["-s", bench.store, "apply", *guarded(plan)]
     delete = ["threads", "delete", "--archive", text, "--yes"]
     gone = bench.run("-o", "table", *delete, *guarded(text))
-    yield quoted(gone.out), ["import", *guarded(text)]
+    yield quoted(gone.out), ["-s", bench.store, "import", *guarded(text)]
     (archive,) = (bench.folder / text).iterdir()
     one = f"{text}.gz"
     archive.rename(bench.folder / one)
