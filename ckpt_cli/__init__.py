@@ -74,30 +74,12 @@ _HOMES = {
         *("Ambiguous", "CkptError", "NotFound", "PartlyDone", "StoreChanged"),
         *("StoreUnavailable", "UnknownLayout", "Unreadable", "Unsupported", "UsageError"),
     ),
-    "ckpt_cli.api.answer": (
-        "Answer",
-        "AnswerList",
-        "to_json",
-    ),
-    "ckpt_cli.api.memory": (
-        "MemoryHandle",
-        "MemoryHits",
-        "MemoryItems",
-    ),
-    "ckpt_cli.api.opening": (
-        "open",
-        "open_memory",
-    ),
+    "ckpt_cli.api.answer": ("Answer", "AnswerList", "to_json"),
+    "ckpt_cli.api.memory": ("MemoryHandle", "MemoryHits", "MemoryItems"),
+    "ckpt_cli.api.opening": ("open", "open_memory"),
     "ckpt_cli.api.questions": ("SearchHits",),
-    "ckpt_cli.api.store": (
-        "StoreHandle",
-        "layouts",
-        "stores",
-    ),
-    "ckpt_cli.api.thread": (
-        "CheckpointHandle",
-        "ThreadHandle",
-    ),
+    "ckpt_cli.api.store": ("StoreHandle", "layouts", "stores"),
+    "ckpt_cli.api.thread": ("CheckpointHandle", "ThreadHandle"),
 }
 """The module of each public name."""
 

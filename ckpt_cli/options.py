@@ -85,8 +85,7 @@ def global_options(
         bool, _shared("", "Show the type and size of values instead of the values.", "--redact")
     ] = False,
     audit: Annotated[
-        _Text,
-        _shared("FILE", "Append each change to FILE; see `ops verify`.", "--audit"),
+        _Text, _shared("FILE", "Append each change to FILE; see `ops verify`.", "--audit")
     ] = None,
     copy: Annotated[
         bool, _shared("", "Read a private copy of a SQLite file and its log.", "--copy")

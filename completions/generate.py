@@ -20,9 +20,7 @@ from ckpt_cli.lazy import Group
 TEMPLATES = Path(__file__).parent
 FOLDER = TEMPLATES.parent / "ckpt_cli" / "completions"
 
-WORDS: Mapping[str, tuple[str, ...]] = {
-    "--status": tuple(Status),
-}
+WORDS: Mapping[str, tuple[str, ...]] = {"--status": tuple(Status)}
 """The values of an option."""
 KINDS: Mapping[str, str] = {
     "URL": "store",

@@ -21,11 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ckpt_backends.testing.environment import (  # noqa: F401  (fixtures)
-    clean_environment,
-    homes,
-    own_state,
-)
+from ckpt_backends.testing.environment import clean_environment, homes, own_state  # noqa: F401  (fixtures)
 from ckpt_backends.testing.harness import Harness, TestServer
 from ckpt_backends.testing.plugin import SUITE, named_harnesses
 from tests import servers

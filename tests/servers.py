@@ -278,13 +278,7 @@ def _start_postgres(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Se
     command = [str(binaries / "initdb"), "-D", str(folder / "data"), "-U", "postgres"]
     command += ["--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions"]
     made = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        **user,
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, **user
     )
     if made.returncode:
         raise RuntimeError(f"initdb failed: {made.stderr[-1500:]}")

@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular, refuse_shared
-from ckpt_backends.model import (
-    Checkpoint,
-    CheckpointKey,
-    Encryption,
-    Outline,
-    TypedBytes,
-    Write,
-)
+from ckpt_backends.model import Checkpoint, CheckpointKey, Encryption, Outline, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapper import WrappedStore
 
@@ -156,9 +149,7 @@ class DecryptingStore(WrappedStore):
                 name: blob._replace(value=self._read(blob.value)) for name, blob in blobs.items()
             }
         return found._replace(
-            body=self._read(found.body),
-            metadata=self._read(found.metadata),
-            blobs=blobs,
+            body=self._read(found.body), metadata=self._read(found.metadata), blobs=blobs
         )
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:

@@ -194,8 +194,7 @@ def parse_url(text: str) -> StoreUrl:
         raise UsageError("the store name is empty", hint="name a file or URL: -s agent.db")
     if is_almost_url(text):
         raise UsageError(
-            "not a store URL",
-            hint="write SCHEME://USER@HOST:PORT/DATABASE, or ./NAME for a file",
+            "not a store URL", hint="write SCHEME://USER@HOST:PORT/DATABASE, or ./NAME for a file"
         )
     is_path = not _has_scheme(text)
     if "\0" in (text if is_path else unquote(text)):

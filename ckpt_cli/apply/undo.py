@@ -39,11 +39,7 @@ class MemoryReport:
 
 
 def archive_items(
-    memory: MemoryStore,
-    items: Sequence[Item],
-    folder: Path,
-    made_at: str,
-    key: SigningKey | None,
+    memory: MemoryStore, items: Sequence[Item], folder: Path, made_at: str, key: SigningKey | None
 ) -> Bundle:
     """Write one bundle with all rows of some items, signed if there is a key.
 

@@ -56,8 +56,7 @@ def apply(
     trusted_key: TrustedKeys = None,
     allow_pickle: AllowPickle = False,
     memory: Annotated[
-        str | None,
-        Option("--memory", metavar="STORE", help="The long-term memory of the threads."),
+        str | None, Option("--memory", metavar="STORE", help="The long-term memory of the threads.")
     ] = None,
     receipt: Annotated[
         Path | None,

@@ -235,8 +235,7 @@ class ThreadTargets:
         ways = "--match, --where or --all" if self.has_all else "--match or --where"
         if self.names and (self._has_conditions or self.everything):
             raise UsageError(
-                f"THREAD cannot be combined with {ways}",
-                hint="leave out THREAD or these options",
+                f"THREAD cannot be combined with {ways}", hint="leave out THREAD or these options"
             )
         if self.everything and self._has_conditions:
             raise UsageError(
@@ -306,16 +305,12 @@ def check_one_way(
     """Raise `UsageError` unless threads are named, or described, or all of them are meant."""
     if sum((bool(names), match is not None or bool(where), everything)) != 1:
         raise UsageError(
-            "name the threads in one way",
-            hint="give THREAD..., --all, or --match and --where",
+            "name the threads in one way", hint="give THREAD..., --all, or --match and --where"
         )
 
 
 def threads_to_change(
-    session: Session,
-    names: Sequence[str] | None,
-    match: str | None,
-    where: Sequence[str] | None,
+    session: Session, names: Sequence[str] | None, match: str | None, where: Sequence[str] | None
 ) -> Iterator[Thread]:
     """Return the threads with these names; without names, all threads that match.
 

@@ -16,8 +16,7 @@ from ckpt_cli.session import Session
 
 
 def demo(
-    ctx: Context,
-    path: Annotated[Path, Argument(metavar="PATH", help="File to create.")],
+    ctx: Context, path: Annotated[Path, Argument(metavar="PATH", help="File to create.")]
 ) -> None:
     """Create a small sample store.
 

@@ -15,11 +15,7 @@ from ckpt_cli.queries.replay import check_channels
 from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.render.history import change_columns
 from ckpt_cli.render.records import change_rows
-from ckpt_cli.render.replay import (
-    WRITTEN_COLUMNS,
-    written_lines,
-    written_rows,
-)
+from ckpt_cli.render.replay import WRITTEN_COLUMNS, written_lines, written_rows
 from ckpt_cli.render.value_diff import diff_header_lines, diff_text
 from ckpt_cli.session import Session
 

@@ -12,13 +12,7 @@ from ckpt_backends.errors import PartlyDone
 from ckpt_cli.api.questions import Examination
 from ckpt_cli.core.doctor.findings import Severity
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import (
-    Cluster,
-    Jobs,
-    Match,
-    Summary,
-    Where,
-)
+from ckpt_cli.options import Cluster, Jobs, Match, Summary, Where
 from ckpt_cli.render.doctor import (
     RECORD_COLUMNS,
     TYPE_RECORD_COLUMNS,

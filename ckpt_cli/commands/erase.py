@@ -274,11 +274,7 @@ def _question(plans: Sequence[EraseValuePlan]) -> str:
 
 
 def _carry_out(
-    session: Session,
-    side: ErasingSide,
-    plans: Sequence[EraseValuePlan],
-    *,
-    rewrite: bool,
+    session: Session, side: ErasingSide, plans: Sequence[EraseValuePlan], *, rewrite: bool
 ) -> tuple[list[EraseValuePlan], list[CkptError], Remains]:
     """Erase the values, and then what is left of them in the engine.
 

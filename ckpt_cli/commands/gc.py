@@ -10,12 +10,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.commands.arguments import SignKey, signing_key
-from ckpt_cli.commands.changing import (
-    ArchiveFolder,
-    RemovalTerms,
-    check_terms,
-    show_and_remove,
-)
+from ckpt_cli.commands.changing import ArchiveFolder, RemovalTerms, check_terms, show_and_remove
 from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress

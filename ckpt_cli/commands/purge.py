@@ -115,9 +115,7 @@ def purge(
     within = parse_duration(keep_within) if keep_within else None
     policy = Policy(
         Selection(
-            match=match,
-            status=frozenset(status or ()),
-            where=filter_of(session, where, acts=True),
+            match=match, status=frozenset(status or ()), where=filter_of(session, where, acts=True)
         ),
         _oldest(session, older_than, expired=expired),
         tuple(protect or ()),

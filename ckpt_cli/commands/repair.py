@@ -184,13 +184,7 @@ def values(
             return _as_thread_change(session, plan(reader, checkpoint_id))
 
         change_many(
-            session,
-            targets.all(session),
-            plan_one,
-            _WORDS,
-            dry_run=dry_run,
-            yes=yes,
-            reason=reason,
+            session, targets.all(session), plan_one, _WORDS, dry_run=dry_run, yes=yes, reason=reason
         )
         return
     reader, checkpoint_id = targets.one(session)
@@ -271,14 +265,7 @@ def _repair(
     reader, checkpoint_id = targets.one(session)
     question = f"Repair {what} of thread '{reader.thread_id}'?"
     found = plan(reader, checkpoint_id)
-    show_and_apply(
-        session,
-        found,
-        question,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-    )
+    show_and_apply(session, found, question, dry_run=dry_run, yes=yes, reason=reason)
 
 
 def _nothing_damaged(thread_id: str) -> NotFound:
@@ -336,13 +323,7 @@ def show_values_repair(
 
 
 def _store_again(
-    session: Session,
-    found: Repair,
-    question: str,
-    *,
-    dry_run: bool,
-    yes: bool,
-    reason: str | None,
+    session: Session, found: Repair, question: str, *, dry_run: bool, yes: bool, reason: str | None
 ) -> None:
     """Store values again that a layout stores apart."""
     if session.review is not None:

@@ -11,13 +11,7 @@ from typer import Argument, Context, Exit, Option
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, UnknownLayout, Unsupported
 from ckpt_cli.api.questions import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import (
-    Cluster,
-    Jobs,
-    Match,
-    Memory,
-    Where,
-)
+from ckpt_cli.options import Cluster, Jobs, Match, Memory, Where
 from ckpt_cli.render.search import (
     SECRET_RECORD_COLUMNS,
     found_text,

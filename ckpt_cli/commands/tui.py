@@ -76,8 +76,7 @@ def tui(
         return
     if not is_served and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "cannot start the screen: not a terminal",
-            hint="run ckpt threads list, or ckpt show",
+            "cannot start the screen: not a terminal", hint="run ckpt threads list, or ckpt show"
         )
     if write and (session.settings.get("copy") or session.settings.get("redact")):
         raise UsageError(

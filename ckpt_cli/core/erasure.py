@@ -399,15 +399,7 @@ def _word_of(expression: Filter, field: str | None) -> str | None:
 
 PlaceState = Literal["erased", "kept", "unreachable"]
 PlaceKind = Literal[
-    "threads",
-    "memory",
-    "sessions",
-    "archives",
-    "plans",
-    "operations",
-    "queries",
-    "engine",
-    "other",
+    "threads", "memory", "sessions", "archives", "plans", "operations", "queries", "engine", "other"
 ]
 """What a place holds; `engine` is the engine of a store with its logs and free space."""
 

@@ -268,11 +268,7 @@ def _unpickled(metadata: TypedBytes) -> TypedBytes:
 
 
 def mark_clone(
-    metadata: TypedBytes | None,
-    thread_id: str,
-    checkpoints: int,
-    writes: int,
-    reason: str | None,
+    metadata: TypedBytes | None, thread_id: str, checkpoints: int, writes: int, reason: str | None
 ) -> TypedBytes:
     """Return the metadata for a checkpoint that is copied to a new thread."""
     if metadata is None or not isinstance(decode(metadata), dict):

@@ -937,11 +937,7 @@ _BEFORE, _NEWEST = "1.2.23", "1.2.24"
 JAVASCRIPT = "javascript"
 """In place of a release: `messagesDeltaReducer` of LangGraph.js always let it empty the list."""
 _SET = "builtins.set"
-_EMPTY: Mapping[str, Value] = {
-    "dict_merge": {},
-    "dict_patch": {},
-    "set_union": Tagged(_SET, []),
-}
+_EMPTY: Mapping[str, Value] = {"dict_merge": {}, "dict_patch": {}, "set_union": Tagged(_SET, [])}
 """What a DeltaChannel holds after `Overwrite(None)`, by its reducer; otherwise an empty list."""
 
 

@@ -75,11 +75,7 @@ def stopped_text(stopped: int) -> str:
 
 
 def compile_pattern(
-    pattern: str,
-    *,
-    fixed: bool,
-    ignore_case: bool,
-    hint: str = "-F searches for the text as it is",
+    pattern: str, *, fixed: bool, ignore_case: bool, hint: str = "-F searches for the text as it is"
 ) -> Finder:
     """Return a function that finds the pattern in a line.
 

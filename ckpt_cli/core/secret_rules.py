@@ -157,12 +157,7 @@ RULES: tuple[SecretRule, ...] = (
         ("PuTTY-User-Key-File-",),
         "https://tartarus.org/~simon/putty-snapshots/htmldoc/AppendixC.html",
     ),
-    SecretRule(
-        "anthropic-key",
-        r"\bsk-ant-[a-z]{2,12}\d\d-[\w-]{20,200}",
-        ("sk-ant-",),
-        _GITLEAKS,
-    ),
+    SecretRule("anthropic-key", r"\bsk-ant-[a-z]{2,12}\d\d-[\w-]{20,200}", ("sk-ant-",), _GITLEAKS),
     SecretRule(
         "openrouter-key",
         r"\bsk-or-v1-[0-9a-f]{64}\b",
@@ -335,11 +330,7 @@ RULES: tuple[SecretRule, ...] = (
 _KINDS: tuple[tuple[str, tuple[str, ...], int], ...] = (
     ("password", ("password", "passwd", "passphrase"), 6),
     ("api-key", ("apikey", "accesskey", "subscriptionkey"), 12),
-    (
-        "secret-key",
-        ("clientsecret", "secretkey", "secretaccesskey", "privatekey", "appsecret"),
-        8,
-    ),
+    ("secret-key", ("clientsecret", "secretkey", "secretaccesskey", "privatekey", "appsecret"), 8),
     (
         "access-token",
         ("accesstoken", "refreshtoken", "authtoken", "bearertoken", "sessiontoken", "idtoken"),
@@ -405,10 +396,7 @@ DETECTORS = (
         ("A3T", "ABIA", "ACCA", "AKIA", "ASIA", "aws"),
     ),
     Detector(
-        "azure_storage_key",
-        "AzureStorageKeyDetector",
-        ("azure-storage-key",),
-        ("AccountKey=",),
+        "azure_storage_key", "AzureStorageKeyDetector", ("azure-storage-key",), ("AccountKey=",)
     ),
     Detector(
         "cloudant",

@@ -42,10 +42,7 @@ _ONE_STATE = Limit(
     having=C.LATEST_VALUES,
 )
 _SHOWN = Limit(
-    _NOTHING,
-    "writes",
-    "writes are shown, but cannot be verified",
-    having=C.LATEST_VALUES,
+    _NOTHING, "writes", "writes are shown, but cannot be verified", having=C.LATEST_VALUES
 )
 _NO_WRITES = Limit(C.WRITES, "none", "no writes are stored, so no questions, errors or nodes")
 _ONE = Limit(

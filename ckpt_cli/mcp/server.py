@@ -360,10 +360,7 @@ class _Handlers:
 
     async def list_tools(self, context: Any, params: Any) -> types.ListToolsResult:  # noqa: ARG002
         hints = types.ToolAnnotations(
-            read_only_hint=True,
-            destructive_hint=False,
-            idempotent_hint=True,
-            open_world_hint=False,
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
         )
         return types.ListToolsResult(
             tools=[

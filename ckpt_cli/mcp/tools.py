@@ -672,10 +672,7 @@ def _grep(asked: Asked) -> Iterator[Item]:
 
 def _doctor(asked: Asked) -> Iterator[Item]:
     found = asked.store.handle.doctor(
-        asked.get("threads"),
-        where=asked.where,
-        deep=asked.get("deep", False),
-        watch=asked.watch,
+        asked.get("threads"), where=asked.where, deep=asked.get("deep", False), watch=asked.watch
     )
     yield from (one.to_dict() for one in found)
     yield {"complete": found.complete, "checked": checked_record(found.checked)}

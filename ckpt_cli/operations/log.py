@@ -275,9 +275,7 @@ def step_from_record(record: Mapping[str, Any]) -> OperationStep:
     """Parse a step. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError`."""
     thread_id = record["thread_id"]
     return OperationStep(
-        None if thread_id is None else str(thread_id),
-        _part(record["done"]),
-        _part(record["back"]),
+        None if thread_id is None else str(thread_id), _part(record["done"]), _part(record["back"])
     )
 
 

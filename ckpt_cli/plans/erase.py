@@ -187,20 +187,14 @@ class ErasurePlan:
         """Return the places with what was found in them."""
         found = [
             _place(
-                self.store,
-                "threads",
-                len(self.threads),
-                sum(one.bytes for one in self.threads),
+                self.store, "threads", len(self.threads), sum(one.bytes for one in self.threads)
             ),
             *(
                 _place(str(one.url), "memory", len(one.items), sum(item.size for item in one.items))
                 for one in self.memories
             ),
             _place(
-                self.store,
-                "sessions",
-                len(self.sessions),
-                sum(one.size for one in self.sessions),
+                self.store, "sessions", len(self.sessions), sum(one.size for one in self.sessions)
             ),
             *_of_folders("archives", ((one.path, one.bytes) for one in self.archives)),
             *_of_folders("plans", ((one, file_size(one)) for one in self.plan_files)),
@@ -354,9 +348,7 @@ def mentions_in_threads(
 
 
 def mentions_in_memory(
-    memory: MemoryStore,
-    scope: ErasureScope,
-    erased: Collection[ItemKey],
+    memory: MemoryStore, scope: ErasureScope, erased: Collection[ItemKey]
 ) -> Iterator[Mention]:
     """Yield the items that are not erased and name the person or an erased thread."""
     pattern = mention_pattern([*scope.words, scope.word or ""], scope.threads, _MOST_IDS)
@@ -417,8 +409,7 @@ def plan_state(
             audited = sum(map(naming.is_in, file))
     operations = frozenset(naming.operations)
     return StateErasure(
-        *(str(log.folder), lines, size, operations, steps, list(_history(scope))),
-        audited=audited,
+        *(str(log.folder), lines, size, operations, steps, list(_history(scope))), audited=audited
     )
 
 
@@ -865,11 +856,7 @@ class ErasureRequest:
 
 
 def plan_everything(
-    store: Store,
-    opening: Opening,
-    request: ErasureRequest,
-    now: datetime,
-    watch: Watch,
+    store: Store, opening: Opening, request: ErasureRequest, now: datetime, watch: Watch
 ) -> ErasurePlan:
     """Return all that an erasure would remove. Raises what opening a named memory raises."""
     url = opening.url
@@ -1072,11 +1059,7 @@ def _decide(request: ErasureRequest) -> Decision | None:
 
 
 def _find_mentions(
-    plan: ErasurePlan,
-    store: Store,
-    opening: Opening,
-    watch: Watch,
-    memories: Sequence[MemoryStore],
+    plan: ErasurePlan, store: Store, opening: Opening, watch: Watch, memories: Sequence[MemoryStore]
 ) -> None:
     def found() -> Iterator[Mention]:
         yield from of_archives

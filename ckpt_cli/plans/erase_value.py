@@ -180,9 +180,7 @@ def unreadable(thread_id: str, error: CannotHold) -> Refused:
     )
 
 
-def collected(
-    places: Iterable[tuple[ValuePlace, Sequence[Selected]]],
-) -> dict[str, ToErase]:
+def collected(places: Iterable[tuple[ValuePlace, Sequence[Selected]]]) -> dict[str, ToErase]:
     """Return what is erased in each thread. Raises `Refused`."""
     found: dict[str, ToErase] = {}
     for place, values in places:

@@ -635,8 +635,7 @@ def check_free(rows: Store, thread_id: str) -> None:
     """Raise `Refused` if a thread with this id exists, or orphaned rows with this id."""
     if rows.thread(thread_id) is not None:
         raise Refused(
-            f"thread '{thread_id}' already exists",
-            hint="choose another id for the new thread",
+            f"thread '{thread_id}' already exists", hint="choose another id for the new thread"
         )
     if any(True for _ in rows.usage(thread_id)):
         raise Refused(

@@ -89,10 +89,7 @@ class Policy:
 
 
 def plan_purge(
-    store: Store,
-    policy: Policy,
-    now: datetime,
-    watch: Watch = iter,
+    store: Store, policy: Policy, now: datetime, watch: Watch = iter
 ) -> Iterator[PlannedRemoval]:
     """Yield the plan for each thread that the policy selects, newest first.
 

@@ -126,12 +126,7 @@ def _is_damage(one: Lost, judgement: Judgement) -> bool:
 
 
 def rebuild(
-    reader: ThreadReader,
-    one: Lost,
-    judgement: Judgement,
-    base: Held,
-    pieces: Reassembly,
-    tag: str,
+    reader: ThreadReader, one: Lost, judgement: Judgement, base: Held, pieces: Reassembly, tag: str
 ) -> tuple[Value, TypedBytes]:
     """Return the value that follows from the previous one, and its bytes as `tag`.
 
@@ -447,8 +442,7 @@ def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pai
     begin = f"cannot repair thread '{reader.thread_id}': "
     if Status.INTERRUPTED in target.conditions:
         return AwaitedCall(
-            f"{begin}the call of {tools} waits for the answer to a question",
-            hint=_answer(reader),
+            f"{begin}the call of {tools} waits for the answer to a question", hint=_answer(reader)
         )
     return AwaitedCall(
         f"{begin}the call of {tools} has yet to be carried out",

@@ -16,12 +16,7 @@ from ckpt_backends.changes.rows import compare
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Opaque, Value
-from ckpt_backends.errors import (
-    CkptError,
-    NotFound,
-    Refused,
-    StoreChanged,
-)
+from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged
 from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, check_unchanged
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.protocol import Store
@@ -607,8 +602,7 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> CheckpointPlan:
     number = metadata.get(CHECKPOINTS), metadata.get(WRITES)
     if (len(every), every.total()) != number or reader.head("") != added.key.checkpoint_id:
         raise Refused(
-            f"cannot undo: the copy '{reader.thread_id}' has been used since",
-            hint=_delete(reader),
+            f"cannot undo: the copy '{reader.thread_id}' has been used since", hint=_delete(reader)
         )
     head = reader.moment("", added.key.checkpoint_id)
     return CheckpointPlan(
@@ -662,8 +656,7 @@ def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
     for before in ids[ids.index(added.key.checkpoint_id) + 1 :]:
         return before
     raise Refused(
-        "cannot undo: no checkpoint is left from before the added one",
-        hint=_delete(reader),
+        "cannot undo: no checkpoint is left from before the added one", hint=_delete(reader)
     )
 
 
@@ -728,10 +721,7 @@ def _blobs(reader: ThreadReader, added: Checkpoint) -> Iterator[tuple[str, str, 
 def _touched(one: Checkpoint) -> TouchedCheckpoint:
     origin = read_metadata(one).get(FROM)
     return TouchedCheckpoint(
-        one.key,
-        one.parent_checkpoint_id,
-        "removal",
-        origin if isinstance(origin, str) else None,
+        one.key, one.parent_checkpoint_id, "removal", origin if isinstance(origin, str) else None
     )
 
 

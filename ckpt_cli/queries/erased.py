@@ -192,12 +192,7 @@ def _memory(receipt: ErasureReceipt, url: StoreUrl) -> int:
     return number
 
 
-def _archives(
-    receipt: ErasureReceipt,
-    url: StoreUrl,
-    keys_of: KeysOf,
-    folder: Path,
-) -> int:
+def _archives(receipt: ErasureReceipt, url: StoreUrl, keys_of: KeysOf, folder: Path) -> int:
     """Count the archives below a folder that hold an erased thread or item."""
     if not folder.exists():
         return 0
@@ -205,12 +200,7 @@ def _archives(
     return sum(_is_archived(receipt, url, keys_of, path) for path in paths)
 
 
-def _is_archived(
-    receipt: ErasureReceipt,
-    url: StoreUrl,
-    keys_of: KeysOf,
-    path: Path,
-) -> bool:
+def _is_archived(receipt: ErasureReceipt, url: StoreUrl, keys_of: KeysOf, path: Path) -> bool:
     ids, header = receipt.ids, read_header(path)
     if header.thread_id is not None:
         is_ours = is_from_store(header.store, url) and ids.has_thread(header.thread_id)

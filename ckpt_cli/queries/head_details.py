@@ -168,5 +168,5 @@ def redacted_row(row: ListedThread) -> ListedThread:
     question = None if asked is None else asked._replace(value=redact(asked.value))
     hidden = redact_text(title) if isinstance(title, str) else None
     return row._replace(
-        details=details._replace(head=head, error=error, question=question, title=hidden),
+        details=details._replace(head=head, error=error, question=question, title=hidden)
     )

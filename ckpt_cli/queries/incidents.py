@@ -84,11 +84,7 @@ class Failure(NamedTuple):
 
 
 def failures_of_threads(
-    store: Store,
-    threads: Iterable[Thread],
-    *,
-    since: datetime | None = None,
-    history: bool = False,
+    store: Store, threads: Iterable[Thread], *, since: datetime | None = None, history: bool = False
 ) -> Iterator[Failure]:
     """Yield the failures of some threads, in the order of the threads.
 

@@ -501,12 +501,7 @@ def _same_version(name: str, one: Moment, other: Moment) -> bool:
 
 
 def _unread(
-    base: Held,
-    stored: Held,
-    carried: Mapping[int, Held],
-    wrote: Iterable[Value],
-    *,
-    is_gone: bool,
+    base: Held, stored: Held, carried: Mapping[int, Held], wrote: Iterable[Value], *, is_gone: bool
 ) -> str:
     """Return which part of a transition is missing or unreadable; `''` if none."""
     if stored is NOT_STORED:

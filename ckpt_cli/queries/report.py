@@ -76,10 +76,7 @@ def choose_checkpoints(
 
 
 def reported_checkpoints(
-    reader: ThreadReader,
-    checkpoint_ns: str,
-    ids: Collection[str],
-    operations: ThreadOperations,
+    reader: ThreadReader, checkpoint_ns: str, ids: Collection[str], operations: ThreadOperations
 ) -> Iterator[ReportedCheckpoint]:
     """Yield checkpoints of a namespace: about newest first, but never before those made from it.
 

@@ -256,12 +256,7 @@ def _in_item(item: Item, scanner: Scanner, report: SecretReport) -> Iterable[Sec
     is_masked = (*namespace, key) != address
     return dict.fromkeys(
         SecretFinding(
-            "memory",
-            part.kind,
-            part.path,
-            namespace=tuple(namespace),
-            key=key,
-            is_masked=is_masked,
+            "memory", part.kind, part.path, namespace=tuple(namespace), key=key, is_masked=is_masked
         )
         for part in parts
     )

@@ -173,12 +173,7 @@ def described_threads(
 
     Heads are read for `details`, sizes with `sizes`, which needs `details`.
     """
-    from ckpt_cli.queries.head_details import (
-        redacted_row,
-        with_details,
-        with_sizes,
-        with_titles,
-    )
+    from ckpt_cli.queries.head_details import redacted_row, with_details, with_sizes, with_titles
 
     rows: Iterator[ListedThread] = map(ListedThread, threads)
     if details:

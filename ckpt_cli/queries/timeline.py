@@ -218,9 +218,7 @@ def _looked_at(
         seen = moments.get(checkpoint_id)
         if seen is not None:
             one = one._replace(
-                source=seen.source or one.source,
-                step=seen.number,
-                by_hand=_by_hand(seen.metadata),
+                source=seen.source or one.source, step=seen.number, by_hand=_by_hand(seen.metadata)
             )
         if before is not None and ran_here(one.source):
             one = _made_by(one, before, seen)

@@ -57,15 +57,7 @@ from ckpt_cli.core.timeline import (
     point_sign,
     timed_steps,
 )
-from ckpt_cli.core.tree import (
-    Key,
-    Skeleton,
-    StepDetails,
-    StepRow,
-    TreeLayout,
-    plan_tree,
-    undecided,
-)
+from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree, undecided
 from ckpt_cli.core.usage import counts_of
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.reading import redaction
@@ -507,10 +499,7 @@ def _failed(own: StoredKeys, *, is_tip: bool) -> dict[str, str | None]:
 
 
 def timed_points(
-    plan: TreeLayout,
-    keys: TreeKeys,
-    skeletons: Iterable[Skeleton],
-    steps: Mapping[Key, TimedStep],
+    plan: TreeLayout, keys: TreeKeys, skeletons: Iterable[Skeleton], steps: Mapping[Key, TimedStep]
 ) -> tuple[TimedPoint, ...]:
     """Return the checkpoints of the first tree with what happened at each, oldest first."""
     none = StoredKeys()
@@ -791,12 +780,7 @@ class _Reading:
 
     def _details(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
         keys = self._keys
-        found = self._known.details(
-            wanted,
-            keys.seals,
-            keys.tips,
-            self._read,
-        )
+        found = self._known.details(wanted, keys.seals, keys.tips, self._read)
         if not self._reader.is_values_only:
             return found
         return {

@@ -641,10 +641,7 @@ class ThreadReader:
         self._inference = inference or TriggerInference(store)
         found = store.thread(thread) if isinstance(thread, str) else thread
         if found is None:
-            raise NotFound(
-                f"no thread '{thread}' in this store",
-                hint=NO_THREAD_HINT,
-            )
+            raise NotFound(f"no thread '{thread}' in this store", hint=NO_THREAD_HINT)
         self.thread = found
         self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}

@@ -158,14 +158,7 @@ class TableRequest:
         columns = frozenset(self.columns)
         needs = TABLES[self.table].needs_of(columns)
         return TableReading(
-            store,
-            self.opening,
-            columns,
-            needs,
-            self.bounds,
-            self.prices,
-            self.now,
-            inference,
+            store, self.opening, columns, needs, self.bounds, self.prices, self.now, inference
         )
 
 

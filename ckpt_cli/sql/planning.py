@@ -75,10 +75,7 @@ class QueryPlanner(Closing):
     """Plans queries over empty tables in these schemas; the first is that of the store itself."""
 
     def __init__(
-        self,
-        schemas: Sequence[str] = (MAIN,),
-        aliases: Sequence[str] = (),
-        zone: tzinfo = UTC,
+        self, schemas: Sequence[str] = (MAIN,), aliases: Sequence[str] = (), zone: tzinfo = UTC
     ) -> None:
         """Make the empty tables. Raises `MissingDependency` without DuckDB.
 

@@ -25,10 +25,7 @@ _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
 
 
 def tab_command(
-    store: Sequence[str],
-    tab: CheckpointTab,
-    place: CheckpointKey,
-    base: CheckpointKey | None,
+    store: Sequence[str], tab: CheckpointTab, place: CheckpointKey, base: CheckpointKey | None
 ) -> str | None:
     """Return the command that prints a tab of a checkpoint; a diff starts at `base`, if given.
 

@@ -30,24 +30,13 @@ from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
 from ckpt_cli.plans.repair import plan_message_repair, plan_value_repair, plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.saved_plan import PlanFile, removal_header, write_plan
-from ckpt_cli.plans.undo import (
-    PlannedStep,
-    added_at,
-    newest_added,
-    plan_undo,
-    planned_step,
-)
+from ckpt_cli.plans.undo import PlannedStep, added_at, newest_added, plan_undo, planned_step
 from ckpt_cli.queries.operations import REDO, UNDO, changes_of_thread, operation_named, steps_left
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.operations import part_text, value_lines
-from ckpt_cli.render.plan import (
-    done_lines,
-    plan_lines,
-    purge_lines,
-    repair_lines,
-)
+from ckpt_cli.render.plan import done_lines, plan_lines, purge_lines, repair_lines
 from ckpt_cli.render.text import StyledLine, line
 from ckpt_cli.render.values import counted
 

@@ -81,10 +81,7 @@ ANSWERS: list[tuple[str, Ask]] = [
     ("stats --by user,day --jobs 2", lambda store: store.stats(by=["user", "day"])),
     (f"stats {TRIP} --by node --ns planner", trip(lambda one: one.stats(by="node", ns="planner"))),
     ("stats --by model", lambda store: store.stats(by="model")),
-    (
-        "stats --by thread,node --jobs 2",
-        lambda store: store.stats(by=["thread", "node"]),
-    ),
+    ("stats --by thread,node --jobs 2", lambda store: store.stats(by=["thread", "node"])),
     (f"stats {TRIP} --by channel", trip(lambda one: one.stats(by="channel"))),
     (f"timeline {TRIP} --last 3", trip(lambda one: one.timeline(last=3))),
     (f"timeline {TRIP}@step:3", trip(lambda one: one.at("step:3").timeline())),

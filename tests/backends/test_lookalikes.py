@@ -34,10 +34,7 @@ READING = [
     ["replay", "--all", "--verify"],
     ["doctor", "--deep"],
 ]
-WRITING = [
-    ["rollback", "trip", "~1", "--yes"],
-    ["threads", "delete", "other", "--yes"],
-]
+WRITING = [["rollback", "trip", "~1", "--yes"], ["threads", "delete", "other", "--yes"]]
 UNCERTAIN = {"size", "free"}
 """Keys of what not every engine reports."""
 

@@ -25,13 +25,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.tail import Tail
 from tests.kaflow import MongoDBCheckpointer
-from tests.servers import (
-    Server,
-    free_port,
-    mongodb_database,
-    start_guarded_mongodb,
-    start_mongodb,
-)
+from tests.servers import Server, free_port, mongodb_database, start_guarded_mongodb, start_mongodb
 from tests.support import ckpt
 
 SECRET = "hunter2-canary"

@@ -48,11 +48,7 @@ def port(guarded: Server, authority: Authority) -> Iterator[int]:
 
 
 def asked(
-    port: int,
-    *words: str,
-    host: str = "127.0.0.1",
-    scheme: str = "rediss",
-    **params: str | Path,
+    port: int, *words: str, host: str = "127.0.0.1", scheme: str = "rediss", **params: str | Path
 ) -> CommandResult:
     query = "&".join(f"{name}={quote(str(value))}" for name, value in params.items())
     return ckpt("-s", f"{scheme}://:{QUOTED}@{host}:{port}/0?{query}", *words)
@@ -69,8 +65,7 @@ def refused(answer: CommandResult, *says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "host"),
-    [("rediss", "127.0.0.1"), ("rediss", "localhost"), ("valkeys", "localhost")],
+    ("scheme", "host"), [("rediss", "127.0.0.1"), ("rediss", "localhost"), ("valkeys", "localhost")]
 )
 def test_the_authority_is_named_in_the_url(
     port: int, authority: Authority, scheme: str, host: str
@@ -212,9 +207,7 @@ def test_each_server_of_a_cluster_is_warned_of() -> None:
     assert sum(command[0] == b"AUTH" for command in asked) > 3
 
 
-def test_a_cluster_over_tls_names_servers_that_must_prove_their_names(
-    authority: Authority,
-) -> None:
+def test_a_cluster_over_tls_names_servers_that_must_prove_their_names(authority: Authority) -> None:
     """The password does not go to a server without a certificate for the host that was named."""
     seen: list[Command] = []
 

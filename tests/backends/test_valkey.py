@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph_checkpoint_aws.checkpoint.valkey import (
-    ValkeySaver,
-)
+from langgraph_checkpoint_aws.checkpoint.valkey import ValkeySaver
 from valkey import Valkey
 
 from ckpt_backends.changes.removal import MOVED

@@ -70,11 +70,7 @@ def test_the_shell_is_that_of_the_environment(home: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_it_is_installed_for_the_user(
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    shell: str,
-    variables: dict[str, str],
-    path: str,
+    home: Path, monkeypatch: pytest.MonkeyPatch, shell: str, variables: dict[str, str], path: str
 ) -> None:
     for name, folder in variables.items():
         monkeypatch.setenv(name, str(home / folder))

@@ -97,14 +97,12 @@ def test_a_write_that_waits_to_be_merged_is_found(store: Path) -> None:
 
 
 def test_a_write_that_was_merged_is_found_once_as_a_value(store: Path) -> None:
-    assert found(store, "price list", "kyoto") == [
-        ("value", None, "price", "price list of Kyoto"),
-    ]
+    assert found(store, "price list", "kyoto") == [("value", None, "price", "price list of Kyoto")]
 
 
 def test_a_write_that_a_new_input_discarded_is_found(store: Path) -> None:
     assert found(store, "price list of Rome$", "dropped") == [
-        ("write", "search", "price", "price list of Rome"),
+        ("write", "search", "price", "price list of Rome")
     ]
 
 

@@ -98,7 +98,7 @@ def test_show_loads_only_what_it_uses() -> None:
 
 def test_the_version_is_printed_without_parser_and_session() -> None:
     assert not loaded_by("--version") & {
-        *("typer", "dataclasses", "inspect", "json", "pathlib", "ckpt_cli.session"),
+        *("typer", "dataclasses", "inspect", "json", "pathlib", "ckpt_cli.session")
     }
 
 
@@ -130,7 +130,7 @@ def test_reading_loads_nothing_of_changes(words: list[str]) -> None:
 
 
 ONLY_OF_HEADS = {
-    *("ormsgpack", "ckpt_backends.codec.msgpack.decode", "ckpt_cli.queries.head_details"),
+    *("ormsgpack", "ckpt_backends.codec.msgpack.decode", "ckpt_cli.queries.head_details")
 }
 ONLY_OF_OTHERS = {
     *("rich", "asyncio", "ckpt_backends.memory.protocol", "ckpt_cli.api.memory"),

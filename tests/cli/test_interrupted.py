@@ -126,10 +126,7 @@ def test_a_job_that_starts_leaves_it_to_the_process_that_gives_out_the_work(
     sample: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(PRESS)
-    pressed = {
-        "CKPT_TEST_PRESSED_AT": "ckpt_cli.reading.workers",
-        "CKPT_TEST_IN_JOB": "1",
-    }
+    pressed = {"CKPT_TEST_PRESSED_AT": "ckpt_cli.reading.workers", "CKPT_TEST_IN_JOB": "1"}
     done = subprocess.run(
         [*ENTRIES["module"], "-s", str(sample), "grep", "Kanra", "--jobs", "2"],
         env={**os.environ, "PYTHONPATH": str(tmp_path), **pressed},

@@ -87,12 +87,7 @@ with ByteBar("copying", 8) as bar:
     bar.advance(5)
 """
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
-COLORS = [
-    ("auto", "", True),
-    ("always", "1", True),
-    ("never", "", False),
-    ("auto", "1", False),
-]
+COLORS = [("auto", "", True), ("always", "1", True), ("never", "", False), ("auto", "1", False)]
 
 
 @pytest.mark.parametrize(("when", "no_color", "styled"), COLORS)

@@ -26,7 +26,7 @@ UNVERIFIABLE = {
     # Savers for Redis gave keys another form when they loaded a value, and saved it with the next.
     "lg-1.0.3": {"update_state", "durability", "writes of its tasks", "share the rows", "in place"},
     "lg-1.0.10": {
-        *("update_state", "durability", "writes of its tasks", "share the rows", "in place"),
+        *("update_state", "durability", "writes of its tasks", "share the rows", "in place")
     },
     "lg-1.2.22": {"update_state", "durability"},
     "js-0.2.74": {"update_state", "share the rows"},

@@ -21,10 +21,7 @@ from tests.support import FIXTURES, copy_store
 
 NEVER_RAN = {("error", 1), ("update-fresh", 0)}
 """A node that never ran in the thread is next, and bodies with `v` < 4 do not name it."""
-PARTLY_FINISHED = {
-    "error-parallel": ["boom"],
-    "interrupt-parallel": ["ask_a", "ask_b"],
-}
+PARTLY_FINISHED = {"error-parallel": ["boom"], "interrupt-parallel": ["ask_a", "ask_b"]}
 """The newest library computes other task ids than those stored, so it lists finished tasks too."""
 
 OLDEST = Known(
@@ -92,24 +89,17 @@ KNOWN_ON_REDIS = {
 MANGLED_ON_REDIS = {
     "lg-0.4.10": {"zoo-bytes"},
     "lg-0.6.11": {"zoo-pydantic", "zoo-times"},
-    "lg-1.0.3": {
-        *("zoo-pydantic", "zoo-times", "zoo-numpy", "zoo-path-regex", "zoo-uuid-decimal"),
-    },
+    "lg-1.0.3": {*("zoo-pydantic", "zoo-times", "zoo-numpy", "zoo-path-regex", "zoo-uuid-decimal")},
     "lg-1.0.10": set[str](),
 }
 """Values that a saver stores without a part of them; 0.4.1 refuses those."""
 
 
-MONGODB = {
-    "lg-0.2.70": "0.1 to 0.2.1",
-    "lg-0.6.11": "0.1 to 0.2.1",
-    "lg-1.0.10": "0.2.2 or later",
-}
+MONGODB = {"lg-0.2.70": "0.1 to 0.2.1", "lg-0.6.11": "0.1 to 0.2.1", "lg-1.0.10": "0.2.2 or later"}
 """By era, what is said of its saver: 0.1.0, 0.2.1 and 0.3.1."""
 KNOWN_ON_MONGODB = {
     "lg-0.2.70": replace(
-        KNOWN["lg-0.2.70"],
-        next_unknown=KNOWN["lg-0.2.70"].next_unknown - {("async-asking", 1)},
+        KNOWN["lg-0.2.70"], next_unknown=KNOWN["lg-0.2.70"].next_unknown - {("async-asking", 1)}
     ),
     "lg-0.6.11": Known(),
     "lg-1.0.10": Known(),

@@ -69,8 +69,7 @@ def _marks(name: str) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["langgraph-dev", *(pytest.param(one, marks=_marks(one)) for one in ENGINES)],
+    "name", ["langgraph-dev", *(pytest.param(one, marks=_marks(one)) for one in ENGINES)]
 )
 def test_other_layouts_take_what_they_can_hold(name: str, places: Places, tmp_path: Path) -> None:
     marker, source = tmp_path / "ran", tmp_path / "source.db"

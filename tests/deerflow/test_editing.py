@@ -355,10 +355,7 @@ def test_a_first_file_is_put_back_where_the_second_was_written(
     gone = items(base, KEY)
     old = both[0].read_bytes(), both[0].stat().st_mtime_ns
     at_swap(monkeypatch, 2, lambda: save(both[1], load(both[1])))
-    with (
-        open_writable_memory(parse_url(str(base))) as writable,
-        pytest.raises(StoreChanged),
-    ):
+    with open_writable_memory(parse_url(str(base))) as writable, pytest.raises(StoreChanged):
         writable.remove(gone)
     assert (both[0].read_bytes(), both[0].stat().st_mtime_ns) == old
     assert len(load(both[1])["facts"]) == 2

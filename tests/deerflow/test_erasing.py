@@ -38,10 +38,7 @@ def base(tmp_path: Path) -> Path:
     }
     save(user / "memory.json", {"version": "2.0", "revision": 3, "user": summaries})
     content = f"计划将团队 CI/CD 迁移到 GitHub Actions\n\n{CANARY} said so"
-    before = {
-        **memory(),
-        "facts": [fact("x", content, "goal", 1), fact(CANARY, "", "", 1)],
-    }
+    before = {**memory(), "facts": [fact("x", content, "goal", 1), fact(CANARY, "", "", 1)]}
     save(user / "memory.json.v1.bak", before)
     metadata = user / "agents" / "coder" / ".metadata"
     evicted = [{"factId": CANARY}, {"factId": "fact_two"}]

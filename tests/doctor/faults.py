@@ -249,12 +249,7 @@ def _all_removed(rows: Planter[Any], thread_id: str) -> Named:
     return Named(head, "messages")
 
 
-@fault(
-    "type-dangerous",
-    "a value at the head",
-    deep=False,
-    follows={"state-mismatch"},
-)
+@fault("type-dangerous", "a value at the head", deep=False, follows={"state-mismatch"})
 def _dangerous_value(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     rows.set_value(head, "messages", [*rows.value(head, "messages"), rows.dangerous])
@@ -284,12 +279,7 @@ def _edit_messages(
     return Named(head, "messages")
 
 
-@fault(
-    "tool-call-unanswered",
-    "a result removed",
-    deep=False,
-    follows={"state-mismatch"},
-)
+@fault("tool-call-unanswered", "a result removed", deep=False, follows={"state-mismatch"})
 def _result_removed(rows: Planter[Any], thread_id: str) -> Named:
     def change(found: list[Any]) -> list[Any]:
         first = min(n for n, one in enumerate(found) if kind_of(one) == "tool")
@@ -298,12 +288,7 @@ def _result_removed(rows: Planter[Any], thread_id: str) -> Named:
     return _edit_messages(rows, thread_id, change)
 
 
-@fault(
-    "tool-result-orphaned",
-    "a call removed",
-    deep=False,
-    follows={"state-mismatch"},
-)
+@fault("tool-result-orphaned", "a call removed", deep=False, follows={"state-mismatch"})
 def _call_removed(rows: Planter[Any], thread_id: str) -> Named:
     def change(found: list[Any]) -> list[Any]:
         last = max(n for n, one in enumerate(found) if kind_of(one) == "tool")
@@ -312,12 +297,7 @@ def _call_removed(rows: Planter[Any], thread_id: str) -> Named:
     return _edit_messages(rows, thread_id, change)
 
 
-@fault(
-    "message-id-duplicate",
-    "a message doubled",
-    deep=False,
-    follows={"state-mismatch"},
-)
+@fault("message-id-duplicate", "a message doubled", deep=False, follows={"state-mismatch"})
 def _message_doubled(rows: Planter[Any], thread_id: str) -> Named:
     return _edit_messages(rows, thread_id, lambda found: [*found, copied(found[-1])])
 

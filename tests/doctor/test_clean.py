@@ -229,8 +229,7 @@ def test_a_store_that_its_saver_pruned(
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, PlainRedisHarness)],
+    "kind", [SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, PlainRedisHarness)]
 )
 def test_an_encrypted_store(
     kind: type[Harness],

@@ -112,10 +112,7 @@ FAULTS: dict[str, tuple[Callable[[Rows], None], tuple[str, int, str | None]]] = 
         ("value-unreadable", 13, "messages"),
     ),
     "a value": (lambda rows: rows.body(8, put("mood", "other")), ("state-mismatch", 8, "mood")),
-    "a deleted write": (
-        lambda rows: rows.drop_write(7, "log"),
-        ("state-mismatch", 8, "log"),
-    ),
+    "a deleted write": (lambda rows: rows.drop_write(7, "log"), ("state-mismatch", 8, "log")),
 }
 
 

@@ -46,8 +46,7 @@ def test_items_that_stay_in_spite_of_a_time_to_live_are_named(place: DynamoDbHar
     assert words[:3] == ["aws", "dynamodb", "update-time-to-live"]
     assert words[words.index("--table-name") + 1] == place.table
     place.client.update_time_to_live(
-        TableName=place.table,
-        TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"},
+        TableName=place.table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
     )
     assert found(place) == []
     own = ids(place)[1]

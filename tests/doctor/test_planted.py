@@ -101,10 +101,7 @@ MARKS: dict[str, Any] = {
 without history store rows as the others of their engine do."""
 CELLS = [
     pytest.param(
-        name,
-        fault,
-        id=f"{name}-{thread_of(fault)}",
-        marks=MARKS.get(name, pytest.mark.engines),
+        name, fault, id=f"{name}-{thread_of(fault)}", marks=MARKS.get(name, pytest.mark.engines)
     )
     for name, fault in PAIRS
 ]

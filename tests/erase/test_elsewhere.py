@@ -25,10 +25,7 @@ class Answers:
 @pytest.mark.parametrize(
     ("answers", "places"),
     [
-        (
-            {"per_table": [(1,)], "log_bin": [(0,)], "REPLICAS": []},
-            [],
-        ),
+        ({"per_table": [(1,)], "log_bin": [(0,)], "REPLICAS": []}, []),
         (
             {"per_table": [(0,)], "log_bin": [(1,)], "SLAVE": [(1,), (2,)], "histogram": [(1,)]},
             ["shared tablespace (ibdata1)", "binary log", "replicas", "histograms of columns"],

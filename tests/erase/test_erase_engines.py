@@ -14,16 +14,7 @@ from tests.backends.agent import graph_of
 from tests.backends.test_redis import fill_plain
 from tests.backends.test_redis_sessions import ContextState, save
 from tests.erase import canary
-from tests.erase.person import (
-    CANARY,
-    OTHER,
-    THREADS,
-    configure,
-    fill,
-    neighbours,
-    talk,
-    unpacked,
-)
+from tests.erase.person import CANARY, OTHER, THREADS, configure, fill, neighbours, talk, unpacked
 from tests.erase.test_servers import documents, relation_files, table_files
 from tests.harness.mysql import MySQLHarness
 from tests.harness.opening import empty_store

@@ -101,8 +101,7 @@ def test_a_dry_run_writes_nothing_and_shows_no_value(harness: SqliteHarness) -> 
 
 
 @pytest.mark.parametrize(
-    ("value", "error"),
-    [("messages[0].type", Refused), ("nothing", NotFound), ("answer", NotFound)],
+    ("value", "error"), [("messages[0].type", Refused), ("nothing", NotFound), ("answer", NotFound)]
 )
 def test_what_cannot_be_erased_is_refused(
     harness: SqliteHarness, value: str, error: type[Exception]
@@ -136,10 +135,7 @@ def test_numbers_in_metadata_of_earlier_releases_are_erased() -> None:
     eraser = ThreadEraser("sqlite", erasure, None)
     stored = TypedBytes("json", json.dumps(metadata).encode())
     made = eraser.erased(PlacedValue(ValueKind.METADATA, stored, "here"))
-    assert json.loads(made.data) == {
-        **metadata,
-        "writes": {"login": {"pin": 0, "other": 4711}},
-    }
+    assert json.loads(made.data) == {**metadata, "writes": {"login": {"pin": 0, "other": 4711}}}
 
 
 def test_what_secrets_finds_is_erased(tmp_path: Path) -> None:

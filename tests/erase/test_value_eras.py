@@ -132,8 +132,7 @@ def check_erased(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "era",
-    [pytest.param(one, marks=() if one in ERAS[:3] else pytest.mark.engines) for one in ERAS],
+    "era", [pytest.param(one, marks=() if one in ERAS[:3] else pytest.mark.engines) for one in ERAS]
 )
 def test_stores_of_earlier_releases(era: str, tmp_path: Path) -> None:
     path = tmp_path / "store.db"

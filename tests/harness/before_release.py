@@ -52,10 +52,7 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/backends/test_redis_cluster.py::test_every_server_leads_to_the_whole_cluster": (
         "redis]",
     ),
-    "tests/backends/test_redis_plain.py::test_broken_keys_break_nothing": (
-        r"\x00",
-        "{}",
-    ),
+    "tests/backends/test_redis_plain.py::test_broken_keys_break_nothing": (r"\x00", "{}"),
     "tests/backends/test_redis_removal.py::test_an_agent_at_work_loses_no_checkpoint": ("redis]",),
     "tests/cli/test_completions.py::test_a_server_that_does_not_answer_is_not_waited_for": (
         "True",
@@ -131,10 +128,7 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/many/test_killed.py::test_some_kills": ("last-good",),
     "tests/many/test_layouts.py::test_many_are_put_back_and_taken_back": ("redis",),
     "tests/mcp/test_engines.py::test_every_tool_answers": ("postgres",),
-    "tests/operations/test_killed.py::test_some_kills": (
-        "purge",
-        "undo-purge",
-    ),
+    "tests/operations/test_killed.py::test_some_kills": ("purge", "undo-purge"),
     "tests/operations/test_recorded_layouts.py::test_the_rows_of_before_come_back": ("postgres",),
     "tests/plugin_package/test_installed.py::"
     "test_a_terminal_shows_packages_and_problems_at_any_width": ("80",),
@@ -148,27 +142,18 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/rekey/test_travel.py::test_a_rolled_back_thread_goes_on_as_after_time_travel": (
         *("Sqlite", "Postgres"),
     ),
-    "tests/rekey/test_travel.py::test_an_edited_fork_is_encrypted": (
-        "Sqlite",
-        "Postgres",
-    ),
+    "tests/rekey/test_travel.py::test_an_edited_fork_is_encrypted": ("Sqlite", "Postgres"),
     "tests/repair/test_clean_conversations.py::test_clean_conversations_have_no_finding": (
         "lg-1.2.22]",
     ),
     "tests/repair/test_engines.py::test_a_missing_value_of_the_head_is_restored": (
         *("redis-log", "mongodb-log"),
     ),
-    "tests/repair/test_engines.py::test_a_used_answer_is_dropped": (
-        "postgres",
-        "mongodb",
-    ),
+    "tests/repair/test_engines.py::test_a_used_answer_is_dropped": ("postgres", "mongodb"),
     "tests/repair/test_layouts.py::test_an_orphaned_result_is_removed": (
         *("postgres", "redis", "mongodb"),
     ),
-    "tests/repair/test_messages.py::test_a_killed_agent_goes_on": (
-        "sqlite",
-        "postgres",
-    ),
+    "tests/repair/test_messages.py::test_a_killed_agent_goes_on": ("sqlite", "postgres"),
     "tests/repair/test_messages.py::test_results_without_a_call_are_removed": (
         *("sqlite", "postgres", "redis"),
     ),

@@ -134,10 +134,7 @@ class ShallowMySQLHarness(MySQLHarness):
     def saver(self) -> Iterator[Any]:
         from langgraph.checkpoint.mysql.pymysql import ShallowPyMySQLSaver
 
-        with (
-            mysql_connection(self.url) as connection,
-            warnings.catch_warnings(),
-        ):
+        with mysql_connection(self.url) as connection, warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             saver = ShallowPyMySQLSaver(connection)
             saver.setup()

@@ -12,9 +12,7 @@ from typing import Any, ClassVar
 
 import redis
 from langgraph.checkpoint.base import get_checkpoint_id
-from langgraph_checkpoint_aws.checkpoint.valkey import (
-    ValkeySaver,
-)
+from langgraph_checkpoint_aws.checkpoint.valkey import ValkeySaver
 from valkey import Valkey
 
 from ckpt_backends.testing.counting import Count

@@ -226,6 +226,6 @@ def test_a_failure_is_handled_once_its_handler_ran(
     assert found - {("__error_handler__pay", "failed")} == {("j", "handled"), ("pay", pay)}
     (row,) = ckpt("-s", path, "threads", "list", "-o", "json").json
     assert row["conditions"] == conditions
-    assert {one["node"] for one in _errors(path)} == {
-        "fails": {"pay", "__error_handler__pay"},
-    }.get(how, set())
+    assert {one["node"] for one in _errors(path)} == {"fails": {"pay", "__error_handler__pay"}}.get(
+        how, set()
+    )

@@ -38,12 +38,7 @@ def _resumed(graph: Any, printed: dict[str, str]) -> dict[str, Any]:
         (agents.two_questions, 2, "answers the 2 questions", ["yes", "yes"]),
         (agents.inner_question, 1, "answers the question", ["yes"]),
         (agents.inner_crash, 1, "runs research > inner > crash again", ["crash"]),
-        (
-            agents.error_and_question,
-            2,
-            "runs ask, crash again",
-            ["yes", "crash"],
-        ),
+        (agents.error_and_question, 2, "runs ask, crash again", ["yes", "crash"]),
     ],
     ids=lambda one: one.__name__ if callable(one) else "",
 )

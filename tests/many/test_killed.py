@@ -16,11 +16,7 @@ from tests.operations.killing import Runner, runner
 from tests.operations.rows import rows_of
 from tests.support import ckpt
 
-COMMANDS = {
-    "last-good": LAST_GOOD,
-    "steps": ("rollback", *FAILED, "--steps", "1"),
-    "copy": RETRY,
-}
+COMMANDS = {"last-good": LAST_GOOD, "steps": ("rollback", *FAILED, "--steps", "1"), "copy": RETRY}
 
 
 @dataclass(frozen=True)

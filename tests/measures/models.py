@@ -32,11 +32,7 @@ class CountingModel(BaseChatModel):
         details = {"cache_read": 7, "cache_creation": 3}
         for kind, amount in (*tokens.items(), *details.items(), ("reasoning", 5), ("messages", 1)):
             SPENT[self.name, kind.removesuffix("_tokens")] += amount
-        return {
-            **tokens,
-            "input_token_details": details,
-            "output_token_details": {"reasoning": 5},
-        }
+        return {**tokens, "input_token_details": details, "output_token_details": {"reasoning": 5}}
 
     def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
         said = AIMessage(
@@ -46,12 +42,7 @@ class CountingModel(BaseChatModel):
         )
         return ChatResult(generations=[ChatGeneration(message=said)])
 
-    def _stream(
-        self,
-        messages: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
+    def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
         for text in ("a streamed ", "answer"):
             yield ChatGenerationChunk(message=AIMessageChunk(content=text))
         last = AIMessageChunk(

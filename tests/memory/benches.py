@@ -239,10 +239,7 @@ class MongoBench(Bench):
             patch(listed, return_value=[]),
             patch(name),
             MongoDBStore.from_conn_string(
-                self.url,
-                db_name=self.database,
-                ttl_config=ttl,
-                index_config=index,
+                self.url, db_name=self.database, ttl_config=ttl, index_config=index
             ) as store,
         ):
             yield store

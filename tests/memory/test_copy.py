@@ -58,11 +58,7 @@ def benches(
 
 @pytest.fixture(
     params=[
-        pytest.param(
-            pair,
-            id=f"{pair[0].name}-{pair[1].name}",
-            marks=_mark_of(pair),
-        )
+        pytest.param(pair, id=f"{pair[0].name}-{pair[1].name}", marks=_mark_of(pair))
         for pair in PAIRS
     ]
 )

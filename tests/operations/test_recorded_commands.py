@@ -13,14 +13,7 @@ import pytest
 from ckpt_cli.app import root
 from ckpt_cli.operations.command_text import command_text
 from tests.deerflow.project import memory, save
-from tests.operations.recorded_store import (
-    DAMAGED,
-    ORPHANED,
-    STALE,
-    UNANSWERED,
-    fill,
-    stored,
-)
+from tests.operations.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill, stored
 from tests.support import SAMPLE, ckpt
 
 TRIP, REFUND = "trip-to-kyoto", "refund-4711"
@@ -59,9 +52,7 @@ CASES = {
     "purge": Case(f"purge --match {TRIP} --keep-last 2 --archive archive --yes", "purge", (TRIP,)),
     "gc": Case("gc --scope all --archive archive --yes", "gc", (ORPHANED,)),
     "threads delete": Case(
-        f"threads delete {TRIP} {REFUND} --archive archive --yes",
-        "threads delete",
-        (TRIP, REFUND),
+        f"threads delete {TRIP} {REFUND} --archive archive --yes", "threads delete", (TRIP, REFUND)
     ),
     "import": Case(
         "import archive --yes",
@@ -173,15 +164,7 @@ OTHERS = {
 READING = {
     *("blame", "completion", "demo", "diff", "doctor", "du", "export", "grep", "history"),
     *("interrupts", "memory export", "memory list", "memory search", "memory show", "messages"),
-    *(
-        "ops list",
-        "ops show",
-        "ops verify",
-        "secrets",
-        "memory sessions",
-        "show",
-        "stats",
-    ),
+    *("ops list", "ops show", "ops verify", "secrets", "memory sessions", "show", "stats"),
     *("bisect", "errors", "metrics", "report", "timeline"),
     *("mcp", "sql", "stores", "tail", "threads list", "trust"),
     "tui",  # tests/tui/test_changing.py

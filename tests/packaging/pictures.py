@@ -49,7 +49,7 @@ _MEMORY = {
         "topOfMind": {
             "summary": "Is about to travel to Kyoto in April, for five nights.",
             "updatedAt": "2026-11-21T22:30:00Z",
-        },
+        }
     },
     "facts": [
         _fact("fact_3f9a01bc", "Wants a refund for shoes", "goal", 0.7, "refund-4711"),

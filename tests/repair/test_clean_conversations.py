@@ -15,12 +15,7 @@ from langgraph.graph.message import add_messages
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.doctor.findings import Finding
-from ckpt_cli.queries.doctor.rows import (
-    Terms,
-    conversation_findings,
-    conversations,
-    message_lists,
-)
+from ckpt_cli.queries.doctor.rows import Terms, conversation_findings, conversations, message_lists
 from ckpt_cli.reading.thread import ThreadReader
 from tests.support import SAMPLE, copy_store, eras
 

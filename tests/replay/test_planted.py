@@ -51,10 +51,7 @@ FAULTS: dict[str, tuple[Fault, Where]] = {
         lambda rows: rows.write(6, "total", lambda n: n + 1, "%left"),
         (7, "total"),
     ),
-    "a written item changed": (
-        lambda rows: rows.write(7, "log", lambda _: ["other"]),
-        (8, "log"),
-    ),
+    "a written item changed": (lambda rows: rows.write(7, "log", lambda _: ["other"]), (8, "log")),
     "a write of a plain channel changed": (
         lambda rows: rows.write(7, "mood", lambda _: "other"),
         (8, "mood"),
@@ -68,18 +65,9 @@ FAULTS: dict[str, tuple[Fault, Where]] = {
         (7, "tags"),
     ),
     "a write row removed": (lambda rows: rows.drop_write(7, "log"), (8, "log")),
-    "one of two write rows removed": (
-        lambda rows: rows.drop_write(6, "log", "%left"),
-        (7, "log"),
-    ),
-    "a write of a plain channel removed": (
-        lambda rows: rows.drop_write(7, "mood"),
-        (8, "mood"),
-    ),
-    "two writes swapped": (
-        lambda rows: rows.swap_writes(6, "log", "left", "right"),
-        (7, "log"),
-    ),
+    "one of two write rows removed": (lambda rows: rows.drop_write(6, "log", "%left"), (7, "log")),
+    "a write of a plain channel removed": (lambda rows: rows.drop_write(7, "mood"), (8, "mood")),
+    "two writes swapped": (lambda rows: rows.swap_writes(6, "log", "left", "right"), (7, "log")),
     "a message dropped in the middle": (
         lambda rows: rows.body(7, lambda values: remove(values, "messages")),
         (7, "messages"),
@@ -113,10 +101,7 @@ FAULTS: dict[str, tuple[Fault, Where]] = {
         lambda rows: rows.body(13, put("mood", "other")),
         (13, "mood"),
     ),
-    "a value changed at an input": (
-        lambda rows: rows.body(9, put("log", ["other"])),
-        (9, "log"),
-    ),
+    "a value changed at an input": (lambda rows: rows.body(9, put("log", ["other"])), (9, "log")),
     "a key removed": (
         lambda rows: rows.body(8, lambda values: values["facts"].pop("left2")),
         (8, "facts"),
@@ -125,10 +110,7 @@ FAULTS: dict[str, tuple[Fault, Where]] = {
         lambda rows: rows.body(8, lambda values: values["tags"].add("x")),
         (8, "tags"),
     ),
-    "a channel removed": (
-        lambda rows: rows.body(8, lambda values: values.pop("log")),
-        (8, "log"),
-    ),
+    "a channel removed": (lambda rows: rows.body(8, lambda values: values.pop("log")), (8, "log")),
     "a value put in twice": (
         lambda rows: rows.body(8, lambda values: values["log"].append("closed")),
         (8, "log"),

@@ -173,10 +173,7 @@ def test_large_values_are_cut_and_say_so(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     with SqliteSaver.from_conn_string(str(store)) as saver:
         graph = graphs.linear(saver)
-        for name, items in (
-            ("long", ["x" * 100_000]),
-            ("many", list(map(str, range(300_000)))),
-        ):
+        for name, items in (("long", ["x" * 100_000]), ("many", list(map(str, range(300_000))))):
             config: Any = {"configurable": {"thread_id": name}}
             graph.update_state(config, {"items": items}, as_node="read")
     (state,) = states(data_of(report(store, "long"))["checkpoints"])

@@ -309,9 +309,7 @@ def loop(a: Act) -> Any:
     def build(saver: Any) -> Any:
         made = graph("START a", a=a, b=works)
         made.add_conditional_edges(
-            "a",
-            lambda state: "b" if len(state["log"]) > 3 else "a",
-            ["a", "b"],
+            "a", lambda state: "b" if len(state["log"]) > 3 else "a", ["a", "b"]
         )
         return made.compile(checkpointer=saver)
 
@@ -436,8 +434,7 @@ def sub(
         inside = "sub > deep" if deep else "sub"
         edges = "START j, START k" if parallel else "START j, j k"
         made = graph(edges, inside=inside, j=j, k=k).compile(
-            **({"checkpointer": checkpointer} if checkpointer is not None else {}),
-            **compiled,
+            **({"checkpointer": checkpointer} if checkpointer is not None else {}), **compiled
         )
         if deep:
             made = graph("START deep", inside="sub", deep=made).compile()
@@ -783,9 +780,7 @@ CELLS: dict[str, Cell] = {
     "sub-asked-first": Cell(sub(j=asks)),
     "sub-asked-two": Cell(sub(j=asks, k=asks, parallel=True)),
     "sub-asked-two-one-answered": Cell(
-        sub(j=asks, k=asks, parallel=True),
-        turns=[{"log": ["in"]}, answers(sub__j="x")],
-        since=D,
+        sub(j=asks, k=asks, parallel=True), turns=[{"log": ["in"]}, answers(sub__j="x")], since=D
     ),
     "sub-asked-one-done": Cell(sub(k=asks, parallel=True)),
     "sub-died": Cell(sub(k=dies)),
@@ -906,9 +901,7 @@ CELLS: dict[str, Cell] = {
         handled(h=asks_twice), turns=[{"log": ["in"]}, answer("x")], since=H
     ),
     "handler-second-turn": Cell(
-        handled(a=later(1, fails), h=fails),
-        turns=[{"log": ["one"]}, {"log": ["two"]}],
-        since=H,
+        handled(a=later(1, fails), h=fails), turns=[{"log": ["one"]}, {"log": ["two"]}], since=H
     ),
     "handler-failed-twice": Cell(handled(h=fails), turns=[{"log": ["one"]}, None], since=H),
     # A second stop after a resume.
@@ -928,9 +921,7 @@ CELLS: dict[str, Cell] = {
         chain(b=asks_number), turns=[{"log": ["in"]}, answers(b="forty")], since=D
     ),
     "bad-answer-by-id-again": Cell(
-        chain(b=asks_number),
-        turns=[{"log": ["in"]}, answers(b="forty"), answers(b="40")],
-        since=D,
+        chain(b=asks_number), turns=[{"log": ["in"]}, answers(b="forty"), answers(b="40")], since=D
     ),
     "bad-answer-then-none": Cell(
         chain(b=asks_number), turns=[{"log": ["in"]}, answer("forty"), None]

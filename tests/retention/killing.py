@@ -42,8 +42,6 @@ def seconds_of(words: list[str | Path]) -> float:
     """Return the seconds that a command line takes if it is not killed."""
     start = time.monotonic()
     subprocess.run(
-        [sys.executable, "-m", "ckpt_cli", *map(str, words)],
-        check=True,
-        capture_output=True,
+        [sys.executable, "-m", "ckpt_cli", *map(str, words)], check=True, capture_output=True
     )
     return time.monotonic() - start

@@ -158,9 +158,7 @@ def test_the_file_keeps_its_size_unless_it_is_vacuumed(store: Path) -> None:
     assert "keeps its size" not in ckpt(*words[:3], "--match", "*-report", "--vacuum", "--yes").err
 
 
-def test_a_dry_run_ends_with_the_sum_and_shows_some_threads_on_a_terminal(
-    store: Path,
-) -> None:
+def test_a_dry_run_ends_with_the_sum_and_shows_some_threads_on_a_terminal(store: Path) -> None:
     with closing(sqlite3.connect(store)) as connection, connection:
         for number in range(30):
             connection.execute(

@@ -16,10 +16,7 @@ from tests.support import FIXTURES, ckpt
 pytestmark = pytest.mark.engines
 
 ERAS = ["lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22"]
-POLICIES = [
-    ["--keep-last", "3"],
-    ["--keep-last", "1", "--keep-tips"],
-]
+POLICIES = [["--keep-last", "3"], ["--keep-last", "1", "--keep-tips"]]
 TELLING = {"lg-0.2.14": POLICIES[0], "lg-0.2.70": POLICIES[1], "lg-0.6.11": POLICIES[0]}
 """The formats that lean most on parents, each with one policy; the others are slow."""
 

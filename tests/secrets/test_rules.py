@@ -55,11 +55,7 @@ def test_every_kind_of_a_rule_is_planted_somewhere() -> None:
         ("authorization-header", "Authorization: Bearer {}", "V1StGXR8Z5jdHi6BmyT9qL"),
         ("authorization-header", "authorization: basic {}", "YW5uYTpUcjB1YjRkb3ImMw=="),
         ("url-password", "see redis://:{}@cache:6379/0", "p4ss-w0rd"),
-        (
-            "aws-secret-key",
-            KNOWN["aws-access-key"] + " {} us",
-            "wJa1rXUtnFEMIK7MDENG" * 2,
-        ),
+        ("aws-secret-key", KNOWN["aws-access-key"] + " {} us", "wJa1rXUtnFEMIK7MDENG" * 2),
         ("azure-sas", "https://x.blob.core.windows.net/c?se=1&sig={}&sp=r", "aB3" * 14 + "c%3D"),
     ],
 )

@@ -15,10 +15,7 @@ from tests.security.corpus import build_odd_store, build_store, hostile_rows
 from tests.security.watched import FORBIDDEN
 from tests.support import ckpt
 
-EVERY_ROW = [
-    ["show", "--writes", "--metadata"],
-    ["show", "-o", "json"],
-]
+EVERY_ROW = [["show", "--writes", "--metadata"], ["show", "-o", "json"]]
 OTHERS = [
     ["show"],
     ["show", "-o", "tsv"],

@@ -302,10 +302,7 @@ def test_the_rest_of_an_endless_answer_is_not_read_at_the_end() -> None:
     def piece(wire: Wire) -> bytes:
         return wire.packet(sent.pop(0) if sent else thread)
 
-    with (
-        url_of(flood(piece, lambda said: b"newest DESC" in said)) as url,
-        open_store(url) as store,
-    ):
+    with url_of(flood(piece, lambda said: b"newest DESC" in said)) as url, open_store(url) as store:
         assert next(store.threads()).thread_id == "t"
 
 

@@ -350,10 +350,7 @@ def test_what_is_kept(store: Path) -> None:
     assert shown["values"]["messages"] == {"$type": "ckpt.redacted", "$value": "list, 1 item"}
     assert shown["values"]["number"] == {"$type": "ckpt.redacted", "$value": "int"}
     assert shown["metadata"]["source"] == "loop"
-    assert shown["metadata"]["user"] == {
-        "$type": "ckpt.redacted",
-        "$value": "str, 10 characters",
-    }
+    assert shown["metadata"]["user"] == {"$type": "ckpt.redacted", "$value": "str, 10 characters"}
     text = ckpt("-s", store, "--redact", "show", THREAD + "@" + HEAD, "--writes").out
     assert "messages: (list, 1 item)" in text
     assert "(dict, 1 item)" in text

@@ -146,8 +146,7 @@ def test_a_redo_is_not_redone_though_the_agent_went_on_before_the_undo(store: Pa
 
 
 @pytest.mark.parametrize(
-    "thread_id",
-    ["a\nb", "-dash", *later("tab\there", "it's", "\u202eevil", "é$x`")],
+    "thread_id", ["a\nb", "-dash", *later("tab\there", "it's", "\u202eevil", "é$x`")]
 )
 def test_the_undo_that_is_printed_can_be_run(store: Path, thread_id: str) -> None:
     with agent(store) as graph:

@@ -85,7 +85,7 @@ def test_an_item_at_the_end_of_a_long_list_is_shown_in_all_columns(tmp_path: Pat
     async def look(seat: Seat) -> None:
         await seat.press("enter", "d")
         assert [one.text.rstrip() for one in shown(seat)] == [
-            *("items", "… 3000 equal items", f"+ - {long}"),
+            *("items", "… 3000 equal items", f"+ - {long}")
         ]
 
     sit(store, look, size=(100, 30))

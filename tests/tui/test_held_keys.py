@@ -46,11 +46,7 @@ def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
             shown.append(args[2][0])
             step(*args, **options)
 
-        monkeypatch.setattr(
-            main.inspector.rows,
-            "show_step",
-            noted,
-        )
+        monkeypatch.setattr(main.inspector.rows, "show_step", noted)
         go.set()
         await seat.rest()
         assert first != main.place

@@ -20,7 +20,7 @@ from ckpt_cli.tui.stepper import Stepper
 # a - b - c - d - e
 #      \\- f - g
 PARENTS: Mapping[str, str | None] = {
-    **{"g": "f", "f": "b", "e": "d", "d": "c", "c": "b", "b": "a", "a": None},
+    **{"g": "f", "f": "b", "e": "d", "d": "c", "c": "b", "b": "a", "a": None}
 }
 KNOWN = Parentage(PARENTS)
 NOTHING = cast("Store", None)

@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends import discovery
-from ckpt_backends.check_declaration import (
-    TYPES,
-    check_declaration,
-    field_types,
-    missing_functions,
-)
+from ckpt_backends.check_declaration import TYPES, check_declaration, field_types, missing_functions
 from ckpt_backends.declaration import NAME, Backend
 from ckpt_backends.errors import MissingDependency, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.model import Capability
@@ -177,11 +172,7 @@ def _fails(path: str) -> bool:
         ("claims_path", ".toy", "claims_path must be a function or None, not '.toy'"),
         ("file_names", ("*",), "file_names has '*', which is any file"),
         ("schemes", ("sqlite",), "SQLite opens sqlite://, not backend 'Toy'"),
-        (
-            "layouts",
-            {"redis": Capability.HISTORY},
-            "of backend 'Toy' is already used by Redis",
-        ),
+        ("layouts", {"redis": Capability.HISTORY}, "of backend 'Toy' is already used by Redis"),
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: object, problem: str) -> None:

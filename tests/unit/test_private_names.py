@@ -23,9 +23,7 @@ _OTHERS = (_TESTING, "tests", "fixtures", "docs", "completions", "examples")
 _OWN = ("ckpt_cli", "ckpt_backends", "tests", "fixtures")
 _DOCUMENTED = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 """Public names of Python in spite of their underscore."""
-_SPARED = {
-    "ckpt_cli/core/doctor/types.py": {"_compat_pickle"},
-}
+_SPARED = {"ckpt_cli/core/doctor/types.py": {"_compat_pickle"}}
 """Names that nothing public tells: Python's table of what Python 2 called its modules."""
 _TRUTH = ("langgraph", "langchain_core", "langgraph_checkpoint_plainredis")
 _OF_TRUTH = {

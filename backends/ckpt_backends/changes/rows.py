@@ -108,9 +108,7 @@ class Standing(Enum):
 
 
 def standing_of(
-    rows: Iterable[Row],
-    stored: Callable[[str], Iterable[Row]],
-    key_of: Callable[[Row], Hashable],
+    rows: Iterable[Row], stored: Callable[[str], Iterable[Row]], key_of: Callable[[Row], Hashable]
 ) -> Iterator[tuple[Row, Standing]]:
     """The archived rows, each with what is stored in its place.
 

@@ -218,8 +218,7 @@ def _read(path: Path, *, private: bool) -> bytes:
 
 def _no_private_key(path: Path, reason: str) -> UsageError:
     return UsageError(
-        f"cannot sign with '{path}': {reason}",
-        hint="make a key: ssh-keygen -t ed25519 -f ckpt-key",
+        f"cannot sign with '{path}': {reason}", hint="make a key: ssh-keygen -t ed25519 -f ckpt-key"
     )
 
 

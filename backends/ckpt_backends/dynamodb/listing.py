@@ -6,12 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ckpt_backends.dynamodb.connect import DynamoConnection
-from ckpt_backends.dynamodb.items import (
-    CHECKPOINT,
-    WRITES,
-    split_sort,
-    writes_partition,
-)
+from ckpt_backends.dynamodb.items import CHECKPOINT, WRITES, split_sort, writes_partition
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.scan_observer import ScanObserver
 
@@ -48,12 +43,7 @@ class _Sum:
 
     def thread(self, thread_id: str) -> Thread:
         return Thread(
-            thread_id,
-            self.head,
-            self.oldest,
-            self.newest,
-            self.checkpoints,
-            len(self.namespaces),
+            thread_id, self.head, self.oldest, self.newest, self.checkpoints, len(self.namespaces)
         )
 
 

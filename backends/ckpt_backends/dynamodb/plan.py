@@ -34,12 +34,7 @@ from ckpt_backends.dynamodb.items import (
     object_of,
 )
 from ckpt_backends.dynamodb.layers import BODY, METADATA, split_payload
-from ckpt_backends.dynamodb.payloads import (
-    StoredPayload,
-    payloads,
-    value_of,
-    why_unreachable,
-)
+from ckpt_backends.dynamodb.payloads import StoredPayload, payloads, value_of, why_unreachable
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 
@@ -155,10 +150,7 @@ class DynamoPlan:
             yield self._pair(CHECKPOINTS, {**cells, "type": "msgpack"}, data)
 
     def _copied_writes(
-        self,
-        source: CheckpointKey,
-        target: CheckpointKey,
-        tasks: Iterable[tuple[str, int]] | None,
+        self, source: CheckpointKey, target: CheckpointKey, tasks: Iterable[tuple[str, int]] | None
     ) -> Iterator[StoredPair]:
         wanted = None if tasks is None else set(tasks)
         if wanted is not None and not wanted:

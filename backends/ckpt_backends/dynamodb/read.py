@@ -34,12 +34,7 @@ from ckpt_backends.dynamodb.items import (
 )
 from ckpt_backends.dynamodb.layers import METADATA, split_payload
 from ckpt_backends.dynamodb.listing import SilentObserver, scan_orphans, scan_threads, thread_of
-from ckpt_backends.dynamodb.payloads import (
-    StoredPayload,
-    payloads,
-    sizes_of,
-    value_of,
-)
+from ckpt_backends.dynamodb.payloads import StoredPayload, payloads, sizes_of, value_of
 from ckpt_backends.model import (
     Capability,
     Checkpoint,
@@ -343,13 +338,7 @@ def _write(item: WriteItem, payload: StoredPayload, *, is_read: bool) -> Write:
     if value is not None and payload.is_missing:
         value = value._replace(problem=f"{value.problem}; the saver ignores this write")
     return Write(
-        item.key,
-        item.task_id,
-        item.task_path,
-        item.idx,
-        item.channel,
-        payload.size,
-        value,
+        item.key, item.task_id, item.task_path, item.idx, item.channel, payload.size, value
     )
 
 

@@ -11,12 +11,7 @@ from collections.abc import Iterable
 from botocore.exceptions import ClientError
 
 from ckpt_backends.changes.change import Change, moved
-from ckpt_backends.dynamodb.archive import (
-    StoredPair,
-    checkpoint_row,
-    pair_of,
-    write_row,
-)
+from ckpt_backends.dynamodb.archive import StoredPair, checkpoint_row, pair_of, write_row
 from ckpt_backends.dynamodb.connect import DynamoConnection
 from ckpt_backends.dynamodb.driver_errors import code_of
 from ckpt_backends.dynamodb.items import (

@@ -25,12 +25,7 @@ from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.dynamodb.connect import DynamoConnection, Key
 from ckpt_backends.dynamodb.driver_errors import explained_change
-from ckpt_backends.dynamodb.groups import (
-    RemovedItems,
-    groups_of,
-    removing_actions,
-    removing_steps,
-)
+from ckpt_backends.dynamodb.groups import RemovedItems, groups_of, removing_actions, removing_steps
 from ckpt_backends.dynamodb.index import DynamoIndex, heads_of, read_thread
 from ckpt_backends.dynamodb.items import CHECKPOINT, CheckpointItem, is_storable
 from ckpt_backends.dynamodb.lease import DynamoLease, change_lease
@@ -70,10 +65,7 @@ class WritableDynamoStore(OnConnection[DynamoConnection], BaseWritableStore):
         if not all(is_storable(one.key) for one in change.checkpoints):
             raise Unsupported(f"DynamoDB cannot store the thread id '{change.thread_id}'")
         connection = self._connection
-        with (
-            explained_change(self._url),
-            change_lease(connection, change.thread_id) as lease,
-        ):
+        with explained_change(self._url), change_lease(connection, change.thread_id) as lease:
             present = read_thread(connection, change.thread_id)
             if heads_of(present) != dict(change.heads):
                 raise moved(change)

@@ -18,13 +18,7 @@ from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.digests import stored_digest
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import (
-    CheckpointPart,
-    Part,
-    PartRewrite,
-    ValuePart,
-    WritePart,
-)
+from ckpt_backends.transfer.parts import CheckpointPart, Part, PartRewrite, ValuePart, WritePart
 from ckpt_backends.transfer.routes import parts_of_rows, row_editor
 from ckpt_backends.transfer.sealing import WithKeys, place_of
 

@@ -281,10 +281,7 @@ class _Draft:
         self._copy_writes(source, target, copy.writes)
 
     def _copy_writes(
-        self,
-        source: CheckpointKey,
-        target: CheckpointKey,
-        tasks: Sequence[tuple[str, int]] | None,
+        self, source: CheckpointKey, target: CheckpointKey, tasks: Sequence[tuple[str, int]] | None
     ) -> None:
         """Copy some writes of a checkpoint to another one; all writes if `tasks` is None."""
         stored = self._writes.get(_place(source), {})

@@ -21,13 +21,7 @@ from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
 from ckpt_backends.mongodb.engine.receiving import Document
 from ckpt_backends.mongodb.recognise import JAVASCRIPT
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import (
-    CheckpointPart,
-    Part,
-    ValuePart,
-    WritePart,
-    part_key,
-)
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, part_key
 
 _INT32 = 1 << 31
 

@@ -54,11 +54,7 @@ def thread_of(row: Any) -> Thread:
 
 def namespaces(match: Mapping[str, Any]) -> list[Stage]:
     """The namespaces of the documents that match, sorted."""
-    return [
-        {"$match": match},
-        {"$group": {"_id": "$checkpoint_ns"}},
-        {"$sort": {"_id": 1}},
-    ]
+    return [{"$match": match}, {"$group": {"_id": "$checkpoint_ns"}}, {"$sort": {"_id": 1}}]
 
 
 def first_times(match: Mapping[str, Any], field: str) -> list[Stage]:

@@ -14,15 +14,7 @@ from itertools import groupby
 from typing import Any, Unpack
 
 from ckpt_backends.checkpoint_ids import ids_between
-from ckpt_backends.model import (
-    Checkpoint,
-    CheckpointKey,
-    Expiry,
-    Fault,
-    TypedBytes,
-    Usage,
-    Write,
-)
+from ckpt_backends.model import Checkpoint, CheckpointKey, Expiry, Fault, TypedBytes, Usage, Write
 from ckpt_backends.mongodb import pipelines
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.fields import later, metadata_of, storable, storable_of, text

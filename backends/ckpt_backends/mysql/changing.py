@@ -82,8 +82,7 @@ def _explained(url: StoreUrl, error: Exception) -> StoreChanged | StoreUnavailab
     code = code_of(error)
     if code in {DUPLICATE, DEADLOCK}:
         return StoreChanged(
-            f"'{url}' changed meanwhile, so nothing was written",
-            hint="run the command again",
+            f"'{url}' changed meanwhile, so nothing was written", hint="run the command again"
         )
     if code == LOCKED:
         return _locked(url)

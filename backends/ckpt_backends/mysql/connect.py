@@ -19,13 +19,7 @@ from pymysql.cursors import SSCursor
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.installing import install_command
-from ckpt_backends.mysql.guarded import (
-    INSECURE,
-    MALFORMED,
-    WANTS_FILE,
-    GuardedPyMySQL,
-    parsed,
-)
+from ckpt_backends.mysql.guarded import INSECURE, MALFORMED, WANTS_FILE, GuardedPyMySQL, parsed
 from ckpt_backends.mysql.settings import settings_of
 from ckpt_backends.url import StoreUrl, masked
 

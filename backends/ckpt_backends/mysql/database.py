@@ -33,14 +33,7 @@ from ckpt_backends.mysql.layout import (
 from ckpt_backends.mysql.loading import statements
 from ckpt_backends.mysql.sql import exact
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
-from ckpt_backends.sql.database import (
-    Loaded,
-    Row,
-    RowRefused,
-    Values,
-    WritableDatabase,
-    text,
-)
+from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, WritableDatabase, text
 from ckpt_backends.sql.views import hidden_by_views
 from ckpt_backends.url import StoreUrl
 

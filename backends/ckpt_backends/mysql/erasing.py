@@ -33,8 +33,7 @@ _FREE_SPACE = Remaining(
     needs_rewrite=True,
 )
 _INNODB_LOGS = Remaining(
-    "undo, redo and doublewrite files",
-    "they hold removed rows until the server reuses their space",
+    "undo, redo and doublewrite files", "they hold removed rows until the server reuses their space"
 )
 _REPLICAS = ("SHOW REPLICAS", "SHOW SLAVE HOSTS")
 _HISTOGRAMS = (

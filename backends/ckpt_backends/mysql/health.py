@@ -11,14 +11,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.model import Fault
 from ckpt_backends.mysql.database import MySQLDatabase
-from ckpt_backends.mysql.layout import (
-    FULL,
-    HASH,
-    SHALLOW,
-    MySQLLayout,
-    is_lookalike,
-    literal,
-)
+from ckpt_backends.mysql.layout import FULL, HASH, SHALLOW, MySQLLayout, is_lookalike, literal
 from ckpt_backends.mysql.sql import SHALLOW_ID, exact
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.database import text
@@ -68,10 +61,7 @@ _OF_SAVER: Mapping[str, _Migrations] = {
         dict(enumerate((CHECKPOINTS, BLOBS, WRITES), 19)),
     ),
     SHALLOW: _Migrations(
-        dict(enumerate(THREAD_INDEXES, 4)),
-        7,
-        {},
-        dict(enumerate((CHECKPOINTS, BLOBS, WRITES), 8)),
+        dict(enumerate(THREAD_INDEXES, 4)), 7, {}, dict(enumerate((CHECKPOINTS, BLOBS, WRITES), 8))
     ),
 }
 

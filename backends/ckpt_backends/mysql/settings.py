@@ -30,8 +30,7 @@ def settings_of(url: StoreUrl) -> dict[str, Any]:
     unknown = sorted(url.params.keys() - set(PARAMS))
     if unknown:
         raise UsageError(
-            f"unknown URL parameter '{unknown[0]}' for MySQL",
-            hint=f"known: {', '.join(PARAMS)}",
+            f"unknown URL parameter '{unknown[0]}' for MySQL", hint=f"known: {', '.join(PARAMS)}"
         )
     parts = split_url(url.raw)
     host = _HOST.fullmatch(parts.hosts)

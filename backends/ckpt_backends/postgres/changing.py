@@ -102,8 +102,7 @@ def _explained(url: StoreUrl, error: psycopg.Error) -> StoreChanged | StoreUnava
     match error:
         case errors.UniqueViolation() | errors.SerializationFailure():
             return StoreChanged(
-                f"'{url}' changed meanwhile, so nothing was written",
-                hint="run the command again",
+                f"'{url}' changed meanwhile, so nothing was written", hint="run the command again"
             )
         case errors.LockNotAvailable():
             return StoreUnavailable(

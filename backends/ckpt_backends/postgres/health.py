@@ -43,9 +43,7 @@ _FULL_KEYS = keys_of(
         WRITES: _KEY_OF_WRITES,
     }
 )
-_SHALLOW_KEYS = keys_of(
-    {CHECKPOINTS: _ROW, BLOBS: (*_ROW, "channel"), WRITES: _KEY_OF_WRITES},
-)
+_SHALLOW_KEYS = keys_of({CHECKPOINTS: _ROW, BLOBS: (*_ROW, "channel"), WRITES: _KEY_OF_WRITES})
 _NULLABLE, _INDEXED, _PATHS = 4, 7, 9
 """Full layout: the numbers from which values may be NULL, all indexes exist, and `task_path`."""
 _SHALLOW_INDEXED, _SHALLOW_PATHS = 4, 7

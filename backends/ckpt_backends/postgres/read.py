@@ -17,14 +17,7 @@ from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, Fault, O
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
-from ckpt_backends.postgres.layout import (
-    KEYS,
-    UUID,
-    PostgresLayout,
-    is_uuid,
-    uuid_of,
-    uuids_of,
-)
+from ckpt_backends.postgres.layout import KEYS, UUID, PostgresLayout, is_uuid, uuid_of, uuids_of
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import STORED, json_bytes, with_extras

@@ -103,10 +103,7 @@ def _create(connection: RedisConnection, url: StoreUrl, language: Language) -> N
     if language is Language.PYTHON:
         checkpoint = url.params.get("prefix", USUAL.checkpoint)
         write = url.params.get("write_prefix", USUAL.write)
-        indexes = {
-            checkpoint: (f"{checkpoint}:", _CHECKPOINT),
-            write: (f"{write}:", _WRITE),
-        }
+        indexes = {checkpoint: (f"{checkpoint}:", _CHECKPOINT), write: (f"{write}:", _WRITE)}
     with explained_change(url, "not all indexes were made"):
         for name, (prefix, fields) in indexes.items():
             words = [word for one in fields.items() for word in _field(*one, language)]

@@ -93,8 +93,7 @@ class RowChanges:
         listed, chosen = ", ".join(columns.values()), ", ".join(selected.values())
         source = self._names[table]
         return self._database.change(
-            f"INSERT INTO {source} ({listed}) SELECT {chosen} FROM {source} WHERE {only}",
-            values,
+            f"INSERT INTO {source} ({listed}) SELECT {chosen} FROM {source} WHERE {only}", values
         )
 
     def remove(self, table: str, where: Where) -> int:

@@ -19,12 +19,7 @@ from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE, VECTORS
 from ckpt_backends.memory.moving import check_whole
 from ckpt_backends.memory.protocol import Vector
-from ckpt_backends.sql.memory_store import (
-    MemoryDialect,
-    MemoryTables,
-    SqlMemory,
-    WritableSqlMemory,
-)
+from ckpt_backends.sql.memory_store import MemoryDialect, MemoryTables, SqlMemory, WritableSqlMemory
 from ckpt_backends.sqlite.binding import text
 from ckpt_backends.sqlite.database import OpenedDatabase, SqliteDatabase
 from ckpt_backends.sqlite.errors import reading, writing

@@ -332,12 +332,7 @@ def _open_copy(path: Path, *, is_lone: bool = False) -> Opened:
     if was_rolled_back:
         notes.append("an unfinished transaction of a killed process was rolled back in the copy")
     return Opened(
-        connection,
-        copy,
-        tuple(notes),
-        folder.remove,
-        is_copy=True,
-        was_rolled_back=was_rolled_back,
+        connection, copy, tuple(notes), folder.remove, is_copy=True, was_rolled_back=was_rolled_back
     )
 
 

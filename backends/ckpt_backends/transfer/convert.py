@@ -22,11 +22,7 @@ from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.transfer.pending_sends import TASKS
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
-from ckpt_backends.transfer.sealing import (
-    Sealing,
-    place_of,
-    sealed_together,
-)
+from ckpt_backends.transfer.sealing import Sealing, place_of, sealed_together
 from ckpt_backends.transfer.seen_thread import EMPTY, LastValues, SeenThread, checkpoint_words
 from ckpt_backends.transfer.spelling import respelled
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
@@ -136,10 +132,7 @@ class Conversion:
             version = str(converted_version(version, self._target, where))
         thread.note_apart((part.checkpoint_ns, part.channel, version))
         yield replace(
-            part,
-            version=version,
-            value=self._moved(part, where),
-            expires_at=self._expiry(part),
+            part, version=version, value=self._moved(part, where), expires_at=self._expiry(part)
         )
 
     def _checkpoint(self, part: CheckpointPart, thread: SeenThread) -> Iterator[Part]:
@@ -333,10 +326,7 @@ class Conversion:
                 value = apart_type(converted_value(value, here, there, named, in_body=True))
             if thread.is_new(place, value, named):
                 yield ValuePart(
-                    part.key.thread_id,
-                    *place,
-                    value,
-                    part.expires_at if target.expires else None,
+                    part.key.thread_id, *place, value, part.expires_at if target.expires else None
                 )
             if is_snapshot(value) and target.values is Place.APART_BUT_PLAIN:
                 stays[channel] = TypedBytes("json", b"true")

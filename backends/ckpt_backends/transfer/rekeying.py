@@ -15,11 +15,7 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Form
 from ckpt_backends.transfer.parts import CheckpointPart, Part
-from ckpt_backends.transfer.sealing import (
-    WithKeys,
-    place_of,
-    sealed_together,
-)
+from ckpt_backends.transfer.sealing import WithKeys, place_of, sealed_together
 
 _EMPTY = "empty"
 

@@ -258,9 +258,7 @@ def without_writes(
 
 
 def unanchored(
-    channels: Collection[str],
-    metadata: Mapping[str, Value],
-    ancestors: Iterable[Collection[str]],
+    channels: Collection[str], metadata: Mapping[str, Value], ancestors: Iterable[Collection[str]]
 ) -> set[str]:
     """Return the channels whose last snapshot is lost.
 
@@ -502,10 +500,7 @@ def ahead_finding(head: Checkpoint, now: datetime, tolerance: timedelta) -> Find
 
 
 def orphan_finding(
-    thread_id: str,
-    checkpoint_ns: str,
-    checkpoint_id: str,
-    writes: WritesOfOne,
+    thread_id: str, checkpoint_ns: str, checkpoint_id: str, writes: WritesOfOne
 ) -> Finding:
     """Return the finding for the writes of a checkpoint that is not stored."""
     (task_id,) = writes.tasks if len(writes.tasks) == 1 else (None,)

@@ -398,9 +398,7 @@ class _Child(NamedTuple):
     seen: _Seen
 
 
-def learn_followers(
-    checkpoints: Iterable[tuple[str, str | None, str | None, Body]],
-) -> Followers:
+def learn_followers(checkpoints: Iterable[tuple[str, str | None, str | None, Body]]) -> Followers:
     """Return what checkpoints tell, given (id, parent id, source, body) of each, newest first."""
     found = Followers({}, {}, set(), None, set(), set())
     nodes: set[str] = set()

@@ -304,9 +304,7 @@ class SearchPane(FieldPane):
 
     rows: SearchableLines
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "Search", key_display="/"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("slash", "search", "Search", key_display="/")]
 
     def __init__(self, rows: SearchableLines, *, id: str) -> None:  # noqa: A002
         search = Search(placeholder="text; then n next, N previous", id=f"{id}-search")
@@ -332,9 +330,7 @@ class SearchPane(FieldPane):
 class FilterPane(FieldPane):
     """A pane of lines with a filter."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "Filter", key_display="/"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("slash", "search", "Filter", key_display="/")]
 
     class Narrowed(Message):
         """The filter or the order was changed."""

@@ -12,13 +12,7 @@ from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree import Row as TreeRow
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import (
-    KnownDetails,
-    Tree,
-    read_more,
-    read_tree,
-    refold_tree,
-)
+from ckpt_cli.queries.tree import KnownDetails, Tree, read_more, read_tree, refold_tree
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.text import StyledLine

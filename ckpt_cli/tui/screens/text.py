@@ -46,7 +46,7 @@ class TextScreen(ModalScreen[None]):
     """A text in a box."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,h,question_mark", "dismiss", "Close", key_display="Esc"),
+        Binding("escape,q,h,question_mark", "dismiss", "Close", key_display="Esc")
     ]
 
     def __init__(self, heading: str, lines: Lines) -> None:

@@ -137,11 +137,7 @@ _TINTS: Mapping[Style, Style] = {
 
 
 def read_diff(
-    store: Store,
-    target: Target,
-    base: CheckpointKey | None,
-    refs: Mapping[str, str],
-    width: int,
+    store: Store, target: Target, base: CheckpointKey | None, refs: Mapping[str, str], width: int
 ) -> TabContent:
     """Compare a checkpoint with `base`, or else with its parent. Raises what `compare` raises."""
     found, before, after = read_comparison(store, target, base, refs)

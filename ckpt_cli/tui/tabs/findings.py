@@ -94,10 +94,7 @@ class FindingsTab(InspectorTab):
     loading, titled = "Findings: loading", "Findings in"
 
     def __init__(
-        self,
-        context: ScreenContext,
-        told: Callable[[], None],
-        refused: Callable[[CkptError], None],
+        self, context: ScreenContext, told: Callable[[], None], refused: Callable[[CkptError], None]
     ) -> None:
         """`told` is called after each check, `refused` if one fails and an older one is shown."""
         self._context, self._told, self._refused = context, told, refused

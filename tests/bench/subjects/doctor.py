@@ -38,10 +38,7 @@ SUBJECT = Subject(
         _quick("postgres", raw_postgres),
         *(
             Measurement(
-                what="doctor, {threads} threads",
-                store=store,
-                ours=ckpt("doctor"),
-                rounds=1,
+                what="doctor, {threads} threads", store=store, ours=ckpt("doctor"), rounds=1
             )
             for store in ("mysql", "redis", "mongodb", "dynamodb")
         ),

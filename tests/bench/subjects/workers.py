@@ -36,6 +36,6 @@ SUBJECT = Subject(
             check=_same,
             rounds=1,
             limit=900,
-        ),
+        )
     ],
 )

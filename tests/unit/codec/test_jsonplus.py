@@ -93,10 +93,7 @@ JAVASCRIPT: list[tuple[Any, Value]] = [
     (js("Map", []), {}),
     (js("Map", [[1, "a"], [True, "b"]]), Tagged("javascript.Map", [[1, "a"], [True, "b"]])),
     (js("Map", [[{"x": 1}, "a"]]), Tagged("javascript.Map", [[{"x": 1}, "a"]])),
-    (
-        js("Map", [[js("Map", []), js("Map", [])]]),
-        Tagged("javascript.Map", [[{}, {}]]),
-    ),
+    (js("Map", [[js("Map", []), js("Map", [])]]), Tagged("javascript.Map", [[{}, {}]])),
     (js("RegExp", "^a+", "gi"), Tagged("javascript.RegExp", ["^a+", "gi"])),
     (js("Error", "went wrong"), Tagged("javascript.Error", "went wrong")),
     (js("TypeError", ""), Tagged("javascript.TypeError", "")),
@@ -209,8 +206,7 @@ ENVELOPED = st.fixed_dictionaries(
 )
 SNAPSHOTS = st.fixed_dictionaries({"lg_name": st.just("DeltaSnapshot"), "value": SCALARS})
 TREES = st.recursive(
-    SCALARS | ENVELOPED | SNAPSHOTS,
-    lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner),
+    SCALARS | ENVELOPED | SNAPSHOTS, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner)
 )
 
 

@@ -166,8 +166,7 @@ def test_other_classes(protocol: int) -> None:
         "collections.Counter", {"a": 2, "b": 1}
     )
     assert read(collections.deque([1], 3), protocol) == Tagged(
-        "collections.deque",
-        {"__args__": [Tagged("builtins.tuple", []), 3], "__items__": [1]},
+        "collections.deque", {"__args__": [Tagged("builtins.tuple", []), 3], "__items__": [1]}
     )
 
 

@@ -154,9 +154,7 @@ def test_keys_of_a_pickle_are_removed_and_changed_inside(protocol: int) -> None:
 
 
 BSON_LEAVES = st.dictionaries(
-    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8),
-    scalars,
-    max_size=6,
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8), scalars, max_size=6
 )
 
 

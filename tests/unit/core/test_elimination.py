@@ -16,14 +16,7 @@ from ckpt_cli.core.elimination import (
     judge_thread,
     verdict_of,
 )
-from ckpt_cli.core.reducers import (
-    ABSENT,
-    CUSTOM,
-    REDUCERS,
-    Held,
-    reducers_for,
-    updates_of,
-)
+from ckpt_cli.core.reducers import ABSENT, CUSTOM, REDUCERS, Held, reducers_for, updates_of
 
 Step = tuple[Held, list[Value], Held]
 """What it was, what was written, what is stored."""

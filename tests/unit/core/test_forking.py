@@ -82,13 +82,7 @@ def test_a_copy_is_the_original_but_for_its_id_and_time(form: CopyForm, parent: 
     original = stored()
     new_id = make_id(ticks_at(NOW), 4, 1)
     copy = copy_checkpoint(
-        original,
-        read_body(original),
-        new_id,
-        form,
-        3,
-        {"forked_from": "old"},
-        {},
+        original, read_body(original), new_id, form, 3, {"forked_from": "old"}, {}
     )
     assert copy.key == KEY._replace(checkpoint_id=new_id)
     assert copy.parent_checkpoint_id == parent

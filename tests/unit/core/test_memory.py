@@ -39,10 +39,7 @@ def test_slashes_at_an_end_mean_nothing() -> None:
 
 
 def test_a_key_may_hold_slashes() -> None:
-    assert list(item_keys("a/b/c")) == [
-        ItemKey(("a", "b"), "c"),
-        ItemKey(("a",), "b/c"),
-    ]
+    assert list(item_keys("a/b/c")) == [ItemKey(("a", "b"), "c"), ItemKey(("a",), "b/c")]
     assert list(item_keys("plain")) == []
 
 

@@ -79,12 +79,9 @@ def known(draw: st.DrawFn) -> Known:
 
 
 def operands(name: str) -> st.SearchStrategy[Operand]:
-    texts = {
-        "status": [*Status],
-        "idle": DURATIONS,
-        "last_at": TIMES,
-        "step": ["1", "-1"],
-    }.get(name, TEXTS)
+    texts = {"status": [*Status], "idle": DURATIONS, "last_at": TIMES, "step": ["1", "-1"]}.get(
+        name, TEXTS
+    )
     return st.builds(Operand, st.sampled_from(texts), st.booleans())
 
 
@@ -182,8 +179,7 @@ def test_what_the_index_can_answer_is_found(text: str, bounds: ThreadBounds) -> 
 
 
 @given(
-    st.text("ab*?[]!-", max_size=5),
-    st.lists(st.text("ab*?[]", max_size=4), min_size=1, max_size=9),
+    st.text("ab*?[]!-", max_size=5), st.lists(st.text("ab*?[]", max_size=4), min_size=1, max_size=9)
 )
 @example("a", ["a", "ab"])
 @example("a*", ["a", "ab", "b"])

@@ -26,11 +26,7 @@ def line(parents: dict[str, str | None] = PARENTS, head: str | None = "cccc-3") 
     ids = sorted(parents, reverse=True)
     times: dict[str, datetime | None] = {one: NOW - timedelta(hours=n) for n, one in enumerate(ids)}
     return NamespaceRefs(
-        "thread",
-        Parentage({one: parents[one] for one in ids}),
-        head,
-        lambda: STEPS,
-        lambda: times,
+        "thread", Parentage({one: parents[one] for one in ids}), head, lambda: STEPS, lambda: times
     )
 
 

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.changes.removal import GONE, MOVED, Removal
 from ckpt_backends.model import Status
-from ckpt_cli.core.retention import (
-    RetentionCandidate,
-    RetentionRules,
-    choose_kept,
-    why_protected,
-)
+from ckpt_cli.core.retention import RetentionCandidate, RetentionRules, choose_kept, why_protected
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -36,10 +31,7 @@ def names(chosen: object) -> set[str]:
 
 def test_the_newest_stay_and_say_why() -> None:
     chosen = choose_kept(line(5), RetentionRules(last=2), NOW)
-    assert chosen == {
-        ("", "05"): ["newest"],
-        ("", "04"): ["newest"],
-    }
+    assert chosen == {("", "05"): ["newest"], ("", "04"): ["newest"]}
 
 
 def test_the_head_stays_however_old_it_is() -> None:

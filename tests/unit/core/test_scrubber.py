@@ -31,11 +31,7 @@ def drawn(scrubber: Scrubber, width: int) -> str:
 
 
 points = st.lists(
-    st.tuples(
-        st.none() | st.floats(0, 1e7),
-        st.sampled_from(_SIGNS),
-        st.sampled_from(_KINDS),
-    ),
+    st.tuples(st.none() | st.floats(0, 1e7), st.sampled_from(_SIGNS), st.sampled_from(_KINDS)),
     max_size=60,
 ).map(lambda found: [point(n, at, sign, kind) for n, (at, sign, kind) in enumerate(found)])
 

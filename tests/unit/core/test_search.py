@@ -38,11 +38,7 @@ def test_lines_are_found_at_any_depth_in_order() -> None:
         "when": Tagged("datetime.datetime", "2026-04-01"),
         "cut": Cut(["one"], 99, "long"),
     }
-    assert found(value, "one") == [
-        ("a[0]", "x one"),
-        ("a[1].b.c", "one more"),
-        ("cut[0]", "one"),
-    ]
+    assert found(value, "one") == [("a[0]", "x one"), ("a[1].b.c", "one more"), ("cut[0]", "one")]
     assert found(value, "^4") == [("n", "41")]
     assert found(value, "2026") == [("when", "2026-04-01")]
 

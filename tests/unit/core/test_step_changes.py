@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_cli.core.diff import (
-    BriefState,
-    brief_state,
-    short_changes,
-    step_changes,
-    written_changes,
-)
+from ckpt_cli.core.diff import BriefState, brief_state, short_changes, step_changes, written_changes
 from ckpt_cli.render.replay import changes_text
 
 

@@ -118,10 +118,5 @@ def test_nothing_is_sure_where_what_a_node_has_seen_is_no_map() -> None:
 def test_the_end_of_a_run(values: dict[str, Any], source: str, is_done: bool) -> None:
     versions = {"items": 3, "__start__": 2, "branch:to:a": 3}
     seen = {"__input__": {}, "__start__": {"__start__": 1}, "a": {"branch:to:a": 2}}
-    body = {
-        "v": 4,
-        "channel_values": values,
-        "channel_versions": versions,
-        "versions_seen": seen,
-    }
+    body = {"v": 4, "channel_values": values, "channel_versions": versions, "versions_seen": seen}
     assert is_surely_done(stored_as(body, {"source": source})) is is_done

@@ -770,12 +770,7 @@ def test_learning_leaves_out_what_is_no_node() -> None:
         "__snapshot_bumps__": {"z": 1},
     }
     found = learn([body({"x": 0}, {"join:a+b:c": 1}, seen), body({}, {"__start__": 1})])
-    assert found == {
-        "x": {"a", "b"},
-        "branch:to:b": {"b"},
-        "join:a+b:c": {"c"},
-        "__start__": set(),
-    }
+    assert found == {"x": {"a", "b"}, "branch:to:b": {"b"}, "join:a+b:c": {"c"}, "__start__": set()}
 
 
 # Properties

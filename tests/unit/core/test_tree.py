@@ -108,7 +108,7 @@ def test_branches_of_branches_stand_further_in() -> None:
     items = [*chain("abcd"), *chain("pq", first_parent="b"), *chain("st", first_parent="p")]
     items += chain("z", first_parent="a")
     assert sketch(plan_tree(items)) == [
-        *("a", "|-b", "||-c", "||d tip", "|p", "||-q tip", "|s", "|t tip", "z head"),
+        *("a", "|-b", "||-c", "||d tip", "|p", "||-q tip", "|s", "|t tip", "z head")
     ]
 
 
@@ -152,7 +152,7 @@ def test_a_call_hangs_under_the_checkpoint_that_holds_its_task() -> None:
     items = [*chain("abcd"), *chain("xyz", ns="research:task-b")]
     assert sketch(plan_tree(items)) == ["a", "b", "|(research:task-b 3)", "c", "d head"]
     assert sketch(plan_tree(items, nest=True)) == [
-        *("a", "b", "|(research:task-b 3)", "| x", "| y", "| z head", "c", "d head"),
+        *("a", "b", "|(research:task-b 3)", "| x", "| y", "| z head", "c", "d head")
     ]
 
 
@@ -166,7 +166,7 @@ def test_a_call_in_a_call_is_counted_in_the_outer_one() -> None:
     items = [*chain("ab"), *chain("xy", ns="mid:task-a"), *chain("z", ns=inner)]
     assert sketch(plan_tree(items)) == ["a", "|(mid:task-a 3)", "b head"]
     assert sketch(plan_tree(items, nest=True)) == [
-        *("a", "|(mid:task-a 3)", "| x", f"| |({inner} 1)", "| | z head", "| y head", "b head"),
+        *("a", "|(mid:task-a 3)", "| x", f"| |({inner} 1)", "| | z head", "| y head", "b head")
     ]
 
 
@@ -207,7 +207,7 @@ def test_many_quiet_calls_of_one_node_share_a_row() -> None:
 def test_the_kind_of_a_namespace_is_in_its_last_segment() -> None:
     assert innermost("a:1|b:c:2|3") == ("a:1", "b:c", "2", "3")
     assert [is_subgraph_call(ns) for ns in ("", "a", "a:1", "a:1|2", "a:1|b", "a|b:1")] == [
-        *(False, False, True, True, False, True),
+        *(False, False, True, True, False, True)
     ]
     assert [innermost(ns).node for ns in ("a", "a:1", "a:1|2", "a:1|b:c:3")] == [
         "a",

@@ -14,11 +14,7 @@ from ckpt_cli.core.conversation import transcript
 from ckpt_cli.render.messages import message_records, transcript_lines
 
 CALL = {"name": "lookup", "args": {"q": "tea"}, "id": "call_1"}
-RAW = {
-    "id": "call_1",
-    "type": "function",
-    "function": {"name": "lookup", "arguments": "{bad"},
-}
+RAW = {"id": "call_1", "type": "function", "function": {"name": "lookup", "arguments": "{bad"}}
 TEXT = {"type": "text", "text": "let me look"}
 
 

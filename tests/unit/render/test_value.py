@@ -81,8 +81,7 @@ def call(name: str, ident: str | None = None, **args: Value) -> dict[Value, Valu
 
 ASKING = message("AI", "Let me see.", id="a1", tool_calls=[call("search", "c1", query="x", n=3)])
 ARRAY = Tagged(
-    "numpy.ndarray",
-    {"dtype": "<i8", "shape": [2, 3], "order": "C", "data": [[1, 2, 3], [4, 5, 6]]},
+    "numpy.ndarray", {"dtype": "<i8", "shape": [2, 3], "order": "C", "data": [[1, 2, 3], [4, 5, 6]]}
 )
 
 

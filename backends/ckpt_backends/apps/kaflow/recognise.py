@@ -9,11 +9,7 @@ from typing import Any
 from ckpt_backends.apps.kaflow.declaration import BACKEND
 from ckpt_backends.model import Thread
 from ckpt_backends.mongodb.engine.fields import text
-from ckpt_backends.mongodb.engine.layout import (
-    CollectionKind,
-    CollectionSample,
-    SaverFormat,
-)
+from ckpt_backends.mongodb.engine.layout import CollectionKind, CollectionSample, SaverFormat
 from ckpt_backends.mongodb.engine.pipelines import Stage
 
 NEWEST_FIRST = {"created_at": -1, "checkpoint_id": -1}

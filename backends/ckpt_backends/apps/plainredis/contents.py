@@ -28,15 +28,7 @@ from ckpt_backends.apps.plainredis.timelines import (
 )
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.model import (
-    BlobKey,
-    Checkpoint,
-    CheckpointKey,
-    Fault,
-    TypedBytes,
-    Usage,
-    Write,
-)
+from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.redis.engine.connection import in_chunks
 from ckpt_backends.redis.engine.id_lists import gone_from_list

@@ -10,11 +10,7 @@ from ckpt_backends.redis.engine.keyspace import CHECKPOINT
 from ckpt_backends.redis.engine.row_cells import ABOUT
 from ckpt_backends.transfer.errors import CannotHold
 
-_KINDS = {
-    CHECKPOINT: ValueKind.WHOLE,
-    WRITES: ValueKind.WHOLE_WRITE,
-    BLOBS: ValueKind.VALUE,
-}
+_KINDS = {CHECKPOINT: ValueKind.WHOLE, WRITES: ValueKind.WHOLE_WRITE, BLOBS: ValueKind.VALUE}
 
 
 def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001

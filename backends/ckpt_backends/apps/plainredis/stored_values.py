@@ -115,11 +115,7 @@ def wrapped_checkpoint(body: TypedBytes, metadata: TypedBytes, parent: str | Non
             f"cannot write a checkpoint whose body is of type '{body.type}' here",
             hint="only bodies of type 'msgpack' can be copied",
         )
-    parts = {
-        "checkpoint": body.data,
-        "metadata": _msgpack(metadata),
-        "parent_id": _packed(parent),
-    }
+    parts = {"checkpoint": body.data, "metadata": _msgpack(metadata), "parent_id": _packed(parent)}
     data = bytes([0x80 + len(parts)])
     return wrapped(
         TypedBytes("msgpack", data + b"".join(_packed(key) + one for key, one in parts.items()))

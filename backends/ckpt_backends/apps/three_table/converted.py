@@ -7,19 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ckpt_backends.apps.three_table.cells import data, digest, moment, number, text
-from ckpt_backends.apps.three_table.index import (
-    ChannelParts,
-    CheckpointRow,
-    Part,
-)
+from ckpt_backends.apps.three_table.index import ChannelParts, CheckpointRow, Part
 from ckpt_backends.codec.limits import MOST_BYTES, typed, unread
 from ckpt_backends.codec.merged import merged
-from ckpt_backends.model import (
-    Blob,
-    CheckpointKey,
-    TypedBytes,
-    Write,
-)
+from ckpt_backends.model import Blob, CheckpointKey, TypedBytes, Write
 
 NOT_STORED = "not stored: its thread keeps the values of the newest checkpoint only"
 _CUT = "items that come before are not stored"

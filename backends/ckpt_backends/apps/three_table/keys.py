@@ -20,10 +20,7 @@ from ckpt_backends.base import BaseStore
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.codec.merged import are_new_messages
-from ckpt_backends.model import (
-    CheckpointKey,
-    TypedBytes,
-)
+from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.sql.database import Database
 
 _AT_ONCE = 200

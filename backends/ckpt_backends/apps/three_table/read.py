@@ -54,10 +54,7 @@ _AT_ONCE = 200
 
 
 def open_tables(
-    database: Database,
-    tables: Mapping[str, Set[str]],
-    url: StoreUrl,
-    schema: str | None = None,
+    database: Database, tables: Mapping[str, Set[str]], url: StoreUrl, schema: str | None = None
 ) -> Store:
     """Open a database with these tables and columns for reading. Raises `UnknownLayout`."""
     found = detect(tables, database.quoted, str(url), schema)
@@ -271,10 +268,7 @@ class ThreeTableStore(KeyedStore):
                 yield write
 
     def _read_writes(
-        self,
-        thread_id: str,
-        chosen: Sequence[tuple[str, str]],
-        values: bool | Collection[str],
+        self, thread_id: str, chosen: Sequence[tuple[str, str]], values: bool | Collection[str]
     ) -> Iterator[Write]:
         """The writes of the `chosen` checkpoints, each a (namespace, checkpoint id)."""
         index = self._index(thread_id)

@@ -135,8 +135,7 @@ def _offset(zone: Value) -> timezone | None:
             type="datetime.timezone",
             payload=[
                 Tagged(
-                    type="datetime.timedelta",
-                    payload=[int(days), int(seconds), int(microseconds)],
+                    type="datetime.timedelta", payload=[int(days), int(seconds), int(microseconds)]
                 ),
                 *_,
             ],

@@ -130,10 +130,7 @@ def _layout(
 
 
 def _only(
-    fitting: Sequence[MongoLayout],
-    found: Sequence[CollectionSample],
-    database: str,
-    url: StoreUrl,
+    fitting: Sequence[MongoLayout], found: Sequence[CollectionSample], database: str, url: StoreUrl
 ) -> MongoLayout:
     wanted = url.params.get("layout")
     layouts = [one for one in fitting if wanted in {None, one.name}]

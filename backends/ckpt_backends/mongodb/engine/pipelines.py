@@ -38,7 +38,4 @@ def of_threads(threads: Sequence[object]) -> dict[str, Any]:
 def totals(match: Mapping[str, Any], by: str | Mapping[str, Any], *fields: str) -> list[Stage]:
     """The number of documents that match, and the bytes of these fields, for each value of `by`."""
     size = {"$sum": {"$add": [0, *map(length, fields)]}}
-    return [
-        {"$match": match},
-        {"$group": {"_id": by, "number": {"$sum": 1}, "bytes": size}},
-    ]
+    return [{"$match": match}, {"$group": {"_id": by, "number": {"$sum": 1}, "bytes": size}}]

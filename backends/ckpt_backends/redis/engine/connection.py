@@ -18,11 +18,7 @@ from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.redis.engine.answer_forms import has_form
 from ckpt_backends.redis.engine.driver_errors import explained, unavailable
-from ckpt_backends.redis.engine.together import (
-    PackingConnection,
-    PackingTlsConnection,
-    answers_of,
-)
+from ckpt_backends.redis.engine.together import PackingConnection, PackingTlsConnection, answers_of
 from ckpt_backends.servers.answer_errors import unexpected
 from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
 from ckpt_backends.url import StoreUrl

@@ -9,12 +9,7 @@ from typing import Generic
 
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, moved
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.engine.command_plan import (
-    NO_EXPIRY,
-    CommandPlan,
-    copied_from,
-    expiring,
-)
+from ckpt_backends.redis.engine.command_plan import NO_EXPIRY, CommandPlan, copied_from, expiring
 from ckpt_backends.redis.engine.connection import Command
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys
 from ckpt_backends.redis.engine.layout import LayoutT

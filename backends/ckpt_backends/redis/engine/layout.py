@@ -37,11 +37,7 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.sizes import summed
-from ckpt_backends.redis.engine.thread_faults import (
-    ThreadKey,
-    expiry_faults,
-    keys_of_checkpoints,
-)
+from ckpt_backends.redis.engine.thread_faults import ThreadKey, expiry_faults, keys_of_checkpoints
 from ckpt_backends.redis.engine.thread_removal import ThreadRemoval
 from ckpt_backends.url import StoreUrl
 

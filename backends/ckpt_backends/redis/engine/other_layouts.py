@@ -19,12 +19,7 @@ from typing import Any, Protocol
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.engine.document_fields import (
-    Prefixes,
-    meant_ns,
-    stored_forms,
-    stored_id,
-)
+from ckpt_backends.redis.engine.document_fields import Prefixes, meant_ns, stored_forms, stored_id
 from ckpt_backends.redis.engine.keyspace import ThreadKeys, raw
 
 _PLACE, _PARTS = '$["thread_id","checkpoint_ns","checkpoint_id"]', 3

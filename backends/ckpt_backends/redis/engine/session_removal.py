@@ -46,10 +46,7 @@ class WritableRedisSessions(WritableSessions):
         names = list(sessions)
         outcome = "earlier ones are removed" if self._connection.is_cluster else "none was removed"
         try:
-            with (
-                explained_change(self._url, outcome),
-                self._connection.transaction(names) as pipe,
-            ):
+            with explained_change(self._url, outcome), self._connection.transaction(names) as pipe:
                 pipe.watch(*names)
                 for name, one in sessions.items():
                     if not _is_same(one, session_of(name, pipe.get(name) or b"", one.expires_at)):

@@ -111,12 +111,7 @@ class ThreadEntry:
 
     def thread(self) -> Thread:
         return Thread(
-            self.thread_id,
-            self.head,
-            self.oldest,
-            self.newest,
-            self.checkpoints,
-            self.namespaces,
+            self.thread_id, self.head, self.oldest, self.newest, self.checkpoints, self.namespaces
         )
 
 

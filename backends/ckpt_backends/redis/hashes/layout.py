@@ -49,13 +49,7 @@ from ckpt_backends.redis.engine.sizes import SummedSizes
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.hashes.declaration import BACKEND
-from ckpt_backends.redis.hashes.keys import (
-    COLON,
-    DOLLAR,
-    WRITES,
-    parsed_checkpoint,
-    parsed_write,
-)
+from ckpt_backends.redis.hashes.keys import COLON, DOLLAR, WRITES, parsed_checkpoint, parsed_write
 from ckpt_backends.redis.hashes.write import HashPlan
 from ckpt_backends.url import StoreUrl
 

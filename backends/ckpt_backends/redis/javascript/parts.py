@@ -14,12 +14,7 @@ from itertools import groupby
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.redis.engine.document_fields import meant_ns
-from ckpt_backends.redis.engine.document_parts import (
-    WRITE,
-    StoredDocument,
-    place_of,
-    rows_of_heads,
-)
+from ckpt_backends.redis.engine.document_parts import WRITE, StoredDocument, place_of, rows_of_heads
 from ckpt_backends.redis.engine.json_members import joined, members_of
 from ckpt_backends.redis.engine.keyspace import APART, CHECKPOINT
 from ckpt_backends.redis.javascript.stored_values import UNDEFINED

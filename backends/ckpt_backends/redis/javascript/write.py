@@ -110,11 +110,7 @@ class JavaScriptPlan(JsonPlan):
         """Copy the values that the copied checkpoints name, each once."""
         copies, thread_id = self._change.copies, self._change.thread_id
         versions = self._connection.ask_all(
-            (
-                "JSON.GET",
-                self._layout.checkpoint_name(one.source),
-                "$.checkpoint.channel_versions",
-            )
+            ("JSON.GET", self._layout.checkpoint_name(one.source), "$.checkpoint.channel_versions")
             for one in copies
         )
         known: set[bytes] = set()

@@ -18,10 +18,7 @@ _FULL = Form(
 
 BACKEND = Backend(
     title="Redis",
-    layouts={
-        "redis": SAVER | _ANY,
-        SHALLOW: Capability.WRITES | Capability.TASK_PATH | _ANY,
-    },
+    layouts={"redis": SAVER | _ANY, SHALLOW: Capability.WRITES | Capability.TASK_PATH | _ANY},
     engine="redis",
     engine_faults=("keys-evicted", "index-missing", "index-stale", "ttl-partial"),
     mended_faults=("index-stale", "ttl-partial"),

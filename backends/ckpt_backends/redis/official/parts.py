@@ -8,12 +8,7 @@ from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.redis.engine.document_fields import meant_id, meant_ns
-from ckpt_backends.redis.engine.document_parts import (
-    WRITE,
-    StoredDocument,
-    place_of,
-    rows_of_heads,
-)
+from ckpt_backends.redis.engine.document_parts import WRITE, StoredDocument, place_of, rows_of_heads
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT
 from ckpt_backends.redis.official.stored_values import run_of, stored_value
 from ckpt_backends.transfer.errors import CannotHold

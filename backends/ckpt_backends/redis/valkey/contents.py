@@ -300,10 +300,7 @@ class ValkeyContents(RedisLayout):
             yield key.checkpoint_id, Usage(self.tables[0], "metadata", *where, "json", 1, 0)
         for _, key, one in self._records([place.name for place in found.writes]):
             of_write = (self.tables[1], "value", key.thread_id, key.checkpoint_ns)
-            yield (
-                key.checkpoint_id,
-                Usage(*of_write, one.channel, one.value.type, 1, one.length),
-            )
+            yield (key.checkpoint_id, Usage(*of_write, one.channel, one.value.type, 1, one.length))
 
     def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
         yield from super().expiring_keys(found)

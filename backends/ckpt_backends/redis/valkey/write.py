@@ -183,9 +183,7 @@ class ValkeyPlan(CommandPlan):
 
 
 def _chosen(
-    source: CheckpointKey,
-    found: Sequence[WriteRecord],
-    tasks: Sequence[tuple[str, int]] | None,
+    source: CheckpointKey, found: Sequence[WriteRecord], tasks: Sequence[tuple[str, int]] | None
 ) -> list[WriteRecord]:
     """The writes of these tasks; all if None. Raises `StoreChanged` if one is gone."""
     if tasks is not None:

@@ -41,10 +41,7 @@ def test_threads_are_listed_with_their_heads_and_no_status(filled: FilledStore) 
     assert listed.keys() == filled.threads.keys()
     for thread_id, row in listed.items():
         head = rows(filled, thread_id)[0]
-        assert (row["head"], row["parent"]) == (
-            head["checkpoint_id"],
-            head["parent_checkpoint_id"],
-        )
+        assert (row["head"], row["parent"]) == (head["checkpoint_id"], head["parent_checkpoint_id"])
         assert (row["status"], row["source"], row["metadata"]) == ("unknown", None, {})
 
 

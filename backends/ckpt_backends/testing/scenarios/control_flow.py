@@ -180,9 +180,7 @@ def breakpoint_subgraph(run: ScenarioRun) -> None:
 
 
 @scenario(
-    "breakpoint-subgraph-passed",
-    graphs.subgraph_stopping,
-    inner={"child": graphs.child_stopping},
+    "breakpoint-subgraph-passed", graphs.subgraph_stopping, inner={"child": graphs.child_stopping}
 )
 def breakpoint_subgraph_passed(run: ScenarioRun) -> None:
     run.invoke(START_ITEMS)

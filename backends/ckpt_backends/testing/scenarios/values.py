@@ -84,8 +84,7 @@ def aware(hours: float) -> timezone:
 Unserializable = zoo_types.Unserializable
 """A class that no serializer of LangGraph can store but by pickle."""
 ORDER = zoo_types.Order(
-    number=7,
-    items=[zoo_types.Item(sku="A-1", price=19.5, color=zoo_types.Color.BLUE)],
+    number=7, items=[zoo_types.Item(sku="A-1", price=19.5, color=zoo_types.Color.BLUE)]
 )
 CUSTOMER = zoo_types.Customer("Ana", zoo_types.Address("Rúa 1", "Vigo"), ["vip", "eu"])
 

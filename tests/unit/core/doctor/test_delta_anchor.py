@@ -5,12 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.doctor.checks import (
-    supersteps,
-    unanchored,
-    unstored_deltas,
-    without_writes,
-)
+from ckpt_cli.core.doctor.checks import supersteps, unanchored, unstored_deltas, without_writes
 from ckpt_cli.core.state import Body
 
 
