@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import UTC, datetime, tzinfo
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -16,7 +17,7 @@ from ckpt_backends.errors import PartlyDone, StoreUnavailable, reason_of
 from ckpt_cli.color import has_color
 from ckpt_cli.core.values import json_line
 from ckpt_cli.ending import ReaderGone
-from ckpt_cli.render.text import Style, StyledLine, line, safe_json, safe_text
+from ckpt_cli.render.text import UNLIMITED, Style, StyledLine, Ui, line, safe_json, safe_text
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ckpt_cli.redraw import Redraw
     from ckpt_cli.render.table import Column, Record
 
-_UNLIMITED = 1_000_000
 _ANSI: Mapping[Style, str] = {
     "dim": "2",
     "bold": "1",
@@ -60,7 +60,9 @@ class Output:
         pager: bool,
         stream: TextIO | None = None,
         no_progress: Callable[[], AbstractContextManager[None]] = nullcontext,
+        clock: Callable[[], tuple[datetime, tzinfo]] = lambda: (datetime.now(UTC), UTC),
     ) -> None:
+        self._clock = clock
         self._stream = stream or sys.stdout
         self.terminal = self._stream.isatty()
         """Whether stdout is a terminal; long parts may be shortened there."""
@@ -73,7 +75,7 @@ class Output:
     def width(self) -> int:
         """Number of columns of the terminal; unlimited in a file or pipe."""
         if not self.terminal:
-            return _UNLIMITED
+            return UNLIMITED
         from shutil import get_terminal_size  # late: it loads compressors
 
         return get_terminal_size().columns
@@ -82,6 +84,11 @@ class Output:
     def unicode(self) -> bool:
         """Whether box characters can be printed."""
         return (self._stream.encoding or "").lower().replace("-", "").startswith("utf")
+
+    @property
+    def ui(self) -> Ui:
+        """What text is drawn for."""
+        return Ui(*self._clock(), self.width, self.unicode, self.terminal)
 
     @property
     def table(self) -> bool:
@@ -128,9 +135,7 @@ class Output:
             from ckpt_cli.render.folding import folded
             from ckpt_cli.render.table import table_lines
 
-            self._page(
-                chain(table_lines(rows, columns, self.width), folded(_below(rest), self.width))
-            )
+            self._page(chain(table_lines(rows, columns, self.ui), folded(_below(rest), self.width)))
         return next(number)
 
     def json_lines(self, records: Iterable[str]) -> int:

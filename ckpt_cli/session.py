@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ckpt_backends.protocol import Store
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.url import StoreUrl
+    from ckpt_cli.api.answer import Answer, AnswerList
     from ckpt_cli.api.store import StoreHandle
     from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
     from ckpt_cli.apply.recording import Recorder
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ckpt_cli.reading.store import Opening
     from ckpt_cli.reading.target import TargetArguments
     from ckpt_cli.reading.workers import LostThread
+    from ckpt_cli.render.table import Column
 
 
 class Session:
@@ -75,7 +77,22 @@ class Session:
             color=self.settings.get("color", "auto"),
             pager=not self.settings.get("no_pager"),
             no_progress=no_progress,
+            clock=lambda: (self.now, self.zone),
         )
+
+    def show(self, answer: Answer[Any] | AnswerList[Any], **options: Any) -> None:
+        """Print an answer as the user chose. `options` say how its text is drawn."""
+        view, output = answer.view, self.output
+        output.document(
+            answer.to_json,
+            lambda: view.lines(answer.found, output.ui, **options),
+            rows=lambda: view.rows(answer.found),
+            columns=view.columns,
+        )
+
+    def show_list(self, answers: Iterable[Answer[Any]], columns: Sequence[Column]) -> int:
+        """Print answers as a list, and return their number."""
+        return self.output.records((one.to_json() for one in answers), columns)
 
     @property
     def store(self) -> Store:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from ckpt_backends.codec.values import TUPLE, Cut, Tagged, Value
 from ckpt_cli.api.surroundings import Surroundings
+from ckpt_cli.render.fields import View
 
 if TYPE_CHECKING:
     from ckpt_cli.core.filters.language import Filter
@@ -189,16 +190,19 @@ class Answer(Mapping[str, Any], Generic[Found]):
     text; its attributes may change between versions, the keys do not.
     """
 
-    def __init__(self, found: Found, record: Callable[[Found], dict[str, Any]]) -> None:
+    def __init__(self, found: Found, view: View | Callable[[Found], dict[str, Any]]) -> None:
         self.found = found
-        self._make = record
+        self.view = view if isinstance(view, View) else View(view)
+        """How it is printed."""
         self._record: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form: dicts, lists, strings, numbers, booleans and None."""
         if self._record is None:
-            self._record = self._make(self.found)
+            self._record = self.view.record(self.found)
         return self._record
+
+    to_json = to_dict
 
     def __getitem__(self, key: str) -> Any:
         return self.to_dict()[key]
@@ -216,16 +220,21 @@ class Answer(Mapping[str, Any], Generic[Found]):
 class AnswerList(Sequence[dict[str, Any]], Generic[Found]):
     """The records that a command prints as a list with `-o json`; `found` is as in `Answer`."""
 
-    def __init__(self, found: Found, records: Callable[[Found], Iterable[dict[str, Any]]]) -> None:
+    def __init__(
+        self, found: Found, view: View | Callable[[Found], Iterable[dict[str, Any]]]
+    ) -> None:
         self.found = found
-        self._make = records
+        self.view = view if isinstance(view, View) else View(view)
+        """How it is printed."""
         self._records: list[dict[str, Any]] | None = None
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return the records as a list of dicts."""
         if self._records is None:
-            self._records = list(self._make(self.found))
+            self._records = list(self.view.record(self.found))
         return self._records
+
+    to_json = to_list
 
     @overload
     def __getitem__(self, place: int) -> dict[str, Any]: ...

@@ -76,9 +76,7 @@ def marked(
         ) from None
     with opened as store:
         return marks(
-            items,
-            twice=duplicates,
-            is_there=lambda thread_id: store.thread(thread_id) is not None,
+            items, twice=duplicates, is_there=lambda thread_id: store.thread(thread_id) is not None
         )
 
 
@@ -230,11 +228,7 @@ class MemoryHandle(Closing):
         hint = "leave out regex=True to search for the text as it is"
         find = compile_pattern(text, fixed=not regex, ignore_case=ignore_case, hint=hint)
         found = search_items(
-            self.memory,
-            parse_namespace(namespace),
-            find,
-            watch,
-            redacted=self._redacted,
+            self.memory, parse_namespace(namespace), find, watch, redacted=self._redacted
         )
         return MemoryHits(found, find)
 

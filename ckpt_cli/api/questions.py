@@ -68,7 +68,7 @@ from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.workers import LostThread
 from ckpt_cli.render.bisect import bisect_record
 from ckpt_cli.render.doctor import checked_record, finding_record, types_record
-from ckpt_cli.render.incidents import failure_record, group_record
+from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS
 from ckpt_cli.render.replay import report_record, thread_rows, transition_rows
 from ckpt_cli.render.search import hit_record, secret_record
 from ckpt_cli.render.store_tail import movement_record
@@ -627,7 +627,7 @@ def failed_tasks(
 ) -> Iterator[Answer[Failure]]:
     """Yield the failed tasks of some threads. Raises `UsageError` for a time that is none."""
     found = failures_of_threads(store, threads, since=time_of(around, since), history=history)
-    return (Answer(one, failure_record) for one in found)
+    return (Answer(one, FAILURE.record) for one in found)
 
 
 def counted_failures(
@@ -636,5 +636,4 @@ def counted_failures(
     """Return how many of these tasks failed alike. Raises `UsageError` for an unknown `by`."""
     kind = grouping(by)
     groups = group_failures((one.found for one in failures), kind)
-
-    return AnswerList(groups, lambda found: [group_record(one, kind) for one in found])
+    return AnswerList(groups, partial(map, FAILURE_GROUPS[kind].record))

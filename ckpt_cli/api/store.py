@@ -222,11 +222,7 @@ class IncidentAnswers:
         return counted_failures(found, by)
 
     def metrics(
-        self,
-        *,
-        since: When | None = None,
-        heads: bool = True,
-        watch: Watcher = unwatched,
+        self, *, since: When | None = None, heads: bool = True, watch: Watcher = unwatched
     ) -> Answer[StoreMetrics]:
         """Return numbers for a monitoring system, as `ckpt metrics -o json` prints them.
 
@@ -461,14 +457,14 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         from ckpt_cli.api.measures import threads_with_head_writes
         from ckpt_cli.queries.incidents import QUESTION_CHANNELS as HEAD_CHANNELS
         from ckpt_cli.queries.incidents import open_questions
-        from ckpt_cli.render.records import interrupt_record
+        from ckpt_cli.render.incidents import WAITING
 
         store, around = self._store, self._around
         chosen = threads_with_head_writes(
             store, around, HEAD_CHANNELS, threads, match, where, watch
         )
         found = open_questions(store, chosen, time_of(around, older_than))
-        return (Answer(one, interrupt_record) for one in found)
+        return (Answer(one, WAITING.record) for one in found)
 
     def grep(
         self,

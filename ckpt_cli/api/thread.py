@@ -336,14 +336,14 @@ class CheckpointHandle:
         only this number of steps. Raises `UsageError`.
         """
         from ckpt_cli.queries.timeline import timeline
-        from ckpt_cli.render.timeline import timeline_record
+        from ckpt_cli.render.timeline import TIMELINE_VIEW
 
         after = time_of(self.thread.around, since)
         target = self.target
         found = timeline(
             target.reader, target.checkpoint_ns, target.checkpoint_id, since=after, last=last
         )
-        return Answer(found, timeline_record)
+        return Answer(found, TIMELINE_VIEW)
 
     def blame(self, path: str) -> Answer[Blame]:
         """Return which step and task set a value, such as `plan` or `messages[-1].content`."""
@@ -508,11 +508,7 @@ class ThreadHandle(FollowedThread):
         return self.at(ref)
 
     def at(
-        self,
-        ref: str | date | None = None,
-        *,
-        ns: str | None = None,
-        as_of: When | None = None,
+        self, ref: str | date | None = None, *, ns: str | None = None, as_of: When | None = None
     ) -> CheckpointHandle:
         """Return a checkpoint by its ref, or the head as it was at a time.
 
@@ -593,10 +589,10 @@ class ThreadHandle(FollowedThread):
     def interrupts(self) -> Iterator[Answer[Waiting]]:
         """Yield the questions that wait for an answer, as `ckpt interrupts` prints them."""
         from ckpt_cli.queries.incidents import open_questions
-        from ckpt_cli.render.records import interrupt_record
+        from ckpt_cli.render.incidents import WAITING
 
         found = open_questions(self.reader.store, [self.reader.thread], None)
-        return (Answer(one, interrupt_record) for one in found)
+        return (Answer(one, WAITING.record) for one in found)
 
     def errors(
         self, *, since: When | None = None, history: bool = False

@@ -14,7 +14,7 @@ from ckpt_cli.core.support_matrix import limit as lacks
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match, Summary, Where, not_huge
 from ckpt_cli.queries.incidents import GROUPINGS, GroupBy
-from ckpt_cli.render.incidents import failure_columns, group_columns
+from ckpt_cli.render.incidents import FAILURE_COLUMNS, FAILURE_HISTORY_COLUMNS, group_columns
 from ckpt_cli.render.summaries import errors_summary
 from ckpt_cli.session import Session
 
@@ -85,11 +85,11 @@ def errors(
         counted = int(found["failures"])
     elif by is not None:
         groups = session.handle.errors_by(by, **chosen)
-        columns = group_columns(by, session.now, session.zone)
+        columns = group_columns(by)
         counted = session.output.records(iter(groups[:limit]), columns)
     else:
         records = (one.to_dict() for one in islice(session.handle.errors(**chosen), limit))
-        columns = failure_columns(session.now, history=history)
+        columns = FAILURE_HISTORY_COLUMNS if history else FAILURE_COLUMNS
         counted = session.output.records(records, columns)
     if not counted and not summary:
         lacking = lacks("errors", session.store.capabilities)

@@ -59,7 +59,7 @@ def history(
     found = session.thread(thread)
     reader = found.reader
     shorts = _short_refs(reader) if session.output.table else {}
-    columns = history_columns(shorts, session.now, session.zone, all_ns=all_ns)
+    columns = history_columns(shorts, all_ns=all_ns)
     plain = 0
 
     def records() -> Iterator[dict[str, Any]]:

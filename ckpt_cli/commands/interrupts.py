@@ -11,7 +11,7 @@ from typer import Argument, Context, Exit, Option
 from ckpt_cli.api.answer import unwatched
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match, Where
-from ckpt_cli.render.history import interrupt_columns
+from ckpt_cli.render.incidents import WAITING_COLUMNS
 from ckpt_cli.session import Session
 
 
@@ -57,7 +57,7 @@ def interrupts(
                 unloaded[one.found.key.thread_id] = one.found.unloaded
             yield one.to_dict()
 
-    counted = session.output.records(records(), interrupt_columns(session.now))
+    counted = session.output.records(records(), WAITING_COLUMNS)
     for thread_id, words in unloaded.items():
         session.note(
             f"the question of thread '{thread_id}' waits at its newest checkpoint: {words}"

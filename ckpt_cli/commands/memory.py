@@ -176,7 +176,7 @@ def list_(
                 else {**listed_row(one.found, now), **marks.get(one.found.key, {})}
                 for one in shown()
             )
-            output.records(rows, item_columns(now, marked=bool(found.faults), texts=True))
+            output.records(rows, item_columns(marked=bool(found.faults), texts=True))
     if not counted:
         is_some = namespace or found.faults or found.wanted != ItemFilter()
         session.note("no item matches" if is_some else "no items")
@@ -225,7 +225,7 @@ def show(
             () if found.origin is None else origin_lines(found.origin, now, zone, width),
         ),
         rows=lambda: [row_record(found.read.item, now)],
-        columns=item_columns(now),
+        columns=item_columns(),
     )
 
 
@@ -235,7 +235,7 @@ def _show_all(session: Session, memory: MemoryHandle, namespace: str) -> None:
     if output.text:
         output.document(dict, lambda: full_text_lines((one.found for one in found), output.width))
     else:
-        columns = [*item_columns(session.now), Column("VALUE", "value")]
+        columns = [*item_columns(), Column("VALUE", "value")]
         output.records((one.to_dict() for one in found), columns)
 
 
@@ -358,7 +358,7 @@ def sessions(
     from ckpt_cli.api.store import session_beside, sessions_beside
     from ckpt_cli.render.memory import session_columns, session_lines
 
-    output, columns = session.output, session_columns(session.now)
+    output, columns = session.output, session_columns()
     if name is None:
         found = sessions_beside(session, lambda: session.store, thread=thread, user=user)
         output.records((one.to_dict() for one in found), columns)
@@ -570,8 +570,7 @@ def delete(
         ) from done.stopped
     if more and not dry_run:
         raise PartlyDone(
-            f"stopped after {counted(limit, 'item')}; more match",
-            hint="run the same command again",
+            f"stopped after {counted(limit, 'item')}; more match", hint="run the same command again"
         )
 
 
@@ -618,8 +617,7 @@ def check_allowed(info: MemoryInfo, *, write: bool) -> None:
         raise Unsupported(f"cannot write to '{info.url}': {info.changes}")
     if info.needs_write and not write:
         raise Refused(
-            f"refusing to write to '{info.url}': {info.needs_write}",
-            hint="add --write to proceed",
+            f"refusing to write to '{info.url}': {info.needs_write}", hint="add --write to proceed"
         )
 
 
@@ -661,7 +659,7 @@ def _answer(
         record,
         lambda: removal_lines(shown, now, more=more, done=not dry_run, bundle=path),
         rows=lambda: (row_record(one, now) for one in shown),
-        columns=item_columns(now),
+        columns=item_columns(),
     )
     if dry_run:
         session.note_dry_run("removed")
@@ -871,11 +869,7 @@ def _checked(path: Path, memory: MemoryStore, trust: Trust) -> _Checked:
 
 
 def _fitting(
-    path: Path,
-    memory: MemoryStore,
-    namespaces: set[Namespace],
-    header: Header,
-    rows: Iterator[Row],
+    path: Path, memory: MemoryStore, namespaces: set[Namespace], header: Header, rows: Iterator[Row]
 ) -> Iterator[Row]:
     """The rows of an archive that fits the store, if all are of items; adds their namespaces."""
     info = memory.describe()

@@ -77,7 +77,7 @@ def list_(
     shown = rows[:limit] if more else rows
     if session.settings.get("redact"):
         shown = list(map(redacted, shown))
-    columns = operation_columns(session.now, of_all=url is None)
+    columns = operation_columns(of_all=url is None)
     session.output.records(map(operation_record, shown), columns)
     if not shown:
         session.note("no operation matches" if thread or action else "no operation is recorded")

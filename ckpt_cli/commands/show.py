@@ -111,14 +111,7 @@ def show(
         _show_path(session, found, path)
     else:
         _show_state(
-            session,
-            found,
-            channel,
-            memory,
-            long=long,
-            full=full,
-            writes=writes,
-            metadata=metadata,
+            session, found, channel, memory, long=long, full=full, writes=writes, metadata=metadata
         )
 
 
@@ -172,7 +165,7 @@ def _show_tree(
 
     from ckpt_cli.render.history import history_columns
 
-    columns = history_columns({}, session.now, session.zone, all_ns=True)
+    columns = history_columns({}, all_ns=True)
     session.output.document(record, text, rows=record, columns=columns)
 
 

@@ -81,7 +81,7 @@ def tail(
     )
     session.output.live(
         (one.to_dict() for one in found),
-        history_columns({}, session.now, session.zone, all_ns=all_ns),
+        history_columns({}, all_ns=all_ns),
         lambda record: history_line(record, session.zone, all_ns=all_ns),
     )
 

@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from typer import Context, Exit, Option
 
-from ckpt_backends.errors import (
-    StoreUnavailable,
-    Unsupported,
-    UsageError,
-)
+from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
 from ckpt_backends.model import Status
 from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.store import StoreHandle
@@ -185,7 +181,6 @@ def _columns(
     from ckpt_cli.render.threads import thread_columns  # late: JSON has no columns
 
     return thread_columns(
-        session.now,
         details=details,
         wide=session.output.width >= _WIDE,
         sizes=sizes,

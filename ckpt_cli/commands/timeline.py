@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 from typer import Context, Option
 
 from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, not_huge
 from ckpt_cli.reading.target import TargetArguments
-from ckpt_cli.render.text import StyledLine
-from ckpt_cli.render.timeline import STEP_COLUMNS, step_records
 from ckpt_cli.session import Session
 
 
@@ -47,20 +44,4 @@ def timeline(
     session: Session = ctx.obj
     words = TargetArguments(thread, at, ns, as_of)
     answer = session.checkpoint(words).timeline(since=since, last=last)
-    found = answer.found
-
-    def text() -> Iterator[StyledLine]:
-        # JSON does not need it.
-        from ckpt_cli.render.timeline import timeline_lines
-
-        yield from timeline_lines(
-            found,
-            now=session.now,
-            zone=session.zone,
-            width=session.output.width,
-            unicode=session.output.unicode and not ascii_only,
-        )
-
-    session.output.document(
-        answer.to_dict, text, rows=lambda: step_records(found), columns=STEP_COLUMNS
-    )
+    session.show(answer, ascii_only=ascii_only)

@@ -11,10 +11,10 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
 from ckpt_cli.core.conversation import as_message, said
 from ckpt_cli.core.tasks.tasks import path_text
-from ckpt_cli.render.table import THREAD, Column, ago, plain_columns, size, step_number, when
+from ckpt_cli.render.table import AT, Column, plain_columns, size, step_number
 from ckpt_cli.render.text import StyledLine, line, safe_text, short_ns
 from ckpt_cli.render.threads import counted_names, marks_style, next_node_names, node_names
-from ckpt_cli.render.values import summary
+from ckpt_cli.render.values import summary, value_text
 
 _QUIET = {Status.PENDING, Status.UNKNOWN, Status.EMPTY}
 """Conditions that `tail` does not print, because a run probably continues."""
@@ -22,13 +22,8 @@ _SHOWN = 200
 """Maximum width of a value in a table."""
 
 
-def history_columns(
-    shorts: Mapping[str, str], now: datetime, zone: tzinfo, *, all_ns: bool
-) -> Sequence[Column]:
+def history_columns(shorts: Mapping[str, str], *, all_ns: bool) -> Sequence[Column]:
     """Return the columns of `history`; a table shows short refs, TSV full ids."""
-
-    def at(text: str) -> str:
-        return when(datetime.fromisoformat(text), now, zone)
 
     def short(checkpoint_id: str) -> str:
         return shorts.get(checkpoint_id, checkpoint_id)
@@ -46,7 +41,7 @@ def history_columns(
         Column("STATUS", "marks", ", ".join, style=marks_style),
         Column("INPUT", "input", lambda one: given_text(from_json(one)), cut=True, drop=3),
         Column("WRITES", "write_count", right=True, drop=3),
-        Column("TIME", "ts", at, style="time", drop=1),
+        Column("TIME", "ts", AT, style="time", drop=1),
     ]
 
 
@@ -113,24 +108,3 @@ def change_columns() -> Sequence[Column]:
     """Return the columns of `diff` as TSV, one row per operation."""
     names = ("channel", "change", "op", "path", "before", "after")
     return plain_columns(*names)
-
-
-def interrupt_columns(now: datetime) -> Sequence[Column]:
-    """Return the columns of `interrupts`."""
-    return [
-        THREAD,
-        Column("NODE", "path", path_text, style="node"),
-        Column("NODE", "node", table=False),
-        Column("WAITING", "since", lambda text: ago(now)(text).removesuffix(" ago"), right=True),
-        Column("QUESTION", "value", value_text, cut=True, style="question"),
-        Column("INTERRUPT", "interrupt_id", style="id", drop=1),
-        Column("ANSWER", "response_schema", table=False),
-        Column("NAMESPACE", "checkpoint_ns", table=False),
-        Column("CHECKPOINT", "checkpoint_id", table=False),
-        Column("TASK", "task_id", table=False),
-    ]
-
-
-def value_text(record: Any) -> str:
-    """Return a value of a record, given in JSON form, on one line."""
-    return summary(from_json(record), _SHOWN)

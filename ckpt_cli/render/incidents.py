@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, tzinfo
-from typing import Any
 
 from ckpt_cli.core.tasks.attribution import error_start
-from ckpt_cli.core.tasks.tasks import HANDLED, RETRIED, path_text
-from ckpt_cli.queries.incidents import Failure, FailureGroup, GroupBy
-from ckpt_cli.render.table import THREAD, Column, ago, optional_iso, when
+from ckpt_cli.core.tasks.tasks import HANDLED, RETRIED, NodePath, asked_by, node_path, path_text
+from ckpt_cli.queries.incidents import Failure, FailureGroup, GroupBy, Waiting
+from ckpt_cli.render.fields import (
+    ANY,
+    FLAG,
+    INTEGER,
+    KEY,
+    TEXT,
+    TIME,
+    VALUE,
+    Field,
+    Shape,
+    by_name,
+    each,
+    maybe,
+    one_of,
+    optional,
+)
+from ckpt_cli.render.table import AGE, AGO, AT, THREAD, Column
 from ckpt_cli.render.text import Style
+from ckpt_cli.render.values import value_text
 
 BLOCKS = "failed"
 LEFT = "left"
 """The thread went another way: by a new input, a rollback or a fork."""
-
-
-def failure_record(found: Failure) -> dict[str, Any]:
-    """Return one failed task of `errors`."""
-    return {
-        **found.key._asdict(),
-        "task_id": found.task_id,
-        "node": found.path[-1],
-        "path": list(found.path),
-        "error": found.error,
-        "at": optional_iso(found.at),
-        "retried": found.retried,
-        "handled": found.handled,
-        "state": failure_state(found),
-        "resume": found.resume,
-    }
 
 
 def failure_state(found: Failure) -> str:
@@ -42,62 +41,109 @@ def failure_state(found: Failure) -> str:
     return BLOCKS if found.blocks else LEFT
 
 
-def failure_columns(now: datetime, *, history: bool) -> Sequence[Column]:
-    """Return the columns of `errors`; with `history`, also what became of each failure."""
-    return [
-        THREAD,
-        Column("NODE", "path", path_text, style="node"),
-        Column("NODE", "node", table=False),
-        Column("STATE", "state", style=_state_style, table=history),
-        Column("FAILED", "at", ago(now), style="time", right=True, drop=1),
-        Column("ERROR", "error", error_start, style="error", cut=True),
-        Column("NAMESPACE", "checkpoint_ns", table=False),
-        Column("CHECKPOINT", "checkpoint_id", table=False),
-        Column("TASK", "task_id", table=False),
-        Column("RETRIED", "retried", table=False),
-        Column("HANDLED", "handled", table=False),
-        Column("RESUME", "resume", table=False),
-    ]
-
-
 def _state_style(state: str) -> Style:
     return "error" if state == BLOCKS else "dim"
 
 
-def group_record(found: FailureGroup, by: GroupBy) -> dict[str, Any]:
-    """Return one line of `errors --by`."""
-    return {
-        by: found.name,
-        "failures": found.failures,
-        "threads": found.threads,
-        ("nodes" if by == "error" else "errors"): dict(found.others.most_common()),
-        "first_at": optional_iso(found.first_at),
-        "last_at": optional_iso(found.last_at),
-        "newest": found.newest,
-    }
+def _asker(found: Waiting) -> NodePath:
+    return node_path(found.key.checkpoint_ns, asked_by(found.question))
 
 
-def group_columns(by: GroupBy, now: datetime, zone: tzinfo) -> Sequence[Column]:
-    """Return the columns of `errors --by`."""
+FAILURE = Shape(
+    "A task that failed.",
+    *KEY,
+    Field("task_id", maybe(TEXT), "Task."),
+    Field("node", TEXT, "Node that failed.", lambda one: one.path[-1]),
+    Field("path", each(TEXT), "Nodes from the root graph to the one that failed."),
+    Field("error", TEXT, "Error."),
+    Field("at", maybe(TIME), "When it was stored, or the step began."),
+    Field("retried", FLAG, "Whether the task ran again, with success."),
+    Field("handled", FLAG, "Whether its error handler has finished, or asks."),
+    Field("state", one_of(BLOCKS, RETRIED, HANDLED, LEFT), "What became of it.", failure_state),
+    Field("resume", maybe(ANY), "What retries it; null if the thread went on."),
+)
+FAILURE_HISTORY_COLUMNS = FAILURE.columns(
+    THREAD,
+    Column("NODE", "path", path_text, style="node"),
+    "node",
+    Column("STATE", "state", style=_state_style),
+    Column("FAILED", "at", AGO, style="time", right=True, drop=1),
+    Column("ERROR", "error", error_start, style="error", cut=True),
+    *("checkpoint_ns", "checkpoint_id", "task_id", "retried", "handled", "resume"),
+)
+FAILURE_COLUMNS = [
+    one._replace(table=one.table and one.key != "state") for one in FAILURE_HISTORY_COLUMNS
+]
+"""Without the history, a thread waits for each failure that is listed."""
 
-    def at(text: str) -> str:
-        return when(datetime.fromisoformat(text), now, zone)
-
-    if by == "error":
-        kinds = Column("ERROR", "error", style="error", cut=True, least=30)
-        groups = [kinds, Column("NODES", "nodes", _counted, style="node", cut=True)]
-    else:
-        errors = Column("ERRORS", "errors", _counted, style="error", cut=True)
-        groups = [Column("NODE", "node", style="node"), errors]
-    return [
-        Column("COUNT", "failures", lambda n: f"{n} ×", right=True),
-        Column("THREADS", "threads", right=True, drop=3),
-        *groups,
-        Column("SINCE", "first_at", at, style="time", drop=2),
-        Column("LAST", "last_at", ago(now), style="time", right=True, drop=1),
-        Column("NEWEST", "newest", style="head", drop=4),
-    ]
+WAITING = Shape(
+    "A question that waits for an answer.",
+    *KEY,
+    Field("task_id", TEXT, "Task that asks.", "question.task_id"),
+    Field("node", maybe(TEXT), "Its node.", "question.node"),
+    Field("interrupt_id", maybe(TEXT), "Id of the question.", "question.interrupt_id"),
+    Field("value", VALUE, "What the node gave to interrupt().", "question.value"),
+    optional("failed_answer", FLAG, "It failed when answered.", "question.failed_answer"),
+    optional("response_schema", VALUE, "JSON Schema of the answer.", "question.response_schema"),
+    Field("path", each(TEXT), "Nodes from the root graph to the one that asks.", _asker),
+    Field("since", maybe(TIME), "When the step began that asked it."),
+    optional("unloaded", TEXT, "What the saver does instead of loading this head."),
+)
+WAITING_COLUMNS = WAITING.columns(
+    THREAD,
+    Column("NODE", "path", path_text, style="node"),
+    "node",
+    Column("WAITING", "since", AGE, right=True),
+    Column("QUESTION", "value", value_text, cut=True, style="question"),
+    Column("INTERRUPT", "interrupt_id", style="id", drop=1),
+    *("response_schema", "checkpoint_ns", "checkpoint_id", "task_id"),
+)
 
 
 def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ×{n}" if len(counts) > 1 else name for name, n in counts.items())
+
+
+def _group(by: GroupBy, others: str) -> Shape:
+    return Shape(
+        f"The failures of one {by}.",
+        Field(by, TEXT, "What they have in common.", "name"),
+        Field("failures", INTEGER, "Number of failed tasks."),
+        Field("threads", INTEGER, "Number of threads that they are in."),
+        Field(others, by_name(INTEGER), "Their numbers, the greatest first.", _most_common),
+        Field("first_at", maybe(TIME), "When the first failed."),
+        Field("last_at", maybe(TIME), "When the last failed."),
+        Field("newest", TEXT, "Thread of the last."),
+    )
+
+
+def _most_common(found: FailureGroup) -> dict[str, int]:
+    return dict(found.others.most_common())
+
+
+FAILURE_GROUPS: Mapping[GroupBy, Shape] = {
+    "error": _group("error", "nodes"),
+    "node": _group("node", "errors"),
+}
+
+
+def group_columns(by: GroupBy) -> Sequence[Column]:
+    """Return the columns of `errors --by`."""
+    kinds = {
+        "error": (
+            Column("ERROR", "error", style="error", cut=True, least=30),
+            Column("NODES", "nodes", _counted, style="node", cut=True),
+        ),
+        "node": (
+            Column("NODE", "node", style="node"),
+            Column("ERRORS", "errors", _counted, style="error", cut=True),
+        ),
+    }
+    return FAILURE_GROUPS[by].columns(
+        Column("COUNT", "failures", lambda n: f"{n} ×", right=True),
+        Column("THREADS", "threads", right=True, drop=3),
+        *kinds[by],
+        Column("SINCE", "first_at", AT, style="time", drop=2),
+        Column("LAST", "last_at", AGO, style="time", right=True, drop=1),
+        Column("NEWEST", "newest", style="head", drop=4),
+    )

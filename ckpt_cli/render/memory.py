@@ -24,11 +24,11 @@ from ckpt_cli.queries.memory import FACTS, MemoryHit, Read
 from ckpt_cli.render.records import values_record
 from ckpt_cli.render.search import excerpt
 from ckpt_cli.render.table import (
+    AGE,
+    AGO,
     Column,
     age,
-    ago,
     iso,
-    left,
     optional_iso,
     size,
     step_number,
@@ -205,7 +205,7 @@ def listed_row(item: Item, now: datetime) -> dict[str, Any]:
     return {**row_record(item, now), "text": text_of(item)}
 
 
-def item_columns(now: datetime, *, marked: bool = False, texts: bool = False) -> Sequence[Column]:
+def item_columns(*, marked: bool = False, texts: bool = False) -> Sequence[Column]:
     """Return the columns of `memory list` and `memory delete`; `marked` adds those of problems,
     `texts` that of the text of facts.
     """
@@ -217,9 +217,9 @@ def item_columns(now: datetime, *, marked: bool = False, texts: bool = False) ->
         *(faults if marked else ()),
         Column("NAMESPACE", "namespace", style="node"),
         Column("KEY", "key", style="head"),
-        Column("UPDATED", "updated_at", ago(now), style="time", right=True),
+        Column("UPDATED", "updated_at", AGO, style="time", right=True),
         Column("SIZE", "bytes", size, right=True),
-        Column("EXPIRES", "expires_at", left(now), style="time", right=True, drop=3),
+        Column("EXPIRES", "expires_at", AGE, style="time", right=True, drop=3),
         Column("EXPIRED", "expired", lambda _: "yes", style="error", drop=4),
         Column("VECTORS", "vectors", ", ".join, style="dim", cut=True, drop=2),
         Column("CATEGORY", "category", drop=6),
@@ -643,7 +643,7 @@ def session_record(found: Joined) -> dict[str, Any]:
     return record
 
 
-def session_columns(now: datetime) -> Sequence[Column]:
+def session_columns() -> Sequence[Column]:
     """Return the columns of `memory sessions`."""
     return [
         Column("SESSION", "session_id", style="head"),
@@ -651,7 +651,7 @@ def session_columns(now: datetime) -> Sequence[Column]:
         Column("THREAD", "thread_id", visible_id, style="id"),
         Column("STATUS", "status"),
         Column("UPDATED", "updated_at", style="time", drop=2),
-        Column("EXPIRES", "expires_at", left(now), style="time", right=True, drop=1),
+        Column("EXPIRES", "expires_at", AGE, style="time", right=True, drop=1),
         Column("SIZE", "bytes", size, right=True, drop=3),
         Column("CREATED", "created_at", table=False),
         Column("HEAD", "head", table=False),

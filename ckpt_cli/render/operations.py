@@ -21,15 +21,10 @@ from ckpt_cli.operations.log import (
     RowsRestored,
     StepPart,
 )
-from ckpt_cli.operations.memory_parts import (
-    ItemEdited,
-    ItemsAdded,
-    ItemsRemoved,
-    ItemsRestored,
-)
+from ckpt_cli.operations.memory_parts import ItemEdited, ItemsAdded, ItemsRemoved, ItemsRestored
 from ckpt_cli.plans.undo import PlannedStep, RefusedStep
 from ckpt_cli.queries.operations import REDO, ListedOperation
-from ckpt_cli.render.table import Column, ago, iso, plain_columns, when
+from ckpt_cli.render.table import AGO, Column, age, iso, plain_columns, when
 from ckpt_cli.render.text import StyledLine, command_field, field, line
 from ckpt_cli.render.values import counted, named_value
 
@@ -61,11 +56,11 @@ def operation_record(one: ListedOperation) -> dict[str, Any]:
     }
 
 
-def operation_columns(now: datetime, *, of_all: bool = False) -> Sequence[Column]:
+def operation_columns(*, of_all: bool = False) -> Sequence[Column]:
     """Return the columns of a list of operations; `of_all` if they are of several stores."""
     return (
         Column("OP", "op", style="head"),
-        Column("AGE", "at", ago(now)),
+        Column("AGE", "at", AGO),
         Column("ACTION", "action"),
         Column("COUNT", "number", right=True),
         Column("THREADS", "threads", _names, cut=True),
@@ -143,15 +138,11 @@ def shown_lines(
 
 def operation_text(one: Operation, now: datetime) -> str:
     """Return the name of an operation and its age: `rollback 3f2a9c0b7d41, 2 minutes ago`."""
-    return f"{one.action} {one.op}, {ago(now)(iso(one.at))}"
+    return f"{one.action} {one.op}, {age(one.at, now)} ago"
 
 
 def undo_plan_record(
-    one: ListedOperation,
-    action: str,
-    steps: Sequence[PlannedStep | RefusedStep],
-    *,
-    dry_run: bool,
+    one: ListedOperation, action: str, steps: Sequence[PlannedStep | RefusedStep], *, dry_run: bool
 ) -> dict[str, Any]:
     """Return the plan that takes back an operation as JSON."""
     return {
@@ -302,11 +293,7 @@ def _change_text(change: Change) -> str:
         (len(change.removed or {}), "remove", "checkpoint"),
         (added, "add", "checkpoint"),
         (len(replaced) if not added else 0, "store", "value"),
-        (
-            len(set(change.removed_blobs) - replaced) if not change.removed else 0,
-            "remove",
-            "value",
-        ),
+        (len(set(change.removed_blobs) - replaced) if not change.removed else 0, "remove", "value"),
         (len(change.writes) if not added else 0, "add", "write"),
     ]
     said = [f"{verb} {counted(number, noun)}" for number, verb, noun in parts if number]

@@ -411,12 +411,7 @@ def _repeated(nodes: Sequence[str]) -> str:
 
 
 def outcome_record(
-    one: ChangeOutcome,
-    words: ChangeWords,
-    store: Sequence[str],
-    *,
-    dry_run: bool,
-    op: str | None,
+    one: ChangeOutcome, words: ChangeWords, store: Sequence[str], *, dry_run: bool, op: str | None
 ) -> dict[str, Any]:
     """Return one thread as JSON: what happened, how to resume it, and the plan without values.
 

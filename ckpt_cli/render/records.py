@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status, Write
-from ckpt_cli.core.tasks.tasks import asked_by, failed_at, marks, next_paths, node_path
+from ckpt_cli.core.tasks.tasks import asked_by, failed_at, marks, next_paths
 from ckpt_cli.render.table import optional_iso
 from ckpt_cli.render.threads import thread_record
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ckpt_cli.core.values import Selected
     from ckpt_cli.queries.diff import Comparison
     from ckpt_cli.queries.history import Entry
-    from ckpt_cli.queries.incidents import Waiting
     from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.show import CheckpointView, Summary, WholeThread
     from ckpt_cli.queries.stores import FoundStore, OpenableLayout
@@ -227,22 +226,6 @@ def summary_record(found: Summary) -> dict[str, Any]:
     if found.unloaded:
         record["unloaded"] = found.unloaded
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
-
-
-def interrupt_record(found: Waiting) -> dict[str, Any]:
-    """Return one open question of `interrupts`."""
-    key = found.key
-    return {
-        **_place(key),
-        **{
-            name: value
-            for name, value in question_record(found.question).items()
-            if name not in {"answered", "path"}
-        },
-        "path": list(node_path(key.checkpoint_ns, asked_by(found.question))),
-        "since": optional_iso(found.since),
-        **({"unloaded": found.unloaded} if found.unloaded else {}),
-    }
 
 
 def diff_record(found: Comparison) -> dict[str, Any]:

@@ -157,10 +157,7 @@ def kind_records(kinds: Mapping[str, list[str]]) -> Iterator[dict[str, Any]]:
 
 def kind_columns() -> list[Column]:
     """Return the columns of the kinds."""
-    return [
-        Column("KIND", "kind", style="change"),
-        Column("FORM", "sources", ", ".join, cut=True),
-    ]
+    return [Column("KIND", "kind", style="change"), Column("FORM", "sources", ", ".join, cut=True)]
 
 
 def found_text(kinds: Counter[str], threads: int | None, ignored: int) -> str:

@@ -14,6 +14,7 @@ from ckpt_cli.render.text import (
     Span,
     Style,
     StyledLine,
+    Ui,
     cell_len,
     fit,
     line,
@@ -53,16 +54,6 @@ def age(moment: datetime, now: datetime) -> str:
     if seconds < 0:
         return f"in {_span(-seconds)}"
     return _span(seconds)
-
-
-def ago(now: datetime) -> Callable[[str], str]:
-    """Return a function that shows the time of a record as `3h ago`."""
-    return lambda text: f"{age(datetime.fromisoformat(text), now)} ago"
-
-
-def left(now: datetime) -> Callable[[str], str]:
-    """Return a function that shows the time of a record as `in 3h`."""
-    return lambda text: age(datetime.fromisoformat(text), now)
 
 
 def duration(seconds: float) -> str:
@@ -168,13 +159,27 @@ _MINOR = 5
 """Columns with at least this `drop` are left out for the `room` of others."""
 
 
+class Timed(NamedTuple):
+    """How a table shows the time of a record."""
+
+    text: Callable[[datetime, Ui], str]
+
+
+AGO = Timed(lambda moment, ui: f"{age(moment, ui.now)} ago")
+"""`3h ago`."""
+AGE = Timed(lambda moment, ui: age(moment, ui.now))
+"""`3h`, or `in 3h` for the future."""
+AT = Timed(lambda moment, ui: when(moment, ui.now, ui.zone))
+"""`Apr  7 10:00:01`."""
+
+
 class Column(NamedTuple):
     """One column of a table or of TSV."""
 
     header: str
     key: str
     """Key in the record; TSV prints its JSON value."""
-    show: Callable[[Any], str] = str
+    show: Callable[[Any], str] | Timed = str
     """Formats the value for a table."""
     empty: str = ""
     """What a table shows if the record has no value."""
@@ -240,9 +245,9 @@ def _escaped(cell: str) -> str:
 
 
 def table_lines(
-    rows: Iterable[Record], columns: Sequence[Column], width: int
+    rows: Iterable[Record], columns: Sequence[Column], ui: Ui | int
 ) -> Iterator[StyledLine]:
-    """Yield a header and one line per row, with aligned columns, at most `width` columns wide.
+    """Yield a header and one line per row, with aligned columns, within the width.
 
     Less important columns are dropped if the terminal is too narrow. If the rest is still too wide,
     each row becomes a block with a line per column; so does a later row that is too wide.
@@ -252,28 +257,31 @@ def table_lines(
     if not first:
         return
     columns = [column for column in columns if column.table]
-    shown = _fitting(first, columns, width)
+    if isinstance(ui, int):
+        ui = Ui(datetime.now(UTC), width=ui)
+    width = ui.width
+    shown = _fitting(first, columns, ui)
     headers: list[Span] = [(column.header, "bold") for column in shown]
-    widths = _widths([headers, *(_cells(row, shown) for row in first)], shown, width)
+    widths = _widths([headers, *(_cells(row, shown, ui) for row in first)], shown, width)
     if _total(widths) > width:
         for number, row in enumerate(chain(first, stream)):
-            yield from _block(row, columns, width, apart=number > 0)
+            yield from _block(row, columns, ui, apart=number > 0)
         return
     yield _line(headers, shown, widths)
     for row in chain(first, stream):
-        cells = _cells(row, shown)
+        cells = _cells(row, shown, ui)
         if _total(_widened(cells, shown, widths)) > width:
-            yield from _block(row, columns, width, apart=False)
+            yield from _block(row, columns, ui, apart=False)
         else:
             yield _line(cells, shown, widths)
 
 
-def _cells(row: Record, shown: Sequence[Column]) -> list[Span]:
+def _cells(row: Record, shown: Sequence[Column], ui: Ui) -> list[Span]:
     keys = {column.key for column in shown}
-    return [_cell(row, column, keys) for column in shown]
+    return [_cell(row, column, keys, ui) for column in shown]
 
 
-def _cell(row: Record, column: Column, shown: Collection[str]) -> Span:
+def _cell(row: Record, column: Column, shown: Collection[str], ui: Ui) -> Span:
     if column.combine is not None:
         text, combined_style = column.combine(row, shown)
         return safe_text(text), combined_style
@@ -281,21 +289,23 @@ def _cell(row: Record, column: Column, shown: Collection[str]) -> Span:
     if value is None:
         return column.empty, "plain"
     style = column.style(value) if callable(column.style) else column.style
+    if isinstance(column.show, Timed):
+        return column.show.text(datetime.fromisoformat(value), ui), style
     return safe_text(column.show(value)), style
 
 
-def _fitting(rows: Sequence[Record], columns: list[Column], width: int) -> list[Column]:
+def _fitting(rows: Sequence[Record], columns: list[Column], ui: Ui) -> list[Column]:
     """Return the columns without those that are empty or do not fit."""
     needs = {}
     keys = {column.key for column in columns}
     for column in columns:
-        longest = max(cell_len(_cell(row, column, keys)[0]) for row in rows)
+        longest = max(cell_len(_cell(row, column, keys, ui)[0]) for row in rows)
         if longest or not column.drop:
             needs[column] = max(longest, cell_len(column.header))
     for column in sorted(needs, key=lambda column: -column.drop):
         kept = {one: max(one.least, one.room if column.drop >= _MINOR else 0) for one in needs}
         least = [min(need, kept[one]) if one.cut else need for one, need in needs.items()]
-        if column.drop and _total(least) > width:
+        if column.drop and _total(least) > ui.width:
             del needs[column]
     return list(needs)
 
@@ -343,22 +353,20 @@ def _line(cells: Sequence[Span], columns: Sequence[Column], widths: list[int]) -
     return StyledLine(tuple(span for span in spans if span[0]))
 
 
-def _block(
-    row: Record, columns: Sequence[Column], width: int, *, apart: bool
-) -> Iterator[StyledLine]:
+def _block(row: Record, columns: Sequence[Column], ui: Ui, *, apart: bool) -> Iterator[StyledLine]:
     """Yield a row as lines of `header: value`; a longer value goes below its header."""
     if apart:
         yield line("")
     keys = {column.key for column in columns}
     for column in columns:
-        text, style = _cell(row, column, keys)
+        text, style = _cell(row, column, keys, ui)
         if not text:
             continue
         head = f"{column.header.lower()}: "
-        if cell_len(head) + cell_len(text) <= width:
+        if cell_len(head) + cell_len(text) <= ui.width:
             yield line((head, "bold"), (text, style))
             continue
         yield line((head.rstrip(), "bold"))
-        room = width - _GAP
+        room = ui.width - _GAP
         for part in (fit(text, room),) if column.cut else wrap(text, room):
             yield line(" " * _GAP, (part, style))

@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, tzinfo
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+UNLIMITED = 1_000_000
+"""The width of a file or pipe."""
+
+
+class Ui(NamedTuple):
+    """What an answer is drawn for."""
+
+    now: datetime
+    """Ages are told from this time."""
+    zone: tzinfo = UTC
+    width: int = UNLIMITED
+    """Columns of the terminal."""
+    unicode: bool = True
+    """Whether box characters can be printed."""
+    terminal: bool = False
+    """Whether a person reads it there; long parts may be shortened."""
 
 
 # Written as literals, since computing them from `unicodedata` would add 100 ms to each start. Those

@@ -10,17 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.attribution import error_start
-from ckpt_cli.core.tasks.tasks import (
-    asked_by,
-    path_text,
-)
+from ckpt_cli.core.tasks.tasks import asked_by, path_text
 from ckpt_cli.core.values import json_line, quoted
-from ckpt_cli.render.table import THREAD, Column, Record, ago, iso_of, left, optional_iso, size
+from ckpt_cli.render.table import AGE, AGO, THREAD, Column, Record, iso_of, optional_iso, size
 from ckpt_cli.render.text import Span, Style, safe_text
 from ckpt_cli.render.values import summary
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
@@ -115,7 +109,6 @@ _QUESTION_KEYS = ("question", "query", "prompt", "message", "instruction", "text
 
 
 def thread_columns(
-    now: datetime,
     *,
     details: bool,
     wide: bool = False,
@@ -130,7 +123,7 @@ def thread_columns(
     """
     columns = [
         THREAD,
-        Column("ACTIVE", "last_at", ago(now), style="time", right=True, drop=1),
+        Column("ACTIVE", "last_at", AGO, style="time", right=True, drop=1),
         Column("STEP", "step", right=True, drop=6),
         Column("CHECKPOINTS", "checkpoints", right=True, drop=7),
         Column("NAMESPACES", "namespaces", right=True, drop=8),
@@ -138,7 +131,7 @@ def thread_columns(
         Column("HEAD", "head", table=False),
     ]
     if expires:
-        columns += [Column("EXPIRES", "expires_at", left(now), style="time", right=True)]
+        columns += [Column("EXPIRES", "expires_at", AGE, style="time", right=True)]
     if details:
         columns[1:1] = [
             Column("STATUS", "status", table=False),

@@ -6,107 +6,109 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, tzinfo
 from typing import Any, NamedTuple
 
-from ckpt_cli.core.timeline import Kind, NodeTime, OpenStep, TimedStep, Timeline, seconds_between
+from ckpt_cli.core.timeline import Kind, NodeTime, TimedStep, Timeline, seconds_between
 from ckpt_cli.core.tree import Key
-from ckpt_cli.render.table import (
-    Column,
-    age,
-    duration,
-    optional_iso,
-    plain_columns,
-    step_number,
-    table_lines,
-    when,
+from ckpt_cli.render.fields import (
+    INTEGER,
+    KEY_IN_THREAD,
+    SECONDS,
+    TEXT,
+    TIME,
+    Field,
+    Shape,
+    View,
+    by_name,
+    each,
+    maybe,
+    one_of,
 )
-from ckpt_cli.render.text import Span, Style, StyledLine, cell_len, fit, line, safe_text, short_ns
+from ckpt_cli.render.table import Column, age, duration, step_number, table_lines, when
+from ckpt_cli.render.text import (
+    Span,
+    Style,
+    StyledLine,
+    Ui,
+    cell_len,
+    fit,
+    line,
+    safe_text,
+    short_ns,
+)
 from ckpt_cli.render.threads import counted_names
 from ckpt_cli.render.values import counted
 
-_DIGITS = 6
-"""Decimal places of seconds: stores keep microseconds."""
+
+def _total(one: NodeTime) -> float | None:
+    return one.seconds.total if one.seconds.count else None
 
 
-def timeline_record(found: Timeline) -> dict[str, Any]:
-    """Return the answer of `timeline` as JSON."""
-    return {
-        "thread_id": found.thread_id,
-        "first_at": optional_iso(found.first_at),
-        "last_at": optional_iso(found.last_at),
-        "seconds": _rounded(found.seconds),
-        "running_seconds": _rounded(found.running_seconds),
-        "waiting_seconds": _rounded(found.waiting_seconds),
-        "idle_seconds": _rounded(found.idle_seconds),
-        "steps": list(step_records(found)),
-        "nodes": {name: node_record(one) for name, one in by_total(found.nodes)},
-        "open": None if found.open is None else _open_record(found.open),
-        "left_out": found.left_out,
-    }
+def _nodes(found: Timeline) -> dict[str, NodeTime]:
+    return by_total(found.nodes)
 
 
-def step_records(found: Timeline) -> Iterator[dict[str, Any]]:
-    """Yield one record for each step; those of subgraphs follow the step that called them."""
-    for one in found.steps:
-        yield {
-            "checkpoint_ns": one.checkpoint_ns,
-            "checkpoint_id": one.checkpoint_id,
-            "step": one.step,
-            "nodes": None if one.nodes is None else list(one.nodes),
-            "started_at": optional_iso(one.started_at),
-            "ended_at": optional_iso(one.ended_at),
-            "seconds": _rounded(one.seconds),
-            "kind": one.kind,
-            "cause": one.cause,
-            "waiting_seconds": _rounded(one.waiting_seconds),
-            "depth": one.depth,
-        }
-
-
-STEP_COLUMNS = plain_columns(
-    "checkpoint_ns",
-    "checkpoint_id",
-    "step",
-    "nodes",
-    "started_at",
-    "ended_at",
-    "seconds",
-    "kind",
-    "cause",
-    "waiting_seconds",
-    "depth",
+KIND = one_of("run", "human", "idle")
+CAUSE = maybe(one_of("input", "update", "fork", "answer", "retry", "resume"))
+NODE_TIME = Shape(
+    "The runs of one node.",
+    Field("runs", INTEGER, "Number of runs."),
+    Field("measured", INTEGER, "Runs whose time is known.", "seconds.count"),
+    Field("shared", INTEGER, "Runs that shared a step, and count with all of its time."),
+    Field("seconds", maybe(SECONDS), "Their time.", _total),
+    Field("p50", maybe(SECONDS), "Median.", lambda one: one.seconds.percentile(50)),
+    Field("p95", maybe(SECONDS), "95 % took less.", lambda one: one.seconds.percentile(95)),
+    Field("max", maybe(SECONDS), "Longest.", "seconds.longest"),
 )
-
-
-def node_record(one: NodeTime) -> dict[str, Any]:
-    """Return the runs of one node as JSON."""
-    seconds = one.seconds
-    return {
-        "runs": one.runs,
-        "measured": seconds.count,
-        "shared": one.shared,
-        "seconds": _rounded(seconds.total) if seconds.count else None,
-        "p50": _rounded(seconds.percentile(50)),
-        "p95": _rounded(seconds.percentile(95)),
-        "max": _rounded(seconds.longest),
-    }
-
-
-def node_columns() -> list[Column]:
-    """Return the columns of a table of nodes."""
-    return [
-        Column("NODE", "node", style="node"),
+NODE_COLUMNS = [
+    Column("NODE", "node", style="node"),
+    *NODE_TIME.columns(
         Column("RUNS", "runs", right=True),
         Column("MEASURED", "measured", right=True, drop=2),
-        Column("SHARED", "shared", table=False),
+        "shared",
         Column("TOTAL", "seconds", duration, right=True),
         Column("P50", "p50", duration, right=True, drop=1),
         Column("P95", "p95", duration, right=True, drop=1),
         Column("MAX", "max", duration, right=True),
-    ]
+    ),
+]
+STEP = Shape(
+    "A step; those of subgraphs follow the step that called them.",
+    *KEY_IN_THREAD,
+    Field("step", maybe(INTEGER), "Step."),
+    Field("nodes", maybe(each(TEXT)), "Nodes that ran, one for each task."),
+    Field("started_at", maybe(TIME), "When the checkpoint before was saved."),
+    Field("ended_at", maybe(TIME), "When its own was saved."),
+    Field("seconds", maybe(SECONDS), "How long it took."),
+    Field("kind", KIND, "Nodes ran, an answer was waited for, or nothing happened."),
+    Field("cause", CAUSE, "What began it; null if the run before simply continued."),
+    Field("waiting_seconds", SECONDS, "How much of it was waiting for an answer."),
+    Field("depth", INTEGER, "0 in the root graph, 1 in its subgraphs."),
+)
+OPEN = Shape(
+    "What the thread waits for.",
+    Field("kind", KIND, "A run, an answer, or a retry."),
+    Field("nodes", each(TEXT), "Nodes that are to run."),
+    Field("since", maybe(TIME), "Since when."),
+    Field("cause", maybe(TEXT), "`failed`; `fork` if `ckpt` went back and nothing followed."),
+)
+TIMELINE = Shape(
+    "How long each step of a thread took.",
+    Field("thread_id", TEXT, "Thread."),
+    Field("first_at", maybe(TIME), "When the first step began."),
+    Field("last_at", maybe(TIME), "When the last ended."),
+    Field("seconds", maybe(SECONDS), "The time between them."),
+    Field("running_seconds", SECONDS, "How much of it nodes ran."),
+    Field("waiting_seconds", SECONDS, "How much of it was waiting for answers."),
+    Field("idle_seconds", SECONDS, "How much of it nothing ran."),
+    Field("steps", each(STEP), "The steps."),
+    Field("nodes", by_name(NODE_TIME), "The nodes, the longest first.", _nodes),
+    Field("open", maybe(OPEN), "What it waits for now."),
+    Field("left_out", INTEGER, "Number of earlier steps that are left out."),
+)
 
 
 def node_rows(nodes: Mapping[str, NodeTime]) -> Iterator[dict[str, Any]]:
     """Yield one record for each node, with the longest total first."""
-    return ({"node": name, **node_record(one)} for name, one in by_total(nodes))
+    return ({"node": name, **NODE_TIME.record(one)} for name, one in by_total(nodes).items())
 
 
 def node_remarks(nodes: Mapping[str, NodeTime]) -> list[str]:
@@ -129,22 +131,9 @@ def remark_lines(texts: Iterable[str]) -> Iterator[StyledLine]:
         yield line((text, "dim"))
 
 
-def by_total(nodes: Mapping[str, NodeTime]) -> Iterable[tuple[str, NodeTime]]:
+def by_total(nodes: Mapping[str, NodeTime]) -> dict[str, NodeTime]:
     """Return the nodes, with the longest total first."""
-    return sorted(nodes.items(), key=lambda item: (-item[1].seconds.total, item[0]))
-
-
-def _open_record(step: OpenStep) -> dict[str, Any]:
-    return {
-        "kind": step.kind,
-        "nodes": list(step.nodes),
-        "since": optional_iso(step.since),
-        "cause": step.cause,
-    }
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, _DIGITS)
+    return dict(sorted(nodes.items(), key=lambda item: (-item[1].seconds.total, item[0])))
 
 
 def local(moment: datetime, zone: tzinfo) -> datetime:
@@ -207,24 +196,19 @@ class _Row(NamedTuple):
         return seconds_between(self.start, self.end)
 
 
-def timeline_lines(
-    found: Timeline, *, now: datetime, zone: tzinfo, width: int, unicode: bool
-) -> Iterator[StyledLine]:
+def timeline_lines(found: Timeline, ui: Ui, *, ascii_only: bool = False) -> Iterator[StyledLine]:
     """Yield a summary, one line for each step, and the times of each node."""
-    drawn = timeline_rows(
-        found, now=now, zone=zone, width=width, unicode=unicode, longest_bar=_LONGEST_BAR
-    )
-    return (text for _, text in drawn)
+    ui = ui._replace(unicode=ui.unicode and not ascii_only)
+    return (text for _, text in timeline_rows(found, ui, longest_bar=_LONGEST_BAR))
+
+
+TIMELINE_VIEW = View(
+    TIMELINE.record, timeline_lines, lambda found: map(STEP.record, found.steps), STEP.columns()
+)
 
 
 def timeline_rows(
-    found: Timeline,
-    *,
-    now: datetime,
-    zone: tzinfo,
-    width: int,
-    unicode: bool,
-    longest_bar: int | None = None,
+    found: Timeline, ui: Ui, *, longest_bar: int | None = None
 ) -> Iterator[tuple[Key | None, StyledLine]]:
     """Yield the same lines, each with the checkpoint that its step or call ends with, if any.
 
@@ -233,22 +217,22 @@ def timeline_rows(
     for text in (*_heading(found), line("")):
         yield None, text
     rows = list(_rows(found.steps))
-    shape = _shape(rows, width)
+    shape = _shape(rows, ui.width)
     if longest_bar is not None:
         shape = shape._replace(bars=min(shape.bars, longest_bar))
-    yield from _drawn(rows, zone, shape, _UNICODE if unicode else _ASCII)
-    for text in _after(found, now, zone, width):
+    yield from _drawn(rows, ui.zone, shape, _UNICODE if ui.unicode else _ASCII)
+    for text in _after(found, ui):
         yield None, text
 
 
-def _after(found: Timeline, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
+def _after(found: Timeline, ui: Ui) -> Iterator[StyledLine]:
     """Yield what the branch waits for, the times of each node, and remarks."""
     if found.open is not None:
-        yield from _open(found, now, zone)
+        yield from _open(found, ui)
     rows = list(node_rows(found.nodes))
     if rows:
         yield line("")
-        yield from table_lines(rows, node_columns(), width)
+        yield from table_lines(rows, NODE_COLUMNS, ui)
     yield from _remarks(found)
 
 
@@ -409,7 +393,7 @@ def _bar(one: _Row, outer: _Row, longest: float, room: int, glyphs: dict[Kind, s
     return " " * begin + glyphs[one.kind] * length
 
 
-def _open(found: Timeline, now: datetime, zone: tzinfo) -> Iterator[StyledLine]:
+def _open(found: Timeline, ui: Ui) -> Iterator[StyledLine]:
     step = found.open
     assert step is not None  # noqa: S101
     words = {"human": "waiting for an answer", "idle": "failed", "run": "running, or stopped"}
@@ -417,7 +401,7 @@ def _open(found: Timeline, now: datetime, zone: tzinfo) -> Iterator[StyledLine]:
     nodes: Span = (safe_text(", ".join(step.nodes)), "node")
     since = ""
     if step.since is not None:
-        since = f" since {when(step.since, now, zone)} ({age(step.since, now)})"
+        since = f" since {when(step.since, ui.now, ui.zone)} ({age(step.since, ui.now)})"
     yield line((what, _NOW[step.kind]), since, ": " if step.nodes else "", nodes)
 
 

@@ -536,10 +536,7 @@ class TreeDrafter:
     def _fold_row(self, row: FoldRow, time: str) -> RowDraft:
         steps = counted(len(row.ids), "step").ljust(self.ref_width + 1 + self.step_width)
         return RowDraft(
-            left=(
-                *self._graph(row.lanes, row.depth),
-                (f"{self.glyphs.fold}{steps}  ", "dim"),
-            ),
+            left=(*self._graph(row.lanes, row.depth), (f"{self.glyphs.fold}{steps}  ", "dim")),
             text=((self.words.folded(row), "dim"),),
             time=time,
             row=row,

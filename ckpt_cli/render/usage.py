@@ -21,7 +21,7 @@ from ckpt_cli.render.table import (
     table_lines,
 )
 from ckpt_cli.render.text import StyledLine, field, line, safe_text
-from ckpt_cli.render.timeline import node_record, node_remarks, remark_lines
+from ckpt_cli.render.timeline import NODE_TIME, node_remarks, remark_lines
 from ckpt_cli.render.values import counted
 
 _BAR = 20
@@ -206,11 +206,7 @@ def stats_record(found: Stats, prices: PriceList, by: Sequence[Grouping] | None)
     total, parts = found.total, found.parts
     record: dict[str, Any] = {"threads": found.threads}
     if StatsPart.WRITES in parts:
-        record |= {
-            "checkpoints": found.checkpoints,
-            "writes": total.writes,
-            "bytes": total.bytes,
-        }
+        record |= {"checkpoints": found.checkpoints, "writes": total.writes, "bytes": total.bytes}
     if StatsPart.TIMES in parts:
         record |= {
             "steps": found.steps,
@@ -250,7 +246,7 @@ def stats_records(
         for key, amounts in found.rows(by):
             yield {
                 **_stats_key(by, key),
-                **node_record(amounts.time),
+                **NODE_TIME.record(amounts.time),
                 **_written_record(amounts),
                 **_token_record(amounts, prices),
             }
@@ -351,13 +347,7 @@ def stats_columns(
 
 
 def stats_lines(
-    found: Stats,
-    prices: PriceList,
-    by: Sequence[Grouping],
-    top: int,
-    width: int,
-    *,
-    unicode: bool,
+    found: Stats, prices: PriceList, by: Sequence[Grouping], top: int, width: int, *, unicode: bool
 ) -> Iterator[StyledLine]:
     """Yield the totals, a table of the largest groups, and what it does not tell."""
     yield from map(line, _stats_totals(found, prices))

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.codec import from_json
 from ckpt_backends.codec.values import TUPLE, Cut, Opaque, Tagged, Value
 from ckpt_cli.core.channels import LOST_DELTA
 from ckpt_cli.core.conversation import Message, ToolCall, as_message, content_text
@@ -23,6 +24,8 @@ if TYPE_CHECKING:  # it loads what computes replays
 _SCALAR = re.compile(
     r"[-+]?(\d++\.?+\d*+|\.\d++)(e[-+]?\d++)?|[-+]?(inf|nan)|null|true|false", re.I
 )
+_SHOWN = 200
+"""Width of a value in a table."""
 _AS_TEXT = ("datetime.datetime", "decimal.Decimal", "uuid.UUID", "zoneinfo.ZoneInfo")
 
 
@@ -124,6 +127,11 @@ NDARRAY = "numpy.ndarray"
 
 _DTYPE = re.compile(r"[<>|=]([biufc])(\d{1,4})")
 _KINDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
+
+
+def value_text(record: Any) -> str:
+    """Return a value of a record, given in JSON form, on one line."""
+    return summary(from_json(record), _SHOWN)
 
 
 def summary(value: Value, width: int, *, quote: bool = False) -> str:

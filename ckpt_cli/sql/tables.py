@@ -38,22 +38,12 @@ from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import State, read_state, state_channels
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.target import Target
-from ckpt_cli.reading.thread import (
-    DecodedCheckpoint,
-    ThreadReader,
-    TriggerInference,
-    number_of,
-)
-from ckpt_cli.render.incidents import failure_record
+from ckpt_cli.reading.thread import DecodedCheckpoint, ThreadReader, TriggerInference, number_of
+from ckpt_cli.render.fields import ANY, Shape, Type
+from ckpt_cli.render.incidents import FAILURE, WAITING
 from ckpt_cli.render.memory import item_record, read_record
 from ckpt_cli.render.messages import message_records
-from ckpt_cli.render.records import (
-    entry_record,
-    interrupt_record,
-    moment_record,
-    values_record,
-    write_record,
-)
+from ckpt_cli.render.records import entry_record, moment_record, values_record, write_record
 from ckpt_cli.render.table import optional_iso
 from ckpt_cli.render.threads import thread_record
 from ckpt_cli.sql.bounds import RowBounds
@@ -175,6 +165,14 @@ def keys_of(*more: SqlColumn) -> tuple[SqlColumn, ...]:
     )
 
 
+def columns_of(shape: Shape, *keys: str, needs: Need) -> Iterator[SqlColumn]:
+    """Yield a column for each of these keys of an answer."""
+    for key in keys:
+        one = shape.fields[key]
+        kind = one.type if isinstance(one.type, Type) else ANY
+        yield SqlColumn(key, kind.sql, one.text, needs, kind.unit)
+
+
 def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
     for reader in reading.readers(threads):
         sizes = _sizes(reading, reader)
@@ -271,7 +269,7 @@ CHECKPOINTS = QueryTable(
 
 def _rows_of_errors(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
     for one in failures_of_threads(reading.store, threads, history=True):
-        record = failure_record(one)
+        record = FAILURE.record(one)
         yield {**record, "failed_at": record["at"]}
 
 
@@ -281,19 +279,9 @@ ERRORS = QueryTable(
     "errors",
     "Tasks that failed, as `errors --history` lists them.",
     keys_of(
-        SqlColumn("task_id", "VARCHAR", "Task.", _OF_STEP),
-        SqlColumn("node", "VARCHAR", "Node that failed.", _OF_STEP),
-        SqlColumn(
-            "path", "VARCHAR[]", "Nodes from the root graph to the one that failed.", _OF_STEP
-        ),
-        SqlColumn("error", "VARCHAR", "Error.", _OF_STEP),
-        SqlColumn("failed_at", "TIMESTAMPTZ", "When it was stored, or the step began.", _OF_STEP),
-        SqlColumn("state", "VARCHAR", "failed, retried, handled, left.", _OF_STEP),
-        SqlColumn("retried", "BOOLEAN", "Whether the task ran again, with success.", _OF_STEP),
-        SqlColumn(
-            "handled", "BOOLEAN", "Whether its error handler has finished, or asks.", _OF_STEP
-        ),
-        SqlColumn("resume", "JSON", "What retries it; NULL if the thread went on.", _OF_STEP),
+        *columns_of(FAILURE, "task_id", "node", "path", "error", needs=_OF_STEP),
+        SqlColumn("failed_at", "TIMESTAMPTZ", FAILURE.fields["at"].text, _OF_STEP),
+        *columns_of(FAILURE, "state", "retried", "handled", "resume", needs=_OF_STEP),
     ),
     _rows_of_errors,
     by_group=True,
@@ -302,22 +290,18 @@ ERRORS = QueryTable(
 
 
 def _rows_of_interrupts(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
-    return map(interrupt_record, open_questions(reading.store, threads, None))
+    return map(WAITING.record, open_questions(reading.store, threads, None))
 
 
 INTERRUPTS = QueryTable(
     "interrupts",
     "Questions that wait for an answer, as `interrupts` lists them.",
     keys_of(
-        SqlColumn("task_id", "VARCHAR", "Task that asks.", _OF_STEP),
-        SqlColumn("node", "VARCHAR", "Its node.", _OF_STEP),
-        SqlColumn("path", "VARCHAR[]", "Nodes from the root graph to the one that asks.", _OF_STEP),
-        SqlColumn("interrupt_id", "VARCHAR", "Id of the question.", _OF_STEP),
-        SqlColumn("since", "TIMESTAMPTZ", "When the step began that asked it.", _OF_STEP),
-        SqlColumn("value", "JSON", "What the node gave to interrupt().", _OF_STEP),
-        SqlColumn(
-            "response_schema", "JSON", "JSON Schema of the answer, if it gave one.", _OF_STEP
-        ),
+        *columns_of(
+            WAITING,
+            *("task_id", "node", "path", "interrupt_id", "since", "value", "response_schema"),
+            needs=_OF_STEP,
+        )
     ),
     _rows_of_interrupts,
     by_group=True,

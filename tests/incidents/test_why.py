@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +81,7 @@ def test_an_id_that_says_nothing_gets_a_title(store: Path) -> None:
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_the_table_fits_and_never_cuts_an_id(store: Path, width: int) -> None:
     rows = list(_rows(store).values())
-    now = datetime.fromisoformat(rows[0]["last_at"]) + timedelta(hours=11)
-    columns = thread_columns(now, details=True, wide=width >= 100)
+    columns = thread_columns(details=True, wide=width >= 100)
     lines = [one.text for one in table_lines(rows, columns, width)]
     assert max(map(cell_len, lines)) <= width
     text = "\n".join(lines)
@@ -113,7 +111,7 @@ def test_an_error_and_a_question_get_room_before_counts_and_sizes() -> None:
     two = one | {"runs": ["send", "check"], "asked_by": ["check", "ask"], "question": {"n": 1}}
 
     def table(width: int) -> list[str]:
-        columns = thread_columns(datetime.now(UTC), details=True, wide=width >= 100)
+        columns = thread_columns(details=True, wide=width >= 100)
         return [line.text for line in table_lines([one, two], columns, width)]
 
     head, first, second = table(90)

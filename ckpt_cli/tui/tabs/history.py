@@ -21,7 +21,7 @@ from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.incidents import BLOCKS, LEFT, failure_state
 from ckpt_cli.render.table import step_number, when
-from ckpt_cli.render.text import Style, StyledLine, line, safe_text, wrap
+from ckpt_cli.render.text import Style, StyledLine, Ui, line, safe_text, wrap
 from ckpt_cli.render.timeline import timeline_rows
 from ckpt_cli.render.values import counted
 from ckpt_cli.tui.command_line import errors_command, timeline_command
@@ -110,7 +110,7 @@ def _drawn(found: Timeline, tip: Key, clock: Clock, width: int) -> TimedBranch:
     drawn: list[StyledLine] = []
     places: dict[int, Key | None] = {}
     room = width - len(_GUTTER)
-    rows = timeline_rows(found, now=clock.now, zone=clock.zone, width=room, unicode=True)
+    rows = timeline_rows(found, Ui(clock.now, clock.zone, room))
     for at, (key, text) in enumerate(rows):
         places[at] = key
         drawn.append(line(_GUTTER, *text.spans))

@@ -1,0 +1,188 @@
+"""What answers are made of: each key is declared once, for JSON, TSV, tables, SQL and the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from ckpt_backends.codec import to_json
+from ckpt_cli.render.table import Column, Record, iso
+from ckpt_cli.render.text import StyledLine
+
+Schema: TypeAlias = dict[str, Any]
+
+
+class Type(NamedTuple):
+    """A type of JSON: its schema, and how a value of the model becomes one."""
+
+    schema: Schema
+    sql: str
+    """DuckDB's name of the type."""
+    convert: Callable[[Any], Any] | None = None
+    """None: it is one already."""
+    unit: str = ""
+
+
+def _kind(name: str, sql: str) -> Type:
+    return Type({"type": name}, sql)
+
+
+TEXT = _kind("string", "VARCHAR")
+INTEGER = _kind("integer", "BIGINT")
+NUMBER = _kind("number", "DOUBLE")
+BYTES = INTEGER._replace(unit="bytes")
+SECONDS = NUMBER._replace(convert=lambda seconds: round(seconds, 6), unit="seconds")
+"""Stores keep microseconds."""
+FLAG = _kind("boolean", "BOOLEAN")
+TIME = Type({"type": "string", "format": "date-time"}, "TIMESTAMPTZ", iso)
+"""A `datetime`, or a text that is one already."""
+VALUE = Type({}, "JSON", to_json)
+"""A value of a store, in the codec's JSON form."""
+ANY = Type({}, "JSON")
+"""JSON of any form."""
+
+
+def one_of(*texts: str) -> Type:
+    """Return the type of one of some texts; an enum's member becomes its text."""
+    return Type({"enum": list(texts)}, "VARCHAR", str)
+
+
+def maybe(kind: Type | Shape) -> Type:
+    """Return the type of a value that may be null."""
+    kind = _type(kind)
+    convert, schema = kind.convert, kind.schema
+    if "enum" in schema:
+        schema = {"enum": [*schema["enum"], None]}
+    elif isinstance(schema.get("type"), str):
+        schema = {**schema, "type": [schema["type"], "null"]}
+    elif schema:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    if convert is None:
+        return kind._replace(schema=schema)
+    return kind._replace(
+        schema=schema, convert=lambda value: None if value is None else convert(value)
+    )
+
+
+def each(kind: Type | Shape) -> Type:
+    """Return the type of a list."""
+    kind = _type(kind)
+    convert = kind.convert
+    schema = {"type": "array", "items": kind.schema}
+    sql = "JSON" if kind.sql == "JSON" else f"{kind.sql}[]"
+    if convert is None:
+        return Type(schema, sql, list)
+    return Type(schema, sql, lambda values: [convert(one) for one in values])
+
+
+def by_name(kind: Type | Shape) -> Type:
+    """Return the type of an object with names that are not fixed, such as channels."""
+    kind = _type(kind)
+    convert = kind.convert
+    schema = {"type": "object", "additionalProperties": kind.schema}
+    if convert is None:
+        return Type(schema, "JSON", dict)
+    return Type(schema, "JSON", lambda values: {name: convert(one) for name, one in values.items()})
+
+
+class Field(NamedTuple):
+    """One key of an answer."""
+
+    key: str
+    type: Type | Shape
+    text: str
+    """What it tells: one sentence of the documentation, or two."""
+    of: str | Callable[[Any], Any] = ""
+    """Takes it from what was found: an attribute, such as `key.thread_id`, or a function. By
+    default it is the attribute of the key's name.
+    """
+    optional: bool = False
+    """Whether the key is absent if there is nothing to tell: for None, False and what is empty."""
+
+
+def optional(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], Any] = "") -> Field:
+    """Return a key that is absent if there is nothing to tell: for None, False and what is empty."""
+    return Field(key, kind, text, of, optional=True)
+
+
+class Shape:
+    """The keys of one kind of answer, in order."""
+
+    def __init__(self, text: str, *fields: Field) -> None:
+        self.text = text
+        self.fields = {one.key: one for one in fields}
+        """Key to field."""
+        self._parts = [
+            (one.key, _taking(one), _type(one.type).convert, one.optional) for one in fields
+        ]
+
+    def record(self, found: Any) -> dict[str, Any]:
+        """Return what was found, as JSON has it."""
+        record = {}
+        for key, take, convert, is_optional in self._parts:
+            value = take(found)
+            if is_optional and not value and type(value) not in {int, float}:
+                continue
+            record[key] = value if convert is None else convert(value)
+        return record
+
+    def columns(self, *columns: str | Column) -> list[Column]:
+        """Return columns for these keys, or for all, in this order; only TSV has a bare key.
+
+        Raises `KeyError` if there is no such key.
+        """
+        found = [
+            Column(one.upper(), one, table=False) if isinstance(one, str) else one
+            for one in columns or self.fields
+        ]
+        return [one for one in found if one.combine is not None or self.fields[one.key]]
+
+    @property
+    def schema(self) -> Schema:
+        """The JSON Schema of a record. Keys may be added in later versions."""
+        properties = {
+            one.key: {**_type(one.type).schema, "description": one.text}
+            for one in self.fields.values()
+        }
+        required = [one.key for one in self.fields.values() if not one.optional]
+        return {
+            "type": "object",
+            "description": self.text,
+            "properties": properties,
+            "required": required,
+        }
+
+
+class View(NamedTuple):
+    """How one kind of answer is printed."""
+
+    record: Callable[[Any], Any]
+    """Returns it as JSON has it, such as `Shape.record`."""
+    lines: Callable[..., Iterable[StyledLine]] = lambda *_: ()
+    """Returns it as text, from what was found, a `Ui`, and the options of the command; part of a
+    list has none.
+    """
+    rows: Callable[[Any], Iterable[Record]] = lambda _: ()
+    """Returns its parts, for TSV."""
+    columns: Sequence[Column] = ()
+
+
+def _type(kind: Type | Shape) -> Type:
+    return kind if isinstance(kind, Type) else Type(kind.schema, "JSON", kind.record)
+
+
+def _taking(field: Field) -> Callable[[Any], Any]:
+    return field.of if callable(field.of) else attrgetter(field.of or field.key)
+
+
+KEY_IN_THREAD = (
+    Field("checkpoint_ns", TEXT, "Namespace; '' is the root graph."),
+    Field("checkpoint_id", TEXT, "Checkpoint."),
+)
+"""Names a checkpoint of a known thread."""
+KEY = (
+    Field("thread_id", TEXT, "Thread.", "key.thread_id"),
+    *(one._replace(of=f"key.{one.key}") for one in KEY_IN_THREAD),
+)
+"""Names a checkpoint."""
