@@ -223,7 +223,7 @@ def memories_from(
     `chosen` names the memory; without it, the one of the profile or next to the store is read.
     Raises what opening a memory raises that is named.
     """
-    from ckpt_cli.queries.memory import memory_place
+    from ckpt_cli.config.store_names import memory_place
 
     place = memory_place(around.names.store_url, around.names.other_store("memory", chosen))
     if place is None:

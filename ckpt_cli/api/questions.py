@@ -25,6 +25,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_cli.api.answer import Answer, AnswerList, Watcher, filter_of, unwatched
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.config.store_names import memory_place
 from ckpt_cli.core.doctor.checks import ReplayedTogether
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
 from ckpt_cli.core.doctor.types import TypeUses, is_strict
@@ -55,7 +56,6 @@ from ckpt_cli.queries.incidents import (
     group_failures,
     grouping,
 )
-from ckpt_cli.queries.memory import memory_place
 from ckpt_cli.queries.replay import check_channels, replay_thread, replay_threads
 from ckpt_cli.queries.secrets import SecretReport, search_memory, search_threads
 from ckpt_cli.queries.tail import Movement, StoreTail

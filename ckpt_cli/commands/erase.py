@@ -52,6 +52,7 @@ from ckpt_cli.apply.recording import (
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.config.profiles import EraseRules
+from ckpt_cli.config.store_names import MemoryPlace, memory_place
 from ckpt_cli.core.erasure import (
     ErasedIds,
     ErasurePlace,
@@ -78,7 +79,6 @@ from ckpt_cli.plans.erase_value import EraseValuePlan, ErasingSide, ToErase, col
 from ckpt_cli.plans.repair import RecordedPlaces, ValuePlace, named_place
 from ckpt_cli.plans.saved_plan import key_fact
 from ckpt_cli.queries.erased import verified_places
-from ckpt_cli.queries.memory import MemoryPlace, memory_place
 from ckpt_cli.reading import redaction
 from ckpt_cli.render.erase import (
     erased_columns,

@@ -149,7 +149,7 @@ def _found(
 
     Raises what opening it raises, and `NotFound`.
     """
-    from ckpt_cli.queries.memory import memory_place
+    from ckpt_cli.config.store_names import memory_place
     from ckpt_cli.tui.context import MemoryNamed
 
     url, words = session.names.store_url, session.names.words

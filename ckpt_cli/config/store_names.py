@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ckpt_backends.errors import UsageError
 
@@ -390,6 +390,35 @@ class StoreNames:
         for url in self._urls:
             text = without_values(text, url)
         return text
+
+
+class MemoryPlace(NamedTuple):
+    """A memory that may belong to the threads of a store."""
+
+    url: StoreUrl
+    named: bool
+    """Whether the user named it; otherwise it was found in the same folder."""
+
+
+def memory_place(threads: StoreUrl, chosen: StoreUrl | None) -> MemoryPlace | None:
+    """Return the chosen memory, or the one of an application that keeps it near the threads.
+
+    Returns None if there is none. Opens no file.
+    """
+    from ckpt_backends.discovery import backend_of, bundled, known_backends
+    from ckpt_backends.url import StoreUrl
+
+    if chosen is not None:
+        return MemoryPlace(chosen, named=True)
+    own = backend_of(threads.scheme)
+    if own is None or not own.is_local:
+        return None
+    is_bundled = any(one is own for one in bundled())
+    for backend in bundled() if is_bundled else known_backends():
+        found = None if backend.memory_near is None else backend.memory_near(threads.path)
+        if found is not None:
+            return MemoryPlace(StoreUrl(backend.schemes[0], found, raw=found), named=False)
+    return None
 
 
 def _is_store_file(name: str) -> bool:

@@ -44,6 +44,7 @@ from ckpt_backends.transfer.parts import CheckpointPart, ValuePart
 from ckpt_backends.transfer.routes import languages_of, parts_of_rows
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.folders import history_file, old_history
+from ckpt_cli.config.store_names import MemoryPlace
 from ckpt_cli.core.erasure import (
     ErasedIds,
     ErasurePlace,
@@ -83,7 +84,7 @@ from ckpt_cli.queries.erased import (
 )
 from ckpt_cli.queries.ever_matching import EverMatching, checkpoint_facts, read_known
 from ckpt_cli.queries.grep import GrepQuery, grep_threads
-from ckpt_cli.queries.memory import MemoryHit, MemoryPlace, search_items
+from ckpt_cli.queries.memory import MemoryHit, search_items
 from ckpt_cli.queries.selection import Watch, selected_threads
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.reading.executor import Executor

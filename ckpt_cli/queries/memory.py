@@ -11,13 +11,13 @@ from ckpt_backends import shell
 from ckpt_backends.app_sessions import AppSession, SessionStore
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
-from ckpt_backends.discovery import backend_of, bundled, known_backends
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, UnknownLayout
 from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, Namespace, ThreadsOfMemory
 from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory, threads_of_memory
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.config.store_names import MemoryPlace
 from ckpt_cli.core import refs
 from ckpt_cli.core.conversation import Turn, content_text
 from ckpt_cli.core.memory import ItemFilter, Likeness, format_key, item_keys, likeliest, source_of
@@ -168,33 +168,6 @@ def _with_source(item: Item) -> Item:
 def without_values(item: Item) -> Item:
     """Return an item without its value, category and confidence."""
     return replace(item, value=None, category=None, confidence=None)
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPlace:
-    """A memory that may belong to the threads of a store."""
-
-    url: StoreUrl
-    named: bool
-    """Whether the user named it; otherwise it was found in the same folder."""
-
-
-def memory_place(threads: StoreUrl, chosen: StoreUrl | None) -> MemoryPlace | None:
-    """Return the chosen memory, or the one of an application that keeps it near the threads.
-
-    Returns None if there is none. Opens no file.
-    """
-    if chosen is not None:
-        return MemoryPlace(chosen, named=True)
-    own = backend_of(threads.scheme)
-    if own is None or not own.is_local:
-        return None
-    is_bundled = any(one is own for one in bundled())
-    for backend in bundled() if is_bundled else known_backends():
-        found = None if backend.memory_near is None else backend.memory_near(threads.path)
-        if found is not None:
-            return MemoryPlace(StoreUrl(backend.schemes[0], found, raw=found), named=False)
-    return None
 
 
 _PEOPLE = frozenset({"human", "user"})

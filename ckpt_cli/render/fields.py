@@ -102,7 +102,7 @@ class Field(NamedTuple):
 
 
 def optional(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], Any] = "") -> Field:
-    """Return a key that is absent if there is nothing to tell: for None, False and what is empty."""
+    """Return a key that is absent for None, for False and for what is empty."""
     return Field(key, kind, text, of, optional=True)
 
 
