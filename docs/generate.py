@@ -2,7 +2,8 @@
 
 That is docs/cli.md, the console blocks in README.md, docs/tour.md and docs/incidents.md, the matrix
 in docs/stores.md, the codes and their matrix in docs/doctor.md, the keys in docs/tui.md, the
-matrices in docs/copy.md, and the tables in docs/sql.md. Run it after a change of an option or of
+matrices in docs/copy.md, the tables in docs/sql.md, and the keys of answers in docs/json.md and
+docs/schema. Run it after a change of an option or of
 printed text: `python docs/generate.py`. A test compares each of them with what the program prints.
 """
 
@@ -10,18 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from ckpt_backends.discovery import bundled, layouts
 from ckpt_backends.transfer.form import Language
+from ckpt_cli.answers import ANSWERS, file_name, schema_of
 from ckpt_cli.app import root
 from ckpt_cli.core.copying import route_matrix
 from ckpt_cli.core.doctor import findings as occurrence
@@ -39,6 +43,8 @@ CHECKS = DOCS / "doctor.md"
 COPIES = DOCS / "copy.md"
 QUERIES = DOCS / "sql.md"
 SCREEN = DOCS / "tui.md"
+KEYS = DOCS / "json.md"
+SCHEMAS = DOCS / "schema"
 TOURS = (DOCS.parent / "README.md", DOCS / "tour.md", DOCS / "incidents.md")
 """Documents with console blocks, whose `$ ckpt` lines are run on the sample store."""
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
@@ -102,6 +108,55 @@ def tables(text: str) -> str:
             rows.append([f"`{one.name}`", f"`{one.type}`", one.needs.value, f"{one.text}{unit}"])
         parts.append(f"### `{table.name}`\n\n{table.text}\n\n{_table(rows)}")
     return _between("<!-- tables -->\n", "\n".join(parts), text)
+
+
+def keys(text: str) -> str:
+    """The text of docs/json.md with the keys of each answer made anew."""
+    parts = []
+    for name in ANSWERS:
+        schema = schema_of(name)
+        kind = "A list. " if schema.get("type") == "array" else ""
+        parts.append(f"### `{name}`\n\n{kind}{schema['description']}")
+        rows = [[f"`{key}`", kind, what] for key, kind, what in _nested("", schema)]
+        if rows:
+            parts.append(_table([["key", "type", "what"], ["---"] * 3, *rows]).rstrip())
+        link = file_name(name)
+        parts.append(f"[{link}](schema/{link})")
+    return _between("<!-- answers -->\n", "\n\n".join(parts) + "\n", text)
+
+
+def schemas() -> Mapping[str, str]:
+    """The text of each file in docs/schema, by its name."""
+    return {file_name(name): f"{json.dumps(schema_of(name), indent=2)}\n" for name in ANSWERS}
+
+
+def _nested(path: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield path, type and text of each key of an answer; `[]` is an item, `*` is any key."""
+    for one in schema.get("anyOf", ()):
+        yield from _nested(path, one)
+    if "items" in schema:
+        yield from _nested(f"{path}[]" if path else "", schema["items"])
+    if "additionalProperties" in schema:
+        yield from _nested(f"{path}.*" if path else "*", schema["additionalProperties"])
+    for key, one in schema.get("properties", {}).items():
+        inner = f"{path}.{key}" if path else key
+        kind = _kind(one) + ("" if key in schema["required"] else ", may be absent")
+        yield inner, kind, one["description"]
+        yield from _nested(inner, one)
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join("null" if one is None else f"`{one}`" for one in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(_kind, schema["anyOf"])))
+    names = {"array": "list", "date-time": "time"}
+    given = schema.get("type", "any")
+    kinds = [given] if isinstance(given, str) else given
+    found = [names.get(schema.get("format", one), names.get(one, one)) for one in kinds]
+    if len(kinds) > 1:
+        found[-1] = "null"
+    return " or ".join(found)
 
 
 def _routes(language: Language) -> str:
@@ -207,7 +262,13 @@ if __name__ == "__main__":
     TARGET.write_text(reference(), "utf-8")
     marked = (
         *((STORES, stores), (CHECKS, checks), (SCREEN, screen), (COPIES, copies)),
-        (QUERIES, tables),
+        *((QUERIES, tables), (KEYS, keys)),
     )
     for path, renewed in (*marked, *((one, tour) for one in TOURS)):
         path.write_text(renewed(path.read_text("utf-8")), "utf-8")
+    made = schemas()
+    for old in SCHEMAS.glob("*.json"):
+        if old.name not in made:
+            old.unlink()
+    for name, renewed_schema in made.items():
+        (SCHEMAS / name).write_text(renewed_schema, "utf-8")

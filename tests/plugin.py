@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ckpt_backends.testing import command_line
 from ckpt_backends.testing.environment import clean_environment, homes, own_state  # noqa: F401  (fixtures)
 from ckpt_backends.testing.harness import Harness, TestServer
 from ckpt_backends.testing.plugin import SUITE, named_harnesses
 from tests import servers
+from tests.answers import check_answer
 from tests.support import FIXTURES, SAMPLE, copy_store
 
 if TYPE_CHECKING:
@@ -257,6 +259,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # With 14,000 tests and the libraries of all engines in memory, collecting garbage as often as
     # a small program does takes a tenth of the run.
     gc.set_threshold(50_000, 20, 50)
+    command_line.CHECKS.append(check_answer)
     if not named_harnesses(config):
         config.pluginmanager.register(BundledLayouts())
 

@@ -142,7 +142,7 @@ class Shape:
     def schema(self) -> Schema:
         """The JSON Schema of a record. Keys may be added in later versions."""
         properties = {
-            one.key: {**_type(one.type).schema, "description": one.text}
+            one.key: {**_type(one.type).schema, "description": _described(one)}
             for one in self.fields.values()
         }
         required = [one.key for one in self.fields.values() if not one.optional]
@@ -170,6 +170,11 @@ class View(NamedTuple):
 
 def _type(kind: Type | Shape) -> Type:
     return kind if isinstance(kind, Type) else Type(kind.schema, "JSON", kind.record)
+
+
+def _described(field: Field) -> str:
+    unit = _type(field.type).unit
+    return f"{field.text} In {unit}." if unit else field.text
 
 
 def _taking(field: Field) -> Callable[[Any], Any]:

@@ -16,7 +16,9 @@ import pytest
 from packaging.requirements import Requirement
 
 import ckpt_cli
+from ckpt_cli.answers import ANSWERS
 from ckpt_cli.app import root
+from tests.answers import UNDESCRIBED
 from tests.support import ROOT, ckpt
 
 README = ROOT / "README.md"
@@ -75,6 +77,14 @@ def test_the_command_reference_is_up_to_date(generate: Any) -> None:
     assert generate.screen(text) == text
     text = generate.COPIES.read_text("utf-8")
     assert generate.copies(text) == text
+
+
+def test_the_keys_of_answers_are_up_to_date(generate: Any) -> None:
+    text = generate.KEYS.read_text("utf-8")
+    assert generate.keys(text) == text
+    stored = {path.name: path.read_text("utf-8") for path in generate.SCHEMAS.iterdir()}
+    assert stored == generate.schemas()
+    assert UNDESCRIBED.isdisjoint(ANSWERS)
 
 
 def test_links_between_documents_lead_somewhere() -> None:

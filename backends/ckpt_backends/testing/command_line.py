@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,18 @@ class _Out(io.TextIOWrapper):
         super().__init__(self.bytes, encoding="utf-8", newline="", write_through=True)
 
 
+Check = Callable[[list[str], CommandResult], None]
+CHECKS: list[Check] = []
+"""What a project checks of each command that its tests run."""
+
+
 def ckpt(*words: str | Path) -> CommandResult:
     """Run `ckpt` in this process through its entry point, with its output as in a pipe."""
     out, err = _Out(), io.StringIO()
+    argv = [str(word) for word in words]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run([str(word) for word in words])
-    return CommandResult(code, out.bytes.getvalue(), err.getvalue())
+        code = run([*argv])
+    result = CommandResult(code, out.bytes.getvalue(), err.getvalue())
+    for check in CHECKS:
+        check(argv, result)
+    return result

@@ -1,0 +1,41 @@
+"""What each command prints with `-o json`: for docs/json.md, docs/schema, and the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ckpt_cli.render.fields import Schema, Shape, Type, each
+from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
+from ckpt_cli.render.timeline import TIMELINE
+
+ANSWERS: Mapping[str, Type | Shape] = {
+    "timeline": TIMELINE,
+    "interrupts": each(WAITING),
+    "errors": each(FAILURE),
+    "errors --by error": each(FAILURE_GROUPS["error"]),
+    "errors --by node": each(FAILURE_GROUPS["node"]),
+}
+"""By the words of a command line, with an option only where the answer differs from that without.
+
+A word in capitals stands for an argument.
+"""
+
+_HOME = "https://raw.githubusercontent.com/langgraph-ckpt/ckpt/main/docs/schema"
+
+
+def schema_of(name: str) -> Schema:
+    """Return the JSON Schema of an answer."""
+    found = ANSWERS[name].schema
+    text = found.get("description") or found.get("items", {}).get("description", "")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"{_HOME}/{file_name(name)}",
+        "title": f"ckpt {name}",
+        **found,
+        "description": text,
+    }
+
+
+def file_name(name: str) -> str:
+    """Return the name of the file with the schema of an answer: `errors-by-error.json`."""
+    return f"{name.lower().replace(' --', ' ').replace(' ', '-')}.json"
