@@ -37,7 +37,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
     # Imports and answers make many objects that live on, and few cycles.
     gc.set_threshold(_OBJECTS, 50, 50)
-    from ckpt_cli.process import Ended, heed, leave, unwind
+    from ckpt_cli.ending import Ended, heed, leave, unwind
     from ckpt_cli.run import run
 
     _accept_any_text()
@@ -98,7 +98,7 @@ def _unraisable(found: "sys.UnraisableHookArgs") -> None:
     if issubclass(found.exc_type, KeyboardInterrupt):
         _exit_now()
     if isinstance(found.exc_value, SystemExit):
-        from ckpt_cli.process import Ended, leave
+        from ckpt_cli.ending import Ended, leave
 
         if isinstance(found.exc_value, Ended):
             leave(found.exc_value.number)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from ckpt_backends.errors import PartlyDone, StoreUnavailable, reason_of
 from ckpt_cli.core.values import json_line
-from ckpt_cli.process import ReaderGone
+from ckpt_cli.ending import ReaderGone
 from ckpt_cli.render.text import (
     UNLIMITED,
     Style,

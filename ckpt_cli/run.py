@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, InsecureConnection, PartlyDone, UsageError
 from ckpt_cli import __version__
-from ckpt_cli.process import Ended, ReaderGone, flush, out_of_memory, set_limits
+from ckpt_cli.ending import Ended, ReaderGone, flush
+from ckpt_cli.limits import out_of_memory, set_limits
 
 if TYPE_CHECKING:
     import typer

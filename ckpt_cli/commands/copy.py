@@ -29,10 +29,10 @@ from ckpt_cli.commands.changing import confirm, show_and_apply, write
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
+from ckpt_cli.ending import Ended
 from ckpt_cli.options import AsOf, At, DryRun, Jobs, Match, Where, Yes
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread, plan_thread_copy
 from ckpt_cli.plans.rollback import COPY_OPTIONS, TargetOptions, new_thread_id
-from ckpt_cli.process import Ended
 from ckpt_cli.queries.stores import language_of
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.target import TargetArguments, find_named

@@ -15,7 +15,7 @@ from typer import Context, Option
 from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_cli import __version__
-from ckpt_cli.process import ReaderGone
+from ckpt_cli.ending import ReaderGone
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:

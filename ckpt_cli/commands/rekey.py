@@ -24,9 +24,9 @@ from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import RekeyReport
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Ended
 from ckpt_cli.options import DryRun, Match, Where, Yes
 from ckpt_cli.plans.copy import RekeySide, check_keys, planned_rekey, rekey_side
-from ckpt_cli.process import Ended
 from ckpt_cli.queries.stores import language_of
 from ckpt_cli.render.plan import rekey_columns, rekey_lines, rekey_record, rekey_rows
 from ckpt_cli.render.values import counted

@@ -17,8 +17,8 @@ from ckpt_backends.installing import install_command
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.registry import open_memory
 from ckpt_cli import diagnostics
+from ckpt_cli.ending import ENDING, Ended, restored
 from ckpt_cli.options import OptionalThread
-from ckpt_cli.process import ENDING, Ended, restored
 from ckpt_cli.session import Session
 from ckpt_cli.tui.serving import SERVED
 

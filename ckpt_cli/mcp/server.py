@@ -23,6 +23,7 @@ from ckpt_backends.errors import CkptError, NotFound, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.store_names import StoreNames
+from ckpt_cli.ending import ENDING, heed, leave, restored
 from ckpt_cli.mcp.tools import (
     TOOLS,
     Asked,
@@ -39,7 +40,6 @@ from ckpt_cli.mcp.tools import (
     structured,
     to_cursor,
 )
-from ckpt_cli.process import ENDING, heed, leave, restored
 from ckpt_cli.reading.executor import Executor
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.store_worker import StoreWorker

@@ -25,7 +25,7 @@ from ckpt_backends.encryption import KEY_VARIABLE
 from ckpt_backends.errors import CkptError, PartlyDone, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import VARIABLE, StoreUrl, printable_param, secrets, split_url
-from ckpt_cli.process import ENDING, heed, leave
+from ckpt_cli.ending import ENDING, heed, leave
 
 if TYPE_CHECKING:
     from ckpt_cli.core.reducers import Rules

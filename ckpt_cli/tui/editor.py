@@ -13,7 +13,7 @@ from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError, reason
 from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.process import ENDING, heed, restored, unwind
+from ckpt_cli.ending import ENDING, heed, restored, unwind
 
 _LONGEST = 256 << 20
 _PATIENCE = 2.0

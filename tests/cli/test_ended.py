@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.process import Ended
+from ckpt_cli.ending import Ended
 from tests.support import first_now
 
 pytestmark = pytest.mark.usefixtures("heeded_signals")
