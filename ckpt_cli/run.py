@@ -39,10 +39,8 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
         # Without the parser, which takes most of the time. Elsewhere in a command line, the
         # parser answers it.
         return _guarded(_print_version, argv)
-    from ckpt_cli.render.text import color_chosen
     from ckpt_cli.session import Session
 
-    color_chosen.set("auto")
     session = Session(argv)
     warnings.showwarning = session.show_warning
     # Whatever PYTHONWARNINGS says.
