@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from ckpt_backends.errors import CkptError, ParseError, StoreChanged, StoreUnavailable
-from ckpt_cli.color import chosen, has_color
-from ckpt_cli.render.text import cell_len, fit, safe_json, safe_text
+from ckpt_cli.render.text import cell_len, color_chosen, fit, has_color, safe_json, safe_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -151,7 +150,7 @@ def _new_bar(*, of_bytes: bool) -> Progress:
     from rich.console import Console
     from rich.progress import Progress
 
-    colored = has_color(chosen.get(), sys.stderr)
+    colored = has_color(color_chosen.get(), sys.stderr)
     # rich obeys NO_COLOR even where --color says always, and keeps bold and dim.
     system: Literal["auto"] | None = "auto" if colored else None
     console = Console(stderr=True, color_system=system, no_color=not colored)

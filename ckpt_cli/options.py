@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from typer import Argument, BadParameter, CallbackParam, Context, Exit, Option
 
 from ckpt_backends.model import Status
-from ckpt_cli import __version__, color
+from ckpt_cli import __version__
+from ckpt_cli.render.text import color_chosen
 
 _Text = str | None
 _AUTO, _VERSION = "table on a terminal, TSV in a pipe", "Print the version and exit."
@@ -31,7 +32,7 @@ def _keep(ctx: Context, param: CallbackParam, value: Any) -> None:
     settings[param.name] = [*settings.get(param.name, ()), *value] if param.multiple else value
     if param.name == "color":
         # Progress bars are drawn where no session is at hand.
-        color.chosen.set(value)
+        color_chosen.set(value)
 
 
 def _option(metavar: str, text: str, *names: str, **more: Any) -> Any:

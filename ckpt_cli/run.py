@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, InsecureConnection, PartlyDone, UsageError
-from ckpt_cli import __version__, color
+from ckpt_cli import __version__
 from ckpt_cli.ending import Ended, ReaderGone, flush
 from ckpt_cli.limits import out_of_memory, set_limits
 
@@ -35,7 +35,6 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
         from ckpt_cli.complete import complete
 
         return complete(argv[1:], may_exit=may_exit)
-    color.chosen.set("auto")
     if argv == ["--version"]:
         # Without the parser, which takes most of the time. Elsewhere in a command line, the
         # parser answers it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import InsecureConnection, UsageError
 from ckpt_cli.config.store_names import StoreNames
+from ckpt_cli.render.text import color_chosen
 
 if TYPE_CHECKING:
     from ckpt_backends.protocol import Store
@@ -33,6 +34,7 @@ class Session:
     """Everything a command works with. The parser stores global options in `settings`."""
 
     def __init__(self, argv: Sequence[str] = ()) -> None:
+        color_chosen.set("auto")
         self.argv = argv
         """The arguments of this run."""
         self.parser: Group | None = None

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from contextvars import ContextVar
 from datetime import UTC, datetime, tzinfo
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+color_chosen = ContextVar("color_chosen", default="auto")
+"""What --color says in this run: auto, always or never."""
+
+
+def has_color(when: str, stream: TextIO) -> bool:
+    """Return whether what is written to a stream has colours and styles."""
+    if when != "auto":
+        return when == "always"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
 
 UNLIMITED = 1_000_000
 """The width of a file or pipe."""

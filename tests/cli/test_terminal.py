@@ -72,10 +72,10 @@ for code in progress(["clock-ahead", "parent-missing", "clock-ahead", "clock-ahe
 
 SCAN = """
 import sys
-from ckpt_cli import color
+from ckpt_cli.render.text import color_chosen
 from ckpt_cli.diagnostics import ScanBar
 
-color.chosen.set(sys.argv[1])
+color_chosen.set(sys.argv[1])
 bar = ScanBar(print)
 bar.scanning("scanning", 1, 3)
 bar.scanned("done")
