@@ -70,7 +70,7 @@ from ckpt_cli.render.bisect import bisect_record
 from ckpt_cli.render.doctor import checked_record, finding_record, types_record
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS
 from ckpt_cli.render.replay import report_record, thread_rows, transition_rows
-from ckpt_cli.render.search import hit_record, secret_record
+from ckpt_cli.render.search import SECRET, hit_record
 from ckpt_cli.render.store_tail import movement_record
 from ckpt_cli.render.usage import amount_records, survey_record
 
@@ -324,7 +324,7 @@ class SecretSearch(Iterator[Answer[SecretFinding]]):
                 self.unchecked[searched.name] = searched.unchecked
             for one in searched.findings:
                 self.kinds[one.kind] += 1
-                yield Answer(one, secret_record)
+                yield Answer(one, SECRET.record)
 
 
 def secret_search(

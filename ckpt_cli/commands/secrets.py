@@ -13,11 +13,11 @@ from ckpt_cli.api.questions import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Memory, Where
 from ckpt_cli.render.search import (
+    SECRET_COLUMNS,
+    SECRET_KIND,
+    SECRET_KIND_COLUMNS,
     SECRET_RECORD_COLUMNS,
     found_text,
-    kind_columns,
-    kind_records,
-    secret_columns,
     secret_row,
     secrets_progress_text,
 )
@@ -61,9 +61,9 @@ def secrets(
     """
     session: Session = ctx.obj
     if kinds:
-        from ckpt_cli.core.secrets import known_kinds
+        from ckpt_cli.core.secret_rules import known_kinds
 
-        session.output.records(kind_records(known_kinds()), kind_columns())
+        session.output.records(map(SECRET_KIND.record, known_kinds().items()), SECRET_KIND_COLUMNS)
         return
     with ExitStack() as opened:
         is_chosen = threads or match or where or memory
@@ -111,7 +111,7 @@ def _show(session: Session, found: SecretSearch, *, in_memory: bool = False) -> 
         return found_text(found.kinds, None if in_memory else found.threads, found.ignored)
 
     if output.table:
-        output.records((secret_row(one.found) for one in found), secret_columns(), rest=summary)
+        output.records((secret_row(one.found) for one in found), SECRET_COLUMNS, rest=summary)
     else:
         output.records((one.to_dict() for one in found), SECRET_RECORD_COLUMNS)
         session.note(summary())

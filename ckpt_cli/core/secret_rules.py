@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from binascii import a2b_base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -81,7 +81,6 @@ class SecretRule:
     """The secret is the longest group, or the whole match if there is none."""
     anchors: tuple[str, ...]
     """A text without any of these has no match."""
-    source: str
     ignore_case: bool = False
     accepts: Callable[[str], bool] = lambda text: not is_example(text)
     """Whether a match is a secret: not an example from documentation, and well-formed."""
@@ -90,7 +89,41 @@ class SecretRule:
 
 
 _GITLEAKS = "https://github.com/gitleaks/gitleaks/blob/master/config/gitleaks.toml"
+_TRUFFLEHOG = "https://github.com/trufflesecurity/trufflehog/blob/main/pkg/detectors"
+_SOURCES = {
+    "private-key": (
+        "RFC 7468, RFC 4716, RFC 9580",
+        "https://tartarus.org/~simon/putty-snapshots/htmldoc/AppendixC.html",
+    ),
+    "openrouter-key": ("https://openrouter.ai/docs/api-reference/authentication",),
+    "langfuse-key": ("https://langfuse.com/faq/all/where-are-langfuse-api-keys",),
+    "google-api-key": ("https://cloud.google.com/docs/authentication/api-keys",),
+    "google-oauth-secret": ("https://developers.google.com/identity/protocols/oauth2",),
+    "langsmith-key": ("https://docs.smith.langchain.com/administration/how_to_guides",),
+    "groq-key": (f"{_TRUFFLEHOG}/groq",),
+    "xai-key": (f"{_TRUFFLEHOG}/xai",),
+    "tavily-key": ("https://docs.tavily.com/documentation/api-reference/introduction",),
+    "replicate-token": (f"{_TRUFFLEHOG}/replicate",),
+    "nvidia-key": (f"{_TRUFFLEHOG}/nvapi",),
+    "stripe-key": ("https://docs.stripe.com/keys",),
+    "slack-token": ("https://api.slack.com/concepts/token-types",),
+    "npm-token": (_GITLEAKS, "https://docs.npmjs.com/cli/configuring-npm/npmrc"),
+    "telegram-token": ("https://core.telegram.org/bots/api#authorizing-your-bot",),
+    "azure-sas": ("https://learn.microsoft.com/azure/storage/common/storage-sas-overview",),
+    "aws-secret-key": (
+        "https://docs.aws.amazon.com/IAM/latest/UserGuide/id_credentials_access-keys.html",
+    ),
+    "jwt": ("RFC 7519, RFC 7516",),
+    "url-password": ("RFC 3986, section 3.2.1",),
+    "authorization-header": ("RFC 6750", "RFC 7617"),
+    "assigned-secret": (
+        "JSON in a text, with a name as in core/secrets/key_names.py",
+        "a line of a .env file, https://12factor.net/config",
+    ),
+}
+"""Who describes the forms of each kind in `RULES`; of all others, it is Gitleaks."""
 _GITHUB = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")
+_AWS = ("A3T", "ABIA", "ACCA", "AKIA", "ASIA")
 _NAMES = (
     r"pass(?:word|wd|phrase)|secret(?:[_-]?(?:access)?[_-]?key)?|api[_-]?key"
     r"|(?:access|auth|refresh|bearer|session)[_-]?token|client[_-]?secret|private[_-]?key"
@@ -137,10 +170,6 @@ def _is_user_and_password(text: str) -> bool:
     return bool(colon) and user.isprintable() and not is_placeholder(password)
 
 
-def _is_url_password(text: str) -> bool:
-    return not is_placeholder(text)
-
-
 RULES: tuple[SecretRule, ...] = (
     SecretRule(
         "private-key",
@@ -148,153 +177,83 @@ RULES: tuple[SecretRule, ...] = (
         r"(?:(?:(?!----)[\s\S]){0,8000}-{4,5} ?END [A-Z0-9 ]{1,60}-{4,5}"
         r"|[\w+/=:,.\s\\]{64,8000})",
         ("PRIVATE KEY",),
-        "RFC 7468, RFC 4716, RFC 9580",
         accepts=lambda text: len(set(text)) > 20,
     ),
     SecretRule(
         "private-key",
         r"PuTTY-User-Key-File-\d:[\s\S]{0,8000}?Private-MAC: [0-9a-f]{40,64}",
         ("PuTTY-User-Key-File-",),
-        "https://tartarus.org/~simon/putty-snapshots/htmldoc/AppendixC.html",
     ),
-    SecretRule("anthropic-key", r"\bsk-ant-[a-z]{2,12}\d\d-[\w-]{20,200}", ("sk-ant-",), _GITLEAKS),
+    SecretRule("anthropic-key", r"\bsk-ant-[a-z]{2,12}\d\d-[\w-]{20,200}", ("sk-ant-",)),
+    SecretRule("openrouter-key", r"\bsk-or-v1-[0-9a-f]{64}\b", ("sk-or-v1-",)),
     SecretRule(
-        "openrouter-key",
-        r"\bsk-or-v1-[0-9a-f]{64}\b",
-        ("sk-or-v1-",),
-        "https://openrouter.ai/docs/api-reference/authentication",
-    ),
-    SecretRule(
-        "langfuse-key",
-        r"\bsk-lf-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b",
-        ("sk-lf-",),
-        "https://langfuse.com/faq/all/where-are-langfuse-api-keys",
+        "langfuse-key", r"\bsk-lf-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", ("sk-lf-",)
     ),
     SecretRule(
         "openai-key",
         r"\bsk-(?:(?:proj|svcacct|admin)-[\w-]{40,250}|[\w-]{20,}T3BlbkFJ[\w-]{20,})",
         ("sk-proj-", "sk-svcacct-", "sk-admin-", "T3BlbkFJ"),
-        _GITLEAKS,
     ),
-    SecretRule(
-        "google-api-key",
-        r"\bAIza[\w-]{35}(?![\w-])",
-        ("AIza",),
-        "https://cloud.google.com/docs/authentication/api-keys",
-    ),
-    SecretRule(
-        "google-oauth-secret",
-        r"\bGOCSPX-[\w-]{28}(?![\w-])",
-        ("GOCSPX-",),
-        "https://developers.google.com/identity/protocols/oauth2",
-    ),
-    SecretRule("huggingface-token", r"\bhf_[A-Za-z0-9]{34,40}\b", ("hf_",), _GITLEAKS),
+    SecretRule("google-api-key", r"\bAIza[\w-]{35}(?![\w-])", ("AIza",)),
+    SecretRule("google-oauth-secret", r"\bGOCSPX-[\w-]{28}(?![\w-])", ("GOCSPX-",)),
+    SecretRule("huggingface-token", r"\bhf_[A-Za-z0-9]{34,40}\b", ("hf_",)),
     SecretRule(
         "langsmith-key",
         r"\b(?:lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}|ls__[0-9a-f]{32})\b",
         ("lsv2_", "ls__"),
-        "https://docs.smith.langchain.com/administration/how_to_guides",
     ),
+    SecretRule("groq-key", r"\bgsk_[A-Za-z0-9]{40,64}\b", ("gsk_",)),
+    SecretRule("xai-key", r"\bxai-[A-Za-z0-9]{70,90}\b", ("xai-",)),
+    SecretRule("perplexity-key", r"\bpplx-[A-Za-z0-9]{48}\b", ("pplx-",)),
     SecretRule(
-        "groq-key",
-        r"\bgsk_[A-Za-z0-9]{40,64}\b",
-        ("gsk_",),
-        "https://github.com/trufflesecurity/trufflehog/blob/main/pkg/detectors/groq",
+        "tavily-key", r"\btvly-(?:[a-z]{3,5}-)?[A-Za-z0-9]{28,40}\b", ("tvly-",), accepts=is_token
     ),
-    SecretRule(
-        "xai-key",
-        r"\bxai-[A-Za-z0-9]{70,90}\b",
-        ("xai-",),
-        "https://github.com/trufflesecurity/trufflehog/blob/main/pkg/detectors/xai",
-    ),
-    SecretRule("perplexity-key", r"\bpplx-[A-Za-z0-9]{48}\b", ("pplx-",), _GITLEAKS),
-    SecretRule(
-        "tavily-key",
-        r"\btvly-(?:[a-z]{3,5}-)?[A-Za-z0-9]{28,40}\b",
-        ("tvly-",),
-        "https://docs.tavily.com/documentation/api-reference/introduction",
-        accepts=is_token,
-    ),
-    SecretRule(
-        "replicate-token",
-        r"\br8_[A-Za-z0-9]{37}\b",
-        ("r8_",),
-        "https://github.com/trufflesecurity/trufflehog/blob/main/pkg/detectors/replicate",
-    ),
-    SecretRule(
-        "nvidia-key",
-        r"\bnvapi-[\w-]{60,72}(?![\w-])",
-        ("nvapi-",),
-        "https://github.com/trufflesecurity/trufflehog/blob/main/pkg/detectors/nvapi",
-    ),
-    SecretRule("databricks-token", r"\bdapi[0-9a-f]{32}(?:-\d)?\b", ("dapi",), _GITLEAKS),
-    SecretRule("github-token", r"\bgithub_pat_\w{36,255}", ("github_pat_",), _GITLEAKS),
-    SecretRule("github-token", r"\bgh[pousr]_[A-Za-z0-9]{36,251}", _GITHUB, _GITLEAKS),
+    SecretRule("replicate-token", r"\br8_[A-Za-z0-9]{37}\b", ("r8_",)),
+    SecretRule("nvidia-key", r"\bnvapi-[\w-]{60,72}(?![\w-])", ("nvapi-",)),
+    SecretRule("databricks-token", r"\bdapi[0-9a-f]{32}(?:-\d)?\b", ("dapi",)),
+    SecretRule("github-token", r"\bgithub_pat_\w{36,255}", ("github_pat_",)),
+    SecretRule("github-token", r"\bgh[pousr]_[A-Za-z0-9]{36,251}", _GITHUB),
     SecretRule(
         "stripe-key",
         r"\b(?:[sr]k_(?:live|test)|whsec)_[A-Za-z0-9+/]{16,247}={0,2}",
         ("k_live_", "k_test_", "whsec_"),
-        "https://docs.stripe.com/keys",
     ),
     SecretRule(
         "slack-token",
         r"\b(?:xapp-\d-|xoxe\.?xox[bp]-\d-|xoxe-\d-|xox[abposrcd]-\d)[\w-]{20,250}",
         ("xapp-", "xox"),
-        "https://api.slack.com/concepts/token-types",
     ),
-    SecretRule("npm-token", r"\bnpm_[A-Za-z0-9]{36}\b", ("npm_",), _GITLEAKS),
-    SecretRule(
-        "npm-token",
-        r":_authToken=\s{0,3}[\"']?([\w-]{36,200})",
-        (":_authToken=",),
-        "https://docs.npmjs.com/cli/configuring-npm/npmrc",
-    ),
-    SecretRule(
-        "telegram-token",
-        r"(?<!\d)\d{8,10}:A[\w-]{34}(?![\w-])",
-        (":A",),
-        "https://core.telegram.org/bots/api#authorizing-your-bot",
-    ),
-    SecretRule("digitalocean-token", r"\bdo[opr]_v1_[0-9a-f]{64}\b", ("_v1_",), _GITLEAKS),
-    SecretRule("shopify-token", r"\bshp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}\b", ("shp",), _GITLEAKS),
-    SecretRule("artifactory-token", r"\bAKC[A-Za-z0-9]{57,80}\b", ("AKC",), _GITLEAKS),
-    SecretRule("linear-key", r"\blin_api_[A-Za-z0-9]{40}\b", ("lin_api_",), _GITLEAKS),
-    SecretRule("notion-token", r"\bntn_\d{11}[A-Za-z0-9]{35}\b", ("ntn_",), _GITLEAKS),
-    SecretRule("atlassian-token", r"\bATATT3[\w=-]{180,220}", ("ATATT3",), _GITLEAKS),
-    SecretRule(
-        "azure-sas",
-        r"[?&]sig=([A-Za-z0-9%+/]{40,90}(?:%3D|=))",
-        ("sig=",),
-        "https://learn.microsoft.com/azure/storage/common/storage-sas-overview",
-    ),
+    SecretRule("npm-token", r"\bnpm_[A-Za-z0-9]{36}\b", ("npm_",)),
+    SecretRule("npm-token", r":_authToken=\s{0,3}[\"']?([\w-]{36,200})", (":_authToken=",)),
+    SecretRule("telegram-token", r"(?<!\d)\d{8,10}:A[\w-]{34}(?![\w-])", (":A",)),
+    SecretRule("digitalocean-token", r"\bdo[opr]_v1_[0-9a-f]{64}\b", ("_v1_",)),
+    SecretRule("shopify-token", r"\bshp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}\b", ("shp",)),
+    SecretRule("artifactory-token", r"\bAKC[A-Za-z0-9]{57,80}\b", ("AKC",)),
+    SecretRule("linear-key", r"\blin_api_[A-Za-z0-9]{40}\b", ("lin_api_",)),
+    SecretRule("notion-token", r"\bntn_\d{11}[A-Za-z0-9]{35}\b", ("ntn_",)),
+    SecretRule("atlassian-token", r"\bATATT3[\w=-]{180,220}", ("ATATT3",)),
+    SecretRule("azure-sas", r"[?&]sig=([A-Za-z0-9%+/]{40,90}(?:%3D|=))", ("sig=",)),
     SecretRule(
         "aws-secret-key",
         r"\b(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[A-Z0-9]{16}\b[\s\S]{1,100}?"
         r"(?<![A-Za-z0-9/+=])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
-        ("A3T", "ABIA", "ACCA", "AKIA", "ASIA"),
-        "https://docs.aws.amazon.com/IAM/latest/UserGuide/id_credentials_access-keys.html",
+        _AWS,
         accepts=_is_aws_secret,
     ),
     SecretRule(
-        "jwt",
-        r"\beyJ[\w-]{8,4000}={0,2}(?:\.[\w-]{0,8000}={0,2}){2,4}",
-        ("eyJ",),
-        "RFC 7519, RFC 7516",
-        accepts=_is_jwt,
+        "jwt", r"\beyJ[\w-]{8,4000}={0,2}(?:\.[\w-]{0,8000}={0,2}){2,4}", ("eyJ",), accepts=_is_jwt
     ),
     SecretRule(
         "url-password",
         r"\b[a-z][a-z0-9+.-]{1,30}://[^\s/?#:@\"'<>\[\]{}|\\]{0,200}:([^\s/?#@\"'<>|\\]{3,200})@[\w\[.-]",
         ("://",),
-        "RFC 3986, section 3.2.1",
         ignore_case=True,
-        accepts=_is_url_password,
+        accepts=lambda text: not is_placeholder(text),
     ),
     SecretRule(
         "authorization-header",
         r"\bbearer\s{1,3}([\w.~+/=-]{20,4000})",
         ("bearer",),
-        "RFC 6750",
         ignore_case=True,
         accepts=is_token,
     ),
@@ -302,7 +261,6 @@ RULES: tuple[SecretRule, ...] = (
         "authorization-header",
         r"\bbasic\s{1,3}([A-Za-z0-9+/]{8,4000}={0,2})",
         ("basic",),
-        "RFC 7617",
         ignore_case=True,
         accepts=_is_user_and_password,
     ),
@@ -310,7 +268,6 @@ RULES: tuple[SecretRule, ...] = (
         "assigned-secret",
         rf"\"[\w.-]{{0,40}}(?:{_NAMES})\\?\"\s{{0,3}}:\s{{0,3}}\\?\"([^\"\\\s]{{8,500}})\\?\"",
         _NAME_ANCHORS,
-        "JSON in a text, with a name as in core/secrets/key_names.py",
         ignore_case=True,
         accepts=_is_assigned,
     ),
@@ -320,7 +277,6 @@ RULES: tuple[SecretRule, ...] = (
         r"(?:PASSWORD|PASSWD|SECRET|SECRET_KEY|API_KEY|APIKEY|ACCESS_KEY|TOKEN|PRIVATE_KEY)"
         r"[ ]{0,3}=[ ]{0,3}[\"']?([^\s\"'#]{8,500})",
         ("PASS", "SECRET", "KEY", "TOKEN"),
-        "a line of a .env file, https://12factor.net/config",
         accepts=_is_assigned,
     ),
 )
@@ -374,7 +330,7 @@ def _kind(name: str) -> tuple[str | None, int]:
     return None, 0
 
 
-SOURCE = "https://github.com/Yelp/detect-secrets"
+_LIBRARY = "https://github.com/Yelp/detect-secrets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,12 +345,7 @@ class Detector:
 
 
 DETECTORS = (
-    Detector(
-        "aws",
-        "AWSKeyDetector",
-        ("aws-access-key", "aws-secret-key"),
-        ("A3T", "ABIA", "ACCA", "AKIA", "ASIA", "aws"),
-    ),
+    Detector("aws", "AWSKeyDetector", ("aws-access-key", "aws-secret-key"), (*_AWS, "aws")),
     Detector(
         "azure_storage_key", "AzureStorageKeyDetector", ("azure-storage-key",), ("AccountKey=",)
     ),
@@ -411,12 +362,7 @@ DETECTORS = (
         ("discord-token",),
         ("MD", "MT", "Mj", "Mz", "ND", "NT", "Nj", "Nz", "OD", "OT"),
     ),
-    Detector(
-        "github_token",
-        "GitHubTokenDetector",
-        ("github-token",),
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-    ),
+    Detector("github_token", "GitHubTokenDetector", ("github-token",), _GITHUB),
     Detector("gitlab_token", "GitLabTokenDetector", ("gitlab-token",), ("gl", "GR1348941")),
     Detector("ibm_cloud_iam", "IbmCloudIamDetector", ("ibm-cloud-key",), ("ibm", "iam", "cloud")),
     Detector("ibm_cos_hmac", "IbmCosHmacDetector", ("ibm-cloud-key",), ("secret",)),
@@ -439,11 +385,22 @@ LEFT_OUT = {
     "HexHighEntropyString": "ids and hashes in a state would be found",
     "IPPublicDetector": "an address is no credential",
     "JwtTokenDetector": "`jwt` includes the signature",
-    "KeywordDetector": "it reads source code; core/secrets/key_names.py reads fields",
+    "KeywordDetector": "it reads source code; `kind_by_name` reads fields",
     "NpmDetector": "it takes minutes on some texts; `npm-token` finds the same",
     "PrivateKeyDetector": "`private-key` includes the key",
 }
 """The detectors that are not used, and why."""
+
+
+def known_kinds() -> Mapping[str, list[str]]:
+    """Return the kinds in order, each with its sources. Loads no library."""
+    found: dict[str, list[str]] = {kind: ["the name of a field"] for kind in KINDS_BY_NAME}
+    for kind in dict.fromkeys(one.kind for one in RULES):
+        found.setdefault(kind, []).extend(_SOURCES.get(kind, (_GITLEAKS,)))
+    for kind in dict.fromkeys(kind for one in DETECTORS for kind in one.kinds):
+        found.setdefault(kind, []).append(_LIBRARY)
+    return {kind: found[kind] for kind in sorted(found)}
+
 
 _END_OF_TOKEN = r"[\w-]{0,250}"  # noqa: S105
 """Some patterns match the beginning of longer tokens, which must be erased as a whole."""
@@ -463,7 +420,6 @@ def library_rules() -> Iterator[SecretRule]:
                 kind,
                 f"(?:{'|'.join(patterns)}){_END_OF_TOKEN}",
                 detector.anchors,
-                SOURCE,
                 ignore_case=ignores_case,
                 shortest_group=16,
             )

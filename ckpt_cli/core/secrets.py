@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple
+from sys import maxsize
+from typing import Any, Literal
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
@@ -18,15 +19,7 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.channels import NOT_STORED
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.doctor.checks import Readability, readability
-from ckpt_cli.core.secret_rules import (
-    DETECTORS,
-    KINDS_BY_NAME,
-    RULES,
-    SOURCE,
-    SecretRule,
-    kind_by_name,
-    library_rules,
-)
+from ckpt_cli.core.secret_rules import RULES, SecretRule, kind_by_name, known_kinds, library_rules
 from ckpt_cli.core.values import All, Path, parse_path, unwrap
 
 SecretPlace = Literal["value", "write", "metadata", "memory"]
@@ -59,17 +52,6 @@ class SecretFinding:
     """Whether a part of the address is hidden, so that nothing can be found by it."""
 
 
-def known_kinds() -> Mapping[str, list[str]]:
-    """Return the kinds in order, each with its sources. Loads no library."""
-    found: dict[str, list[str]] = {kind: ["the name of a field"] for kind in KINDS_BY_NAME}
-    for rule in RULES:
-        found.setdefault(rule.kind, []).append(rule.source)
-    for detector in DETECTORS:
-        for kind in detector.kinds:
-            found.setdefault(kind, []).append(SOURCE)
-    return {kind: list(dict.fromkeys(found[kind])) for kind in sorted(found)}
-
-
 _SECONDS = 1.0
 """The search of one piece of a text by one rule is stopped after this time."""
 _MOST_STOPS = 3
@@ -95,9 +77,17 @@ class TextRules:
     """Rules, compiled, with what they found in the texts before."""
 
     def __init__(self, rules: Sequence[SecretRule]) -> None:
-        self._rules = [(rule, _compiled(rule)) for rule in rules]
-        self._anchors = _by_anchor(rules, ignore_case=False)
-        self._lower_anchors = _by_anchor(rules, ignore_case=True)
+        import regex  # takes 20 ms; its searches can be stopped
+
+        self._rules: list[tuple[SecretRule, Any]] = []
+        self._anchors: dict[tuple[str, bool], set[int]] = {}
+        """The numbers of the rules with an anchor, which is in lower case for any case."""
+        for number, rule in enumerate(rules):
+            flags = regex.VERSION0 | (regex.IGNORECASE if rule.ignore_case else 0)
+            self._rules.append((rule, regex.compile(rule.pattern, flags)))
+            for anchor in rule.anchors:
+                text = anchor.lower() if rule.ignore_case else anchor
+                self._anchors.setdefault((text, rule.ignore_case), set()).add(number)
         self._stops: Counter[int] = Counter()
         self._known: dict[str | bytes, tuple[SecretSpan, ...]] = {}
 
@@ -142,32 +132,13 @@ class TextRules:
 
     def _to_try(self, text: str) -> list[int]:
         """Return the rules with an anchor in a text."""
-        found: set[int] = set()
-        for anchor, numbers in self._anchors:
-            if anchor in text:
-                found |= numbers
-        lower = text.lower()
-        for anchor, numbers in self._lower_anchors:
-            if anchor in lower:
-                found |= numbers
-        return sorted(found)
-
-
-def _by_anchor(rules: Sequence[SecretRule], *, ignore_case: bool) -> list[tuple[str, set[int]]]:
-    """Return each anchor with the rules that have it."""
-    found: dict[str, set[int]] = {}
-    for number, rule in enumerate(rules):
-        if rule.ignore_case is ignore_case:
-            for anchor in rule.anchors:
-                found.setdefault(anchor.lower() if ignore_case else anchor, set()).add(number)
-    return list(found.items())
-
-
-def _compiled(rule: SecretRule) -> Any:
-    import regex  # takes 20 ms; its searches can be stopped
-
-    flags = regex.VERSION0 | (regex.IGNORECASE if rule.ignore_case else 0)
-    return regex.compile(rule.pattern, flags)
+        texts = text, text.lower()
+        found = (
+            numbers
+            for (anchor, any_case), numbers in self._anchors.items()
+            if anchor in texts[any_case]
+        )
+        return sorted(set().union(*found))
 
 
 def _place(match: Any, shortest: int) -> tuple[int, int]:
@@ -193,8 +164,9 @@ def _apart(found: Iterable[SecretSpan]) -> tuple[SecretSpan, ...]:
     return tuple(kept)
 
 
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _digest(text: str | bytes) -> bytes:
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return blake2b(data, digest_size=16).digest()
 
 
 EXAMPLE = "jwt, messages[].content:jwt or *@test-*"
@@ -399,36 +371,21 @@ def located(value: Value, parts: Iterable[SecretPart]) -> tuple[LocatedSecret, .
     """Return the credentials that were found in a value, without their texts."""
     digests: dict[tuple[Path, str], list[bytes]] = {}
     for part in parts:
-        text = part.text.encode("utf-8", "surrogatepass")
-        digests.setdefault((part.path, part.kind), []).append(_digest_of_bytes(text))
+        digests.setdefault((part.path, part.kind), []).append(_digest(part.text))
     return tuple(
         LocatedSecret(kind, path, _place_of_value(value, path), digest)
         for (path, kind), found in digests.items()
-        for digest in (found if len(found) <= _MOST else [_digest_of_bytes(b"".join(found))])
+        for digest in (found if len(found) <= _MOST else [_digest(b"".join(found))])
     )
-
-
-class _SecretAddress(NamedTuple):
-    """What occurrences of the same credential have in common within a thread."""
-
-    checkpoint_ns: str
-    place: SecretPlace
-    channel: str | None
-    kind: str
-    path: Path
-    digest: bytes
 
 
 @dataclass(slots=True)
 class _Occurrence:
     """Where a credential was seen."""
 
-    path: Path
-    key: CheckpointKey
-    """The newest checkpoint that holds it."""
-    rank: int
-    task_id: str | None
-    idx: int | None
+    rank: int = maxsize
+    newest: SecretFinding | None = None
+    """In the newest checkpoint that holds it."""
     checkpoints: int = 0
     last: CheckpointKey | None = None
     """The checkpoint that was counted last; those of one namespace come one after the other."""
@@ -438,7 +395,7 @@ class SecretOccurrences:
     """The credentials of one thread by their places."""
 
     def __init__(self) -> None:
-        self._found: dict[_SecretAddress, _Occurrence] = {}
+        self._found: dict[tuple[object, ...], _Occurrence] = {}
 
     def add(
         self,
@@ -453,44 +410,47 @@ class SecretOccurrences:
     ) -> None:
         """Add what a checkpoint holds at one place; the newest checkpoint has the lowest rank."""
         for one in found:
-            what = _SecretAddress(
-                key.checkpoint_ns, place, channel, one.kind, one.place, one.digest
-            )
-            seen = self._found.get(what)
-            if seen is None or rank < seen.rank:
-                count = 0 if seen is None else seen.checkpoints
-                last = None if seen is None else seen.last
-                seen = _Occurrence(one.path, key, rank, task_id, idx, count, last)
-                self._found[what] = seen
+            same = key.checkpoint_ns, place, channel, one.kind, one.place, one.digest
+            seen = self._found.setdefault(same, _Occurrence())
+            if rank < seen.rank:
+                seen.rank = rank
+                path = one.path if channel is None else (channel, *one.path)
+                seen.newest = SecretFinding(
+                    place, one.kind, path, *key, channel=channel, task_id=task_id, idx=idx
+                )
             if seen.last != key:
                 seen.last = key
                 seen.checkpoints += 1
 
     def findings(self, mask: Callable[[str], str]) -> list[SecretFinding]:
         """Return the findings in order. `mask` hides credentials in ids and names."""
-        found = dict.fromkeys(_finding(what, seen, mask) for what, seen in self._found.items())
-        return sorted(found, key=_sort_key)
+        found = (
+            masked(replace(one.newest, checkpoints=one.checkpoints), mask)
+            for one in self._found.values()
+            if one.newest is not None
+        )
+        return sorted(dict.fromkeys(found), key=_sort_key)
 
 
-def _finding(what: _SecretAddress, seen: _Occurrence, mask: Callable[[str], str]) -> SecretFinding:
-    key = seen.key
-    thread_id, ns, checkpoint_id = map(mask, (key.thread_id, key.checkpoint_ns, key.checkpoint_id))
-    channel = None if what.channel is None else mask(what.channel)
-    task_id = None if seen.task_id is None else mask(seen.task_id)
-    return SecretFinding(
-        what.place,
-        what.kind,
-        seen.path if channel is None else (channel, *seen.path),
-        thread_id=thread_id,
-        checkpoint_ns=ns,
-        checkpoint_id=checkpoint_id,
+def masked(found: SecretFinding, mask: Callable[[str], str]) -> SecretFinding:
+    """Return a finding without the credentials in its ids and names."""
+
+    def hidden(text: str | None) -> str | None:
+        return None if text is None else mask(text)
+
+    channel, namespace = hidden(found.channel), found.namespace
+    shown = replace(
+        found,
+        path=found.path if channel is None else (channel, *found.path[1:]),
+        thread_id=hidden(found.thread_id),
+        checkpoint_ns=hidden(found.checkpoint_ns),
+        checkpoint_id=hidden(found.checkpoint_id),
         channel=channel,
-        task_id=task_id,
-        idx=seen.idx,
-        checkpoints=seen.checkpoints,
-        is_masked=(CheckpointKey(thread_id, ns, checkpoint_id), channel, task_id)
-        != (key, what.channel, seen.task_id),
+        task_id=hidden(found.task_id),
+        namespace=None if namespace is None else tuple(map(mask, namespace)),
+        key=hidden(found.key),
     )
+    return replace(shown, is_masked=shown != found)
 
 
 def _sort_key(one: SecretFinding) -> tuple[object, ...]:
@@ -519,10 +479,6 @@ def _place_of_value(value: Value, path: Path) -> Path:
             value = held.get(step) if isinstance(held, dict) else None
             place.append(step)
     return tuple(place)
-
-
-def _digest_of_bytes(data: bytes) -> bytes:
-    return blake2b(data, digest_size=16).digest()
 
 
 CANNOT_DECODE = "cannot be decoded; only their bytes were searched"

@@ -16,7 +16,7 @@ from ckpt_backends.codec.limits import unread as not_read
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.errors import CkptError, NotFound
-from ckpt_backends.model import Blob, Checkpoint, TypedBytes, Write
+from ckpt_backends.model import Checkpoint, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import without_snapshot
 from ckpt_cli.core.refs import short_refs
@@ -29,6 +29,7 @@ from ckpt_cli.core.secrets import (
     SecretOccurrences,
     SecretPart,
     located,
+    masked,
     why_unread,
 )
 from ckpt_cli.core.state import read_body
@@ -49,16 +50,6 @@ _SENDS = "__pregel_tasks"
 """The channel of the Sends that old bodies hold themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SearchedValue:
-    """A value of a channel, and what was found in it."""
-
-    stored: TypedBytes | None
-    """None if it is stored in the body."""
-    value: Value
-    found: tuple[LocatedSecret, ...]
-
-
 class ThreadSecrets:
     """Reads a thread once. Of a channel, a value equal to that of the checkpoint before is not
     decoded or searched again.
@@ -72,7 +63,8 @@ class ThreadSecrets:
         """The number of values that could not be read, by reason."""
         self._ranks: dict[tuple[str, str], int] = {}
         self._ns: str | None = None
-        self._last: dict[str, _SearchedValue] = {}
+        self._last: dict[str, tuple[object, tuple[LocatedSecret, ...]]] = {}
+        """The last value of each channel, decoded or as stored apart, and what is in it."""
 
     def read(self, store: Store) -> None:
         """Search all that is stored for the thread. Raises what reading it raises."""
@@ -97,51 +89,38 @@ class ThreadSecrets:
         values = {**body.values, _SENDS: body.pending_sends} if body.pending_sends else body.values
         for channel, value in values.items():
             if channel not in blobs:
-                found = self._inline(channel, without_snapshot(value), checkpoint.body)
-                self.occurrences.add("value", channel, key, rank, found)
+                held = without_snapshot(value)
+                if not self._is_as_before(channel, held):
+                    self._last[channel] = held, self._located(held, checkpoint.body, channel)
+                self.occurrences.add("value", channel, key, rank, self._last[channel][1])
         for channel, blob in blobs.items():
-            self.occurrences.add("value", channel, key, rank, self._apart(channel, blob))
+            stored = blob.value or not_read(blob.type, blob.size)
+            if not self._is_as_before(channel, stored):
+                held = without_snapshot(decode_whole(stored))
+                self._last[channel] = stored, self._located(held, stored, channel)
+            self.occurrences.add("value", channel, key, rank, self._last[channel][1])
         if body.problem is not None and checkpoint.body is not None:
             parts = self._parts(body.problem, checkpoint.body)
             self.occurrences.add("value", None, key, rank, located(None, parts))
         if checkpoint.metadata is not None:
-            metadata = decode_whole(checkpoint.metadata)
-            found = located(metadata, self._parts(metadata, checkpoint.metadata))
+            found = self._located(decode_whole(checkpoint.metadata), checkpoint.metadata)
             self.occurrences.add("metadata", None, key, rank, found)
 
+    def _is_as_before(self, channel: str, value: Value | TypedBytes) -> bool:
+        return channel in self._last and self._last[channel][0] == value
+
     def _search_write(self, write: Write, stored: TypedBytes) -> None:
-        value = decode_whole(stored)
-        found = located(value, self._parts(value, stored, write.channel))
-        rank = self._ranks.get((write.key.checkpoint_ns, write.key.checkpoint_id))
+        found = self._located(decode_whole(stored), stored, write.channel)
+        place = write.key.checkpoint_ns, write.key.checkpoint_id
+        rank = self._ranks.get(place, len(self._ranks))
         self.occurrences.add(
-            "write",
-            write.channel,
-            write.key,
-            len(self._ranks) if rank is None else rank,
-            found,
-            task_id=write.task_id,
-            idx=write.idx,
+            *("write", write.channel, write.key, rank, found), task_id=write.task_id, idx=write.idx
         )
 
-    def _inline(
-        self, channel: str, value: Value, body: TypedBytes | None
+    def _located(
+        self, value: Value, stored: TypedBytes | None, channel: str | None = None
     ) -> tuple[LocatedSecret, ...]:
-        """Return what is in a value that the body of a checkpoint holds."""
-        last = self._last.get(channel)
-        if last is None or last.stored is not None or last.value != value:
-            found = located(value, self._parts(value, body, channel))
-            last = self._last[channel] = _SearchedValue(None, value, found)
-        return last.found
-
-    def _apart(self, channel: str, blob: Blob) -> tuple[LocatedSecret, ...]:
-        """Return what is in a value that is stored outside of the body."""
-        stored = blob.value or not_read(blob.type, blob.size)
-        last = self._last.get(channel)
-        if last is None or last.stored != stored:
-            value = without_snapshot(decode_whole(stored))
-            found = located(value, self._parts(value, stored, channel))
-            last = self._last[channel] = _SearchedValue(stored, None, found)
-        return last.found
+        return located(value, self._parts(value, stored, channel))
 
     def _parts(
         self, value: Value, stored: TypedBytes | None, channel: str | None = None
@@ -252,11 +231,11 @@ def _in_item(item: Item, scanner: Scanner, report: SecretReport) -> Iterable[Sec
         report.unread["not read"] += 1
     else:
         parts += searched_parts(scanner, report.unread, decode_whole(item.value), item.value)
-    *namespace, key = map(scanner.masked, address)
-    is_masked = (*namespace, key) != address
+    namespace, key = item.key.namespace, item.key.key
     return dict.fromkeys(
-        SecretFinding(
-            "memory", part.kind, part.path, namespace=tuple(namespace), key=key, is_masked=is_masked
+        masked(
+            SecretFinding("memory", part.kind, part.path, namespace=namespace, key=key),
+            scanner.masked,
         )
         for part in parts
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from ckpt_cli.core.secrets import SecretFinding
 from ckpt_cli.core.tasks.tasks import path_text
 from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.grep import GrepHit
-from ckpt_cli.render.table import THREAD, Column, optional_iso, plain_columns
+from ckpt_cli.render.fields import INTEGER, TEXT, Field, Shape, each, maybe, one_of
+from ckpt_cli.render.table import THREAD, Column, optional_iso
 from ckpt_cli.render.values import counted
 
 _BEFORE, _AFTER = 24, 200
@@ -79,38 +81,15 @@ _SHOWN = 3
 _PREFIXED = ("write:", "metadata:")
 
 
-def secret_record(found: SecretFinding) -> dict[str, Any]:
-    """Return a finding as JSON."""
-    return {
-        "thread_id": found.thread_id,
-        "checkpoint_ns": found.checkpoint_ns,
-        "checkpoint_id": found.checkpoint_id,
-        "place": found.place,
-        "channel": found.channel,
-        "path": format_path(found.path),
-        "kind": found.kind,
-        "task_id": found.task_id,
-        "idx": found.idx,
-        "checkpoints": found.checkpoints,
-        "namespace": None if found.namespace is None else list(found.namespace),
-        "key": found.key,
-        "value": _value(found),
-    }
-
-
-def secret_row(found: SecretFinding) -> dict[str, Any]:
-    """Return the same with what only a table shows."""
-    where = f"{found.thread_id}@{found.ref or found.checkpoint_id}"
-    if found.namespace is not None:
-        where = "/".join((*found.namespace, found.key or ""))
-    return {**secret_record(found), "where": where}
+def _path(found: SecretFinding) -> str:
+    return format_path(found.path)
 
 
 def _value(found: SecretFinding) -> str | None:
     """Return what `ckpt erase --value` takes; None if nothing can be found by it."""
     if found.is_masked or found.checkpoint_id is None:
         return None
-    path = format_path(found.path)
+    path = _path(found)
     if found.place == "write":
         path = f"write:{found.task_id}:{found.idx}:{path}"
     elif found.place == "metadata":
@@ -121,43 +100,53 @@ def _value(found: SecretFinding) -> str | None:
     return f"{found.thread_id}@{found.checkpoint_id}:{path}"
 
 
-def secret_columns() -> list[Column]:
-    """Return the columns of the table."""
-    return [
-        Column("KIND", "kind", style="change"),
-        Column("THREAD@REF", "where", style="id"),
+SECRET = Shape(
+    "A credential at one place; its text is never told.",
+    Field("thread_id", maybe(TEXT), "Thread; null for long-term memory."),
+    Field("checkpoint_ns", maybe(TEXT), "Namespace; '' is the root graph."),
+    Field("checkpoint_id", maybe(TEXT), "The newest of the checkpoints that hold it."),
+    Field("place", one_of("value", "write", "metadata", "memory"), "What holds it."),
+    Field("channel", maybe(TEXT), "Channel of a value or a write."),
+    Field("path", TEXT, "Where it is; it begins with the channel, if there is one.", _path),
+    Field("kind", TEXT, "Kind of credential."),
+    Field("task_id", maybe(TEXT), "Task of a write."),
+    Field("idx", maybe(INTEGER), "Number of a write within its task."),
+    Field("checkpoints", maybe(INTEGER), "Number of checkpoints that hold it here."),
+    Field("namespace", maybe(each(TEXT)), "Labels of an item of long-term memory."),
+    Field("key", maybe(TEXT), "Key of an item of long-term memory."),
+    Field("value", maybe(TEXT), "What `erase --value` takes; null where a name is hidden.", _value),
+)
+SECRET_COLUMNS = [
+    *SECRET.columns(Column("KIND", "kind", style="change")),
+    Column("THREAD@REF", "where", style="id"),
+    *SECRET.columns(
         Column("NAMESPACE", "checkpoint_ns", drop=3),
         Column("IN", "place", drop=2),
         Column("PATH", "path", cut=True, least=20),
         Column("CHECKPOINTS", "checkpoints", right=True, drop=1),
-    ]
-
-
-SECRET_RECORD_COLUMNS = plain_columns(
-    "kind",
-    "thread_id",
-    "checkpoint_ns",
-    "checkpoint_id",
-    "place",
-    "channel",
-    "path",
-    "task_id",
-    "idx",
-    "checkpoints",
-    "namespace",
-    "key",
-    "value",
+    ),
+]
+"""The columns of the table."""
+SECRET_RECORD_COLUMNS = SECRET.columns(
+    *("kind", "thread_id", "checkpoint_ns", "checkpoint_id", "place", "channel", "path"),
+    *("task_id", "idx", "checkpoints", "namespace", "key", "value"),
+)
+SECRET_KIND = Shape(
+    "A kind of credential that can be found; taken from a pair.",
+    Field("kind", TEXT, "Kind.", itemgetter(0)),
+    Field("sources", each(TEXT), "Who describes its form.", itemgetter(1)),
+)
+SECRET_KIND_COLUMNS = SECRET_KIND.columns(
+    Column("KIND", "kind", style="change"), Column("FORM", "sources", ", ".join, cut=True)
 )
 
 
-def kind_records(kinds: Mapping[str, list[str]]) -> Iterator[dict[str, Any]]:
-    """Yield the kinds that can be found, as JSON."""
-    return ({"kind": kind, "sources": sources} for kind, sources in kinds.items())
-
-
-def kind_columns() -> list[Column]:
-    """Return the columns of the kinds."""
-    return [Column("KIND", "kind", style="change"), Column("FORM", "sources", ", ".join, cut=True)]
+def secret_row(found: SecretFinding) -> dict[str, Any]:
+    """Return a finding as JSON, with what only a table shows."""
+    where = f"{found.thread_id}@{found.ref or found.checkpoint_id}"
+    if found.namespace is not None:
+        where = "/".join((*found.namespace, found.key or ""))
+    return {**SECRET.record(found), "where": where}
 
 
 def found_text(kinds: Counter[str], threads: int | None, ignored: int) -> str:

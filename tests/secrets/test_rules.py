@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from ckpt_backends.codec.values import Tagged
-from ckpt_cli.core.secret_rules import DETECTORS, LEFT_OUT, RULES, SecretRule
-from ckpt_cli.core.secrets import MASK, Scanner, TextRules, known_kinds
+from ckpt_cli.core.secret_rules import DETECTORS, LEFT_OUT, RULES, SecretRule, known_kinds
+from ckpt_cli.core.secrets import MASK, Scanner, TextRules
 from tests.secrets.credentials import credentials
 
 KNOWN = credentials()
@@ -183,7 +183,7 @@ def test_a_rule_that_takes_too_long_is_counted_and_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ckpt_cli.core.secrets._SECONDS", 0.05)
-    slow = SecretRule("slow", r"(?:a|aa)+$", ("a",), "")
+    slow = SecretRule("slow", r"(?:a|aa)+$", ("a",))
     rules = TextRules([slow, *RULES])
     for n in range(5):
         text = "a" * 60 + f"b {KNOWN['npm-token']} {n}"
