@@ -558,16 +558,15 @@ class ThreadHandle(FollowedThread):
         keep: CheckpointHandle | None = None,
     ) -> Tree:
         """Return the tree that is drawn; the checkpoint `keep` is never folded."""
-        from ckpt_cli.queries.tree import read_tree
+        from ckpt_cli.queries.tree import TreeReader, TreeShape
         from ckpt_cli.render.values import summary
 
         def say(value: Value) -> str:
             return summary(value, _QUESTION_WIDTH)
 
         kept = None if keep is None else (keep.ns, keep.id)
-        return read_tree(
-            self.reader, ns, say, self.operations, nest=all_ns or unfold, unfold=unfold, keep=kept
-        )
+        shape = TreeShape(ns, nest=all_ns or unfold, unfold=unfold)
+        return TreeReader(self.reader, self.operations, say).read(shape, kept)
 
     def _tree_lines(
         self, ns: str | None = None, *, all_ns: bool = False, unfold: bool = False

@@ -33,6 +33,8 @@ class Skeleton(NamedTuple):
     marked: bool = False
     """It has a question, an answer, an error or something else that must not be folded."""
     forked_from: str | None = None
+    by_hand: bool = False
+    """`update_state` or a command of `ckpt` made it."""
     place: int = 0
     """Its position in its namespace, if ids do not tell the order."""
     parents: Mapping[str, str] = {}
@@ -188,6 +190,14 @@ def undecided(skeletons: Iterable[Skeleton]) -> list[Key]:
     return found
 
 
+def by_namespace(skeletons: Iterable[Skeleton]) -> dict[str, dict[str, Skeleton]]:
+    """Return the checkpoints by namespace and id; the namespaces are sorted."""
+    found: dict[str, dict[str, Skeleton]] = {}
+    for one in skeletons:
+        found.setdefault(one.checkpoint_ns, {})[one.checkpoint_id] = one
+    return dict(sorted(found.items()))
+
+
 class Branches:
     """The trees of one namespace. In `trunk`, each checkpoint has the child in its column."""
 
@@ -240,27 +250,28 @@ class SubgraphCalls:
     `called` has the namespaces called from each checkpoint, by time; `sections` all others.
     """
 
-    def __init__(self, branches: Mapping[str, Branches]) -> None:
-        self._branches = branches
+    def __init__(self, items: Mapping[str, Mapping[str, Skeleton]]) -> None:
+        """`items` are as `by_namespace` returns them."""
+        self._items = items
         self.called, self.sections = self._find()
 
     def _find(self) -> tuple[dict[Key, list[str]], list[str]]:
         by_task = {
             (ns, task): (ns, item.checkpoint_id)
-            for ns, branches in self._branches.items()
-            for item in branches.items.values()
+            for ns, items in self._items.items()
+            for item in items.values()
             for task in item.tasks
         }
         calls: dict[Key, list[str]] = {}
         sections = []
-        for ns in self._branches:
+        for ns in self._items:
             caller = self._caller(ns, by_task) if is_subgraph_call(ns) else None
             if caller is not None:
                 calls.setdefault(caller, []).append(ns)
             elif ns:
                 sections.append(ns)
         for made in calls.values():
-            made.sort(key=lambda ns: min(self._branches[ns].items))
+            made.sort(key=lambda ns: min(self._items[ns]))
         # Stateful namespaces are part of the thread's state; calls without a caller come after
         # them.
         return calls, sorted(sections, key=lambda ns: (is_subgraph_call(ns), ns))
@@ -273,10 +284,9 @@ class SubgraphCalls:
             caller = by_task.get((one.outer, one.task_id or ""))
             if caller is not None:
                 return caller
-        first = self._branches[ns].items[min(self._branches[ns].items)]
+        first = self._items[ns][min(self._items[ns])]
         for one in above:
-            branches = self._branches.get(one.outer)
-            if branches is not None and first.parents.get(one.outer) in branches.items:
+            if first.parents.get(one.outer) in self._items.get(one.outer, {}):
                 return one.outer, first.parents[one.outer]
         return None
 
@@ -285,7 +295,7 @@ class SubgraphCalls:
         pending = list(namespaces)
         keys: list[Key] = []
         for ns in pending:
-            for checkpoint_id in self._branches[ns].items:
+            for checkpoint_id in self._items[ns]:
                 keys.append((ns, checkpoint_id))
                 pending.extend(self.called.get((ns, checkpoint_id), ()))
         return keys
@@ -347,11 +357,9 @@ class _Planner:
     ) -> None:
         self.unfold = unfold
         self.nest = nest
-        by_ns: dict[str, dict[str, Skeleton]] = {}
-        for item in skeletons:
-            by_ns.setdefault(item.checkpoint_ns, {})[item.checkpoint_id] = item
-        self.branches = {ns: Branches(by_ns[ns], heads.get(ns)) for ns in sorted(by_ns)}
-        self.calls = SubgraphCalls(self.branches)
+        by_ns = by_namespace(skeletons)
+        self.branches = {ns: Branches(items, heads.get(ns)) for ns, items in by_ns.items()}
+        self.calls = SubgraphCalls(by_ns)
         self.rows: list[Row] = []
         self.shown: list[Key] = []
         self.folded = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -22,7 +22,7 @@ from ckpt_cli.core.timeline import (
     node_times,
     timed_steps,
 )
-from ckpt_cli.core.tree import Branches, Key, Skeleton, SubgraphCalls, undecided
+from ckpt_cli.core.tree import Key, Skeleton, SubgraphCalls, by_namespace, undecided
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _SMALL = 300
@@ -36,10 +36,11 @@ _RESUMED = "__interrupt__"
 
 
 @dataclass(slots=True)
-class _TaskKeys:
+class TaskKeys:
     """A task, from the keys of its writes."""
 
     node: str | None
+    """None if the path does not name it."""
     path: str
     channels: set[str] = field(default_factory=set)
     ended: datetime | None = None
@@ -54,7 +55,149 @@ class _TaskKeys:
         return self.path.startswith(UPDATE_PATH)
 
 
-_Tasks = Mapping[str, _TaskKeys]
+@dataclass(slots=True)
+class StepKeys:
+    """What the keys of the writes on a checkpoint tell of the step after it."""
+
+    tasks: dict[str, TaskKeys] = field(default_factory=dict)
+    """By task id; not that of the caller."""
+    writes: int = 0
+    seal: int = 0
+    """Differs if other writes are stored."""
+
+    @property
+    def asking(self) -> dict[str, str | None]:
+        """The tasks that asked a question, with their nodes."""
+        return {id_: one.node for id_, one in self.tasks.items() if INTERRUPT in one.channels}
+
+    @property
+    def failed(self) -> dict[str, str | None]:
+        """The tasks that failed, with their nodes; also those that an error handler took."""
+        return {
+            id_: one.node
+            for id_, one in self.tasks.items()
+            if ERROR in one.channels and not is_call(one.path)
+        }
+
+    @property
+    def left_failed(self) -> dict[str, str | None]:
+        """The tasks that failed and that no error handler took."""
+        return {
+            id_: node
+            for id_, node in self.failed.items()
+            if ERROR_SOURCE not in self.tasks[id_].channels
+        }
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a task asked or failed, or was a change by hand."""
+        return any(
+            one.by_hand or INTERRUPT in one.channels or ERROR in one.channels
+            for one in self.tasks.values()
+        )
+
+
+NO_KEYS = StepKeys()
+"""Of a checkpoint without writes."""
+
+
+def step_keys(writes: Iterable[Write]) -> dict[Key, StepKeys]:
+    """Return what the keys of writes tell, by the checkpoint that they are stored on."""
+    found: dict[Key, StepKeys] = {}
+    place, here = None, NO_KEYS
+    for write in writes:
+        if write.key is not place:  # Most writes of a checkpoint come one after the other.
+            place, key = write.key, (write.key.checkpoint_ns, write.key.checkpoint_id)
+            here = found.setdefault(key, StepKeys())
+        _, task_id, path, idx, channel, size, *_ = write
+        here.writes += 1
+        here.seal = hash((here.seal, task_id, idx, channel, size))
+        if task_id == NULL_TASK_ID:
+            continue
+        task = here.tasks.get(task_id)
+        if task is None:
+            task = here.tasks[task_id] = TaskKeys(write.node or pulled_node(path), path)
+        task.channels.add(channel)
+        if write.at is not None:
+            task.ended = write.at if task.ended is None else max(task.ended, write.at)
+    return found
+
+
+def skeletons_of(
+    reader: ThreadReader, index: Mapping[Key, Checkpoint], stored: Mapping[Key, StepKeys]
+) -> dict[Key, Skeleton]:
+    """Return the facts that decide the place of each checkpoint in the tree.
+
+    In `index`, the newest of a namespace come first. Metadata is read only of those whose keys do
+    not tell enough.
+    """
+    only = reader.is_values_only
+    found = {}
+    for number, ((ns, checkpoint_id), one) in enumerate(index.items()):
+        own = stored.get((ns, checkpoint_id), NO_KEYS)
+        made_by = own if only else stored.get((ns, one.parent_checkpoint_id or ""), NO_KEYS)
+        found[ns, checkpoint_id] = Skeleton(
+            ns,
+            checkpoint_id,
+            one.parent_checkpoint_id,
+            step=step_of(checkpoint_id),
+            ran=nodes_that_ran(made_by),
+            tasks=tuple(own.tasks),
+            marked=own.is_marked,
+            place=-number if only else 0,
+        )
+    wanted = (CheckpointKey(reader.thread_id, *key) for key in undecided(found.values()))
+    for some in in_chunks(wanted):
+        for checkpoint in reader.store.checkpoints_at(some, metadata=True):
+            metadata, key = read_metadata(checkpoint), checkpoint.key
+            forked_from, parents = metadata.get("forked_from"), metadata.get("parents")
+            here = key.checkpoint_ns, key.checkpoint_id
+            found[here] = found[here]._replace(
+                step=step_from(metadata),
+                source=source_from(metadata),
+                forked_from=forked_from if isinstance(forked_from, str) else None,
+                by_hand=_by_hand(metadata),
+                parents={
+                    ns: parent
+                    for ns, parent in (parents.items() if isinstance(parents, dict) else ())
+                    if isinstance(ns, str) and isinstance(parent, str)
+                },
+            )
+    return found
+
+
+def nodes_that_ran(made_by: StepKeys) -> tuple[str, ...] | None:
+    """Return the nodes of tasks that stored writes; None unless all are known."""
+    nodes = tuple(one.node for one in made_by.tasks.values() if one.node is not None)
+    return nodes if nodes and len(nodes) == len(made_by.tasks) else None
+
+
+def timed_checkpoint(
+    reader: ThreadReader, one: Checkpoint, skeleton: Skeleton, stored: Mapping[Key, StepKeys]
+) -> TimedCheckpoint:
+    """Return what keys, and the metadata that was read, tell of the time of a checkpoint."""
+    ns, checkpoint_id = skeleton.key
+    own = stored.get(skeleton.key, NO_KEYS)
+    made_by = stored.get((ns, one.parent_checkpoint_id or ""), NO_KEYS)
+    if reader.is_values_only:
+        made_by = own
+    return TimedCheckpoint(
+        checkpoint_ns=ns,
+        checkpoint_id=checkpoint_id,
+        parent_checkpoint_id=one.parent_checkpoint_id,
+        at=one.at or time_of(checkpoint_id),
+        step=step_of(checkpoint_id) if skeleton.step is None else skeleton.step,
+        source=skeleton.source,
+        nodes=_ran(skeleton.source, made_by),
+        asking={} if reader.is_values_only else own.asking,
+        failed=own.left_failed,
+        by_hand=skeleton.by_hand or skeleton.source == "update",
+        ended={
+            task_id: (task.node, task.ended)
+            for task_id, task in made_by.tasks.items()
+            if task.node is not None and task.ended is not None
+        },
+    )
 
 
 def read_steps(
@@ -65,115 +208,18 @@ def read_steps(
     Otherwise, bodies are read only of steps whose nodes the keys do not name, and of long ones.
     `writes` are all of the thread, without their values, if they were read before.
     """
-    index = {ns: some[::-1] for ns, some in reader.indexes().items()}
-    tasks = _tasks(reader.store.writes(reader.thread_id) if writes is None else writes)
-    metadata = _metadata(reader, index, tasks)
-    number = sum(map(len, index.values()))
-    found = {
-        ns: _numbered(
-            _timed(reader, one, tasks, metadata.get((ns, one.key.checkpoint_id)))
-            for one in checkpoints
-        )
-        for ns, checkpoints in index.items()
-    }
-    if not reader.is_values_only:
-        everything = whole and number <= _SMALL
-        for ns, checkpoints in found.items():
-            found[ns] = _looked_at(reader, checkpoints, tasks, everything=everything)
-    return ThreadSteps(found, _calls(found, tasks, metadata))
-
-
-def _tasks(writes: Iterable[Write]) -> dict[Key, dict[str, _TaskKeys]]:
-    """Return the tasks that stored something at each checkpoint, by task id."""
-    found: dict[Key, dict[str, _TaskKeys]] = {}
-    for write in writes:
-        if write.task_id == NULL_TASK_ID:
-            continue
-        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), {})
-        task = here.get(write.task_id)
-        if task is None:
-            task = here[write.task_id] = _TaskKeys(_node(write), write.task_path)
-        task.channels.add(write.channel)
-        if write.at is not None:
-            task.ended = write.at if task.ended is None else max(task.ended, write.at)
-    return found
-
-
-def _node(write: Write) -> str | None:
-    return write.node or pulled_node(write.task_path)
-
-
-def _metadata(
-    reader: ThreadReader, index: Mapping[str, list[Checkpoint]], tasks: Mapping[Key, _Tasks]
-) -> dict[Key, dict[str, object]]:
-    """Return the metadata of checkpoints that a run may not have made simply by continuing."""
-    keys = undecided(
-        Skeleton(
-            ns,
-            one.key.checkpoint_id,
-            one.parent_checkpoint_id,
-            step=step_of(one.key.checkpoint_id),
-            tasks=tuple(here := tasks.get((ns, one.key.checkpoint_id), {})),
-            marked=any(
-                task.by_hand or INTERRUPT in task.channels or ERROR in task.channels
-                for task in here.values()
-            ),
-        )
-        for ns, checkpoints in index.items()
-        for one in checkpoints
-    )
-    wanted = (CheckpointKey(reader.thread_id, *key) for key in keys)
-    found: dict[Key, dict[str, object]] = {}
-    for some in in_chunks(wanted):
-        for one in reader.store.checkpoints_at(some, metadata=True):
-            read = read_metadata(one)
-            found[one.key.checkpoint_ns, one.key.checkpoint_id] = {
-                "source": source_from(read),
-                "step": step_from(read),
-                "parents": read.get("parents"),
-                "by_hand": _by_hand(read),
-            }
-    return found
-
-
-def _timed(
-    reader: ThreadReader,
-    one: Checkpoint,
-    tasks: Mapping[Key, _Tasks],
-    metadata: Mapping[str, object] | None,
-) -> TimedCheckpoint:
-    ns, checkpoint_id = one.key.checkpoint_ns, one.key.checkpoint_id
-    own = tasks.get((ns, checkpoint_id), {})
-    made_by = own if reader.is_values_only else tasks.get((ns, one.parent_checkpoint_id or ""), {})
-    said = metadata or {}
-    source, step = said.get("source"), said.get("step")
-    return TimedCheckpoint(
-        checkpoint_ns=ns,
-        checkpoint_id=checkpoint_id,
-        parent_checkpoint_id=one.parent_checkpoint_id,
-        at=one.at or time_of(checkpoint_id),
-        step=step if isinstance(step, int) else step_of(checkpoint_id),
-        source=source if isinstance(source, str) else None,
-        nodes=_ran(source if isinstance(source, str) else None, made_by),
-        asking={
-            task_id: task.node
-            for task_id, task in own.items()
-            if INTERRUPT in task.channels and not reader.is_values_only
-        },
-        failed={
-            task_id: task.node
-            for task_id, task in own.items()
-            if ERROR in task.channels
-            and ERROR_SOURCE not in task.channels
-            and not is_call(task.path)
-        },
-        by_hand=bool(said.get("by_hand")),
-        ended={
-            task_id: (task.node, task.ended)
-            for task_id, task in made_by.items()
-            if task.node is not None and task.ended is not None
-        },
-    )
+    indexes = reader.indexes()
+    index = {(ns, one.key.checkpoint_id): one for ns, some in indexes.items() for one in some}
+    stored = step_keys(reader.store.writes(reader.thread_id) if writes is None else writes)
+    drawn = skeletons_of(reader, index, stored)
+    found: dict[str, list[TimedCheckpoint]] = {}
+    for ns, some in indexes.items():
+        keyed = ((one, drawn[ns, one.key.checkpoint_id]) for one in reversed(some))
+        found[ns] = _numbered(timed_checkpoint(reader, *one, stored) for one in keyed)
+        if not reader.is_values_only:
+            everything = whole and len(index) <= _SMALL
+            found[ns] = _looked_at(reader, found[ns], stored, everything=everything)
+    return ThreadSteps(found, SubgraphCalls(by_namespace(drawn.values())).called)
 
 
 def _numbered(checkpoints: Iterable[TimedCheckpoint]) -> list[TimedCheckpoint]:
@@ -189,11 +235,11 @@ def _numbered(checkpoints: Iterable[TimedCheckpoint]) -> list[TimedCheckpoint]:
     return list(found.values())
 
 
-def _ran(source: str | None, tasks: _Tasks) -> tuple[str, ...] | None:
+def _ran(source: str | None, made_by: StepKeys) -> tuple[str, ...] | None:
     """Return the nodes of the tasks that made a checkpoint; None unless the keys name them all."""
     if not ran_here(source):
         return ()
-    runs = [task for task in tasks.values() if not task.by_hand and not is_call(task.path)]
+    runs = [one for one in made_by.tasks.values() if not one.by_hand and not is_call(one.path)]
     nodes = tuple(task.node for task in runs if task.node is not None and task.wrote)
     return nodes if nodes and len(nodes) == len(runs) else None
 
@@ -201,14 +247,14 @@ def _ran(source: str | None, tasks: _Tasks) -> tuple[str, ...] | None:
 def _looked_at(
     reader: ThreadReader,
     checkpoints: list[TimedCheckpoint],
-    tasks: Mapping[Key, _Tasks],
+    stored: Mapping[Key, StepKeys],
     *,
     everything: bool,
 ) -> list[TimedCheckpoint]:
     """Return the checkpoints of a namespace, with what the bodies of some of them tell."""
     known = {one.checkpoint_id: one for one in checkpoints}
     ns = checkpoints[0].checkpoint_ns
-    unclear = {*known} if everything else _unclear(checkpoints, tasks)
+    unclear = {*known} if everything else _unclear(checkpoints, stored)
     nameless = {one.checkpoint_id for one in checkpoints if one.nodes is None}
     parents = {known[one].parent_checkpoint_id or "" for one in unclear | nameless}
     moments = _bodies(reader, ns, {*unclear, *(parents & known.keys())})
@@ -226,7 +272,7 @@ def _looked_at(
     return list(known.values())
 
 
-def _unclear(checkpoints: list[TimedCheckpoint], tasks: Mapping[Key, _Tasks]) -> set[str]:
+def _unclear(checkpoints: list[TimedCheckpoint], stored: Mapping[Key, StepKeys]) -> set[str]:
     """Return the checkpoints whose own bodies are needed.
 
     These are the ones made by a step that stored nothing or long after their parent: a run may
@@ -236,9 +282,9 @@ def _unclear(checkpoints: list[TimedCheckpoint], tasks: Mapping[Key, _Tasks]) ->
     found = set()
     for one in checkpoints:
         step = steps[one.checkpoint_id]
-        stored = tasks.get((one.checkpoint_ns, one.parent_checkpoint_id or ""))
+        made_by = stored.get((one.checkpoint_ns, one.parent_checkpoint_id or ""), NO_KEYS)
         is_long = step.kind == "run" and (step.seconds or 0.0) > _LONG
-        if is_long or (one.nodes is None and not stored):
+        if is_long or (one.nodes is None and not made_by.tasks):
             found.add(one.checkpoint_id)
     return found
 
@@ -263,41 +309,10 @@ def _bodies(reader: ThreadReader, ns: str, ids: Collection[str]) -> dict[str, Mo
     }
 
 
-def _calls(
-    found: Mapping[str, list[TimedCheckpoint]],
-    tasks: Mapping[Key, _Tasks],
-    metadata: Mapping[Key, Mapping[str, object]],
-) -> Mapping[Key, list[str]]:
-    """Return the namespaces of subgraph calls, by the checkpoint before the calling step."""
-    if len(found) == 1:
-        return {}
-    branches: dict[str, Branches] = {}
-    for ns, checkpoints in sorted(found.items()):
-        items = {
-            one.checkpoint_id: Skeleton(
-                ns,
-                one.checkpoint_id,
-                one.parent_checkpoint_id,
-                tasks=tuple(tasks.get(one.key, ())),
-                parents=dict(_parents(metadata.get(one.key, {}).get("parents"))),
-                place=place,
-            )
-            for place, one in enumerate(checkpoints)
-        }
-        branches[ns] = Branches(items, None)
-    return SubgraphCalls(branches).called
-
-
 def _by_hand(metadata: Mapping[str, Value]) -> bool:
     """Return whether `update_state` or `ckpt` made a checkpoint. A fork may be LangGraph's own,
     which its run goes on from."""
     return source_from(metadata) == "update" or metadata.get(BY) == NAME
-
-
-def _parents(value: object) -> Iterator[tuple[str, str]]:
-    for ns, parent in value.items() if isinstance(value, dict) else ():
-        if isinstance(ns, str) and isinstance(parent, str):
-            yield ns, parent
 
 
 def timeline(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from ckpt_backends.checkpoint_ids import step_of, time_of
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write
 from ckpt_cli.core.channels import given_input, is_state, state_values
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.diff import (
@@ -24,20 +24,8 @@ from ckpt_cli.core.diff import (
 )
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.state import (
-    BY,
-    ERROR,
-    INTERRUPT,
-    NAME,
-    REASON,
-    Version,
-    read_metadata,
-    source_from,
-    step_from,
-)
-from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
-from ckpt_cli.core.tasks.task_ids import is_call as is_function_call
+from ckpt_cli.core.state import BY, NAME, REASON, Version
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.core.tasks.tasks import (
     RETRIED,
     Step,
@@ -57,46 +45,22 @@ from ckpt_cli.core.timeline import (
     point_sign,
     timed_steps,
 )
-from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree, undecided
+from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree
 from ckpt_cli.core.usage import counts_of
 from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.queries.timeline import (
+    NO_KEYS,
+    StepKeys,
+    nodes_that_ran,
+    skeletons_of,
+    step_keys,
+    timed_checkpoint,
+)
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.operations import ListedOperation
-
-
-_MARKS = frozenset({INTERRUPT, ERROR, ERROR_SOURCE})
-_NONE: Mapping[str, str | None] = {}
-
-
-@dataclass(slots=True)
-class StoredKeys:
-    """The tasks of a checkpoint, from the keys of its writes."""
-
-    tasks: dict[str, str | None] = field(default_factory=dict)
-    """Maps a task id to its node; None if the path does not name it."""
-    asking: Mapping[str, str | None] = field(default_factory=lambda: _NONE)
-    """Those of them that asked a question."""
-    failed: frozenset[str] = frozenset()
-    """Those that failed."""
-    handled: frozenset[str] = frozenset()
-    """Those that were given to an error handler."""
-    marked: bool = False
-    writes: int = 0
-    seal: int = 0
-    """Differs if other writes are stored."""
-
-    def mark(self, task_id: str, path: str, channel: str) -> None:
-        """Add that a task asked, failed, or that it was given to an error handler."""
-        if channel == INTERRUPT:
-            self.asking = {**self.asking, task_id: self.tasks[task_id]}
-        elif channel == ERROR and not is_function_call(path):
-            self.failed |= {task_id}
-        elif channel == ERROR_SOURCE:
-            self.handled |= {task_id}
-        self.marked = self.marked or channel != ERROR_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +69,22 @@ class TreeKeys:
 
     index: Mapping[Key, Checkpoint]
     """In each namespace, the newest comes first."""
-    stored: Mapping[Key, StoredKeys]
+    stored: Mapping[Key, StepKeys]
     tips: Collection[Key]
     seals: Mapping[Key, int]
 
     @property
     def is_settled(self) -> bool:
         """Whether all writes can be told apart by their keys."""
-        return not any(key in self.stored and self.stored[key].marked for key in self.tips)
+        return not any(self.stored.get(key, NO_KEYS).is_marked for key in self.tips)
 
 
 def read_keys(reader: ThreadReader, checkpoint_ns: str | None) -> TreeKeys:
     """Return the keys of a thread, or of one namespace of it."""
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
-    stored = _stored(reader, index)
+    only = namespaces[0] if len(namespaces) == 1 else None
+    stored = step_keys(reader.store.writes(reader.thread_id, checkpoint_ns=only))
     # Only the questions of tips are likely to change.
     tips = {(ns, tip) for ns in namespaces for tip in reader.parentage(ns).tips}
     return TreeKeys(index, stored, tips, _seals(index, stored))
@@ -140,124 +105,31 @@ def forked(skeletons: Iterable[Skeleton]) -> frozenset[Key]:
     )
 
 
-def _seals(index: Mapping[Key, Checkpoint], stored: Mapping[Key, StoredKeys]) -> dict[Key, int]:
+def _seals(index: Mapping[Key, Checkpoint], stored: Mapping[Key, StepKeys]) -> dict[Key, int]:
     """Return a number for each checkpoint that differs if it or its parent has other writes."""
-    none = StoredKeys()
+
+    def seal(ns: str, checkpoint_id: str | None) -> int:
+        return stored.get((ns, checkpoint_id or ""), NO_KEYS).seal
+
     return {
-        key: hash(
-            (
-                stored.get(key, none).seal,
-                stored.get((key[0], one.parent_checkpoint_id or ""), none).seal,
-            )
-        )
+        key: hash((seal(*key), seal(key[0], one.parent_checkpoint_id)))
         for key, one in index.items()
     }
 
 
 def details_from_keys(skeletons: Iterable[Skeleton], keys: TreeKeys) -> dict[Key, StepDetails]:
     """Return what keys tell about plain steps, without those whose nodes they do not name."""
-    none = StoredKeys()
     return {
         one.key: StepDetails(
             at=time_of(one.checkpoint_id),
             step=one.step,
             source="loop" if one.source is None else one.source,
             ran=one.ran,
-            writes=keys.stored.get(one.key, none).writes,
+            writes=keys.stored.get(one.key, NO_KEYS).writes,
         )
         for one in skeletons
         if one.ran is not None
     }
-
-
-def skeletons_of(reader: ThreadReader, keys: TreeKeys) -> list[Skeleton]:
-    """Return the facts that decide the place of each checkpoint.
-
-    Metadata is read only of those whose keys do not tell enough.
-    """
-    index, stored = keys.index, keys.stored
-    places = {key: -number for number, key in enumerate(index)} if reader.is_values_only else {}
-    found = {
-        key: Skeleton(
-            key[0],
-            key[1],
-            one.parent_checkpoint_id,
-            step=step_of(key[1]),
-            ran=nodes_that_ran(
-                stored.get(
-                    key if reader.is_values_only else (key[0], one.parent_checkpoint_id or "")
-                )
-            ),
-            tasks=tuple(stored[key].tasks) if key in stored else (),
-            marked=key in stored and stored[key].marked,
-            place=places.get(key, 0),
-        )
-        for key, one in index.items()
-    }
-    for key, metadata in _metadata(reader, undecided(found.values())).items():
-        parents = metadata.get("parents")
-        forked_from = metadata.get("forked_from")
-        found[key] = found[key]._replace(
-            step=step_from(metadata),
-            source=source_from(metadata),
-            forked_from=forked_from if isinstance(forked_from, str) else None,
-            parents={
-                ns: parent
-                for ns, parent in (parents if isinstance(parents, dict) else {}).items()
-                if isinstance(ns, str) and isinstance(parent, str)
-            },
-        )
-    return list(found.values())
-
-
-def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, StoredKeys]:
-    """Return the tasks and marks of each checkpoint, from the keys of its writes."""
-    namespaces = {ns for ns, _ in index}
-    only = next(iter(namespaces)) if len(namespaces) == 1 else None
-    found: dict[Key, StoredKeys] = {}
-    place, here = None, StoredKeys()
-    for write in reader.store.writes(reader.thread_id, checkpoint_ns=only):
-        if write.key is not place:  # Most writes of a checkpoint come one after the other.
-            place, key = write.key, (write.key.checkpoint_ns, write.key.checkpoint_id)
-            here = found.setdefault(key, StoredKeys())
-        _, task_id, path, idx, channel, size, *_ = write
-        here.writes += 1
-        here.seal = hash((here.seal, task_id, idx, channel, size))
-        if task_id == NULL_TASK_ID:
-            continue
-        if task_id not in here.tasks:
-            here.tasks[task_id] = write.node or pulled_node(path)
-        if channel in _MARKS:
-            here.mark(task_id, path, channel)
-        if path.startswith(UPDATE_PATH):
-            here.marked = True
-    return found
-
-
-def nodes_that_ran(parent: StoredKeys | None) -> tuple[str, ...] | None:
-    """Return the nodes of tasks that stored writes on the parent; None unless all are known."""
-    if parent is None or not parent.tasks:
-        return None
-    nodes = tuple(node for node in parent.tasks.values() if node is not None)
-    return nodes if len(nodes) == len(parent.tasks) else None
-
-
-def _metadata(reader: ThreadReader, keys: Iterable[Key]) -> dict[Key, dict[str, Value]]:
-    return {
-        (ns, one.key.checkpoint_id): read_metadata(one)
-        for ns, ids in by_namespace(keys).items()
-        for one in reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
-        )
-    }
-
-
-def by_namespace(keys: Iterable[Key]) -> dict[str, Collection[str]]:
-    """Return the ids of checkpoints by their namespace, sorted."""
-    grouped: dict[str, set[str]] = {}
-    for ns, checkpoint_id in keys:
-        grouped.setdefault(ns, set()).add(checkpoint_id)
-    return dict(sorted(grouped.items()))
 
 
 # Tell what the steps of a tree changed, from what their tasks wrote.
@@ -464,28 +336,13 @@ def _tokens(changes: StepChanges) -> int:
 
 
 def tree_steps(
-    keys: TreeKeys, skeletons: Iterable[Skeleton], *, is_values_only: bool
+    reader: ThreadReader, keys: TreeKeys, skeletons: Mapping[Key, Skeleton]
 ) -> dict[Key, TimedStep]:
     """Return the step that made each checkpoint."""
-    none = StoredKeys()
-    drawn = {one.key: one for one in skeletons}
     by_ns: dict[str, list[TimedCheckpoint]] = {}
-    for (ns, checkpoint_id), one in reversed(list(keys.index.items())):
-        own = none if is_values_only else keys.stored.get((ns, checkpoint_id), none)
-        facts = drawn.get((ns, checkpoint_id))
-        by_ns.setdefault(ns, []).append(
-            TimedCheckpoint(
-                checkpoint_ns=ns,
-                checkpoint_id=checkpoint_id,
-                parent_checkpoint_id=one.parent_checkpoint_id,
-                at=one.at or time_of(checkpoint_id),
-                source=None if facts is None else facts.source,
-                asking=own.asking,
-                failed=_failed(own, is_tip=(ns, checkpoint_id) in keys.tips),
-                by_hand=facts is not None
-                and (facts.source == "update" or facts.forked_from is not None),
-            )
-        )
+    for key, one in reversed(list(keys.index.items())):
+        timed = timed_checkpoint(reader, one, skeletons[key], keys.stored)
+        by_ns.setdefault(key[0], []).append(timed)
     return {
         (ns, checkpoint_id): step
         for ns, checkpoints in by_ns.items()
@@ -493,39 +350,31 @@ def tree_steps(
     }
 
 
-def _failed(own: StoredKeys, *, is_tip: bool) -> dict[str, str | None]:
-    """Return the tasks that failed and that, if a checkpoint followed, no error handler took."""
-    return dict.fromkeys(own.failed if is_tip else own.failed - own.handled)
-
-
 def timed_points(
     plan: TreeLayout, keys: TreeKeys, skeletons: Iterable[Skeleton], steps: Mapping[Key, TimedStep]
 ) -> tuple[TimedPoint, ...]:
     """Return the checkpoints of the first tree with what happened at each, oldest first."""
-    none = StoredKeys()
     branches = (row for row in plan.rows if isinstance(row, StepRow) and row.branch)
     forks = {(row.ns, row.parent) for row in branches}
     found = []
     for one in skeletons:
         if one.checkpoint_ns != plan.ns:
             continue
-        key, own = one.key, keys.stored.get(one.key, none)
+        key, own = one.key, keys.stored.get(one.key, NO_KEYS)
+        is_tip = key in keys.tips
         sign = point_sign(
             source=one.source,
-            is_failed=bool(_failed(own, is_tip=key in keys.tips)),
+            is_failed=bool(own.failed if is_tip else own.left_failed),
             is_asked=bool(own.asking),
-            is_tip=key in keys.tips,
+            is_tip=is_tip,
             is_forked=key in forks,
         )
         found.append((one.order, TimedPoint(key, steps[key].ended_at, steps[key].kind, sign)))
     return tuple(point for _, point in sorted(found, key=lambda pair: pair[0]))
 
 
-_Read = TypeVar("_Read")
-
-
-class KnownDetails(Generic[_Read]):
-    """Remembers what was read of one thread, and reads only what may have changed since.
+class KnownTree:
+    """What was read of one thread: only what may have changed since is read again.
 
     A checkpoint never changes, but writes are added to it. Its seal stands for the writes of it and
     of its parent; it is read again when its seal differs.
@@ -533,7 +382,10 @@ class KnownDetails(Generic[_Read]):
 
     def __init__(self) -> None:
         self._found: dict[Key, tuple[int, StepDetails]] = {}
-        self._last: tuple[object, _Read] | None = None
+        self.mark: object = None
+        """Stands for all that the last tree was made from."""
+        self.tree: Tree | None = None
+        """The last tree."""
 
     def details(
         self,
@@ -566,24 +418,9 @@ class KnownDetails(Generic[_Read]):
             self._found[key] = seals[key], one
         return found
 
-    def has(self, key: Key) -> bool:
+    def __contains__(self, key: Key) -> bool:
         """Return whether a checkpoint was read before."""
         return key in self._found
-
-    def same(self, mark: object) -> _Read | None:
-        """Return the last answer if it had the same mark; None otherwise."""
-        if self._last is None or self._last[0] != mark:
-            return None
-        return self._last[1]
-
-    def keep(self, mark: object, answer: _Read) -> None:
-        """Keep the last answer; `mark` stands for all that it was made from."""
-        self._last = mark, answer
-
-    def keep_more(self, answer: _Read) -> None:
-        """Keep the last answer after more of it was read."""
-        if self._last is not None:
-            self._last = self._last[0], answer
 
 
 _SMALL, _LARGE = 1_000, 5_000
@@ -594,16 +431,30 @@ _SHORT_OP = 8
 """Digits of an operation's id; commands take the beginning of an id."""
 
 
+NO_TREE = TreeKeys({}, {}, (), {})
+
+
+class TreeShape(NamedTuple):
+    """Which tree of a thread is asked for."""
+
+    ns: str | None = None
+    """Only this namespace; None for the whole thread."""
+    nest: bool = False
+    """With the trees of subgraph calls."""
+    unfold: bool = False
+
+
 class Tree(NamedTuple):
     """Everything that is needed to draw a thread."""
 
-    keys: TreeKeys
+    thread_id: str
     plan: TreeLayout
     details: Mapping[Key, StepDetails]
     refs: Mapping[str, str]
     """Maps a checkpoint id to its short ref."""
-    conditions: Sequence[Status]
+    conditions: Sequence[Status] = ()
     """The conditions of the thread, the worst first."""
+    keys: TreeKeys = NO_TREE
     unread: frozenset[Key] = frozenset()
     """Plain steps that were not read: only the keys of writes tell what is known about them."""
     forked: frozenset[Key] = frozenset()
@@ -620,80 +471,163 @@ class Tree(NamedTuple):
         return self.conditions[0]
 
 
-def read_tree(
-    reader: ThreadReader,
-    checkpoint_ns: str | None,
-    say: Callable[[Value], str],
-    operations: ThreadOperations,
-    *,
-    nest: bool,
-    unfold: bool,
-    keep: Key | None = None,
-    known: KnownDetails[Tree] | None = None,
-    seen: Collection[Key] | None = None,
-) -> Tree:
-    """Return the tree of a thread, or of one namespace; `say` formats a question on one line.
+class TreeReader:
+    """Reads the tree of a thread; what is in `known` is not read again."""
 
-    The checkpoint `keep` is never folded. What is in `known` is not read again. With `seen`, plain
-    steps are read only if they are in it, also if they are not folded, and the times of steps are
-    told; the same tree is returned as before if nothing has changed.
-    """
-    keys = read_keys(reader, checkpoint_ns)
-    known = KnownDetails() if known is None else known
-    reading = _Reading(reader, keys, say, operations, known)
-    mark = _mark(reader, checkpoint_ns, keys, keep, nest=nest, unfold=unfold)
-    is_stable = keys.is_settled or len(keys.index) > _SMALL
-    if is_stable and seen is not None and (before := known.same(mark)) is not None:
-        return reading.more(before, seen, tips=not keys.is_settled)
-    tree = reading.whole(keep, seen, nest=nest, unfold=unfold)
-    known.keep(mark, tree)
-    return tree
+    def __init__(
+        self,
+        reader: ThreadReader,
+        operations: ThreadOperations,
+        say: Callable[[Value], str],
+        known: KnownTree | None = None,
+    ) -> None:
+        """`say` formats a question on one line."""
+        self._reader = reader
+        self._operations = operations
+        self._say = say
+        self._known = KnownTree() if known is None else known
 
+    def read(
+        self, shape: TreeShape, keep: Key | None = None, seen: Collection[Key] | None = None
+    ) -> Tree:
+        """Return the tree; the checkpoint `keep` is never folded.
 
-def read_more(
-    reader: ThreadReader,
-    before: Tree,
-    say: Callable[[Value], str],
-    operations: ThreadOperations,
-    known: KnownDetails[Tree],
-    seen: Collection[Key],
-) -> Tree:
-    """Return a tree with the steps in `seen` read, without a look at what else has changed."""
-    return _Reading(reader, before.keys, say, operations, known).more(before, seen)
+        With `seen`, plain steps are read only if they are in it, also if they are not folded, and
+        the times of steps are told; the same tree is returned as before if nothing has changed.
+        """
+        known, keys = self._known, read_keys(self._reader, shape.ns)
+        mark = self._mark(shape, keep, keys)
+        is_stable = keys.is_settled or len(keys.index) > _SMALL
+        if is_stable and seen is not None and known.tree is not None and known.mark == mark:
+            return self.more(known.tree, seen, tips=not keys.is_settled)
+        known.mark, known.tree = mark, self._whole(keys, shape, keep, seen)
+        return known.tree
 
+    def more(self, before: Tree, seen: Collection[Key], *, tips: bool = False) -> Tree:
+        """Return a tree with the steps in `seen` read, without a look at what else has changed.
 
-def refold_tree(
-    reader: ThreadReader,
-    before: Tree,
-    checkpoint_ns: str | None,
-    say: Callable[[Value], str],
-    operations: ThreadOperations,
-    known: KnownDetails[Tree],
-    *,
-    nest: bool,
-    keep: Key,
-) -> Tree:
-    """Return a tree with folds that leave out another checkpoint, without a look at what has
-    changed.
-    """
-    plan = plan_tree(_keeping(keep, before.skeletons), nest=nest)
-    reading = _Reading(reader, before.keys, say, operations, known)
-    tree = reading.laid_out(before, plan)
-    known.keep(_mark(reader, checkpoint_ns, before.keys, keep, nest=nest, unfold=False), tree)
-    return tree
+        With `tips`, what waits there is read again.
+        """
+        again = set(before.keys.tips) & before.details.keys() if tips else set()
+        wanted = [*again.union(before.unread.intersection(seen))]
+        found = self._details(before.keys, wanted, before.forked)
+        is_same = all(before.details.get(key) == one for key, one in found.items())
+        if is_same and before.unread.isdisjoint(found):
+            return before
+        after = before._replace(
+            details={**before.details, **found},
+            unread=before.unread.difference(found),
+            conditions=_conditions(self._reader) if tips else before.conditions,
+        )
+        if self._known.tree is not None:
+            self._known.tree = after
+        return after
 
+    def refold(self, before: Tree, shape: TreeShape, keep: Key) -> Tree:
+        """Return a tree with folds that leave out another checkpoint, without a look at what has
+        changed.
+        """
+        plan = plan_tree(_keeping(keep, before.skeletons), nest=shape.nest)
+        missing = [key for key in plan.shown if key not in before.details]
+        found = self._details(before.keys, missing, ())
+        tree = before._replace(plan=plan, details={**before.details, **found})
+        self._known.mark, self._known.tree = self._mark(shape, keep, before.keys), tree
+        return tree
 
-def _mark(
-    reader: ThreadReader,
-    checkpoint_ns: str | None,
-    keys: TreeKeys,
-    keep: Key | None,
-    *,
-    nest: bool,
-    unfold: bool,
-) -> object:
-    """Return what stands for all that a tree is made from."""
-    return reader.thread, checkpoint_ns, nest, unfold, None if unfold else keep, keys.seals
+    def _mark(self, shape: TreeShape, keep: Key | None, keys: TreeKeys) -> object:
+        """Return what stands for all that a tree is made from."""
+        return self._reader.thread, shape, None if shape.unfold else keep, keys.seals
+
+    def _whole(
+        self, keys: TreeKeys, shape: TreeShape, keep: Key | None, seen: Collection[Key] | None
+    ) -> Tree:
+        """Return a tree that is laid out anew."""
+        reader, index = self._reader, keys.index
+        drawn = skeletons_of(reader, index, keys.stored)
+        apart = forked(drawn.values())
+        details: dict[Key, StepDetails] = {}
+        if len(index) <= (_LARGE if seen is None else _SMALL):
+            details = self._details(keys, list(index), apart)
+            # Keys do not always show the source and the nodes that ran.
+            for key, one in drawn.items():
+                source, ran = details[key].source, details[key].ran
+                drawn[key] = one._replace(source=source, ran=ran or one.ran)
+        placed = _keeping(keep, list(drawn.values()))
+        plan = plan_tree(placed, unfold=shape.unfold, nest=shape.nest)
+        unread: frozenset[Key] = frozenset()
+        if not details:
+            if seen is not None and shape.unfold:
+                plain = set(plan.shown).difference(plan_tree(placed, nest=True).shown, seen)
+                unread = frozenset(key for key in plain if key not in self._known)
+            details = self._details(keys, [key for key in plan.shown if key not in unread], apart)
+            details |= details_from_keys((one for one in placed if one.key in unread), keys)
+        refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
+        tree = Tree(reader.thread_id, plan, details, refs, _conditions(reader), keys, unread, apart)
+        if seen is None:
+            return tree
+        steps = tree_steps(reader, keys, drawn)
+        skeletons = list(drawn.values())
+        scrubber = Scrubber(timed_points(plan, keys, skeletons, steps))
+        return tree._replace(steps=steps, scrubber=scrubber, skeletons=skeletons)
+
+    def _details(
+        self, keys: TreeKeys, wanted: Sequence[Key], apart: Collection[Key]
+    ) -> dict[Key, StepDetails]:
+        def read(missing: Sequence[Key]) -> dict[Key, StepDetails]:
+            # Most messages of a state are those of the state before.
+            with remembering():
+                return self._read(keys, missing, apart)
+
+        found = self._known.details(wanted, keys.seals, keys.tips, read)
+        if not self._reader.is_values_only:
+            return found
+        return {
+            key: one._replace(ran=nodes_that_ran(keys.stored.get(key, NO_KEYS)) or ())
+            for key, one in found.items()
+        }
+
+    def _read(
+        self, keys: TreeKeys, shown: Sequence[Key], apart: Collection[Key]
+    ) -> dict[Key, StepDetails]:
+        """Return details of the checkpoints shown; reads their parents to find the nodes that ran.
+
+        The parent of an input tells nothing about it, so most runs are told by their first
+        checkpoint.
+        """
+        reader, say, index = self._reader, self._say, keys.index
+        head = ("", reader.head(""))
+        nodes: dict[Key, StepDetails] = {}
+        facts: dict[Key, StepFacts] = {}
+        is_redacted = redaction.is_redacted(reader.store)
+        for key, moment in _moments(reader, shown):
+            change = _change(moment, self._operations.adding(moment), is_redacted=is_redacted)
+            nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say, change)
+            if key == head and (moment.step.next or moment.writes):
+                resumes = resume_of(reader, moment, inside=False).nodes
+                nodes[key] = nodes[key]._replace(resumes=resumes)
+            facts[key] = step_facts(moment)
+        for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
+            nodes[key] = StepDetails(problem="its id is not text")
+        parents = {
+            key: (key[0], index[key].parent_checkpoint_id or "") for key in facts.keys() & nodes
+        }
+        if not reader.is_values_only:
+            telling = {parent for key, parent in parents.items() if not given(facts[key])}
+            for key, moment in _moments(reader, telling & index.keys() - facts.keys()):
+                facts[key] = step_facts(moment)
+        made: dict[Key, tuple[str, ...]] = {}
+        for key, parent in parents.items():
+            before = facts.get(parent)
+            if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
+                made[key] = ran(before.step, before.seen, facts[key].seen)
+        told, nothing = read_changes(reader, facts, parents, apart, say), ToldChanges((), 0)
+        found = {}
+        for key, node in nodes.items():
+            what = told.get(key, nothing)
+            found[key] = node._replace(
+                ran=made.get(key, ()), changes=what.changes, tokens=what.tokens
+            )
+        return found
 
 
 def _keeping(keep: Key | None, skeletons: Sequence[Skeleton]) -> Sequence[Skeleton]:
@@ -703,147 +637,16 @@ def _keeping(keep: Key | None, skeletons: Sequence[Skeleton]) -> Sequence[Skelet
     return [one._replace(marked=True) if one.key == keep else one for one in skeletons]
 
 
-class _Reading:
-    """One look at a thread whose keys were read."""
-
-    def __init__(
-        self,
-        reader: ThreadReader,
-        keys: TreeKeys,
-        say: Callable[[Value], str],
-        operations: ThreadOperations,
-        known: KnownDetails[Tree],
-    ) -> None:
-        self._reader = reader
-        self._keys = keys
-        self._say = say
-        self._operations = operations
-        self._known = known
-        self._forked: Collection[Key] = ()
-
-    def more(self, before: Tree, seen: Collection[Key], *, tips: bool = False) -> Tree:
-        """Return a tree with more steps read; with `tips`, what waits there is read again."""
-        self._forked = before.forked
-        again = set(self._keys.tips) & before.details.keys() if tips else set()
-        found = self._details([*again.union(before.unread.intersection(seen))])
-        is_same = all(before.details.get(key) == one for key, one in found.items())
-        if is_same and before.unread.isdisjoint(found):
-            return before
-        after = before._replace(
-            details={**before.details, **found},
-            unread=before.unread.difference(found),
-            conditions=_conditions(self._reader) if tips else before.conditions,
-        )
-        self._known.keep_more(after)
-        return after
-
-    def laid_out(self, before: Tree, plan: TreeLayout) -> Tree:
-        """Return the same tree in another layout."""
-        found = self._details([key for key in plan.shown if key not in before.details])
-        return before._replace(plan=plan, details={**before.details, **found})
-
-    def whole(
-        self, keep: Key | None, seen: Collection[Key] | None, *, nest: bool, unfold: bool
-    ) -> Tree:
-        """Return a tree that is laid out anew."""
-        reader, keys, index = self._reader, self._keys, self._keys.index
-        skeletons = skeletons_of(reader, keys)
-        self._forked = apart = forked(skeletons)
-        details: dict[Key, StepDetails] = {}
-        if len(index) <= (_LARGE if seen is None else _SMALL):
-            details = self._details(list(index))
-            skeletons = [_completed(one, details[one.key]) for one in skeletons]
-        placed = _keeping(keep, skeletons)
-        plan = plan_tree(placed, unfold=unfold, nest=nest)
-        unread: frozenset[Key] = frozenset()
-        if not details:
-            if seen is not None and unfold:
-                plain = set(plan.shown).difference(plan_tree(placed, nest=True).shown, seen)
-                unread = frozenset(key for key in plain if not self._known.has(key))
-            details = self._details([key for key in plan.shown if key not in unread])
-            details |= details_from_keys((one for one in placed if one.key in unread), keys)
-        refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
-        tree = Tree(keys, plan, details, refs, _conditions(reader), unread, apart)
-        if seen is None:
-            return tree
-        steps = tree_steps(keys, skeletons, is_values_only=reader.is_values_only)
-        points = timed_points(plan, keys, skeletons, steps)
-        scrubber = Scrubber(points)
-        return tree._replace(steps=steps, scrubber=scrubber, skeletons=skeletons)
-
-    def _read(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
-        # Most messages of a state are those of the state before.
-        with remembering():
-            return _details(
-                self._reader, self._keys, wanted, self._forked, self._say, self._operations
-            )
-
-    def _details(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
-        keys = self._keys
-        found = self._known.details(wanted, keys.seals, keys.tips, self._read)
-        if not self._reader.is_values_only:
-            return found
-        return {
-            key: one._replace(ran=nodes_that_ran(keys.stored.get(key)) or ())
-            for key, one in found.items()
-        }
-
-
-def _completed(skeleton: Skeleton, details: StepDetails) -> Skeleton:
-    """Add what keys do not always show: the source and the nodes that ran."""
-    return skeleton._replace(source=details.source, ran=details.ran or skeleton.ran)
-
-
 def _conditions(reader: ThreadReader) -> Sequence[Status]:
     head = reader.head("")
     return (Status.EMPTY,) if head is None else reader.moment("", head).conditions
 
 
-def _details(
-    reader: ThreadReader,
-    keys: TreeKeys,
-    shown: Sequence[Key],
-    forked: Collection[Key],
-    say: Callable[[Value], str],
-    operations: ThreadOperations,
-) -> dict[Key, StepDetails]:
-    """Return details of the checkpoints shown; reads their parents to find the nodes that ran.
-
-    The parent of an input tells nothing about it, so most runs are told by their first checkpoint.
-    """
-    index, head = keys.index, ("", reader.head(""))
-    nodes: dict[Key, StepDetails] = {}
-    facts: dict[Key, StepFacts] = {}
-    is_redacted = redaction.is_redacted(reader.store)
-    for key, moment in _moments(reader, shown):
-        change = _change(moment, operations.adding(moment), is_redacted=is_redacted)
-        nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say, change)
-        if key == head and (moment.step.next or moment.writes):
-            resumes = resume_of(reader, moment, inside=False).nodes
-            nodes[key] = nodes[key]._replace(resumes=resumes)
-        facts[key] = step_facts(moment)
-    for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
-        nodes[key] = StepDetails(problem="its id is not text")
-    parents = {key: (key[0], index[key].parent_checkpoint_id or "") for key in facts.keys() & nodes}
-    if not reader.is_values_only:
-        telling = {parent for key, parent in parents.items() if not given(facts[key])}
-        for key, moment in _moments(reader, telling & index.keys() - facts.keys()):
-            facts[key] = step_facts(moment)
-    made: dict[Key, tuple[str, ...]] = {}
-    for key, parent in parents.items():
-        before = facts.get(parent)
-        if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
-            made[key] = ran(before.step, before.seen, facts[key].seen)
-    told, nothing = read_changes(reader, facts, parents, forked, say), ToldChanges((), 0)
-    found = {}
-    for key, node in nodes.items():
-        what = told.get(key, nothing)
-        found[key] = node._replace(ran=made.get(key, ()), changes=what.changes, tokens=what.tokens)
-    return found
-
-
 def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, Moment]]:
-    for ns, ids in by_namespace(keys).items():
+    by_ns: dict[str, set[str]] = {}
+    for ns, checkpoint_id in keys:
+        by_ns.setdefault(ns, set()).add(checkpoint_id)
+    for ns, ids in sorted(by_ns.items()):
         for moment in reader.moments(ns, ids):
             yield (ns, moment.key.checkpoint_id), moment
 

@@ -21,7 +21,7 @@ from ckpt_cli.core.tree import Skeleton
 from ckpt_cli.queries import tree as tree_changes
 from ckpt_cli.queries import tree as trees
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import Tree, forked, read_tree
+from ckpt_cli.queries.tree import Tree, TreeReader, TreeShape, forked
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.render.replay import changes_text
@@ -43,14 +43,9 @@ def told(path: Path, *, redact: bool = False) -> list[tuple[int | None, str, int
     """Step, summary and tokens of each checkpoint, oldest first."""
     opening = Opening(parse_url(str(path)), redact=redact)
     with opening.open(lambda _: None) as store:
-        tree = read_tree(
-            ThreadReader(store, "chat"),
-            None,
-            lambda value: summary(value, 60),
-            ThreadOperations(opening, "chat"),
-            nest=True,
-            unfold=True,
-        )
+        reader, operations = ThreadReader(store, "chat"), ThreadOperations(opening, "chat")
+        whole = TreeReader(reader, operations, lambda value: summary(value, 60))
+        tree = whole.read(TreeShape(nest=True, unfold=True))
     found = [tree.details[key] for key in sorted(tree.plan.shown)]
     return [(one.step, changes_text(one.changes), one.tokens) for one in found]
 
@@ -105,7 +100,7 @@ def test_the_parents_of_inputs_are_not_read(
                 return moments(ns, some, **options)
 
             monkeypatch.setattr(reader, "moments", watched)
-            return read_tree(reader, None, repr, operations, nest=True, unfold=False), ids
+            return TreeReader(reader, operations, repr).read(TreeShape(nest=True)), ids
 
         whole, _ = read()
         monkeypatch.setattr(trees, "_LARGE", 0)

@@ -20,7 +20,7 @@ from ckpt_backends.testing.screen import NOW, Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries import tree
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import KnownDetails, read_tree
+from ckpt_cli.queries.tree import KnownTree, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.tui.panes.tree_picture import GrowingTree, draw_tree
@@ -134,14 +134,8 @@ def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
         assert picture is not None
         assert len(picture.tree.unread) > _TURNS
         with opening.open(lambda _: None) as opened:
-            whole = read_tree(
-                ThreadReader(opened, "long"),
-                None,
-                str,
-                ThreadOperations(opening, "long"),
-                nest=False,
-                unfold=True,
-            )
+            reader, operations = ThreadReader(opened, "long"), ThreadOperations(opening, "long")
+            whole = TreeReader(reader, operations, str).read(TreeShape(unfold=True))
         # Of these rows it is only not known what they changed.
         details = {key: one._replace(changes=()) for key, one in whole.details.items()}
         whole = whole._replace(details=details, steps=picture.tree.steps)
@@ -248,7 +242,7 @@ def test_the_next_question_of_the_same_task_is_shown(tmp_path: Path) -> None:
 def test_details_are_read_again_if_writes_were_added() -> None:
     from ckpt_cli.core.tree import StepDetails
 
-    known, asked = KnownDetails[None](), []
+    known, asked = KnownTree(), []
 
     def read(keys: Any) -> dict[Any, StepDetails]:
         asked.append(list(keys))

@@ -24,6 +24,7 @@ from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.tasks.tasks import node_path, path_text
 from ckpt_cli.core.timeline import Scrubber, ScrubberCell, Sign, Stretch
 from ckpt_cli.core.tree import Key
+from ckpt_cli.queries.tree import TreeShape
 from ckpt_cli.render.text import Span, Style, StyledLine, line, safe_text
 from ckpt_cli.render.values import counted
 from ckpt_cli.tui.context import ScreenContext
@@ -387,7 +388,8 @@ class TreePane(SearchPane):
         view = self.view
         # A pane that was never shown has no width yet; the checkpoint may be shown before it.
         width = self.rows.room or self.screen.size.width
-        asked = TreeQuestion(self.thread.thread_id, view.ns, view.unfold, view.nest, width)
+        shape = TreeShape(view.ns, view.nest, view.unfold)
+        asked = TreeQuestion(self.thread.thread_id, shape, width)
         if view.tree is None:
             title(self, "Tree: loading")
         self._is_asked_again = asked == self._asked

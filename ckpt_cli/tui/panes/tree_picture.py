@@ -12,7 +12,7 @@ from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree import Row as TreeRow
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import KnownDetails, Tree, read_more, read_tree, refold_tree
+from ckpt_cli.queries.tree import KnownTree, Tree, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.text import StyledLine
@@ -81,9 +81,7 @@ class TreeQuestion:
     """Which tree is read, and how it is drawn."""
 
     thread_id: str
-    ns: str | None
-    unfold: bool
-    nest: bool
+    shape: TreeShape
     width: int
 
 
@@ -94,7 +92,7 @@ class GrowingTree:
         self._opening = opening
         self._kept = KeptReader()
         self._thread_id: str | None = None
-        self._known = KnownDetails[Tree]()
+        self._known = KnownTree()
         self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
 
     def read(
@@ -112,25 +110,15 @@ class GrowingTree:
         not folded. Raises `NotFound`.
         """
         if asked.thread_id != self._thread_id:
-            self._thread_id, self._known = asked.thread_id, KnownDetails()
+            self._thread_id, self._known = asked.thread_id, KnownTree()
         reader = self._kept.of(store, asked.thread_id)
-        tree = read_tree(
-            reader,
-            asked.ns,
-            _say,
-            ThreadOperations(self._opening, asked.thread_id),
-            nest=asked.nest,
-            unfold=asked.unfold,
-            keep=keep,
-            known=self._known,
-            seen=seen,
-        )
+        tree = self._reader(reader).read(asked.shape, keep, seen)
         # A line says the day if it is not today.
         looks = asked, clock.now.astimezone(clock.zone).date()
         before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
         again = None if before is None else _drawn_again(before, tree)
         if again is None:
-            again = draw_tree(tree, clock, asked.width, _parentage(reader, asked.ns))
+            again = draw_tree(tree, clock, asked.width, _parentage(reader, asked.shape.ns))
         self._drawn = looks, again
         return self._drawn[1]
 
@@ -143,8 +131,7 @@ class GrowingTree:
             return None
         (asked, day), before = self._drawn
         reader = self._kept.of(store, asked.thread_id)
-        operations = ThreadOperations(self._opening, asked.thread_id)
-        tree = read_more(reader, before.tree, _say, operations, self._known, seen)
+        tree = self._reader(reader).more(before.tree, seen)
         again = _drawn_again(before, tree)
         again = again or draw_tree(tree, clock, asked.width, before.parentage)
         self._drawn = (asked, day), again
@@ -156,21 +143,17 @@ class GrowingTree:
         What else has changed is not read. Returns None if no tree with folds was read. Raises
         `NotFound`.
         """
-        if self._drawn is None or self._drawn[0][0].unfold:
+        if self._drawn is None or self._drawn[0][0].shape.unfold:
             return None
         (asked, day), before = self._drawn
-        tree = refold_tree(
-            self._kept.of(store, asked.thread_id),
-            before.tree,
-            asked.ns,
-            _say,
-            ThreadOperations(self._opening, asked.thread_id),
-            self._known,
-            nest=asked.nest,
-            keep=keep,
-        )
+        reader = self._reader(self._kept.of(store, asked.thread_id))
+        tree = reader.refold(before.tree, asked.shape, keep)
         self._drawn = (asked, day), draw_tree(tree, clock, asked.width, before.parentage)
         return self._drawn[1]
+
+    def _reader(self, reader: ThreadReader) -> TreeReader:
+        operations = ThreadOperations(self._opening, reader.thread_id)
+        return TreeReader(reader, operations, _say, self._known)
 
 
 def _parentage(reader: ThreadReader, ns: str | None) -> Mapping[str, Parentage]:
