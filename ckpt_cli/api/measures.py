@@ -20,8 +20,7 @@ from ckpt_cli.api.answer import (
     watchers,
 )
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
-from ckpt_cli.queries.selection import filtered_threads
-from ckpt_cli.queries.threads import SORTS, Selection, Sort, parse_status
+from ckpt_cli.queries.threads import SORTS, Selection, Sort, filtered_threads, parse_status
 
 if TYPE_CHECKING:
     from ckpt_cli.core.stats import Stats

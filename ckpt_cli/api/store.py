@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ckpt_cli.api.questions import Examination, SearchHits, SecretSearch
     from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
     from ckpt_cli.core.replay import ReplayReport
+    from ckpt_cli.queries.heads import ListedThread
     from ckpt_cli.queries.incidents import Failure, FailureGroup, Waiting
-    from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.queries.memory import Joined
     from ckpt_cli.queries.stores import FoundStore, OpenableLayout
     from ckpt_cli.queries.tail import Movement

@@ -18,7 +18,7 @@ from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli import diagnostics
 from ckpt_cli.api.answer import explained_if_none, filter_of
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.queries.selection import filtered_threads
+from ckpt_cli.queries.threads import filtered_threads
 from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.values import counted

@@ -13,9 +13,11 @@ from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_cli.core.channels import LOST_DELTA
 
 if TYPE_CHECKING:
+    from ckpt_backends.model import Write
     from ckpt_cli.core.conversation import Turn
     from ckpt_cli.core.diff import ChannelChange
     from ckpt_cli.core.search import Match
+    from ckpt_cli.core.state import Body
     from ckpt_cli.core.tasks.tasks import Question, Step, Task
 
 REDACTED = "ckpt.redacted"
@@ -54,6 +56,22 @@ def redact_opaque(value: Opaque) -> Opaque:
     can be guessed from a hash.
     """
     return Opaque(value.type, value.size, "", REASON)
+
+
+def redact_write(write: Write) -> Write:
+    """Hide the value of a write."""
+    if write.value is None:
+        return write
+    return write._replace(value=write.value._replace(data=b"", problem=REASON))
+
+
+def redact_body(body: Body) -> Body:
+    """Hide the values of a body, and why it could not be read."""
+    return body._replace(
+        values=redact_values(body.values),
+        pending_sends=None if body.pending_sends is None else redact(body.pending_sends),
+        problem=None if body.problem is None else redact_opaque(body.problem),
+    )
 
 
 def redact_step(step: Step) -> Step:

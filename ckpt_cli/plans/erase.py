@@ -82,11 +82,11 @@ from ckpt_cli.queries.erased import (
     saved_plans,
     with_subfolders,
 )
-from ckpt_cli.queries.ever_matching import EverMatching, checkpoint_facts, read_known
+from ckpt_cli.queries.filters import EverMatching, checkpoint_facts, read_known
 from ckpt_cli.queries.grep import GrepQuery, grep_threads
+from ckpt_cli.queries.heads import Watch
 from ckpt_cli.queries.memory import MemoryHit, search_items
-from ckpt_cli.queries.selection import Watch, selected_threads
-from ckpt_cli.queries.threads import Selection
+from ckpt_cli.queries.threads import Selection, selected_threads
 from ckpt_cli.reading.executor import Executor
 from ckpt_cli.reading.store import Opening
 

@@ -33,9 +33,9 @@ from ckpt_cli.core.retention import (
 )
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.queries.heads import Watch
 from ckpt_cli.queries.memory import named_blobs, root_of, sizes_of_blobs
-from ckpt_cli.queries.selection import Watch, selected_threads
-from ckpt_cli.queries.threads import Selection
+from ckpt_cli.queries.threads import Selection, selected_threads
 from ckpt_cli.reading.thread import (
     ThreadReader,
     TriggerInference,

@@ -19,8 +19,8 @@ from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
 from ckpt_cli.core.value_origin import applied_writes, is_caller
 from ckpt_cli.core.values import All
+from ckpt_cli.queries.filters import FIELDS_OF_CHECKPOINT, CheckpointFacts, Lineage, channels_named
 from ckpt_cli.queries.history import made_by
-from ckpt_cli.queries.lineage import FIELDS_OF_CHECKPOINT, CheckpointFacts, Lineage
 from ckpt_cli.queries.usage import Range
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.target import Target
@@ -124,17 +124,6 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
         )
 
     return _bisect(target, _Asked({VALUES, METADATA}, None, judge, ()), options)
-
-
-def channels_named(fields: Collection[Field]) -> Collection[str] | None:
-    """Return the channels that the paths of `values` may begin with; None if they may be any."""
-    paths = [field.path for field in fields if field.name == VALUES]
-    if not all(isinstance(path[0], str) for path in paths):
-        return None
-    firsts = {str(path[0]) for path in paths}
-    # The name of a channel may contain dots.
-    dotted = (path for path in paths if all(isinstance(step, str) for step in path))
-    return firsts | {".".join(map(str, path)) for path in dotted}
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,10 @@ class GrepHit:
     path: NodePath = ()
     """The nodes down to the one in a subgraph that a question or an error is from."""
 
+    def redacted(self) -> GrepHit:
+        """Return it without the text."""
+        return replace(self, match=redact_match(self.match))
+
 
 @dataclass(frozen=True, slots=True)
 class Searched:
@@ -159,9 +163,8 @@ def grep_thread(
         [one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)]
     )
     found = _innermost(_named(reader, hit, refs) for hit in hits)
-    if redaction.is_redacted(store):
-        found = [replace(hit, match=redact_match(hit.match)) for hit in found]
-    return Searched(tuple(found), unread, find.stopped)
+    shown = tuple(redaction.shown(store, hit) for hit in found)
+    return Searched(shown, unread, find.stopped)
 
 
 def _namespace(

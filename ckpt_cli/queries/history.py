@@ -36,6 +36,11 @@ class Entry(NamedTuple):
     given: Value = None
     """The input that waits there, if no write tells what it was."""
 
+    def redacted(self) -> "Entry":
+        """Return it without values."""
+        given = None if self.given is None else redact(self.given)
+        return self._replace(moment=self.moment.redacted(), given=given)
+
 
 def history_entries(
     reader: ThreadReader,
@@ -61,16 +66,7 @@ def history_entry(
     reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str, operations: "ThreadOperations"
 ) -> Entry:
     """Return one checkpoint as `history_entries` lists it. Raises `NotFound`."""
-    moment = reader.moment(checkpoint_ns, checkpoint_id)
-    return Entry(
-        redaction.moment(moment) if redaction.is_redacted(reader.store) else moment,
-        reader.parentage(checkpoint_ns).depths.get(checkpoint_id, 0),
-        reader.children(moment.key),
-        made_by(reader, moment),
-        reader.is_plaintext(moment),
-        operations.adding(moment),
-        _given(reader, moment),
-    )
+    return _listed(reader, reader.moment(checkpoint_ns, checkpoint_id), operations)
 
 
 def namespace_entries(
@@ -80,24 +76,37 @@ def namespace_entries(
     checkpoint_ids: Collection[str] | None = None,
 ) -> Iterator[Entry]:
     """Yield the checkpoints of a namespace, or those with these ids, newest first."""
-    known = reader.parentage(checkpoint_ns)
-    is_redacted = redaction.is_redacted(reader.store)
+    reader.index(checkpoint_ns)  # What is stored from now on is not known to have children.
     stream = reader.moments(checkpoint_ns, checkpoint_ids, skim=True)
     moment = next(stream, None)
     while moment is not None:
         older = next(stream, None)
-        checkpoint_id = moment.key.checkpoint_id
-        yield Entry(
-            redaction.moment(moment) if is_redacted else moment,
-            # One that was stored since the index was read is on the head's line.
-            known.depths.get(checkpoint_id, 0),
-            known.children(checkpoint_id),
-            made_by(reader, moment, older),
-            reader.is_plaintext(moment),
-            operations.adding(moment),
-            _given(reader, moment),
-        )
+        yield _listed(reader, moment, operations, older)
         moment = older
+
+
+def _listed(
+    reader: ThreadReader,
+    moment: Moment,
+    operations: "ThreadOperations",
+    older: Moment | None = None,
+) -> Entry:
+    found = entry_of(reader, moment, older)
+    found = found._replace(operation=operations.adding(moment), given=_given(reader, moment))
+    return redaction.shown(reader.store, found)
+
+
+def entry_of(reader: ThreadReader, moment: Moment, older: Moment | None = None) -> Entry:
+    """Return a checkpoint as a list has it, with its values; `older` is as in `made_by`."""
+    known = reader.parentage(moment.key.checkpoint_ns)
+    return Entry(
+        moment,
+        # One that was stored since the index was read is on the head's line.
+        known.depths.get(moment.key.checkpoint_id, 0),
+        known.children(moment.key.checkpoint_id),
+        made_by(reader, moment, older),
+        reader.is_plaintext(moment),
+    )
 
 
 def _given(reader: ThreadReader, moment: Moment) -> Value:
@@ -106,8 +115,7 @@ def _given(reader: ThreadReader, moment: Moment) -> Value:
         return None
     key = moment.key
     found = reader.stored(key.checkpoint_ns, key.checkpoint_id, state=[START])
-    given = given_input(found.body, found.metadata)
-    return redact(given) if given is not None and redaction.is_redacted(reader.store) else given
+    return given_input(found.body, found.metadata)
 
 
 def made_by(

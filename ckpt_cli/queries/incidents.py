@@ -71,6 +71,11 @@ class Failure(NamedTuple):
         """The path in readable form: `research > book`."""
         return path_text(self.path)
 
+    def redacted(self) -> Failure:
+        """Return it without texts."""
+        hidden = None if self.metadata is None else dict.fromkeys(self.metadata)
+        return self._replace(error=redact_text(self.error), metadata=hidden)
+
     @property
     def resume(self) -> dict[str, Any] | None:
         """What to invoke the graph with to retry the task; None if the thread went on."""
@@ -97,14 +102,7 @@ def failures_of_threads(
     for some in in_chunks(threads):
         for one in find(store, some, inference):
             if since is None or (one.at is not None and one.at >= since):
-                yield _shown(store, one)
-
-
-def _shown(store: Store, found: Failure) -> Failure:
-    if not redaction.is_redacted(store):
-        return found
-    hidden = None if found.metadata is None else dict.fromkeys(found.metadata)
-    return found._replace(error=redact_text(found.error), metadata=hidden)
+                yield redaction.shown(store, one)
 
 
 def _at_heads(
@@ -254,6 +252,10 @@ class Waiting(NamedTuple):
     unloaded: str = ""
     """What the saver does instead of loading the head of the thread, in words; usually `''`."""
 
+    def redacted(self) -> Waiting:
+        """Return it with type and size in place of what was asked."""
+        return self._replace(question=self.question._replace(value=redact(self.question.value)))
+
 
 def open_questions(
     store: Store, threads: Iterable[Thread], before: datetime | None
@@ -267,13 +269,14 @@ def open_questions(
     for some in in_chunks(threads):
         for waiting in _of_threads(store, some, inference):
             if before is None or (waiting.since is not None and waiting.since <= before):
-                yield _shown_question(store, waiting)
+                yield redaction.shown(store, waiting)
 
 
 def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
     """Yield the open questions of a few hundred threads, in their order."""
     inference = TriggerInference(store)
-    return (_shown_question(store, waiting) for waiting in _of_threads(store, threads, inference))
+    found = _of_threads(store, threads, inference)
+    return (redaction.shown(store, waiting) for waiting in found)
 
 
 def _of_threads(
@@ -311,12 +314,6 @@ def _by_writes(thread: Thread, key: CheckpointKey, writes: Sequence[Write]) -> l
     if questions is None:
         return None
     return [Waiting(key, one, at) for one in questions if one.is_open]
-
-
-def _shown_question(store: Store, found: Waiting) -> Waiting:
-    if not redaction.is_redacted(store):
-        return found
-    return found._replace(question=found.question._replace(value=redact(found.question.value)))
 
 
 def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:

@@ -10,7 +10,7 @@ from ckpt_backends.model import CheckpointKey, Status, ThreadSize
 from ckpt_cli.core.channels import given_input, is_state
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.tasks import TaskWrite, new_input, task_writes
-from ckpt_cli.queries.listed_threads import ListedThread
+from ckpt_cli.queries.heads import ListedThread, details_of
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import LostValues, State, read_state
 from ckpt_cli.reading.target import Target
@@ -95,6 +95,15 @@ class CheckpointView(NamedTuple):
     thread: WholeThread | None = None
     """The thread as a whole, at the head of the root graph, if it was asked for."""
 
+    def redacted(self) -> "CheckpointView":
+        """Return it without values; `thread` is without already."""
+        return self._replace(
+            moment=self.moment.redacted(),
+            state=self.state.redacted(),
+            writes=list(map(redaction.placed, self.writes)),
+            given=None if self.given is None else redact(self.given),
+        )
+
 
 def view(
     target: Target,
@@ -144,7 +153,7 @@ def view(
         given=given_input(moment.body, moment.metadata) if channels is None else None,
         thread=facts(reader, moment) if is_root and facts is not None else None,
     )
-    return _redacted(found) if redaction.is_redacted(reader.store) else found
+    return redaction.shown(reader.store, found)
 
 
 def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
@@ -170,7 +179,7 @@ def summarize(reader: ThreadReader, operations: "ThreadOperations") -> Summary:
         return Summary(facts, None)
     return Summary(
         facts,
-        redaction.moment(head) if redaction.is_redacted(reader.store) else head,
+        redaction.shown(reader.store, head),
         lifetime=lifetime(reader, head.key),
         plaintext=reader.is_plaintext(head),
         unloaded=unloaded_head(reader),
@@ -192,18 +201,13 @@ def whole_thread(
 
     `operations` adds what `ckpt` changed, from its log; `size` and `namespaces` ask the store.
     """
-    # Imported late: earlier checkpoints do not need it.
-    from ckpt_cli.queries.head_details import details_of, redacted_row
-
-    store = reader.store
-    stored = store.size(reader.thread_id) if size else None
+    stored = reader.store.size(reader.thread_id) if size else None
     details = details_of(reader, head, title=title)
     if stored is not None:
         details = details._replace(bytes=stored.bytes)
-    row = ListedThread(reader.thread, details)
     failed = Status.ERROR in details.conditions
     return WholeThread(
-        redacted_row(row) if redaction.is_redacted(store) else row,
+        redaction.shown(reader.store, ListedThread(reader.thread, details)),
         can_roll_back=failed and _can_roll_back(reader),
         size=stored,
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces)
@@ -250,15 +254,6 @@ def _unstored(moment: Moment, state: State) -> list[str]:
         return []
     written = {one.channel for one in moment.writes if is_state(one.channel, moment.body)}
     return sorted(written - state.values.keys())
-
-
-def _redacted(found: CheckpointView) -> CheckpointView:
-    return found._replace(
-        moment=redaction.moment(found.moment),
-        state=redaction.state(found.state),
-        writes=[redaction.placed(one) for one in found.writes],
-        given=None if found.given is None else redact(found.given),
-    )
 
 
 def picked(target: Target, path: str) -> "list[Selected]":

@@ -20,7 +20,7 @@ from ckpt_cli.core.diff import StepChanges, step_changes
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.tasks import failures
-from ckpt_cli.queries.history import Entry, made_by
+from ckpt_cli.queries.history import Entry, entry_of, made_by
 from ckpt_cli.queries.moved_threads import Moved, MovedThreads, fresh, order_of
 from ckpt_cli.queries.threads import Selection, matching
 from ckpt_cli.reading import redaction
@@ -58,7 +58,7 @@ class Tail:
         # Read the newest one even if it is not wanted, to notice later writes to it.
         found = list(self._entries(reader, sorted(self._seen)[-max(number, 1) :]))
         self._store.refresh()
-        return list(map(self._shown, found)) if number else []
+        return [redaction.shown(self._store, one) for one in found] if number else []
 
     def new(self) -> list[Entry]:
         """Return the checkpoints that were added since the last call, oldest first.
@@ -86,12 +86,7 @@ class Tail:
             if _place(entry) in fresh or _events(entry.moment) - before[_place(entry)][1]
         ]
         self._store.refresh()
-        return list(map(self._shown, found))
-
-    def _shown(self, entry: Entry) -> Entry:
-        if not redaction.is_redacted(self._store):
-            return entry
-        return entry._replace(moment=redaction.moment(entry.moment))
+        return [redaction.shown(self._store, one) for one in found]
 
     def _places(self, reader: ThreadReader) -> set[_Place]:
         namespaces = reader.namespaces if self._ns is None else [self._ns]
@@ -111,13 +106,7 @@ class Tail:
                 self._heads = {one: what for one, what in self._heads.items() if one[1] != ns} | {
                     place: (len(moment.writes), _events(moment))
                 }
-                yield Entry(
-                    moment,
-                    reader.parentage(ns).depths[checkpoint_id],
-                    reader.children(moment.key),
-                    made_by(reader, moment),
-                    reader.is_plaintext(moment),
-                )
+                yield entry_of(reader, moment)
 
 
 def _events(moment: Moment) -> frozenset[str]:
@@ -154,6 +143,15 @@ class Movement:
     children: tuple[str, ...] = ()
     """Those of its children that are known by now."""
     changes: StepChanges = _NO_CHANGES
+
+    def redacted(self) -> Movement:
+        """Return it without values."""
+        added = {name: list(map(redact, items)) for name, items in self.changes.added.items()}
+        return replace(
+            self,
+            moment=None if self.moment is None else self.moment.redacted(),
+            changes=self.changes._replace(added=added, turned={}),
+        )
 
 
 class StoreTail:
@@ -219,7 +217,7 @@ class StoreTail:
         if self._where is None:
             return found
         # Imported late: most calls have no filter.
-        from ckpt_cli.queries.filtered_threads import ThreadChooser
+        from ckpt_cli.queries.filters import ThreadChooser
 
         chooser = ThreadChooser(store, self._where, inference, datetime.now(UTC))
         return (row.thread for row in chooser.choose(filter(chooser.may_match, found)))
@@ -332,8 +330,5 @@ def _movement(
     children: tuple[str, ...],
     changes: StepChanges = _NO_CHANGES,
 ) -> Movement:
-    if redaction.is_redacted(reader.store):
-        moment = redaction.moment(moment)
-        added = {name: list(map(redact, items)) for name, items in changes.added.items()}
-        changes = changes._replace(added=added, turned={})
-    return Movement(event, reader.thread_id, moment.at, moment, nodes, children, changes)
+    found = Movement(event, reader.thread_id, moment.at, moment, nodes, children, changes)
+    return redaction.shown(reader.store, found)

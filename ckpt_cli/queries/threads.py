@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import translate
 from functools import partial
@@ -15,14 +15,16 @@ from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
 from ckpt_cli.core.refs import LONGEST_MAKING, just_made
-from ckpt_cli.queries.listed_threads import ListedThread
+from ckpt_cli.core.state import read_body
+from ckpt_cli.queries.heads import ListedThread, Watch, with_details, with_sizes, with_titles
+from ckpt_cli.queries.messages import conversation
 from ckpt_cli.reading import redaction
-from ckpt_cli.reading.thread import TriggerInference
+from ckpt_cli.reading.target import Target, find_thread
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference, stored_time
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
     from ckpt_cli.core.filters.language import Filter
-    from ckpt_cli.queries.filtered_threads import ThreadChooser
 
 
 _GLOB = re.compile(r"[*?[]")
@@ -114,7 +116,7 @@ def list_threads(
     skip: int = 0,
     limit: int | None = None,
     now: datetime | None = None,
-    watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
+    watch: Watch = iter,
 ) -> Iterator[ListedThread]:
     """Yield the selected threads in the requested order; streams them if the store has this order.
 
@@ -127,20 +129,24 @@ def list_threads(
     most = skip + limit if as_stored and limit is not None else None
     inference = TriggerInference(store)
     now = now or datetime.now(UTC)
-    chooser = _chooser(store, wanted, inference, now)
     bounds = bounds_of_selection(wanted, now)
     listed = store.threads(limit=most) if bounds == ALL_THREADS else store.threads_within(bounds)
     threads: Iterable[Thread] = matching(listed, wanted, partial(_last_made, store))
-    if chooser is not None:
-        threads = filter(chooser.may_match, threads)
     by_head = sort in {"step", "bytes"}
-    if details or by_head or (chooser is not None and chooser.needs_heads):
-        # Imported late, like all about heads: `--all` reads none.
-        from ckpt_cli.queries.head_details import with_details, with_sizes, with_titles
+    condition = wanted.filter
+    rows: Iterator[ListedThread]
+    if condition is None:
+        rows = map(ListedThread, watch(threads) if by_head else threads)
+    else:
+        # Imported late, like all about filters: most lists have none.
+        from ckpt_cli.queries.filters import ThreadChooser
 
-    if by_head or not (chooser is None or chooser.needs_index_only):
-        threads = watch(threads)
-    rows = map(ListedThread, threads) if chooser is None else chooser.choose(threads)
+        chooser = ThreadChooser(store, condition, inference, now)
+        threads = filter(chooser.may_match, threads)
+        if by_head or not chooser.needs_index_only:
+            threads = watch(threads)
+        rows = chooser.choose(threads)
+        details |= chooser.needs_heads
     if by_head:
         rows = with_details(store, rows, inference)
     if sort == "bytes":
@@ -148,17 +154,13 @@ def list_threads(
     if sort != "last":
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
     rows = islice(rows, skip, None if limit is None else skip + limit)
-    if details or by_head or (chooser is not None and chooser.needs_heads):
+    if details or by_head:
         rows = with_titles(store, with_details(store, rows, inference), every=titles)
         if sizes:
             rows = with_sizes(store, rows)
     if first_messages:
         rows = (row._replace(first_message=first_message(store, row.thread)) for row in rows)
-    if redaction.is_redacted(store):
-        from ckpt_cli.queries.head_details import redacted_row
-
-        rows = map(redacted_row, rows)
-    yield from rows
+    yield from (redaction.shown(store, row) for row in rows)
 
 
 def described_threads(
@@ -173,33 +175,16 @@ def described_threads(
 
     Heads are read for `details`, sizes with `sizes`, which needs `details`.
     """
-    from ckpt_cli.queries.head_details import redacted_row, with_details, with_sizes, with_titles
-
     rows: Iterator[ListedThread] = map(ListedThread, threads)
     if details:
         rows = with_titles(store, with_details(store, rows, inference), every=True)
     if sizes:
         rows = with_sizes(store, rows)
-    return map(redacted_row, rows) if redaction.is_redacted(store) else rows
-
-
-def _chooser(
-    store: Store, wanted: Selection, inference: TriggerInference, now: datetime
-) -> ThreadChooser | None:
-    condition = wanted.filter
-    if condition is None:
-        return None
-    from ckpt_cli.queries.filtered_threads import ThreadChooser
-
-    return ThreadChooser(store, condition, inference, now)
+    return (redaction.shown(store, row) for row in rows)
 
 
 def first_message(store: Store, thread: Thread) -> str | None:
     """Return the first human message in a thread; None if its head has no messages."""
-    from ckpt_cli.queries.messages import conversation
-    from ckpt_cli.reading.target import Target
-    from ckpt_cli.reading.thread import ThreadReader
-
     if thread.head is None:
         return None
     head = Target(ThreadReader(store, thread), "", thread.head, chosen=False)
@@ -223,10 +208,6 @@ def _as_text(content: Value) -> str | None:
 
 def _last_made(store: Store, thread: Thread, checkpoint_id: str) -> datetime | None:
     """Return the time that a checkpoint of a thread holds."""
-    # Imported late: few threads are so close to a bound.
-    from ckpt_cli.core.state import read_body
-    from ckpt_cli.reading.thread import stored_time
-
     for one in store.checkpoints(thread.thread_id, checkpoint_ids=[checkpoint_id], body=True):
         return stored_time(read_body(one))
     return None
@@ -275,3 +256,46 @@ def _order(row: ListedThread, sort: Sort) -> tuple[Any, ...]:
         "bytes": -((details.bytes if details else None) or 0),
     }
     return keys[sort], thread.thread_id
+
+
+def filtered_threads(
+    store: Store,
+    names: Sequence[str],
+    match: str | None,
+    where: Filter | None,
+    now: datetime,
+    watch: Watch = iter,
+    head_channels: frozenset[str] | None = None,
+) -> Iterator[Thread]:
+    """Return the threads with these names; without names, all threads that match.
+
+    With `head_channels`, threads without a name must have a write on one of these channels at
+    their head. Ages are measured at `now`. Raises `NotFound` for an unknown name, and `UsageError`
+    if both names and conditions are given.
+    """
+    if names:
+        if match is not None or where is not None:
+            raise UsageError(
+                "THREAD cannot be combined with --match or --where",
+                hint="leave out THREAD or these options",
+            )
+        named = [find_thread(store, name, lambda _: None).thread for name in dict.fromkeys(names)]
+        return iter(watch(named))
+    return selected_threads(
+        store, Selection(match=match, where=where, head_channels=head_channels), now, watch
+    )
+
+
+def selected_threads(
+    store: Store, wanted: Selection, now: datetime, watch: Watch = iter
+) -> Iterator[Thread]:
+    """Return the threads that a selection describes, newest first, with ages as of `now`."""
+    is_in_index = True
+    if (condition := wanted.filter) is not None:
+        from ckpt_cli.core.filters.language import ReadFrom, sources_of  # late, as above
+
+        is_in_index = sources_of(condition) <= {ReadFrom.INDEX}
+    told = iter if is_in_index else watch
+    rows = list_threads(store, wanted, sizes=False, now=now, watch=told)
+    found = (row.thread for row in rows)
+    return iter(watch(found)) if is_in_index else found

@@ -54,7 +54,7 @@ from ckpt_cli.core.usage import (
     rank,
 )
 from ckpt_cli.core.values import unwrap
-from ckpt_cli.queries.head_details import heads_of, status_of_head
+from ckpt_cli.queries.heads import heads_of, status_of_head
 from ckpt_cli.queries.incidents import failures_of_threads, of_threads
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.reading import redaction

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future as FuturesFuture
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from secrets import token_hex
+from threading import Timer
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -17,23 +17,95 @@ from ckpt_backends.encryption import KEY_VARIABLE
 from ckpt_backends.errors import CkptError, MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.installing import install_command, release
 from ckpt_backends.protocol import Store
-from ckpt_backends.url import masked, without_values
+from ckpt_backends.url import (
+    VARIABLE,
+    StoreUrl,
+    masked,
+    printable_param,
+    secrets,
+    split_url,
+    without_values,
+)
+from ckpt_cli.config.profiles import Profiles, store_of
+from ckpt_cli.core.reducers import Rules
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.workers import (
     Outcome,
     Piece,
     RangeDone,
     RangeFailed,
-    SentStore,
     Work,
     Workers,
     failed,
-    sent_store,
     work_through,
 )
 
 _IDLE_SECONDS = 5.0
 _MOST_STOPPED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SentStore:
+    """A store as a profile has it: a variable of the environment in place of each secret."""
+
+    text: str
+    """The URL, or the absolute path, with `${NAME}`."""
+    params: Mapping[str, str]
+    redact: bool
+    rules: Rules | None = None
+
+    def opening(self) -> Opening:
+        """Return how it is opened here. Raises `UsageError` if a variable is not set."""
+        try:
+            url = store_of(Profiles(None, None, {}), "the store", self.text, self.params)
+        except UsageError as error:
+            error.message += ", on a worker of the cluster"
+            raise
+        return Opening(url, None, self.redact, self.rules)
+
+
+def sent_store(opening: Opening) -> SentStore:
+    """Return what the workers are told. Raises `UsageError` if that would send a secret."""
+    if opening.aes_key_file is not None:
+        raise UsageError(
+            "the key of --aes-key-file is not sent to a cluster",
+            hint=f"set {KEY_VARIABLE} in the environment of the workers",
+        )
+    url = opening.url
+    text = url.written or url.raw
+    if "://" not in text and not VARIABLE.search(text):
+        text = os.path.abspath(url.path)
+    given = {name for name, _ in split_url(text).query}
+    params = {
+        name: _with_variables(value, url) for name, value in url.params.items() if name not in given
+    }
+    if _has_secret(url, text, params):
+        raise UsageError(
+            "a password or another secret in a URL is not sent to a cluster",
+            hint="write the URL into a profile with ${NAME} in place of the secret, and set NAME in"
+            " the environment of the workers",
+        )
+    return SentStore(text, params, opening.redact, opening.rules)
+
+
+def _with_variables(value: str, url: StoreUrl) -> str:
+    """Return a parameter as in its profile, if a variable is the whole of it."""
+    for name, known in url.variables.items():
+        if value == known:
+            return f"${{{name}}}"
+    return value
+
+
+def _has_secret(url: StoreUrl, text: str, params: Mapping[str, str]) -> bool:
+    """Return whether what is sent has a secret besides variables, or the value of one."""
+    plain = url.replaced({}, raw=VARIABLE.sub("", text), written="", variables={})
+    hidden = {
+        VARIABLE.sub("", value)
+        for name, value in params.items()
+        if printable_param(url.scheme, name, value) != value
+    }
+    values = any(one in text for one in url.variables.values() if one for text in params.values())
+    return values or bool(secrets(plain) | (hidden - {""}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +137,10 @@ def worker_facts() -> WorkerFacts:
 
 def work_on(sent: SentRange) -> Outcome:
     """Work on a range. Never raises: Dask would log the error, and what it was about."""
-    answer: FuturesFuture[Outcome] = FuturesFuture()
-    with _lock:
-        _queue.put((sent, answer))
-        _ensure_thread()
-    return answer.result()
+    try:
+        return _thread.submit(_desk.work_on, sent).result()
+    except BaseException as error:
+        return failed(RuntimeError(type(error).__name__))
 
 
 def stop_run(run: str) -> None:
@@ -79,39 +150,10 @@ def stop_run(run: str) -> None:
         del _stopped[old]
 
 
-_lock = Lock()
-_queue: SimpleQueue[tuple[SentRange, FuturesFuture[Outcome]]] = SimpleQueue()
-_thread: Thread | None = None
+_thread = ThreadPoolExecutor(1, "ckpt")
+"""Connections may belong to the thread that opened them."""
 _stopped: dict[str, None] = {}
 """The runs that were stopped last."""
-
-
-def _ensure_thread() -> None:
-    global _thread  # noqa: PLW0603 - a worker process has no other place for it
-    if _thread is None:
-        _thread = Thread(target=_serve, name="ckpt", daemon=True)
-        _thread.start()
-
-
-def _serve() -> None:
-    global _thread  # noqa: PLW0603 - as above
-    desk = _Desk()
-    try:
-        while True:
-            try:
-                sent, answer = _queue.get(timeout=_IDLE_SECONDS)
-            except Empty:
-                with _lock:
-                    if _queue.empty():
-                        _thread = None
-                        return
-                continue
-            try:
-                answer.set_result(desk.work_on(sent))
-            except BaseException as error:
-                answer.set_result(failed(RuntimeError(type(error).__name__)))
-    finally:
-        desk.close()
 
 
 class _Desk:
@@ -122,8 +164,19 @@ class _Desk:
         self._release = release()
         self._store: Store | None = None
         self._do: Callable[[Any], Any] | None = None
+        self._closing = Timer(0, self.close)
+        """Closes the store if no range comes for a while."""
 
     def work_on(self, sent: SentRange) -> Outcome:
+        self._closing.cancel()
+        try:
+            return self._worked(sent)
+        finally:
+            self._closing = Timer(_IDLE_SECONDS, _thread.submit, [self.close])
+            self._closing.daemon = True
+            self._closing.start()
+
+    def _worked(self, sent: SentRange) -> Outcome:
         if sent.release != self._release:
             error = UsageError(
                 f"a worker has ckpt {self._release}, not {sent.release}",
@@ -153,6 +206,9 @@ class _Desk:
         if self._store is not None:
             self._store.close()
         self._store = self._do = None
+
+
+_desk = _Desk()
 
 
 def _without_secrets(outcome: Outcome, opening: Opening | None) -> Outcome:
@@ -197,7 +253,7 @@ class Cluster(Workers):
         self._store = sent_store(opening)
         self._client = _connected(address)
         self._address = address
-        self._run = secrets.token_hex(8)
+        self._run = token_hex(8)
         self._terms = work, at_once
         self._release = release()
         self._futures: dict[Future, Piece] = {}
@@ -226,7 +282,7 @@ class Cluster(Workers):
             return False
         work, at_once = self._terms
         sent = SentRange(self._run, self._release, self._store, work, piece.parts, at_once)
-        future = self._client.submit(work_on, sent, pure=False, key=f"ckpt-{secrets.token_hex(8)}")
+        future = self._client.submit(work_on, sent, pure=False, key=f"ckpt-{token_hex(8)}")
         self._futures[future] = piece
         future.add_done_callback(self._done.put)
         return True

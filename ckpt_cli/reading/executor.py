@@ -93,7 +93,7 @@ class Executor:
         from ckpt_cli.reading.workers import Backlog, RangesInOrder
 
         backlog = Backlog(parts, lambda some: weights(store, some))
-        with closing(backlog), closing(self._workers(work, at_once)) as workers:
+        with closing(self._workers(work, at_once)) as workers:
             yield from RangesInOrder(backlog, workers, before, lose).results()
 
     def _workers(self, work: Work[Any, Any], at_once: int) -> Workers:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.model import Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapper import WrappedStore
-from ckpt_cli.core.redact import (
-    REASON,
-    redact,
-    redact_change,
-    redact_metadata,
-    redact_opaque,
-    redact_step,
-    redact_values,
-)
+from ckpt_cli.core.redact import redact, redact_change, redact_metadata, redact_step, redact_write
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
@@ -36,6 +27,21 @@ class RedactedStore(WrappedStore):
 def is_redacted(store: Store) -> bool:
     """Return whether answers from a store must be redacted."""
     return isinstance(store, RedactedStore)
+
+
+class Hidable(Protocol):
+    """A record of an answer."""
+
+    def redacted(self) -> Self:
+        """Return it without values, and without texts that quote them."""
+
+
+Record = TypeVar("Record", bound=Hidable)
+
+
+def shown(store: Store, found: Record) -> Record:
+    """Return a record as it may be shown."""
+    return found.redacted() if is_redacted(store) else found
 
 
 def refuse_raw(store: Store) -> None:
@@ -58,32 +64,18 @@ def carried_metadata(store: Store, metadata: Mapping[str, Value]) -> UserMetadat
 
 def moment(found: Moment) -> Moment:
     """Return a checkpoint without its values."""
-    from ckpt_cli.reading.thread import Moment
-
-    body = found.body
-    problem = None if body.problem is None else redact_opaque(body.problem)
-    return Moment(
-        checkpoint=found.checkpoint._replace(body=None, metadata=None),
-        body=body._replace(
-            values=redact_values(body.values),
-            pending_sends=None if body.pending_sends is None else redact(body.pending_sends),
-            problem=problem,
-        ),
-        metadata=redact_metadata(found.metadata),
-        writes=[_write(write) for write in found.writes],
-        step=redact_step(found.step),
-    )
+    return found.redacted()
 
 
 def state(found: State) -> State:
     """Return a state with types and sizes in place of values."""
-    return found._replace(values=redact_values(found.values))
+    return found.redacted()
 
 
 def placed(found: TaskWrite) -> TaskWrite:
     """Return a write with type and size in place of its value."""
     instead = None if found.write.value is None else redact(found.value)
-    return found._replace(write=_write(found.write), instead=instead)
+    return found._replace(write=redact_write(found.write), instead=instead)
 
 
 def selected(found: Selected, asked: Path) -> Selected:
@@ -105,9 +97,3 @@ def plan(found: CheckpointPlan) -> CheckpointPlan:
     return replace(
         found, changes=changes, now=None if found.now is None else redact_step(found.now)
     )
-
-
-def _write(write: Write) -> Write:
-    if write.value is None:
-        return write
-    return write._replace(value=write.value._replace(data=b"", problem=REASON))

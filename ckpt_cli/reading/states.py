@@ -297,6 +297,12 @@ class State(NamedTuple):
     by_library: Mapping[str, OtherReading] = MappingProxyType({})
     """Channels with a rebuilt value that depends on the release of LangGraph."""
 
+    def redacted(self) -> State:
+        """Return the state with types and sizes in place of values."""
+        from ckpt_cli.core.redact import redact_values  # late: most answers are not redacted
+
+        return self._replace(values=redact_values(self.values))
+
     @property
     def unstored(self) -> list[str]:
         """Channels with a value that is not stored and cannot be rebuilt."""

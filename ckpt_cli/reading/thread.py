@@ -267,6 +267,19 @@ class Moment(DecodedCheckpoint):
         super().__init__(checkpoint, body, metadata, writes)
         self.step: Final = step
 
+    def redacted(self) -> Moment:
+        """Return the checkpoint without its values."""
+        # Imported late: most answers are not redacted.
+        from ckpt_cli.core.redact import redact_body, redact_metadata, redact_step, redact_write
+
+        return Moment(
+            self.checkpoint._replace(body=None, metadata=None),
+            redact_body(self.body),
+            redact_metadata(self.metadata),
+            list(map(redact_write, self.writes)),
+            redact_step(self.step),
+        )
+
     def with_step(self, step: Step) -> Moment:
         """Return the same checkpoint with other tasks."""
         return Moment(self.checkpoint, self.body, self.metadata, self.writes, step)

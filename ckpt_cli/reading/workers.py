@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 import signal
 import sys
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
-from tempfile import SpooledTemporaryFile
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from ckpt_backends.encryption import KEY_VARIABLE
 from ckpt_backends.errors import CkptError, PartlyDone, UsageError
 from ckpt_backends.protocol import Store
-from ckpt_backends.url import VARIABLE, StoreUrl, printable_param, secrets, split_url
 from ckpt_cli.ending import ENDING, heed, leave
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.reducers import Rules
     from ckpt_cli.reading.store import Opening
 
 
@@ -69,19 +63,13 @@ def id_of(part: Any) -> str:
     return part if isinstance(part, str) else str(part.thread_id)
 
 
-class Each(Generic[Result]):
-    """Calls a function of one thread id for each of some parts."""
-
-    def __init__(self, function: Callable[[str], Result]) -> None:
-        self._function = function
-
-    def __call__(self, parts: Sequence[Any]) -> Iterator[Result]:
-        return (self._function(id_of(one)) for one in parts)
+Each: TypeAlias = Callable[[Sequence[Any]], Iterator[Result]]
+"""Returns one result for each of some parts."""
 
 
 def each(function: Callable[[str], Result]) -> Each[Result]:
     """Return a function of some parts, of one that takes a thread id."""
-    return Each(function)
+    return lambda parts: (function(id_of(one)) for one in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +80,6 @@ class RangeDone(Generic[Result]):
     error: tuple[type[CkptError], dict[str, Any]] | None = None
     """What ended the work: results of later parts are missing. Taken apart, since not every error
     can be sent as it is."""
-
-    def raise_error(self) -> None:
-        """Raise what ended the work, if anything did."""
-        if self.error is not None:
-            kind, fields = self.error
-            error = kind.__new__(kind, fields["message"])
-            error.__dict__.update(fields)
-            raise error
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +100,19 @@ def failed(error: Exception) -> RangeFailed:
     name = type(error).__name__
     trace = "".join(traceback.format_tb(error.__traceback__))
     return RangeFailed(f"internal error: {name}", f"{trace}{name}")
+
+
+def results_of(outcome: Outcome, part: Any, lost: Callable[[LostThread], None]) -> Iterator[Any]:
+    """Yield the results of an outcome, and raise what ended it; `lost` is told if it failed."""
+    if isinstance(outcome, RangeFailed):
+        lost(LostThread(id_of(part), outcome.reason, outcome.trace))
+        return
+    yield from outcome.results
+    if outcome.error is not None:
+        kind, fields = outcome.error
+        error = kind.__new__(kind, fields["message"])
+        error.__dict__.update(fields)
+        raise error
 
 
 def work_through(
@@ -172,57 +165,11 @@ def _one_by_one(
     lost: Callable[[LostThread], None],
 ) -> Iterator[Result]:
     """Yield the results of parts of which the first failed once."""
-    attempts = 1
-    for part in parts:
-        while True:
+    for number, part in enumerate(parts):
+        outcome = work_through(do, [part], 1)
+        if number and isinstance(outcome, RangeFailed):
             outcome = work_through(do, [part], 1)
-            if isinstance(outcome, RangeDone):
-                yield from outcome.results
-                outcome.raise_error()
-                break
-            attempts += 1
-            if attempts == 2:
-                lost(LostThread(id_of(part), outcome.reason, outcome.trace))
-                break
-        attempts = 0
-
-
-_Item = TypeVar("_Item")
-_IN_MEMORY = 4 << 20
-_LENGTH = 8
-
-
-class BatchQueue(Generic[_Item]):
-    """Batches in the order in which they were added; most of them in a file without a name.
-
-    The file has the form in which processes send each other objects. No one else can open it.
-    """
-
-    def __init__(self) -> None:
-        self._file = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by `close`
-        self._start = self._end = 0
-
-    def append(self, batch: list[_Item]) -> None:
-        """Add a batch at the end."""
-        data = bytes(ForkingPickler.dumps(batch))
-        self._file.seek(self._end)
-        self._file.write(len(data).to_bytes(_LENGTH, "big"))
-        self._file.write(data)
-        self._end = self._file.tell()
-
-    def next(self) -> list[_Item] | None:
-        """Return the first batch and forget it; None if there is none."""
-        if self._start == self._end:
-            return None
-        self._file.seek(self._start)
-        length = int.from_bytes(self._file.read(_LENGTH), "big")
-        found: list[_Item] = ForkingPickler.loads(self._file.read(length))
-        self._start = self._file.tell()
-        return found
-
-    def close(self) -> None:
-        """Remove the file."""
-        self._file.close()
+        yield from results_of(outcome, part, lost)
 
 
 Weigh = Callable[[Sequence[Any]], Sequence[int]]
@@ -233,51 +180,48 @@ MOST_BYTES, LEAST_BYTES = 8 << 20, 128 << 10
 MOST_THREADS = 300
 _FIRST_READ, _MOST_READ = 20, 300
 """Threads that are weighed at once: few at first, so that the work begins soon."""
+MOST_AHEAD = 3000
+"""Threads that are weighed and wait for their range."""
 _SHARES = 8
-"""The rest of the work is divided into as many ranges for each worker."""
-_HEAVY_SHARES = 4
-"""A thread is heavy if it is more than one of as many shares of each worker in the rest."""
-_MOST_HEAVY = 64
+"""What is known to be left is divided into as many ranges for each worker."""
+_MOST_OPEN = 16
+"""Ranges for each worker whose turn has not come: their threads, or their results, wait."""
+_MOST_ATTEMPTS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadRange(Generic[Part]):
-    """Threads that follow each other, for one worker."""
+@dataclass(slots=True, eq=False)
+class Piece:
+    """Threads that follow each other, on which one worker works together."""
 
-    position: int
-    """Place of the first thread in the order of all."""
-    parts: tuple[Part, ...]
+    parts: Sequence[Any]
     bytes: int
+    attempts: int = 0
+    """How often it failed."""
+    outcome: Outcome | None = None
 
 
 class Backlog(Generic[Part]):
-    """Threads that were not given out yet. They are weighed ahead, and wait in an unnamed file.
+    """Threads that are in no range yet. Some thousands are weighed ahead.
 
     Ranges grow with what is known to be left, and shrink towards the end, so that all workers end
-    at about the same time. A heavy thread is given out as soon as it is known.
+    at about the same time.
     """
 
     def __init__(self, parts: Iterator[Part], weigh: Weigh) -> None:
         self._unread: Iterator[Part] = parts
         self._weigh = weigh
         self._number = _FIRST_READ
-        self._weighed: BatchQueue[tuple[Part, int]] = BatchQueue()
-        self._front: deque[tuple[Part, int]] = deque()
-        self._read = self._position = 0
+        self._weighed: deque[tuple[Part, int]] = deque()
         self._left = 0
-        """Bytes that are weighed and not given out."""
-        self._heavy: list[tuple[int, int, Part]] = []
-        """A heap of the heaviest threads among these: bytes, negative position, thread."""
-        self._given: set[int] = set()
-        """Positions of the threads that were given out before their turn."""
-        self.is_read = False
-        """Whether all threads are weighed."""
+        """Bytes of these."""
+        self._is_read = False
         self.error: CkptError | None = None
         """What broke off the list of threads."""
 
-    def close(self) -> None:
-        """Remove the file."""
-        self._weighed.close()
+    @property
+    def is_full(self) -> bool:
+        """Whether as many threads are weighed as may be, or all."""
+        return self._is_read or len(self._weighed) >= MOST_AHEAD
 
     def read(self) -> None:
         """Weigh some more threads."""
@@ -288,153 +232,27 @@ class Backlog(Generic[Part]):
             weights = self._weigh(some) if some else ()
         except CkptError as error:
             self.error, weights = error, [LEAST_BYTES] * len(some)
-        self.is_read = self.error is not None or len(some) < self._number
+        self._is_read = self.error is not None or len(some) < self._number
         self._number = min(2 * self._number, _MOST_READ)
-        weighed = list(zip(some, weights, strict=True))
-        if weighed:
-            self._weighed.append(weighed)
-        for part, weight in weighed:
-            self._left += weight
-            if weight >= MOST_BYTES:
-                self._note_heavy(weight, part)
-            self._read += 1
+        self._weighed.extend(zip(some, weights, strict=True))
+        self._left += sum(weights)
 
-    def _note_heavy(self, weight: int, part: Part) -> None:
-        heapq.heappush(self._heavy, (weight, -self._read, part))
-        if len(self._heavy) > _MOST_HEAVY:
-            heapq.heappop(self._heavy)
-
-    def take_heavy(self, workers: int) -> ThreadRange[Part] | None:
-        """Return the heaviest thread before its turn, if the rest would end long before it."""
-        self._heavy = [one for one in self._heavy if -one[1] >= self._position]
-        if not self._heavy:
-            return None
-        found = max(self._heavy, key=lambda one: one[:2])
-        weight, position, part = found
-        if weight * _HEAVY_SHARES * workers < self._left:
-            return None
-        self._heavy.remove(found)
-        heapq.heapify(self._heavy)
-        self._left -= weight
-        self._given.add(-position)
-        return ThreadRange(-position, (part,), weight)
-
-    def take(self, workers: int) -> ThreadRange[Part] | None:
-        """Return the next range; None at the end.
-
-        Its bytes are 0 if its only thread was given out before.
-        """
+    def take(self, workers: int) -> Piece | None:
+        """Return the next range; None at the end."""
+        if not (self._weighed or self._is_read):
+            self.read()
         most = min(max(self._left // (_SHARES * workers), LEAST_BYTES), MOST_BYTES)
         parts: list[Part] = []
-        start, size = self._position, 0
-        while (front := self._peek()) is not None and len(parts) < MOST_THREADS:
-            part, weight = front
-            is_given = self._position in self._given
-            if parts and (is_given or size + weight > most):
+        size = 0
+        while self._weighed and len(parts) < MOST_THREADS:
+            part, weight = self._weighed[0]
+            if parts and size + weight > most:
                 break
-            self._front.popleft()
-            self._position += 1
+            self._weighed.popleft()
             parts.append(part)
-            if is_given:
-                self._given.remove(start)
-                break
-            self._left -= weight
             size += weight
-        return ThreadRange(start, tuple(parts), size) if parts else None
-
-    def _peek(self) -> tuple[Part, int] | None:
-        while not self._front:
-            found = self._weighed.next()
-            if found is not None:
-                self._front.extend(found)
-            elif self.is_read:
-                return None
-            else:
-                self.read()
-        return self._front[0]
-
-
-@dataclass(frozen=True, slots=True)
-class SentStore:
-    """A store as a profile has it: a variable of the environment in place of each secret."""
-
-    text: str
-    """The URL, or the absolute path, with `${NAME}`."""
-    params: Mapping[str, str]
-    redact: bool
-    rules: Rules | None = None
-
-    def opening(self) -> Opening:
-        """Return how it is opened here. Raises `UsageError` if a variable is not set."""
-        from ckpt_cli.config.profiles import Profiles, store_of
-        from ckpt_cli.reading.store import Opening
-
-        try:
-            url = store_of(Profiles(None, None, {}), "the store", self.text, self.params)
-        except UsageError as error:
-            error.message += ", on a worker of the cluster"
-            raise
-        return Opening(url, None, self.redact, self.rules)
-
-
-def sent_store(opening: Opening) -> SentStore:
-    """Return what the workers are told. Raises `UsageError` if that would send a secret."""
-    if opening.aes_key_file is not None:
-        raise UsageError(
-            "the key of --aes-key-file is not sent to a cluster",
-            hint=f"set {KEY_VARIABLE} in the environment of the workers",
-        )
-    url = opening.url
-    text = url.written or url.raw
-    if "://" not in text and not VARIABLE.search(text):
-        text = os.path.abspath(url.path)
-    given = {name for name, _ in split_url(text).query}
-    params = {
-        name: _with_variables(value, url) for name, value in url.params.items() if name not in given
-    }
-    if _has_secret(url, text, params):
-        raise UsageError(
-            "a password or another secret in a URL is not sent to a cluster",
-            hint="write the URL into a profile with ${NAME} in place of the secret, and set NAME in"
-            " the environment of the workers",
-        )
-    return SentStore(text, params, opening.redact, opening.rules)
-
-
-def _with_variables(value: str, url: StoreUrl) -> str:
-    """Return a parameter as in its profile, if a variable is the whole of it."""
-    for name, known in url.variables.items():
-        if value == known:
-            return f"${{{name}}}"
-    return value
-
-
-def _has_secret(url: StoreUrl, text: str, params: Mapping[str, str]) -> bool:
-    """Return whether what is sent has a secret besides variables, or the value of one."""
-    plain = url.replaced({}, raw=VARIABLE.sub("", text), written="", variables={})
-    hidden = {
-        VARIABLE.sub("", value)
-        for name, value in params.items()
-        if printable_param(url.scheme, name, value) != value
-    }
-    values = any(one in text for one in url.variables.values() if one for text in params.values())
-    return values or bool(secrets(plain) | (hidden - {""}))
-
-
-_MOST_OPEN = 16
-"""Ranges for each worker that were given out and whose turn has not come: their results wait."""
-_MOST_ATTEMPTS = 2
-
-
-@dataclass(slots=True, eq=False)
-class Piece:
-    """Threads that one worker works on together."""
-
-    parts: Sequence[Any]
-    bytes: int
-    attempts: int = 0
-    """How often it failed."""
-    outcome: Outcome | None = None
+        self._left -= size
+        return Piece(parts, size) if parts else None
 
 
 class Workers(Protocol):
@@ -461,17 +279,6 @@ class Workers(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class _Turn:
-    """A place in the order: the threads of one range, in one piece until it fails."""
-
-    pieces: list[Piece] = field(default_factory=list)
-
-    @property
-    def is_over(self) -> bool:
-        return all(one.outcome is not None for one in self.pieces)
-
-
 class RangesInOrder(Generic[Part]):
     """One run over all threads of a backlog."""
 
@@ -487,99 +294,73 @@ class RangesInOrder(Generic[Part]):
         self._workers = workers
         self._before = before
         self._lose = lose
-        self._turns: deque[_Turn] = deque()
-        self._turn_of: dict[Piece, _Turn] = {}
-        """The turns of the pieces that have not ended."""
-        self._waiting: deque[Piece] = deque()
-        """Pieces that no worker has taken yet."""
-        self._heavy: dict[int, _Turn] = {}
-        """By position: turns that began before their place in the order was reached."""
-        self._is_given_out = False
+        self._turns: deque[list[Piece]] = deque()
+        """The ranges in their order, each in one piece until it fails."""
+        self._new: list[Piece] = []
+        self._again: list[Piece] = []
+        """Pieces that no worker has taken yet, and those that failed."""
 
     def results(self) -> Iterator[Any]:
         """Yield the results in the order of the threads."""
-        while True:
-            self._give_out()
-            if self._turns and self._turns[0].is_over:
-                yield from self._of(self._turns.popleft())
-            elif self._turns or self._turn_of:
+        self._give_out()
+        while self._turns:
+            if all(one.outcome is not None for one in self._turns[0]):
+                for piece in self._turns.popleft():
+                    if piece.outcome is not None:
+                        yield from results_of(piece.outcome, piece.parts[0], self._lose)
+            else:
                 self._attend()
-            elif self._is_given_out:
-                break
+            self._give_out()
         if self._backlog.error is not None:
             raise self._backlog.error
 
     def _give_out(self) -> None:
-        while self._waiting or self._next():
-            if not self._workers.start(self._waiting[0]):
+        """Give pieces to workers; the heaviest ones first, for the others to fit in beside them."""
+        self._make_ranges()
+        while waiting := self._again or self._new:
+            piece = max(waiting, key=lambda one: one.bytes if one.bytes >= MOST_BYTES else 0)
+            if not self._workers.start(piece):
                 return
-            self._waiting.popleft()
+            waiting.remove(piece)
+            if waiting is self._new and self._before is not None:
+                self._before(piece.parts)
+            self._make_ranges()
 
-    def _next(self) -> bool:
-        """Make the next piece wait for a worker; False if there is none for now."""
+    def _make_ranges(self) -> None:
+        """Make the next range if none waits, and more of them if enough threads are weighed."""
         number = self._workers.number
-        if len(self._heavy) < number:
-            found = self._backlog.take_heavy(number)
-            if found is not None:
-                self._heavy[found.position] = self._begun(found)
-                return True
-        while len(self._turns) < _MOST_OPEN * number:
-            found = self._backlog.take(number)
-            if found is None:
-                self._is_given_out = True
-                return False
-            heavy = self._heavy.pop(found.position, None)
-            if heavy is None:
-                self._turns.append(self._begun(found))
-                return True
-            self._turns.append(heavy)
-        return False
-
-    def _begun(self, found: ThreadRange[Part]) -> _Turn:
-        if self._before is not None:
-            self._before(found.parts)
-        piece = Piece(found.parts, found.bytes)
-        turn = _Turn([piece])
-        self._turn_of[piece] = turn
-        self._waiting.append(piece)
-        return turn
+        while len(self._turns) < _MOST_OPEN * number and (self._backlog.is_full or not self._new):
+            piece = self._backlog.take(number)
+            if piece is None:
+                return
+            self._turns.append([piece])
+            self._new.append(piece)
 
     def _attend(self) -> None:
         """Take what ended. While nothing did, weigh more threads."""
-        reads = not self._backlog.is_read
+        reads = not self._backlog.is_full
         for piece, outcome in self._workers.ended(wait=not reads):
-            turn = self._turn_of.pop(piece)
-            if isinstance(outcome, RangeDone):
+            piece.attempts += isinstance(outcome, RangeFailed)
+            if isinstance(outcome, RangeDone) or (
+                len(piece.parts) == 1 and piece.attempts >= _MOST_ATTEMPTS
+            ):
                 piece.outcome = outcome
             else:
-                self._try_again(piece, turn, outcome)
+                self._try_again(piece)
             reads = False
         if reads:
             self._backlog.read()
 
-    def _try_again(self, piece: Piece, turn: _Turn, outcome: RangeFailed) -> None:
+    def _try_again(self, piece: Piece) -> None:
         """Try each thread of a piece alone, so that only the one that fails is left out."""
-        piece.attempts += 1
-        if len(piece.parts) == 1 and piece.attempts >= _MOST_ATTEMPTS:
-            piece.outcome = outcome
+        if len(piece.parts) == 1:
+            self._again.append(piece)
             return
-        again = [piece]
-        if len(piece.parts) > 1:
-            share = piece.bytes // len(piece.parts)
-            again = [Piece([one], share) for one in piece.parts]
-            place = turn.pieces.index(piece)
-            turn.pieces[place : place + 1] = again
-        self._turn_of |= dict.fromkeys(again, turn)
-        self._waiting.extendleft(reversed(again))
-
-    def _of(self, turn: _Turn) -> Iterator[Any]:
-        for piece in turn.pieces:
-            if isinstance(piece.outcome, RangeDone):
-                yield from piece.outcome.results
-                piece.outcome.raise_error()
-            elif piece.outcome is not None:
-                thread_id = id_of(piece.parts[0])
-                self._lose(LostThread(thread_id, piece.outcome.reason, piece.outcome.trace))
+        share = piece.bytes // len(piece.parts)
+        alone = [Piece([one], share) for one in piece.parts]
+        turn = next(one for one in self._turns if piece in one)
+        turn[:] = alone
+        self._again += alone
 
 
 def serve(

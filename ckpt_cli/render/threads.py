@@ -19,7 +19,7 @@ from ckpt_cli.render.values import summary
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
     from ckpt_backends.model import Thread
-    from ckpt_cli.queries.listed_threads import ListedThread
+    from ckpt_cli.queries.heads import ListedThread
 
 
 _STEPS_IN_ID = 8000

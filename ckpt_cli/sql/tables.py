@@ -26,7 +26,7 @@ from ckpt_cli.core.state import read_metadata, source_from
 from ckpt_cli.core.tasks.task_ids import pulled_node
 from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
 from ckpt_cli.core.usage import PriceList
-from ckpt_cli.queries.head_details import sizes_of
+from ckpt_cli.queries.heads import sizes_of
 from ckpt_cli.queries.history import namespace_entries
 from ckpt_cli.queries.incidents import failures_of_threads, open_questions
 from ckpt_cli.queries.memory import list_items, read_items

@@ -14,9 +14,8 @@ import pytest
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.url import StoreUrl, parse_url
 from ckpt_cli.config.profiles import Profiles, store_of
-from ckpt_cli.reading.cluster import Cluster, SentRange
+from ckpt_cli.reading.cluster import Cluster, SentRange, sent_store
 from ckpt_cli.reading.store import Opening
-from ckpt_cli.reading.workers import sent_store
 from tests.executor import works
 
 SECRET = "hunter2-of-the-store"

@@ -22,8 +22,7 @@ from ckpt_cli.core.filters.language import (
     fields_in,
     sources_of,
 )
-from ckpt_cli.queries.head_details import with_titles
-from ckpt_cli.queries.listed_threads import Details, ListedThread
+from ckpt_cli.queries.heads import Details, ListedThread, with_titles
 from ckpt_cli.queries.threads import Selection, parse_status
 from ckpt_cli.reading.redaction import is_redacted
 from ckpt_cli.reading.thread import TriggerInference, read_heads
@@ -448,7 +447,7 @@ def read_matches(
 
     Raises `UsageError` if a pattern takes too long.
     """
-    from ckpt_cli.queries.filtered_threads import ThreadChooser
+    from ckpt_cli.queries.filters import ThreadChooser
 
     chooser = ThreadChooser(store, wanted, TriggerInference(store), now)
     found = {row.thread.thread_id for row in chooser.choose(threads)}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ckpt_backends.checkpoint_ids import make_id
 from ckpt_backends.model import Status, Thread
 from ckpt_cli.core.values import json_line
-from ckpt_cli.queries.listed_threads import Details, ListedThread
+from ckpt_cli.queries.heads import Details, ListedThread
 from ckpt_cli.render.threads import thread_line, thread_record
 
 _TEXT = st.text(st.characters(), max_size=8)
