@@ -48,7 +48,7 @@ def check_answer(argv: list[str], result: CommandResult) -> None:
 def _form(argv: list[str]) -> bool | None:
     """Whether each line is a record, or all is one; None if it is no JSON."""
     last = None
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+    for word, following in zip(argv, [*argv, ""][1:], strict=True):
         if word in {"-o", "--output"}:
             last = following
         elif word.startswith(("-o", "--output=")):

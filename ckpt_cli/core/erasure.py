@@ -14,8 +14,8 @@ from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, begins
 from ckpt_cli.core.filters.language import (
     Condition,
-    Field,
     Filter,
+    FilterField,
     Not,
     Operand,
     Operator,
@@ -379,7 +379,7 @@ def _condition(field: str, word: str) -> Condition:
     return Condition(found.field, Operator.EQUAL, (Operand(word, quoted=word == "null"),))
 
 
-def _names_person(field: Field) -> bool:
+def _names_person(field: FilterField) -> bool:
     """Return whether a field, by its name, holds the user of a thread."""
     last = field.path[-1] if field.path else field.name
     # A key may have dots of its own, such as "app.user_id".

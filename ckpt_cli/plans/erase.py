@@ -59,7 +59,7 @@ from ckpt_cli.core.erasure import (
     words_of,
 )
 from ckpt_cli.core.filters.evaluate import Decision, Facts, decision
-from ckpt_cli.core.filters.language import Field, Filter
+from ckpt_cli.core.filters.language import Filter, FilterField
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.core.search import compile_pattern
@@ -766,7 +766,7 @@ def _facts_of(part: CheckpointPart, *, are_apart: bool) -> Facts:
     if isinstance(values, dict):
         held = {key: value for key, value in values.items() if isinstance(key, str)}
 
-    def of_thread(asked: Field) -> Sequence[Value] | None:
+    def of_thread(asked: FilterField) -> Sequence[Value] | None:
         return (part.key.thread_id,) if asked.name == "thread" else None
 
     return checkpoint_facts(read_known(part.metadata), held, of_thread)
@@ -1051,7 +1051,7 @@ def _decide(request: ErasureRequest) -> Decision | None:
 
     def decide(facts: Facts) -> bool | None:
         if request.match is not None:
-            (thread_id,) = facts(Field("thread")) or ("",)
+            (thread_id,) = facts(FilterField("thread")) or ("",)
             if not fnmatchcase(str(thread_id), request.match):
                 return False
         return True if inner is None else inner(facts)

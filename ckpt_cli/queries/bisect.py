@@ -14,7 +14,14 @@ from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.bisection import OnsetSearch, Verdict, binary, linear
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.filters.evaluate import decision
-from ckpt_cli.core.filters.language import METADATA, VALUES, Field, Filter, fields_in, format_field
+from ckpt_cli.core.filters.language import (
+    METADATA,
+    VALUES,
+    Filter,
+    FilterField,
+    fields_in,
+    format_field,
+)
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
 from ckpt_cli.core.value_origin import applied_writes, is_caller
@@ -133,7 +140,7 @@ class _Asked:
     names: Collection[str]
     channels: Collection[str] | None
     judge: Callable[[CheckpointFacts], Verdict]
-    fields: Sequence[Field]
+    fields: Sequence[FilterField]
     """What is shown of the checkpoint that is found and of its parent."""
 
 

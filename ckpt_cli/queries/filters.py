@@ -20,8 +20,8 @@ from ckpt_cli.core.filters.language import (
     METADATA,
     SECOND,
     VALUES,
-    Field,
     Filter,
+    FilterField,
     ReadFrom,
     fields_in,
     sources_of,
@@ -43,7 +43,7 @@ Known = Mapping[str, Value] | Opaque
 """Metadata or values; `Opaque` if they cannot be read."""
 
 
-def channels_named(fields: Iterable[Field]) -> Collection[str] | None:
+def channels_named(fields: Iterable[FilterField]) -> Collection[str] | None:
     """Return the channels that the paths of `values` may begin with; None if they may be any."""
     paths = [field.path for field in fields if field.name == VALUES]
     if not all(isinstance(path[0], str) for path in paths):
@@ -54,11 +54,11 @@ def channels_named(fields: Iterable[Field]) -> Collection[str] | None:
     return firsts | {".".join(map(str, path)) for path in dotted}
 
 
-def _found(root: Known, field: Field) -> Sequence[Value]:
+def _found(root: Known, field: FilterField) -> Sequence[Value]:
     return (root,) if isinstance(root, Opaque) else values_at(root, field.path)
 
 
-def _readable(root: Known, field: Field) -> Sequence[Value] | None:
+def _readable(root: Known, field: FilterField) -> Sequence[Value] | None:
     """Return the values of a field; None if one of them cannot be read."""
     found = _found(root, field)
     return None if any(isinstance(one, Opaque) for one in found) else found
@@ -78,7 +78,7 @@ class _Candidate:
         self.state: Known | None = None
         """`Opaque` if it cannot be read; None if it was not read yet."""
 
-    def __call__(self, field: Field) -> Sequence[Value] | None:
+    def __call__(self, field: FilterField) -> Sequence[Value] | None:
         match field.name:
             case "thread":
                 return (self.thread.thread_id,)
@@ -110,7 +110,7 @@ def _seconds(moment: datetime | None) -> float | None:
     return None if moment is None else (moment - EPOCH) / SECOND
 
 
-def _in_head(details: Details, field: Field) -> Sequence[Value]:
+def _in_head(details: Details, field: FilterField) -> Sequence[Value]:
     match field.name:
         case "status":
             return details.conditions
@@ -326,7 +326,7 @@ def checkpoint_facts(metadata: Known, values: Known | None, of_thread: Facts) ->
     What cannot be read stays unknown, and so do all values without `values`.
     """
 
-    def facts(field: Field) -> Sequence[Value] | None:
+    def facts(field: FilterField) -> Sequence[Value] | None:
         if field.name == VALUES:
             return None if values is None else _readable(values, field)
         if field.name == METADATA:
@@ -368,7 +368,7 @@ class CheckpointFacts:
     step: _StepFacts | None = None
     values: Known | None = None
 
-    def __call__(self, field: Field) -> Sequence[Value] | None:
+    def __call__(self, field: FilterField) -> Sequence[Value] | None:
         match field.name:
             case "values":
                 return None if self.values is None else _readable(self.values, field)

@@ -89,10 +89,10 @@ class Selection(NamedTuple):
         if not self.status:
             return self.where
         # Imported late, like all about filters: most lists have none.
-        from ckpt_cli.core.filters.language import Condition, Field, Operand, Operator, all_of
+        from ckpt_cli.core.filters.language import Condition, FilterField, Operand, Operator, all_of
 
         operands = tuple(map(Operand, sorted(self.status)))
-        status = Condition(Field("status"), Operator.IN, operands)
+        status = Condition(FilterField("status"), Operator.IN, operands)
         return status if self.where is None else all_of([status, self.where])
 
 

@@ -210,7 +210,7 @@ def test_the_tree_is_drawn_as_the_command_draws_it(
     path: Path, store: StoreHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The command knows no width in a pipe.
-    monkeypatch.setattr("ckpt_cli.output._UNLIMITED", 100)
+    monkeypatch.setattr("ckpt_cli.output.UNLIMITED", 100)
     printed = ckpt("-s", path, "show", TRIP, "--tree", "--all-ns")
     assert store[TRIP].tree(all_ns=True).splitlines() == printed.out.splitlines()
 

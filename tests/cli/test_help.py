@@ -129,10 +129,10 @@ def test_reading_loads_nothing_of_changes(words: list[str]) -> None:
     assert not ONLY_OF_CHANGES & loaded_by("-s", str(SAMPLE), *words)
 
 
-ONLY_OF_HEADS = {*("ormsgpack", "ckpt_backends.codec.msgpack.decode", "ckpt_cli.queries.heads")}
+ONLY_OF_HEADS = {"ormsgpack", "ckpt_backends.codec.msgpack.decode"}
 ONLY_OF_OTHERS = {
     *("rich", "asyncio", "ckpt_backends.memory.protocol", "ckpt_cli.api.memory"),
-    *("ckpt_cli.api.thread", "ckpt_cli.render.thread", "ckpt_cli.reading.target"),
+    *("ckpt_cli.api.thread", "ckpt_cli.render.thread"),
     *("ckpt_cli.core.filters.language", "psycopg", "redis"),
 }
 

@@ -23,7 +23,7 @@ from ckpt_backends.codec.bson.documents import plain as bson_plain
 from ckpt_backends.codec.values import Tagged
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
 from ckpt_backends.erasing.erasure import MARKER, Erasure, Scalar, ScalarPlace
-from ckpt_backends.erasing.shapes import BODY, METADATA, Shape
+from ckpt_backends.erasing.shapes import BODY, METADATA, Treatment
 from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
@@ -215,7 +215,7 @@ def test_what_savers_need_in_metadata_stays() -> None:
     value = {"source": SECRET, "user": SECRET, "parents": {"": SECRET}}
     made, _ = erased("json", json.dumps(value).encode(), ERASURE, Spot(METADATA))
     assert json.loads(made) == {**value, "user": MARKER}
-    made, _ = erased("msgpack", ormsgpack.packb(value), ERASURE, Spot(Shape()))
+    made, _ = erased("msgpack", ormsgpack.packb(value), ERASURE, Spot(Treatment()))
     assert made == ormsgpack.packb(value)
 
 

@@ -449,8 +449,8 @@ def test_repair_stores_what_became_of_texts_and_pairs(tmp_path: Path) -> None:
         app.invoke(None, config)
         written = [("user", "hi"), "a text", {"role": "user", "content": "x", "name": "bob"}]
         saver.conn.execute(
-            "UPDATE writes SET type = ?, value = ? WHERE channel = 'messages' AND rowid ="
-            " (SELECT min(rowid) FROM writes WHERE channel = 'messages')",
+            "UPDATE writes SET type = ?, value = ? WHERE channel = 'messages' AND checkpoint_id ="
+            " (SELECT min(checkpoint_id) FROM writes WHERE channel = 'messages')",
             SERDE.dumps_typed(written),
         )
         saver.conn.commit()

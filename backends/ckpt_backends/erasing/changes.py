@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ckpt_backends.erasing.erasure import ANY_STEP, MARKER, Erasure, ScalarPlace, Step, Steps
-from ckpt_backends.erasing.shapes import ANY, Shape
+from ckpt_backends.erasing.shapes import ANY, Treatment
 
 
 @dataclass(slots=True)
@@ -19,12 +19,12 @@ class ChangedPlaces:
 class Spot:
     """A value inside another one: where it is, and what may be erased in it."""
 
-    shape: Shape = ANY
+    shape: Treatment = ANY
     steps: Steps = ()
     scalars: tuple[ScalarPlace, ...] = ()
     """With the steps that are left from here."""
 
-    def child(self, step: Step, shape: Shape, shown: Step | None = None) -> Spot:
+    def child(self, step: Step, shape: Treatment, shown: Step | None = None) -> Spot:
         """An entry of a map or list. `shown` is the key that it will have."""
         left = tuple(
             ScalarPlace(one.steps[1:], one.value)
@@ -39,7 +39,7 @@ class Spot:
             return MARKER
         return erasure.replaced(text)
 
-    def inside(self, shape: Shape) -> Spot:
+    def inside(self, shape: Treatment) -> Spot:
         """The contents of an object, which have the same path."""
         return Spot(shape, self.steps, self.scalars)
 
@@ -51,7 +51,7 @@ class Keys:
         self._erasure = erasure
         self._used: set[str] = set()
 
-    def new(self, key: str, shape: Shape) -> str:
+    def new(self, key: str, shape: Treatment) -> str:
         """The key that an entry gets."""
         made = key if shape.keeps_keys else self._erasure.replaced_key(key)
         if made != key:

@@ -18,7 +18,7 @@ from ckpt_backends.codec.msgpack.cursor import (
 from ckpt_backends.codec.msgpack.lossless import pack_lossless, unpack_lossless
 from ckpt_backends.erasing.changes import ChangedPlaces, Keys, Spot
 from ckpt_backends.erasing.erasure import Erasure
-from ckpt_backends.erasing.shapes import ANY, NAMED, SEND, Shape
+from ckpt_backends.erasing.shapes import ANY, NAMED, SEND, Treatment
 
 _FIELDS = frozenset({2, 4, 5})
 """Codes of objects whose content is a map of fields."""
@@ -179,7 +179,7 @@ class _Editor:
         return stored
 
 
-def _shape_of(code: int, names: list[str]) -> Shape:
+def _shape_of(code: int, names: list[str]) -> Treatment:
     if code in _FIELDS:
         return NAMED
     if names[1:] == ["Send"] and names[0] in _SENDS:

@@ -13,36 +13,36 @@ EDGES = ("branch:", "join:", "start:")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Treatment:
     """How the entries of a map or list are treated."""
 
-    entries: Mapping[Step, Shape | None] = field(default_factory=dict)
+    entries: Mapping[Step, Treatment | None] = field(default_factory=dict)
     """By key or index, the shape of an entry; None if it is kept."""
-    others: Shape | None = None
+    others: Treatment | None = None
     """The shape of all other entries; None if they are kept."""
     keeps_keys: bool = True
 
     keeps_edges: bool = False
     """Whether entries are kept that are named as edges of a graph: their values name nodes."""
 
-    def of(self, step: Step) -> Shape | None:
+    def of(self, step: Step) -> Treatment | None:
         """The shape of an entry; None if it is kept."""
         if self.keeps_edges and isinstance(step, str) and step.startswith(EDGES):
             return None
         return self.entries.get(step, self.others)
 
 
-ANY = Shape()
+ANY = Treatment()
 """A value of an application: everything in it may be erased."""
 object.__setattr__(ANY, "others", ANY)
 object.__setattr__(ANY, "keeps_keys", False)
 
-NAMED = Shape(others=ANY)
+NAMED = Treatment(others=ANY)
 """The values of an object's fields, whose names are kept."""
-SENDS = Shape(others=ANY)
+SENDS = Treatment(others=ANY)
 """Sends in a body: a list or, up to langgraph-checkpoint-postgres 1.0.4, a type and base64."""
-BODY = Shape({CHANNELS: Shape(others=ANY, keeps_edges=True), "pending_sends": SENDS})
-METADATA = Shape(
+BODY = Treatment({CHANNELS: Treatment(others=ANY, keeps_edges=True), "pending_sends": SENDS})
+METADATA = Treatment(
     dict.fromkeys(
         (
             *("source", "step", "parents", "thread_id", "checkpoint_id", "checkpoint_ns", "run_id"),
@@ -53,7 +53,7 @@ METADATA = Shape(
     ),
     others=ANY,
 )
-ENVELOPE = Shape({"kwargs": NAMED, "args": ANY, "value": ANY, "repr": ANY})
+ENVELOPE = Treatment({"kwargs": NAMED, "args": ANY, "value": ANY, "repr": ANY})
 """An object in JSON (`lc` 1 and 2). Without the names by which it is built."""
-SEND = Shape({1: ANY})
+SEND = Treatment({1: ANY})
 """The node and the argument of a Send."""

@@ -12,7 +12,7 @@ from ckpt_backends.codec.values import CHANNELS
 from ckpt_backends.encryption import NO_KEY, has_encrypted_parts, is_encrypted, map_parts
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
 from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Steps
-from ckpt_backends.erasing.shapes import ANY, BODY, EDGES, METADATA, Shape
+from ckpt_backends.erasing.shapes import ANY, BODY, EDGES, METADATA, Treatment
 from ckpt_backends.erasing.stored import PlacedValue, RowRewrite, ValueKind
 from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
@@ -28,13 +28,13 @@ _WRITTEN = 2
 """The index of the value in a write of a whole task."""
 _INPUT = "__start__"
 """The channel whose value is a dict of the input of each channel."""
-_SHAPES: dict[ValueKind, Shape] = {
+_SHAPES: dict[ValueKind, Treatment] = {
     ValueKind.BODY: BODY,
     ValueKind.METADATA: METADATA,
-    ValueKind.WHOLE: Shape({_WHOLE: BODY, _METADATA: METADATA}),
+    ValueKind.WHOLE: Treatment({_WHOLE: BODY, _METADATA: METADATA}),
     ValueKind.VALUE: ANY,
     ValueKind.WRITE: ANY,
-    ValueKind.WHOLE_WRITE: Shape({_WRITTEN: ANY}),
+    ValueKind.WHOLE_WRITE: Treatment({_WRITTEN: ANY}),
 }
 
 _OF_CHECKPOINT = frozenset({ValueKind.BODY, ValueKind.METADATA, ValueKind.WHOLE})

@@ -17,8 +17,8 @@ from ckpt_cli.core.filters.language import (
     FIELDS,
     And,
     Condition,
-    Field,
     Filter,
+    FilterField,
     Not,
     Operator,
     Or,
@@ -28,7 +28,7 @@ from ckpt_cli.core.filters.language import (
 from ckpt_cli.core.state import ERROR, INTERRUPT
 from ckpt_cli.core.values import Path, select
 
-Facts = Callable[[Field], Sequence[Value] | None]
+Facts = Callable[[FilterField], Sequence[Value] | None]
 """Returns the values of a field, none if it is missing; None if it was not read yet.
 
 Durations are in seconds, times in seconds since 1970.

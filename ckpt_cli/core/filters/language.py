@@ -161,7 +161,7 @@ WORD = rf"(?!(?i:{'|'.join(RESERVED)}){WORD_END})[^{_SPECIAL}][^\s()'\",]*"
 """Regular expression of a value without quotes."""
 
 
-class Field(NamedTuple):
+class FilterField(NamedTuple):
     """What a condition asks about: a name of `FIELDS`, and a path if this field has one."""
 
     name: str
@@ -179,7 +179,7 @@ class Operand(NamedTuple):
 class Condition(NamedTuple):
     """A comparison of one field."""
 
-    field: Field
+    field: FilterField
     operator: Operator
     operands: tuple[Operand, ...]
     """One, or for `in` at least one."""
@@ -230,7 +230,7 @@ def parts_of(expression: Filter) -> tuple[Filter, ...]:
             return ()
 
 
-def fields_in(expression: Filter) -> Iterator[Field]:
+def fields_in(expression: Filter) -> Iterator[FilterField]:
     """Yield the field of each condition."""
     if isinstance(expression, Condition):
         yield expression.field
@@ -260,7 +260,7 @@ def format_filter(expression: Filter) -> str:
             raise ValueError("only `in` compares with several operands")
 
 
-def format_field(field: Field) -> str:
+def format_field(field: FilterField) -> str:
     """Return a field as it is typed, such as `metadata.user` or `values.messages[-1].content`."""
     return field.name + "".join(map(_step, field.path))
 
@@ -697,7 +697,7 @@ class _Reader(NamedTuple):
             hint = f"write {METADATA}.{'.'.join(path)} = null, or = 'null' for this text"
             raise self._problem("null is ambiguous in KEY=VALUE", found.start("value"), hint)
         operand = Operand(found["value"], quoted=not found["value"])
-        return Condition(Field(METADATA, path), Operator.EQUAL, (operand,))
+        return Condition(FilterField(METADATA, path), Operator.EQUAL, (operand,))
 
     def _parsed(self) -> Node:
         from lark.exceptions import UnexpectedInput
@@ -785,7 +785,7 @@ class _Reader(NamedTuple):
         if self.room.conditions < 0:
             raise UsageError(f"it has more than {_MOST:,} comparisons, with its aliases")
 
-    def _operand(self, token: Token, field: Field) -> Operand:
+    def _operand(self, token: Token, field: FilterField) -> Operand:
         if token.type == "WORD":
             operand = Operand(str(token))
         else:
@@ -824,7 +824,7 @@ def _first(tree: Node) -> Token:
     return first
 
 
-def _field(written: str) -> Field:
+def _field(written: str) -> FilterField:
     name = re.split(r"[.\[]", written, maxsplit=1)[0]
     path = written[len(name) :]
     spec = FIELDS.get(name)
@@ -836,10 +836,10 @@ def _field(written: str) -> Field:
         raise UsageError(f"{name} has no parts", hint=f"write {name} alone")
     if spec.needs_path and not path:
         raise UsageError(f"{name} needs a key", hint=f"write {name}.KEY, such as {name}.user_id")
-    return Field(name, parse_path(path.removeprefix(".")) if path else ())
+    return FilterField(name, parse_path(path.removeprefix(".")) if path else ())
 
 
-def _operator(written: str, field: Field) -> Operator:
+def _operator(written: str, field: FilterField) -> Operator:
     usable = FIELDS[field.name].operators
     try:
         operator = Operator(written.lower())

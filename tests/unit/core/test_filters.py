@@ -20,10 +20,10 @@ from ckpt_cli.core.filters.language import (
     WORD,
     And,
     Condition,
-    Field,
     FieldKind,
     Filter,
     FilterAlias,
+    FilterField,
     FilterTerms,
     Not,
     Operand,
@@ -446,7 +446,7 @@ def conditions(draw: st.DrawFn) -> Condition:
     operands = tuple(draw(st.lists(kind, min_size=1, max_size=most)))
     if operator in {Operator.LESS, Operator.AT_MOST, Operator.GREATER, Operator.AT_LEAST}:
         assume(operands != (Operand("null"),))
-    return Condition(Field(name, path), operator, operands)
+    return Condition(FilterField(name, path), operator, operands)
 
 
 def _joined(inner: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
@@ -485,7 +485,7 @@ def test_filters_decide_as_written_out_by_hand(
     assert early in {None, answer}
 
 
-def expected(expression: Filter, read: Mapping[Field, Sequence[Value]]) -> bool:
+def expected(expression: Filter, read: Mapping[FilterField, Sequence[Value]]) -> bool:
     """What a filter says about fields that were all read."""
     match expression:
         case And(parts):

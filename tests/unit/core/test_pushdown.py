@@ -20,8 +20,8 @@ from ckpt_cli.core.filters.language import (
     SECOND,
     And,
     Condition,
-    Field,
     Filter,
+    FilterField,
     Not,
     Operand,
     Operator,
@@ -46,7 +46,7 @@ class Known:
     conditions: tuple[Status, ...]
     channels: frozenset[str]
 
-    def __call__(self, field: Field) -> Sequence[Value]:
+    def __call__(self, field: FilterField) -> Sequence[Value]:
         match field.name:
             case "thread":
                 return (self.thread.thread_id,)
@@ -92,16 +92,16 @@ def conditions(draw: st.DrawFn) -> Condition:
     operator = draw(st.sampled_from(FIELDS[name].operators))
     if operator is Operator.LIKE:
         patterns = ["%", "a%", "a_%", "ab", r"a\%", "\\", "_", "a%c", "%c"]
-        return Condition(Field(name), operator, (Operand(draw(st.sampled_from(patterns))),))
+        return Condition(FilterField(name), operator, (Operand(draw(st.sampled_from(patterns))),))
     if operator is Operator.REGEX:
-        return Condition(Field(name), operator, (Operand("^a", quoted=True),))
+        return Condition(FilterField(name), operator, (Operand("^a", quoted=True),))
     most = 3 if operator is Operator.IN else 1
     given_ = draw(st.lists(operands(name), min_size=1, max_size=most))
     if operator in {Operator.EQUAL, Operator.UNEQUAL, Operator.IN} and draw(st.booleans()):
         given_[-1] = Operand("null")
     elif operator not in {Operator.EQUAL, Operator.UNEQUAL, Operator.IN}:
         given_ = [Operand(one.text, quoted=one.quoted or one.text == "null") for one in given_]
-    return Condition(Field(name), operator, tuple(given_))
+    return Condition(FilterField(name), operator, tuple(given_))
 
 
 def joined(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
