@@ -21,9 +21,15 @@ from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore, Namespa
 from ckpt_backends.registry import open_memory
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.memory import MemoryHandle, opened_memory
+from ckpt_cli.apply.changes import (
+    MemoryReport,
+    archive_items,
+    check_editable,
+    edit_item,
+    remove_items,
+)
 from ckpt_cli.apply.copy import MemoryCopyTerms, copy_items, plan_items, restore_memory
 from ckpt_cli.apply.recording import refuse_copy
-from ckpt_cli.apply.undo import MemoryReport, archive_items, check_editable, edit_item, remove_items
 from ckpt_cli.commands.arguments import (
     AllowPickle,
     SignKey,

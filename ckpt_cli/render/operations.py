@@ -22,7 +22,7 @@ from ckpt_cli.operations.log import (
     StepPart,
 )
 from ckpt_cli.operations.memory_parts import ItemEdited, ItemsAdded, ItemsRemoved, ItemsRestored
-from ckpt_cli.plans.undo import PlannedStep, RefusedStep
+from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.queries.operations import REDO, ListedOperation
 from ckpt_cli.render.table import AGO, Column, age, iso, plain_columns, when
 from ckpt_cli.render.text import StyledLine, command_field, field, line
@@ -142,7 +142,7 @@ def operation_text(one: Operation, now: datetime) -> str:
 
 
 def undo_plan_record(
-    one: ListedOperation, action: str, steps: Sequence[PlannedStep | RefusedStep], *, dry_run: bool
+    one: ListedOperation, action: str, steps: Sequence[Proposal], *, dry_run: bool
 ) -> dict[str, Any]:
     """Return the plan that takes back an operation as JSON."""
     return {
@@ -159,19 +159,24 @@ def undo_plan_record(
     }
 
 
-def _undo_step_record(step: PlannedStep | RefusedStep) -> dict[str, Any]:
+def _undo_step_record(step: Proposal) -> dict[str, Any]:
     return {
-        "thread_id": step.step.thread_id,
-        "does": part_text(step.part) if isinstance(step, PlannedStep) else None,
-        "refused": step.error.message if isinstance(step, RefusedStep) else None,
+        "thread_id": step.thread_id,
+        "does": _does(step),
+        "refused": None if step.error is None else step.error.message,
     }
 
 
-def value_records(step: PlannedStep | RefusedStep, action: str) -> list[dict[str, Any]]:
+def _does(step: Proposal) -> str | None:
+    done = None if step.step is None else step.step.done
+    return None if done is None else part_text(done)
+
+
+def value_records(step: Proposal, action: str) -> list[dict[str, Any]]:
     """Return the values that a step removes or stores, with what was there before."""
-    if isinstance(step, RefusedStep) or not isinstance(step.part, AppliedChange):
+    if step.change is None:
         return []
-    stored = {(one.checkpoint_ns, one.channel, one.version) for one in step.part.change.blobs}
+    stored = {(one.checkpoint_ns, one.channel, one.version) for one in step.change.blobs}
     # Only unreadable values are replaced.
     there = "restored" if action == REDO else "unreadable"
     found = []
@@ -181,48 +186,42 @@ def value_records(step: PlannedStep | RefusedStep, action: str) -> list[dict[str
     return found
 
 
-def undo_plan_rows(
-    action: str, steps: Iterable[PlannedStep | RefusedStep]
-) -> Iterator[dict[str, Any]]:
+def undo_plan_rows(action: str, steps: Iterable[Proposal]) -> Iterator[dict[str, Any]]:
     """Yield one row per thread, or per value of a thread where values are removed or stored."""
     for step in steps:
         for value in value_records(step, action) or [{}]:
             yield {**_undo_step_record(step), **value}
 
 
-def undo_plan_columns(steps: Iterable[PlannedStep | RefusedStep]) -> Sequence[Column]:
+def undo_plan_columns(steps: Iterable[Proposal]) -> Sequence[Column]:
     """Return the columns of the plan that takes back an operation."""
-    has_values = any(isinstance(one, PlannedStep) and one.values for one in steps)
+    has_values = any(one.values for one in steps)
     place = ("checkpoint_ns", "checkpoint_id", "step", "channel", "version", "before")
     return plain_columns("thread_id", "does", "refused", *(place if has_values else ()))
 
 
 def undo_plan_lines(
-    operation: Operation,
-    action: str,
-    steps: Sequence[PlannedStep | RefusedStep],
-    now: datetime,
-    width: int,
+    operation: Operation, action: str, steps: Sequence[Proposal], now: datetime, width: int
 ) -> Iterator[StyledLine]:
     """Yield the plan that takes back an operation as text."""
-    is_memory = any(step.step.thread_id is None for step in steps)
-    number = counted(sum(step.step.number for step in steps), "item" if is_memory else "thread")
+    is_memory = any(step.thread_id is None for step in steps)
+    number = counted(sum(step.number for step in steps), "item" if is_memory else "thread")
     yield from field(action, f"{operation_text(operation, now)}, {number}", width, "head")
     for step in islice(steps, _SHOWN):
         label = _MEMORY
-        if step.step.thread_id is not None:
+        if step.thread_id is not None:
             label = ""
-            yield from field("thread", step.step.thread_id, width, "head")
-        if isinstance(step, RefusedStep):
+            yield from field("thread", step.thread_id, width, "head")
+        if step.error is not None:
             yield from field("refused", step.error.message, width, "error")
         else:
-            yield from field(label, part_text(step.part), width)
+            yield from field(label, _does(step) or "", width)
             yield from value_lines(step, action)
     if len(steps) > _SHOWN:
         yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
 
 
-def value_lines(step: PlannedStep, action: str) -> Iterator[StyledLine]:
+def value_lines(step: Proposal, action: str) -> Iterator[StyledLine]:
     """Yield which values a step removes or stores."""
     for place, value in zip(step.values, value_records(step, action), strict=True):
         if value["before"] == "restored":

@@ -18,17 +18,12 @@ from ckpt_backends.model import CheckpointKey, Status, ThreadSize
 from ckpt_cli.core.copying import CopiedThread, CopyReport, CopyStep, RekeyReport
 from ckpt_cli.core.diff import ChannelChange, json_size
 from ckpt_cli.core.diff import change_record as channel_record
-from ckpt_cli.core.forking import (
-    ChangeOutcome,
-    CheckpointPlan,
-    ResumePoint,
-    ShownCheckpoint,
-    TouchedCheckpoint,
-)
+from ckpt_cli.core.forking import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
 from ckpt_cli.core.replay import Repair
 from ckpt_cli.core.retention import NOT_FOUND, PlannedRemoval, PurgeReport, PurgeSums, RemovalSum
 from ckpt_cli.core.tasks.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
+from ckpt_cli.plans.proposal import Proposal, ResumePoint
 from ckpt_cli.plans.saved_plan import PlanFile
 from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines
 from ckpt_cli.render.text import StyledLine, cell_len, command_field, field, line, safe_text, wrap
@@ -379,7 +374,7 @@ class ChangeWords:
         """The beginning of the question whether to go on."""
         return self.verb.capitalize()
 
-    def state(self, one: ChangeOutcome) -> str:
+    def state(self, one: Proposal) -> str:
         """Return what happened to a thread: `rolled back`, `ready`, `skipped`."""
         return self.done if one.state == "done" else one.state
 
@@ -411,7 +406,7 @@ def _repeated(nodes: Sequence[str]) -> str:
 
 
 def outcome_record(
-    one: ChangeOutcome, words: ChangeWords, store: Sequence[str], *, dry_run: bool, op: str | None
+    one: Proposal, words: ChangeWords, store: Sequence[str], *, dry_run: bool, op: str | None
 ) -> dict[str, Any]:
     """Return one thread as JSON: what happened, how to resume it, and the plan without values.
 
@@ -419,7 +414,8 @@ def outcome_record(
     """
     about: dict[str, Any] = {"thread_id": one.thread_id}
     if words.new_id is not None:
-        about = {"thread_id": words.new_id(one.thread_id), "forked_from_thread": one.thread_id}
+        new_id = words.new_id(one.thread_id or "")
+        about = {"thread_id": new_id, "forked_from_thread": one.thread_id}
     if one.plan is not None:
         undo = undo_command(store, one.plan.main.key.thread_id) if one.plan.is_undoable else ""
         about |= plan_record(one.plan, undo, dry_run=dry_run, rows=False)
@@ -448,7 +444,7 @@ def _ready_record(at: ResumePoint) -> dict[str, Any]:
     }
 
 
-def _input(one: ChangeOutcome) -> dict[str, Any]:
+def _input(one: Proposal) -> dict[str, Any]:
     """Return the input to resume a thread with: null to go on, or else the open questions.
 
     There is neither if nothing is next: the application has to give a new input.
@@ -462,7 +458,7 @@ def _input(one: ChangeOutcome) -> dict[str, Any]:
             return {}
 
 
-def _way_on(one: ChangeOutcome) -> Literal["go on", "answer", "new input"] | None:
+def _way_on(one: Proposal) -> Literal["go on", "answer", "new input"] | None:
     """Return how a thread is resumed; None if it is not to be resumed."""
     at = one.plan or one.resume
     if at is None or at.configurable is None:
@@ -472,7 +468,7 @@ def _way_on(one: ChangeOutcome) -> Literal["go on", "answer", "new input"] | Non
     return "new input" if at.is_over else "go on"
 
 
-def _waits(one: ChangeOutcome) -> tuple[str | None, ...] | None:
+def _waits(one: Proposal) -> tuple[str | None, ...] | None:
     at = one.plan or one.resume
     return None if at is None else at.waits
 
@@ -483,7 +479,7 @@ def _target_step(plan: CheckpointPlan) -> int | None:
 
 
 def outcome_lines(
-    outcomes: Sequence[ChangeOutcome],
+    outcomes: Sequence[Proposal],
     words: ChangeWords,
     store: Sequence[str],
     width: int,
@@ -509,7 +505,7 @@ def outcome_lines(
         yield command_field("undo", shell.command("ckpt", *store, "undo", op))
 
 
-def _resume_lines(outcomes: Sequence[ChangeOutcome]) -> Iterator[StyledLine]:
+def _resume_lines(outcomes: Sequence[Proposal]) -> Iterator[StyledLine]:
     """Yield the config of each thread that can be resumed now, by the input that it needs."""
     resumed = [one for one in outcomes if one.state in {"done", "ready"}]
     for way, text in _WAYS.items():
@@ -525,7 +521,7 @@ def _resume_lines(outcomes: Sequence[ChangeOutcome]) -> Iterator[StyledLine]:
             yield StyledLine(((f"  {safe_text(shown)}", "plain"),), whole=True)
 
 
-def count_text(outcomes: Sequence[ChangeOutcome], words: ChangeWords) -> str:
+def count_text(outcomes: Sequence[Proposal], words: ChangeWords) -> str:
     """Return the number of threads by what happened: `repaired 2 threads, skipped 1 thread`."""
     numbers = Counter[str](one.state for one in outcomes)
     known = {"planned": f"would {words.verb}", "done": words.done}

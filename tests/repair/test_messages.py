@@ -23,8 +23,6 @@ from langgraph.types import Command
 from ckpt_backends.errors import NotFound, Refused
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.url import parse_url
-from ckpt_cli.apply.recording import apply_change
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.plans.repair import CONTENT, plan_message_repair
@@ -38,7 +36,7 @@ from tests.harness.postgres import PostgresHarness
 from tests.harness.redis import RedisHarness
 from tests.harness.sqlite import SqliteHarness
 from tests.repair.agents import AGENTS, agent, check_pairs, config_of
-from tests.support import ROOT, ckpt, first_now
+from tests.support import ROOT, apply_change, ckpt, first_now
 
 KILLED = list(AGENTS)
 SENT = ["create", "react2"]
@@ -173,7 +171,7 @@ class AgentThread:
 
     def repair(self, content: str | None = None) -> CheckpointPlan:
         plan = self.plan(content)
-        apply_change(parse_url(self.harness.url), plan.change)
+        apply_change(self.harness.url, plan.change)
         return plan
 
 
@@ -406,7 +404,7 @@ def test_an_older_checkpoint_can_be_repaired(store: Harness) -> None:
         now = datetime.now(UTC)
         plan = plan_message_repair(reader, reader.store, target, now, content="", force=False)
     assert (plan.main.forked_from, plan.abandoned) == (target, 2)
-    apply_change(parse_url(store.url), plan.change)
+    apply_change(store.url, plan.change)
     check_pairs(one.messages())
     assert [message.content for message in one.messages()][2] == CONTENT
 
