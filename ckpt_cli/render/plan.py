@@ -21,7 +21,7 @@ from ckpt_cli.core.diff import change_record as channel_record
 from ckpt_cli.core.forking import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
 from ckpt_cli.core.replay import Repair
 from ckpt_cli.core.retention import NOT_FOUND, PlannedRemoval, PurgeReport, PurgeSums, RemovalSum
-from ckpt_cli.core.tasks.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
+from ckpt_cli.core.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.plans.proposal import Proposal, ResumePoint
 from ckpt_cli.plans.saved_plan import PlanFile
