@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
+from ckpt_cli.render.operations import CHAIN, OPERATION, SHOWN_OPERATION, UNDO_PLAN
+from ckpt_cli.render.plan import OUTCOME, PLAN, REPAIR
 from ckpt_cli.render.timeline import TIMELINE
 
 ANSWERS: Mapping[str, Type | Shape] = {
@@ -14,6 +16,24 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors": each(FAILURE),
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
+    "rollback THREAD": PLAN,
+    "rollback THREADS": each(OUTCOME),
+    "fork THREAD": PLAN,
+    "fork THREADS": each(OUTCOME),
+    "repair messages THREAD": PLAN,
+    "repair messages THREADS": each(OUTCOME),
+    "repair writes THREAD": PLAN,
+    "repair writes THREADS": each(OUTCOME),
+    "repair values THREAD": REPAIR,
+    "repair values THREADS": each(OUTCOME),
+    "replay --repair": REPAIR,
+    "undo THREAD": PLAN,
+    "undo OP": UNDO_PLAN,
+    "redo": PLAN,
+    "redo OP": UNDO_PLAN,
+    "ops list": each(OPERATION),
+    "ops show": SHOWN_OPERATION,
+    "ops verify": CHAIN,
 }
 """By the words of a command line, with an option only where the answer differs from that without.
 

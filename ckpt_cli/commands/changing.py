@@ -24,6 +24,7 @@ from ckpt_backends.errors import (
     UsageError,
 )
 from ckpt_cli import __version__, diagnostics
+from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.measures import memories_from
 from ckpt_cli.apply.changes import Report, carry_out
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
@@ -41,18 +42,16 @@ from ckpt_cli.plans.rollback import PLACE, ManyRollbacks, TargetOptions, new_thr
 from ckpt_cli.plans.saved_plan import PlanFile
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
+from ckpt_cli.render.fields import View
 from ckpt_cli.render.plan import (
+    PLAN_VIEW,
     ChangeWords,
+    ShownOutcome,
+    ShownPlan,
     done,
     done_lines,
     done_records,
-    outcome_columns,
-    outcome_lines,
-    outcome_record,
-    plan_columns,
-    plan_lines,
-    plan_record,
-    plan_rows,
+    outcomes_view,
     purge_columns,
     purge_record,
     question,
@@ -148,41 +147,36 @@ def show_and_apply(
     yes: bool,
     reason: str | None = None,
     undoes: str | None = None,
-    more: Callable[[], Mapping[str, Any]] = dict,
-    lines: Callable[[], Iterable[StyledLine]] = tuple,
+    more: Mapping[str, Any] | None = None,
+    view: View = PLAN_VIEW,
 ) -> None:
     """Show the plan of a proposal and, unless it is a dry run, carry it out.
 
-    `reason` and `undoes`, the operation that it takes back, are recorded. `more` is added to its
-    record, `lines` to its text. Raises what `is_agreed` and `carried_out` raise.
+    `reason` and `undoes`, the operation that it takes back, are recorded. `more` are other fields
+    of the `ShownPlan`. Raises what `is_agreed` and `carried_out` raise.
     """
     if not dry_run:
         refuse_copy(session.names.store_url)
     plan = reviewed(session, found).plan
-    assert plan is not None  # noqa: S101 - other changes have another text
-    output = session.output
+    assert plan is not None  # noqa: S101 - other changes have another view
     undo = ""
     if plan.action not in ("undo", "redo") and plan.is_undoable:
         undo = undo_command(session.names.words, plan.main.key.thread_id)
     is_redacted = redaction.is_redacted(session.store)
-    shown = redaction.plan(plan) if is_redacted else plan
-
-    def show(*, is_done: bool = False) -> None:
-        rows = dry_run and not is_redacted
-        output.document(
-            lambda: {**plan_record(shown, undo, dry_run=dry_run, rows=rows), **more()},
-            lambda: chain(plan_lines(shown, output.width, undo=undo, is_done=is_done), lines()),
-            rows=lambda: plan_rows(shown),
-            columns=plan_columns(),
-        )
-
+    shown = ShownPlan(
+        redaction.plan(plan) if is_redacted else plan,
+        undo,
+        dry_run,
+        has_rows=dry_run and not is_redacted,
+    )._replace(**more or {})
+    show = partial(session.show, Answer(shown, view))
     if not is_agreed(session, show, question, dry_run=dry_run, yes=yes):
         return
     carried_out(session, [found], plan.action, reason=reason, undoes=undoes)
-    if yes or output.machine:
-        show(is_done=True)
-    if output.text:
-        output.document(tuple, lambda: done_lines(shown, undo))
+    if yes or session.output.machine:
+        session.show(Answer(shown._replace(is_done=True), view))
+    if session.output.text:
+        session.output.document(tuple, lambda: done_lines(shown.plan, undo))
 
 
 ArchiveFolder = Annotated[
@@ -500,7 +494,7 @@ def _stopped(report: Report) -> str:
 
 def _show(
     session: Session,
-    found: Sequence[Proposal],
+    proposals: Sequence[Proposal],
     words: ChangeWords,
     *,
     dry_run: bool,
@@ -508,22 +502,15 @@ def _show(
 ) -> None:
     """Print what would be done, or was. NDJSON is a list to resume, without skipped threads."""
     store, output = session.names.words, session.output
-    outcomes = [one for one in found if one.state != "unneeded"]
+    outcomes = [one for one in proposals if one.state != "unneeded"]
     if output.streams:
         for one in outcomes:
             if one.state == "skipped":
                 session.warn(f"skipped '{one.thread_id}': {one.reason}")
     shown = [one for one in outcomes if not (output.streams and one.state == "skipped")]
 
-    def rows() -> list[dict[str, Any]]:
-        return [outcome_record(one, words, store, dry_run=dry_run, op=op) for one in shown]
-
-    output.document(
-        rows,
-        lambda: outcome_lines(shown, words, store, output.width, dry_run=dry_run, op=op),
-        rows=rows,
-        columns=outcome_columns(words),
-    )
+    found = [ShownOutcome(one, words, store, dry_run, op) for one in shown]
+    session.show(AnswerList(found, outcomes_view(words)))
 
 
 def _note_unneeded(session: Session, found: Sequence[Proposal], words: ChangeWords) -> None:

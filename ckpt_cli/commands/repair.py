@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from functools import partial
 from typing import Annotated
 
 from typer import Argument, Context, Option
 
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, PartlyDone, Refused
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.arguments import Reason, ThreadTargets
 from ckpt_cli.commands.changing import carried_out, change_many, is_agreed, reviewed, show_and_apply
@@ -24,15 +25,14 @@ from ckpt_cli.plans.repair import plan_value_repair, plan_write_repair
 from ckpt_cli.plans.rollback import with_reason
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import (
-    REPAIR_COLUMNS,
+    PLAN_VIEW,
+    REPAIR,
+    REPAIR_VIEW,
     ChangeWords,
+    ShownRepair,
     refused_lines,
-    repair_lines,
-    repair_record,
-    repair_rows,
     undo_command,
 )
-from ckpt_cli.render.text import command_field
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -311,8 +311,8 @@ def show_values_repair(
             dry_run=dry_run,
             yes=yes,
             reason=reason,
-            more=lambda: repair_record(found, dry_run=dry_run),
-            lines=lambda: refused_lines(found),
+            more={"repair": found, "more": tuple(refused_lines(found))},
+            view=PLAN_VIEW._replace(record=REPAIR.record),
         )
     else:
         _store_again(session, found, question, dry_run=dry_run, yes=yes, reason=reason)
@@ -333,18 +333,8 @@ def _store_again(
     if not dry_run:
         refuse_copy(session.names.store_url)
     proposal = reviewed(session, _proposal(found))
-    output = session.output
     undo = undo_command(session.names.words, found.thread_id) if found.rebuilt else ""
-    undo_lines = [command_field("undo", undo)] if undo else []
-
-    def show() -> None:
-        output.document(
-            lambda: {**repair_record(found, dry_run=dry_run), "undo": undo or None},
-            lambda: chain(repair_lines(found, output.width), undo_lines),
-            rows=lambda: repair_rows(found),
-            columns=REPAIR_COLUMNS,
-        )
-
+    show = partial(session.show, Answer(ShownRepair(found, undo, dry_run), REPAIR_VIEW))
     if not found.rebuilt:
         show()
     elif is_agreed(session, show, question, dry_run=dry_run, yes=yes):
@@ -352,5 +342,5 @@ def _store_again(
         if op is None:
             session.warn("`ckpt undo` will not find this repair: it is not recorded")
         session.note(f"restored {counted(len(found.rebuilt), 'value')}")
-        if yes or output.machine:
+        if yes or session.output.machine:
             show()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated
 
 from typer import Argument, Context, Exit
@@ -18,6 +19,7 @@ from ckpt_backends.errors import (
     StoreUnavailable,
     UsageError,
 )
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.changes import Report
 from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.changing import carried_out, is_agreed, show_and_apply
@@ -36,13 +38,7 @@ from ckpt_cli.queries.operations import (
     operation_named,
     operations,
 )
-from ckpt_cli.render.operations import (
-    operation_text,
-    undo_plan_columns,
-    undo_plan_lines,
-    undo_plan_record,
-    undo_plan_rows,
-)
+from ckpt_cli.render.operations import ShownUndo, operation_text, undo_view
 from ckpt_cli.render.text import field
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
@@ -187,6 +183,7 @@ def _take_back(session: Session, undo: Undo, *, dry_run: bool, yes: bool) -> Non
         show_and_apply(session, undo.single, question, dry_run=dry_run, yes=yes, undoes=undo.undoes)
         return
     named = original_of(found)
+    name = field(f"{undo.action}es", operation_text(named, session.now), session.output.width)
     show_and_apply(
         session,
         undo.single,
@@ -194,16 +191,13 @@ def _take_back(session: Session, undo: Undo, *, dry_run: bool, yes: bool) -> Non
         dry_run=dry_run,
         yes=yes,
         undoes=found.op,
-        more=lambda: {"undoes": found.op},
-        lines=lambda: field(
-            f"{undo.action}es", operation_text(named, session.now), session.output.width
-        ),
+        more={"undoes": found.op, "more": tuple(name)},
     )
 
 
 def _take_back_steps(session: Session, undo: Undo, *, dry_run: bool, yes: bool) -> None:
     """Take back the steps of an operation, the last one first."""
-    found, planned, action, output = undo.found, undo.proposals, undo.action, session.output
+    found, planned, action = undo.found, undo.proposals, undo.action
     assert found is not None  # noqa: S101 - only operations have steps
     named, is_memory = original_of(found), planned[0].thread_id is None
     if session.review is not None:
@@ -215,14 +209,8 @@ def _take_back_steps(session: Session, undo: Undo, *, dry_run: bool, yes: bool) 
         if len(refused) == len(planned):
             raise refused[0].error
 
-    def show() -> None:
-        output.document(
-            lambda: undo_plan_record(found, action, planned, dry_run=dry_run),
-            lambda: undo_plan_lines(named, action, planned, session.now, output.width),
-            rows=lambda: undo_plan_rows(action, planned),
-            columns=undo_plan_columns(planned),
-        )
-
+    shown = Answer(ShownUndo(undo, named, dry_run), undo_view(undo))
+    show = partial(session.show, shown)
     going = [one for one in planned if one.step is not None]
     question = f"{action.title()} {named.action} {named.op} in {_amount(going)}?"
     if not is_agreed(session, show, question, dry_run=dry_run, yes=yes):
@@ -236,7 +224,7 @@ def _take_back_steps(session: Session, undo: Undo, *, dry_run: bool, yes: bool) 
         total=len(planned),
         ended=_ended,
     )
-    if yes or output.machine:
+    if yes or session.output.machine:
         show()
     if report.done:
         did = "undid" if action == UNDO else "redid"

@@ -38,7 +38,7 @@ from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.operations import part_text, value_lines
-from ckpt_cli.render.plan import done_lines, plan_lines, purge_lines, repair_lines
+from ckpt_cli.render.plan import done_lines, lines_of, purge_lines, repair_lines
 from ckpt_cli.render.text import StyledLine, line
 from ckpt_cli.render.values import counted
 
@@ -336,8 +336,8 @@ def _taken_back(undo: Undo) -> Reviewed:
     for one in undo.proposals:
         if one.error is not None:
             raise one.error
-        if one.step is not None and one.step.done is not None:
-            lines += [line(part_text(one.step.done)), *value_lines(one, undo.action)]
+        if one.step is not None:
+            lines += [line(part_text(one.step.done) or ""), *value_lines(one, undo.action)]
     done = ""
     if undo.found is not None:
         operation = undo.found.operation
@@ -349,7 +349,7 @@ def _reviewed(plan: CheckpointPlan, *, values: bool = False) -> Reviewed:
     """Return a plan with its text; with `values`, the changes are shown in full."""
 
     def lines(width: int) -> list[StyledLine]:
-        return list(plan_lines(plan, width, is_whole=values))
+        return list(lines_of(plan, width, is_whole=values))
 
     done = next(done_lines(plan, "")).text
     return Reviewed([Proposal.of(plan)], lines, plan.head, done, plan.action)

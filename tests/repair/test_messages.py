@@ -28,7 +28,7 @@ from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.plans.repair import CONTENT, plan_message_repair
 from ckpt_cli.queries.doctor.rows import Terms, conversation_findings
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.plan import done_lines, plan_lines
+from ckpt_cli.render.plan import done_lines, lines_of
 from tests.harness.mongodb import MongoHarness
 from tests.harness.mysql import MySQLHarness
 from tests.harness.opening import empty_store
@@ -415,7 +415,7 @@ def test_a_plan_and_its_end_are_shown(store: Harness) -> None:
     with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
         one.send("never mind")
     plan = one.plan("stopped")
-    text = "\n".join(shown.text for shown in plan_lines(plan, 100))
+    text = "\n".join(shown.text for shown in lines_of(plan, 100))
     assert "1 result is added for calls without one" in text
     assert "back to" not in text
     done = "\n".join(shown.text for shown in done_lines(plan, ""))
