@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
+from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
 from ckpt_cli.render.timeline import TIMELINE
 
 ANSWERS: Mapping[str, Type | Shape] = {
@@ -14,11 +15,17 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors": each(FAILURE),
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
+    "diff --writes": WRITTEN,
+    "replay": REPLAY,
+    "replay --all": each(REPLAYED_THREAD),
+    "replay --all-steps": each(TRANSITION),
 }
 """By the words of a command line, with an option only where the answer differs from that without.
 
 A word in capitals stands for an argument.
 """
+SAME_AS = {"replay --match": "replay --all", "replay --where": "replay --all"}
+"""Other words with the answer of these."""
 
 _HOME = "https://raw.githubusercontent.com/langgraph-ckpt/ckpt/main/docs/schema"
 

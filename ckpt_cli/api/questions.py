@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ckpt_backends.errors import (
     FILE_DAMAGED,
@@ -26,12 +26,10 @@ from ckpt_backends.registry import open_memory
 from ckpt_cli.api.answer import Answer, AnswerList, Watcher, filter_of, unwatched
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.config.store_names import memory_place
-from ckpt_cli.core.doctor.checks import ReplayedTogether
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
 from ckpt_cli.core.doctor.types import TypeUses, is_strict
-from ckpt_cli.core.elimination import Judgement
 from ckpt_cli.core.reducers import known_reducers
-from ckpt_cli.core.replay import Place, Replayed, ReplayReport, judge_all, report
+from ckpt_cli.core.replay import Replayed, ReplayedTogether, judge_all
 from ckpt_cli.core.search import compile_pattern, stopped_text
 from ckpt_cli.core.secrets import Scanner, SecretFinding, parse_ignored
 from ckpt_cli.queries.bisect import Bisection, BisectOptions, Test, bisect, bisect_by_test
@@ -69,7 +67,7 @@ from ckpt_cli.reading.workers import LostThread
 from ckpt_cli.render.bisect import bisect_record
 from ckpt_cli.render.doctor import checked_record, finding_record, types_record
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS
-from ckpt_cli.render.replay import report_record, thread_rows, transition_rows
+from ckpt_cli.render.replay import REPLAYED_THREAD
 from ckpt_cli.render.search import SECRET, hit_record
 from ckpt_cli.render.store_tail import movement_record
 from ckpt_cli.render.usage import amount_records, survey_record
@@ -142,21 +140,6 @@ def _interval(store: Store, around: Surroundings) -> float:
     return _SCAN_INTERVAL
 
 
-class JudgedThread(NamedTuple):
-    """A thread that was replayed, with the reducers of its channels."""
-
-    found: Replayed
-    judgements: Mapping[Place, Judgement]
-
-    def report(self) -> Answer[ReplayReport]:
-        """Return the verdicts, as `ckpt replay` prints them."""
-        return Answer(report(self.found, self.judgements), report_record)
-
-    def transitions(self) -> AnswerList[JudgedThread]:
-        """Return each channel of each transition, as `ckpt replay --all-steps` prints them."""
-        return AnswerList(self, lambda one: transition_rows(one.found, one.judgements))
-
-
 def reducers_of(around: Surroundings, told: Mapping[str, str] | None) -> dict[str, str]:
     """Return the reducers of the profile and those that are told, which win.
 
@@ -187,14 +170,15 @@ def replay_one(
     told: Mapping[str, str] | None,
     ns: str | None = None,
     upto: str | None = None,
-) -> JudgedThread:
+) -> Replayed:
     """Replay a thread, one namespace of it, or the steps up to one checkpoint there.
 
     Raises `NotFound` for an unknown channel, and `UsageError` for an unknown reducer.
     """
-    reducers = reducers_for(reader, around, told)
-    ((found, judgements),) = judge_all([replay_thread(reader, ns, upto)], reducers)
-    return JudgedThread(found, judgements)
+    (found,) = judge_all([replay_thread(reader)], reducers_for(reader, around, told))
+    if ns is None:
+        return found
+    return found.part(ns, None if upto is None else set(reader.ancestry(ns, upto)))
 
 
 def replay_several(
@@ -204,8 +188,8 @@ def replay_several(
     told: Mapping[str, str] | None,
     executor: Executor,
     watch: Watcher,
-) -> Iterator[Answer[ReplayReport]]:
-    """Yield the report on each thread; those that contradict themselves come last.
+) -> Iterator[Answer[Replayed]]:
+    """Yield each thread, replayed; those that contradict themselves come last.
 
     Raises what `replay_one` raises, at once.
     """
@@ -214,7 +198,7 @@ def replay_several(
         threads = list(threads)
         check_channels(store, (one.thread_id for one in threads), told, "these threads")
     judged = judge_all(watch(replay_threads(store, executor, threads)), reducers)
-    return (Answer(report(*one), thread_rows) for one in judged)
+    return (Answer(one, REPLAYED_THREAD.record) for one in judged)
 
 
 def bisected(
@@ -491,7 +475,8 @@ def examination(
             for use in checked.types:
                 uses.add(use)
             yield from (_counted(one, into) for one in _once(checked.findings, told))
-            together.add(checked.replayed)
+            if checked.replayed is not None:
+                together.add(checked.replayed)
         last = findings_together(store, together, terms, _with_fixes)
         yield from (_counted(one, into) for one in last)
         is_told = any(one.code == "file-damaged" for one in own)

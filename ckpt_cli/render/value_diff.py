@@ -12,7 +12,7 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.diff import ChannelChange, Counts, Op, count, sizes
-from ckpt_cli.core.elimination import Differences
+from ckpt_cli.core.replay import Differences
 from ckpt_cli.core.values import format_path, is_set, unwrap
 from ckpt_cli.queries.diff import Comparison
 from ckpt_cli.reading.thread import Moment

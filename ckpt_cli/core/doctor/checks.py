@@ -29,9 +29,8 @@ from ckpt_cli.core.conversation import (
     pair,
 )
 from ckpt_cli.core.doctor.findings import Finding, Severity
-from ckpt_cli.core.elimination import Check, Judgement, Pool, Verdict
 from ckpt_cli.core.reducers import overwrite
-from ckpt_cli.core.replay import Place, Replayed, Transition, judged, verdicts
+from ckpt_cli.core.replay import Replayed
 from ckpt_cli.core.state import RESUME, Body, Version
 from ckpt_cli.core.tasks.resume import StoredAnswer
 from ckpt_cli.core.tasks.tasks import Step, Task, conditions_of
@@ -577,40 +576,8 @@ def _roughly(span: timedelta) -> str:
     return f"{seconds} seconds"
 
 
-# Find checkpoints of different branches that use the same number for a new value.
-#
-# LangGraph.js and some Python savers number the versions of a channel, so two branches that begin
-# at one checkpoint count on with the same numbers. If values are stored by their versions, one
-# branch gets the values of the other.
-
-
 _MOST_DIGITS = 40
 """Savers write 32 digits."""
-
-
-class NumberedVersions:
-    """Which checkpoints of one namespace gave a channel which version."""
-
-    def __init__(self) -> None:
-        self._givers: dict[tuple[str, str], list[str]] = {}
-
-    def add(
-        self, checkpoint_id: str, versions: Mapping[str, Version], introduced: Collection[str]
-    ) -> None:
-        """Add a checkpoint with the channels whose versions differ from those of its parent."""
-        for channel in introduced:
-            version = versions[channel]
-            if is_number(version):
-                self._givers.setdefault((channel, str(version)), []).append(checkpoint_id)
-
-    def givers(self, channel: str, version: Version) -> Sequence[str]:
-        """Return the checkpoints that gave a channel this version; none if it is not a number."""
-        return self._givers.get((channel, str(version)), ())
-
-
-def is_number(version: Version) -> bool:
-    """Return whether a version only counts, so that two branches may have the same."""
-    return not isinstance(version, str) or version.isdecimal()
 
 
 def version_number(version: Version) -> int:
@@ -771,76 +738,25 @@ def _canonical(args: Value) -> str:
         return repr(args)
 
 
-Exact = tuple[str, str, str | None]
-"""Namespace, checkpoint and channel of a finding."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedThread:
-    """A thread that was replayed. Can be sent to another process.
-
-    As in `replay --all`, one that contradicts itself is judged when all threads were replayed.
-    """
-
-    replayed: Replayed
-    left_out: Collection[Exact] = frozenset()
-    """Channels of a checkpoint with a more exact finding, and young checkpoints without one."""
-    versions: Mapping[Exact, Version] = field(default_factory=dict)
-    """The versions of values that are lost or shared."""
-
-    def findings(self, judgements: Mapping[Place, Judgement]) -> Iterator[Finding]:
-        """Yield the mismatches."""
-        for transition in self.replayed.transitions:
-            ns, child = transition.checkpoint_ns, transition.child
-            if (ns, child, None) in self.left_out:
-                continue
-            for check, verdict, reason in verdicts(transition, judgements):
-                place = (ns, child, check.channel)
-                if verdict is Verdict.MISMATCH and place not in self.left_out:
-                    yield self._finding(transition, check, reason)
-
-    def _finding(self, transition: Transition, check: Check, reason: str) -> Finding:
-        ns, child = transition.checkpoint_ns, transition.child
-        code, detail, named = "state-mismatch", reason, None
-        version = str(self.versions.get((ns, child, check.channel), "?"))
+def mismatch_findings(found: Replayed) -> Iterator[Finding]:
+    """Yield what is not as the tasks wrote it, in a thread that was judged."""
+    for one in found.mismatches:
+        check, code, detail, version = one.check, "state-mismatch", one.reason, None
         if check.lost and not check.missing:
-            named = version
+            version = str(check.version)
             code, detail = "value-missing", f"version {version} is not stored"
         elif check.shared is not None:
-            named = version
+            version = str(check.version)
             code = "branches-share-value"
             detail = (
                 f"version {version} holds what checkpoint {check.shared} of another branch wrote"
             )
-        return Finding(
+        yield Finding(
             code=code,
             detail=detail,
-            thread_id=self.replayed.thread_id,
-            checkpoint_ns=ns,
-            checkpoint_id=child,
+            thread_id=found.thread_id,
+            checkpoint_ns=one.transition.checkpoint_ns,
+            checkpoint_id=one.transition.child,
             channel=check.channel,
-            version=named,
+            version=version,
         )
-
-
-class ReplayedTogether:
-    """Judges the threads that contradict themselves by all threads, as `replay --all` does."""
-
-    def __init__(self, reducers: Mapping[str, str]) -> None:
-        self._reducers = reducers
-        self._pool = Pool()
-        self._waiting: list[ReplayedThread] = []
-
-    def add(self, thread: ReplayedThread | None) -> None:
-        """Take what a thread shows about the reducers of channels."""
-        if thread is None:
-            return
-        thread.replayed.add_to(self._pool)
-        if thread.replayed.is_contradictory:
-            self._waiting.append(thread)
-
-    def findings(self) -> Iterator[tuple[str, list[Finding]]]:
-        """Yield the threads that contradict themselves, each with its mismatches."""
-        for one in self._waiting:
-            judgements = judged(one.replayed, self._pool, self._reducers)
-            yield one.replayed.thread_id, list(one.findings(judgements))

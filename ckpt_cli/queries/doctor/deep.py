@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
 from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError
 from ckpt_cli.core.channels import delta_channels
-from ckpt_cli.core.doctor.checks import Exact, ReplayedThread
+from ckpt_cli.core.doctor.checks import mismatch_findings
 from ckpt_cli.core.doctor.findings import Checked, Finding
 from ckpt_cli.core.doctor.types import gather_names
 from ckpt_cli.core.replay import Replayed, judge_all
-from ckpt_cli.core.state import Version, read_body
 from ckpt_cli.queries.doctor.rows import (
     MissingParents,
     Orphans,
@@ -28,8 +28,7 @@ from ckpt_cli.queries.doctor.values import (
     UnreadableValues,
     missing_value,
 )
-from ckpt_cli.queries.replay import watched_replay
-from ckpt_cli.queries.replay_checks import KeptCheckpoint
+from ckpt_cli.queries.replay import KeptCheckpoint, replay_thread
 from ckpt_cli.reading.states import LostValues, read_state
 from ckpt_cli.reading.thread import ThreadReader
 
@@ -61,7 +60,7 @@ class _DeepCheck:
         self.found: list[Finding] = []
         self.checked = Checked()
         self.unreadable = UnreadableValues(memo, has_bodies=not reader.is_values_only)
-        self.replayed: ReplayedThread | None = None
+        self.replayed: Replayed | None = None
         self._reader = reader
         self._terms = terms
         self._plain = PlainRows()
@@ -69,23 +68,41 @@ class _DeepCheck:
         self._emptied = EmptiedMessages(reader)
         self._parents = MissingParents(reader)
         self._orphans = Orphans(reader, terms.before)
-        self._mismatches = _Mismatches(reader)
+        self._young: set[tuple[str, str]] = set()
+        """Checkpoints of which a write may still be missing: savers store writes in the background.
+        """
         self._types = TypeChecks(terms, memo)
 
     def replay(self) -> None:
         """Check all checkpoints, then what only all of them together show."""
-        replayed = watched_replay(self._reader, self._watch)
+        replayed = replay_thread(self._reader, watch=self._watch)
         self.found += self.unreadable.end()
         self.found += self._emptied.end()
-        exact = {
-            (one.checkpoint_ns or "", one.checkpoint_id or "", one.channel) for one in self.found
-        }
-        found, self.replayed = self._mismatches.end(replayed, self._terms, exact)
-        self.found += found
+        self._judge(replayed)
         self.found += self._orphans.calls()
         self.found += self._orphans.memories()
         if not self.unreadable.has_broken_body:
             self.found += self._orphans.values()
+
+    def _judge(self, replayed: Replayed) -> None:
+        """Add the mismatches, except at channels of a checkpoint with a more exact finding.
+
+        If the thread contradicts itself and is judged together with others, none are found yet.
+        """
+        exact = {(one.checkpoint_ns, one.checkpoint_id, one.channel) for one in self.found}
+        transitions = []
+        for one in replayed.transitions:
+            place = one.checkpoint_ns, one.child
+            if place not in self._young:
+                checks = [check for check in one.checks if (*place, check.channel) not in exact]
+                transitions.append(one._replace(checks=checks))
+        told = replace(replayed, transitions=transitions)
+        if self._terms.together and replayed.is_contradictory:
+            self.replayed = told
+        else:
+            self.replayed = replayed.for_pool()
+            (judged,) = judge_all([told], self._terms.reducers)
+            self.found += mismatch_findings(judged)
 
     def _watch(self, here: KeptCheckpoint, parent: KeptCheckpoint | None) -> None:
         key = here.moment.key
@@ -98,7 +115,8 @@ class _DeepCheck:
         self.checked.checkpoints += 1
         self.checked.writes += len(seen.moment.writes)
         self.found += self._findings(seen)
-        self._mismatches.at(seen)
+        if seen.is_young:
+            self._young.add((key.checkpoint_ns, key.checkpoint_id))
         self._orphans.at(seen)
         self._emptied.at(seen)
 
@@ -115,47 +133,3 @@ class _DeepCheck:
         ):  # that of the root was read before
             state = read_state(self._reader, seen.moment, names)
             yield from library_findings(seen.moment.key, state)
-
-
-class _Mismatches:
-    """Looks at each checkpoint of a thread, and judges its replay at the end."""
-
-    def __init__(self, reader: ThreadReader) -> None:
-        self._reader = reader
-        self._young: set[Exact] = set()
-        """Checkpoints of which a write may still be missing: savers store writes in the background.
-        """
-
-    def at(self, seen: SeenCheckpoint) -> None:
-        """Note whether all rows of a checkpoint must have been stored."""
-        key = seen.moment.key
-        if seen.is_young:
-            self._young.add((key.checkpoint_ns, key.checkpoint_id, None))
-
-    def end(
-        self, replayed: Replayed, terms: Terms, exact: Collection[Exact]
-    ) -> tuple[list[Finding], ReplayedThread]:
-        """Return the mismatches, except at channels of a checkpoint with a more exact finding, and
-        what other threads are judged by.
-
-        If the thread contradicts itself and is judged together with others, none are found yet.
-        """
-        channels = {one for one in exact if one[2] is not None}
-        found = ReplayedThread(replayed, self._young | channels, dict(self._versions(replayed)))
-        if terms.together and replayed.is_contradictory:
-            return [], found
-        ((_, judgements),) = judge_all([replayed], terms.reducers)
-        return list(found.findings(judgements)), ReplayedThread(replayed.for_pool())
-
-    def _versions(self, replayed: Replayed) -> Iterator[tuple[Exact, Version]]:
-        for transition in replayed.transitions:
-            named = [one for one in transition.checks if one.lost or one.shared is not None]
-            if not named:
-                continue
-            ns, child = transition.checkpoint_ns, transition.child
-            stored = self._reader.store.checkpoints(
-                self._reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[child], body=True
-            )
-            for body in map(read_body, stored):
-                for one in named:
-                    yield (ns, child, one.channel), body.versions.get(one.channel, "?")

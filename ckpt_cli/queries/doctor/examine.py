@@ -13,7 +13,7 @@ from ckpt_backends.errors import CkptError, NotFound, Unreadable
 from ckpt_backends.model import Fault, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.checks import (
-    ReplayedTogether,
+    mismatch_findings,
     step_findings,
     unanchored,
     unstored_deltas,
@@ -30,6 +30,7 @@ from ckpt_cli.core.doctor.findings import (
     from_fault,
 )
 from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.replay import ReplayedTogether
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.resume import callers_answer, stored_answer
 from ckpt_cli.queries.doctor.deep import deep_findings
@@ -264,10 +265,10 @@ def findings_together(
     store: Store, together: ReplayedTogether, terms: Terms, finish: Finish
 ) -> Iterator[Finding]:
     """Yield the mismatches that only all threads together show."""
-    for thread_id, found in together.findings():
-        report = ThreadReport(thread_id)
-        kept = [one for one in found if one.code not in terms.ignored]
-        report.findings = list(_with_refs(store, thread_id, kept))
+    for found in together.last():
+        report = ThreadReport(found.thread_id)
+        kept = [one for one in mismatch_findings(found) if one.code not in terms.ignored]
+        report.findings = list(_with_refs(store, found.thread_id, kept))
         if terms.evicted:
             report.findings = list(_as_evicted(report, terms.evicted))
         finish(store, terms, report)

@@ -34,7 +34,6 @@ from ckpt_cli.core.conversation import (
 )
 from ckpt_cli.core.doctor.checks import (
     DeltaChains,
-    ReplayedThread,
     WritesOfOne,
     ahead_finding,
     is_orphaned,
@@ -53,6 +52,7 @@ from ckpt_cli.core.doctor.checks import (
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
 from ckpt_cli.core.doctor.types import TypeUse
 from ckpt_cli.core.lineage import is_in_call, is_stateful
+from ckpt_cli.core.replay import Replayed
 from ckpt_cli.core.state import Version
 from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.core.values import fields_of
@@ -201,7 +201,7 @@ class ThreadReport:
     checked: Checked = field(default_factory=Checked)
     unchecked: str = ""
     """Why it could not be checked completely; `''` if it was."""
-    replayed: ReplayedThread | None = None
+    replayed: Replayed | None = None
     """By what other threads are judged, and what is to be judged last; None if not replayed."""
     types: list[TypeUse] = field(default_factory=list)
     """The classes that its values name, if they were to be gathered."""

@@ -11,7 +11,7 @@ from ckpt_backends.testing.conformance.replaying import (
 )
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_cli.core.channels import PREVIOUS
-from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.replay import Verdict
 
 VALUES_ONLY = False
 
