@@ -17,7 +17,6 @@ from ckpt_backends.changes.change import Change
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core import reducers as add_messages
-from ckpt_cli.core.channels import PREVIOUS
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.diff import ChannelChange, Counts, Op, count, diff_channels, diff_values
 from ckpt_cli.core.forking import CheckpointPlan
@@ -38,9 +37,8 @@ from ckpt_cli.core.reducers import (
     updates_of,
 )
 from ckpt_cli.core.reducers import held_fits as fits
-from ckpt_cli.core.state import Body, Version
-from ckpt_cli.core.tasks.task_ids import PUSH, UPDATE_PATH
-from ckpt_cli.core.tasks.tasks import CONTROL, Step, TaskWrite
+from ckpt_cli.core.state import PREVIOUS, Body, Version
+from ckpt_cli.core.tasks import CONTROL, PUSH, UPDATE_PATH, Step, TaskWrite
 from ckpt_cli.core.values import clip, is_set, same
 
 Effect = Literal["applied", "duplicate", "overwritten", "dropped", "ignored", "special", "unknown"]

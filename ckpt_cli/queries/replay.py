@@ -15,7 +15,6 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_delta, is_state, state_values
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.redact import redact
@@ -74,10 +73,17 @@ from ckpt_cli.core.replay import (
     writes_in_metadata,
     written_channels,
 )
-from ckpt_cli.core.state import Version, read_body, read_metadata, source_from
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
-from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
-from ckpt_cli.core.tasks.triggers import START
+from ckpt_cli.core.state import (
+    START,
+    Version,
+    is_delta,
+    is_state,
+    read_body,
+    read_metadata,
+    source_from,
+    state_values,
+)
+from ckpt_cli.core.tasks import UPDATE_PATH, TaskWrite, task_writes
 from ckpt_cli.core.values import same
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import OldestFirst, bytes_read, rules_of

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError
-from ckpt_cli.core.channels import delta_channels
 from ckpt_cli.core.doctor.checks import mismatch_findings
 from ckpt_cli.core.doctor.findings import Checked, Finding
 from ckpt_cli.core.doctor.types import gather_names
 from ckpt_cli.core.replay import Replayed, judge_all
+from ckpt_cli.core.state import delta_channels
 from ckpt_cli.queries.doctor.rows import (
     MissingParents,
     Orphans,
