@@ -13,10 +13,10 @@ from ckpt_cli.answers import ANSWERS, SAME_AS, schema_of
 from ckpt_cli.app import root
 
 UNDESCRIBED = {
-    *("threads list", "threads delete", "show", "history", "diff", "messages", "grep", "tail"),
+    *("threads list", "threads delete", "show", "history", "messages", "grep", "tail"),
     *("memory list", "memory show", "memory search", "memory export", "memory edit"),
-    *("memory delete", "memory copy", "memory import", "memory sessions", "blame", "bisect"),
-    *("replay --repair", "doctor", "stats", "du", "metrics", "sql", "rollback", "fork"),
+    *("memory delete", "memory copy", "memory import", "memory sessions", "blame"),
+    *("replay --repair", "doctor --summary", "stats", "du", "metrics", "sql", "rollback", "fork"),
     *("repair messages", "repair values", "repair writes", "undo", "redo", "apply"),
     *("ops list", "ops show"),
     *("ops verify", "purge", "gc", "secrets", "erase", "rekey", "copy", "export", "import"),

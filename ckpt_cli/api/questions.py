@@ -64,8 +64,8 @@ from ckpt_cli.reading.store import LiveStore, is_passing
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.workers import LostThread
-from ckpt_cli.render.bisect import bisect_record
-from ckpt_cli.render.doctor import checked_record, finding_record, types_record
+from ckpt_cli.render.bisect import BISECTION_VIEW
+from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES, THREAD_REPORT, finding_shape
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS
 from ckpt_cli.render.replay import REPLAYED_THREAD
 from ckpt_cli.render.search import SECRET, hit_record
@@ -217,9 +217,9 @@ def bisected(
     options = BisectOptions(times, binary, watch)
     wanted = filter_of(around, condition)
     if wanted is not None and test is None:
-        return Answer(bisect(target, wanted, options), bisect_record)
+        return Answer(bisect(target, wanted, options), BISECTION_VIEW)
     if wanted is None and test is not None:
-        return Answer(bisect_by_test(target, test, options), bisect_record)
+        return Answer(bisect_by_test(target, test, options), BISECTION_VIEW)
     raise UsageError(
         "bisect takes a condition or a test" + ("" if test is None else ", not both"),
         hint="such as 'values.plan = null'",
@@ -416,6 +416,8 @@ class Examination(Iterator[Answer[Finding]]):
         self.codes = Counter[str]()
         self.types: TypeUses | None = None
         """The classes that values name; None if they are not gathered."""
+        self.findings: list[dict[str, Any]] = []
+        """What `to_dict` returns of them."""
         self._findings = findings(self)
 
     @property
@@ -428,19 +430,8 @@ class Examination(Iterator[Answer[Finding]]):
 
     def to_dict(self) -> dict[str, Any]:
         """Check what is left, and return what `ckpt doctor -o json` prints."""
-        findings = [one.to_dict() for one in self]
-        types = {} if self.types is None else types_record(self.types)
-        return {
-            "store": self.store,
-            "complete": self.complete,
-            "checked": checked_record(self.checked),
-            "findings": findings,
-            "unchecked": [
-                {"thread_id": thread_id or None, "reason": reason}
-                for thread_id, reason in self.unchecked.items()
-            ],
-            **types,
-        }
+        self.findings = [one.to_dict() for one in self]
+        return (EXAMINATION if self.types is None else EXAMINATION_WITH_TYPES).record(self)
 
 
 def examination(
@@ -495,15 +486,10 @@ def checked_thread(
 ) -> Answer[ThreadReport]:
     """Check one thread."""
     checked = check_thread(reader, terms_of(around, grace, deep=deep), _with_fixes)
-    words = words_of(around)
+    shape = finding_shape(tuple(words_of(around)))
 
     def record(found: ThreadReport) -> dict[str, Any]:
-        return {
-            "thread_id": found.thread_id,
-            "complete": not found.unchecked,
-            "checked": checked_record(found.checked),
-            "findings": [finding_record(one, words) for one in found.findings],
-        }
+        return THREAD_REPORT.record(found) | {"findings": [*map(shape.record, found.findings)]}
 
     return Answer(checked, record)
 
@@ -564,7 +550,7 @@ def _readable(findings: Iterator[Finding], into: Examination) -> Iterator[Findin
 def _counted(finding: Finding, into: Examination) -> Answer[Finding]:
     into.severities[finding.severity] += 1
     into.codes[finding.code] += 1
-    return Answer(finding, lambda found: finding_record(found, into.words))
+    return Answer(finding, finding_shape(tuple(into.words)).record)
 
 
 def _to_check(

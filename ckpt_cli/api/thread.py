@@ -292,13 +292,13 @@ class CheckpointHandle:
         A text is a ref of this thread, such as `step:3`.
         """
         from ckpt_cli.queries.diff import compare
-        from ckpt_cli.render.records import diff_record
+        from ckpt_cli.render.value_diff import DIFF_VIEW
 
         if isinstance(other, str):
             other = self.thread.at(other, ns=self.ns or None)
         one, two = (self, None) if other is None else (other, self)
         found = compare(one.target, None if two is None else two.target, _names(channels))
-        return Answer(found, diff_record)
+        return Answer(found, DIFF_VIEW)
 
     def diff_writes(
         self,
