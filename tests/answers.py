@@ -18,7 +18,7 @@ UNDESCRIBED = {
     *("memory delete", "memory copy", "memory import", "memory sessions", "blame", "bisect"),
     *("replay", "doctor", "stats", "du", "metrics", "sql", "rollback", "fork", "repair messages"),
     *("repair values", "repair writes", "undo", "redo", "apply", "ops list", "ops show"),
-    *("ops verify", "purge", "gc", "secrets", "erase", "rekey", "copy", "export", "import"),
+    *("ops verify", "purge", "gc", "secrets", "rekey", "copy", "export", "import"),
     *("stores", "trust"),
     "errors --summary",
 }
