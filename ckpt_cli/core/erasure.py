@@ -12,13 +12,14 @@ from typing import Any, Literal, Protocol
 from ckpt_backends.app_sessions import AppSession
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, begins
-from ckpt_cli.core.filters.language import (
+from ckpt_cli.core.filters import (
     Condition,
     Filter,
     FilterField,
     Not,
     Operand,
     Operator,
+    parse_filter,
     parts_of,
 )
 from ckpt_cli.core.memory import parse_namespace, source_of
@@ -280,8 +281,6 @@ def parse_subject(text: str, field: str | None) -> ErasureSubject:
 
     Raises `ParseError`, and `UsageError` for a word without a field.
     """
-    from ckpt_cli.core.filters.language import parse_filter
-
     try:
         found = parse_filter(text)
     except ParseError:
@@ -300,8 +299,6 @@ def parse_subject(text: str, field: str | None) -> ErasureSubject:
 
 def people_field(field: str) -> FilterField:
     """Return the field with which a word is compared. Raises `UsageError` if it is none."""
-    from ckpt_cli.core.filters.language import parse_filter
-
     try:
         found = parse_filter(f"{field} = 'x'")
     except ParseError as error:

@@ -67,8 +67,7 @@ from ckpt_cli.core.erasure import (
     unknown_place,
     words_of,
 )
-from ckpt_cli.core.filters.evaluate import Decision, Facts, decision
-from ckpt_cli.core.filters.language import Filter, FilterField, all_of
+from ckpt_cli.core.filters import Decision, Facts, Filter, FilterField, all_of, decision
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.core.search import compile_pattern
