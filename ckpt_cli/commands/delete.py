@@ -7,10 +7,9 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from ckpt_backends.errors import NotFound, PartlyDone, StoreChanged, UsageError
-from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.commands.arguments import SignKey, read_input, signing_key, threads_to_change
-from ckpt_cli.commands.changing import ArchiveFolder, RemovalTerms, check_terms, show_and_remove
-from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
+from ckpt_cli.commands.arguments import SignKey, read_input, threads_to_change
+from ckpt_cli.commands.plan_out import PlanOut, removes
+from ckpt_cli.commands.purge import ArchiveFolder, RemovalRun, RemovalTerms
 from ckpt_cli.core.retention import NOT_FOUND
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes
 from ckpt_cli.plans.purge import plan_named
@@ -54,14 +53,9 @@ def delete(
     """
     session: Session = ctx.obj
     terms = RemovalTerms(
-        archive=archive,
-        dry_run=dry_run or plan_out is not None,
-        yes=yes,
-        memory=memory,
-        key=signing_key(sign_key, archive),
-        plan_out=plan_out,
+        archive, sign_key, memory=memory, plan_out=plan_out, dry_run=dry_run, yes=yes
     )
-    check_terms(session, terms)
+    run = RemovalRun(session, "threads delete", terms)
     given = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
     names = dict.fromkeys(given, "given by id")
     chosen_by = [*(["--match"] if match is not None else []), *(["--where"] if where else [])]
@@ -76,10 +70,7 @@ def delete(
     if missing and len(missing) == len(found):
         named = ", ".join(f"'{name}'" for name in missing)
         raise NotFound(f"no thread{'s' if len(missing) > 1 else ''} {named}", hint=_HINT)
-    with TemporaryFolder() as folder:
-        how = {"archive": archive, "sign_key": sign_key}
-        plan = saved_removal(session, "threads delete", plan_out, folder, found, how)
-        report = show_and_remove(session, plan, terms, "threads delete", receipt=True)
+    report = run.carry_out(found, receipt=True)
     if report.skipped:
         said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"
         raise (PartlyDone if report.sums.threads else StoreChanged)(said, hint=_AGAIN)

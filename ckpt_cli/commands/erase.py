@@ -135,7 +135,7 @@ def erase_values(
         session.note_dry_run()
         return
     if not yes:
-        if not session.output.machine:
+        if session.output.text:
             session.show(_answer(session, plans))
         threads = counted(len(plans), "thread")
         number = counted(sum(one.counts.checkpoints for one in plans), "checkpoint")
@@ -379,7 +379,7 @@ def erase_person(
         session.note_dry_run("erased")
         return
     if not (plan.is_empty or yes):
-        if not session.output.machine:
+        if session.output.text:
             session.show(Answer(shown, ERASURE_VIEW))
         confirm(erasure_question(plan))
     caught: list[int] = []
