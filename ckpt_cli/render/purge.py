@@ -164,7 +164,8 @@ def _record(found: Removal) -> dict[str, Any]:
     record = REMOVAL.record(found)
     if found.memories is not None and not found.memories:
         # A memory is known, but nothing in it came from these threads.
-        sizes = {name: record.pop(name) for name in ("before", "after") if name in record}
+        last = ("before", "after")
+        sizes: dict[str, Any] = {name: record.pop(name) for name in last if name in record}
         record |= {"memories": [], **sizes}
     return record
 
