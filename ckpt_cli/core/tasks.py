@@ -1316,6 +1316,13 @@ class TaskWrite(NamedTuple):
             return self.instead
         return decode(self.write.value)
 
+    def redacted(self) -> TaskWrite:
+        """Return it with type and size in place of its value."""
+        from ckpt_cli.core.redact import redact, redact_write  # late: few answers are redacted
+
+        instead = None if self.write.value is None else redact(self.value)
+        return self._replace(write=redact_write(self.write), instead=instead)
+
 
 def task_writes(writes: Iterable[Write], step: Step) -> list[TaskWrite]:
     """Return the writes in the order in which LangGraph applies them, each with its task.

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from ckpt_backends.codec import UNDEFINED, decode
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, Blob, Capability, Checkpoint, TypedBytes, Write
-from ckpt_backends.protocol import Store
-from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.state import (
     LOST_DELTA,
@@ -29,10 +27,11 @@ from ckpt_cli.core.state import (
     without_snapshot,
 )
 from ckpt_cli.core.tasks import CONTROL
+from ckpt_cli.reading.store import rules_of
 from ckpt_cli.reading.thread import DecodedCheckpoint, Moment, ThreadReader
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.reducers import OtherReading, Rules
+    from ckpt_cli.core.reducers import OtherReading
 
 
 _AT_ONCE = 50
@@ -267,29 +266,6 @@ def _is_apart(value: Value, body: Body) -> bool:
     if body.is_javascript:
         return value is not None and value != UNDEFINED
     return isinstance(value, list | dict | bytes | Tagged)
-
-
-class RuledStore(WrappedStore):
-    """A store of which the user told how values that are not stored are rebuilt."""
-
-    def __init__(self, inner: Store, rules: Rules) -> None:
-        super().__init__(inner)
-        self.rules = rules
-
-
-def rules_of(store: Store, body: Body) -> Rules:
-    """Return what was told about a store, also if another wrapper is around it.
-
-    `body` is of the checkpoint that is rebuilt: releases of LangGraph.js do not differ.
-    """
-    from ckpt_cli.core.reducers import JAVASCRIPT, NO_RULES
-
-    inner, found = store, NO_RULES
-    while isinstance(inner, WrappedStore):
-        if isinstance(inner, RuledStore):
-            found = inner.rules
-        inner = inner.inner
-    return found._replace(library=JAVASCRIPT) if body.is_javascript else found
 
 
 class State(NamedTuple):
