@@ -362,12 +362,7 @@ def raw_bytes(target: Target) -> bytes:
             "cannot print the stored bytes: this layout stores no checkpoint body",
             hint="`ckpt show --where` prints queries for the rows it stores",
         )
-    stored = target.reader.store.checkpoints(
-        target.reader.thread_id,
-        checkpoint_ns=target.checkpoint_ns,
-        checkpoint_ids=[target.checkpoint_id],
-        body=True,
-    )
+    stored = target.reader.checkpoints(target.checkpoint_ns, [target.checkpoint_id], body=True)
     for found in stored:
         if found.body is not None and found.body.whole is not None:
             raise Unreadable(

@@ -91,7 +91,7 @@ def read_keys(reader: ThreadReader, checkpoint_ns: str | None) -> TreeKeys:
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     only = namespaces[0] if len(namespaces) == 1 else None
-    stored = step_keys(reader.store.writes(reader.thread_id, checkpoint_ns=only))
+    stored = step_keys(reader.writes(only))
     # Only the questions of tips are likely to change.
     tips = {(ns, tip) for ns in namespaces for tip in reader.parentage(ns).tips}
     return TreeKeys(index, stored, tips, _seals(index, stored))

@@ -141,13 +141,7 @@ class LostValues:
         ids = self.reader.ancestry(ns, checkpoint.key.checkpoint_id)[1:]
         while ids:
             some, ids = ids[:_AT_ONCE], ids[_AT_ONCE:]
-            read = self.reader.store.checkpoints(
-                self.reader.thread_id,
-                checkpoint_ns=ns,
-                checkpoint_ids=some,
-                body=True,
-                metadata=True,
-            )
+            read = self.reader.checkpoints(ns, some, body=True, metadata=True)
             found = {one.key.checkpoint_id: one for one in read}
             for own in some:
                 if own not in found:
@@ -177,11 +171,8 @@ class LostValues:
         source = read_metadata(own).get("source")
         found: Iterable[Write] = ()
         if before is not None:
-            found = self.reader.store.writes(
-                self.reader.thread_id,
-                checkpoint_ns=own.key.checkpoint_ns,
-                checkpoint_ids=[before.key.checkpoint_id],
-                values=names,
+            found = self.reader.writes(
+                own.key.checkpoint_ns, [before.key.checkpoint_id], values=names
             )
         writes = list(found)
         return self._step(own, read_body(own), source if isinstance(source, str) else None, writes)
@@ -220,9 +211,7 @@ class LostValues:
     def _known(self, step: _Step) -> _Known:
         ns = step.checkpoint.key.checkpoint_ns
         if ns not in self._stored:
-            found = self.reader.store.checkpoints(
-                self.reader.thread_id, checkpoint_ns=ns, body=True, metadata=True
-            )
+            found = self.reader.checkpoints(ns, body=True, metadata=True)
             self._stored[ns] = _known(found)
         return self._stored[ns]
 
@@ -352,13 +341,7 @@ def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, l
     if not names or reader.is_values_only:  # they are already part of the stored value
         return grouped
     key = moment.key
-    for write in reader.store.writes(
-        reader.thread_id,
-        checkpoint_ns=key.checkpoint_ns,
-        checkpoint_ids=[key.checkpoint_id],
-        channels=names,
-        values=True,
-    ):
+    for write in reader.writes(key.checkpoint_ns, [key.checkpoint_id], channels=names, values=True):
         if write.task_id == NULL_TASK_ID and write.value is not None:
             grouped.setdefault(write.channel, []).append(decode(write.value))
     return grouped
@@ -425,12 +408,8 @@ def delta_parts(
         key = ancestor.key
         for name in open_names:
             found[name].batches.append([])
-        for write in reader.store.writes(
-            reader.thread_id,
-            checkpoint_ns=key.checkpoint_ns,
-            checkpoint_ids=[key.checkpoint_id],
-            channels=open_names,
-            values=True,
+        for write in reader.writes(
+            key.checkpoint_ns, [key.checkpoint_id], channels=open_names, values=True
         ):
             if write.value is not None:
                 found[write.channel].batches[-1].append(write.value)
@@ -479,9 +458,7 @@ def _ancestors(
     """
     ns = checkpoint.key.checkpoint_ns
     for one in reader.ancestry(ns, checkpoint.key.checkpoint_id)[1:]:
-        yield from reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[one], body=True, values=names
-        )
+        yield from reader.checkpoints(ns, [one], body=True, values=names)
 
 
 _CHECKPOINTS_AT_ONCE = 200
@@ -603,12 +580,8 @@ class StateTimeline:
             self._line.leave(parent)
 
     def _checkpoints(self, ids: Sequence[str]) -> Iterator[Checkpoint]:
-        return self._reader.store.checkpoints(
-            self._reader.thread_id,
-            checkpoint_ns=self._ns,
-            checkpoint_ids=ids,
-            body=True,
-            values=True if self._channels is None else self._channels,
+        return self._reader.checkpoints(
+            self._ns, ids, body=True, values=True if self._channels is None else self._channels
         )
 
     def _rebuilt(
@@ -639,13 +612,7 @@ class StateTimeline:
         if not missing:
             return found
         writes: dict[str, list[Value]] = {}
-        for write in self._reader.store.writes(
-            self._reader.thread_id,
-            checkpoint_ns=self._ns,
-            checkpoint_ids=[parent],
-            channels=missing,
-            values=True,
-        ):
+        for write in self._reader.writes(self._ns, [parent], channels=missing, values=True):
             if write.value is not None:
                 writes.setdefault(write.channel, []).append(decode(write.value))
         rules, graph = rules_of(self._reader.store, body), namespace_kind(self._ns)
