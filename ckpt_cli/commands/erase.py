@@ -72,7 +72,7 @@ from ckpt_cli.plans.erase import (
 from ckpt_cli.plans.erase_value import EraseValuePlan, ErasingSide, ToErase, collected, plan_erasure
 from ckpt_cli.plans.repair import RecordedPlaces, ValuePlace, named_place
 from ckpt_cli.plans.saved_plan import key_fact
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.render.erase import (
     ERASED_VIEW,
     ERASURE_VIEW,
@@ -278,7 +278,7 @@ def _answer(
     dry_run: bool = False,
 ) -> Answer[Any]:
     """Return what may be shown; where values are redacted, places are channels only."""
-    if redaction.is_redacted(session.store):
+    if is_redacted(session.store):
         plans = list(map(_without_keys, plans))
     return Answer([ErasedValues(one, remains, dry_run) for one in plans], ERASED_VIEW)
 
