@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from typer import Exit
 
@@ -54,9 +54,6 @@ from ckpt_cli.render.plan import (
 from ckpt_cli.render.text import StyledLine
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-
-if TYPE_CHECKING:
-    pass
 
 
 def confirm(question: str) -> None:
