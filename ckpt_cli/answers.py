@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from ckpt_cli.render.bisect import BISECTION
 from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES
+from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
+from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
 from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
 from ckpt_cli.render.timeline import TIMELINE
 from ckpt_cli.render.value_diff import DIFF
@@ -26,6 +28,14 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "replay": REPLAY,
     "replay --all": each(REPLAYED_THREAD),
     "replay --all-steps": each(TRANSITION),
+    "purge": REMOVAL,
+    "purge --summary": PURGE_SUMMARY,
+    "gc": REMOVAL,
+    "threads delete": REMOVAL,
+    "erase": ERASURE,
+    "erase --value": ERASED_ANSWER,
+    "erase --values-from": ERASED_ANSWER,
+    "erase --verify": VERIFICATION,
 }
 """By the words of a command line, with an option only where the answer differs from that without.
 

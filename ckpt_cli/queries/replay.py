@@ -85,8 +85,8 @@ from ckpt_cli.core.state import (
 )
 from ckpt_cli.core.tasks import UPDATE_PATH, TaskWrite, task_writes
 from ckpt_cli.core.values import same
-from ckpt_cli.reading import redaction
-from ckpt_cli.reading.states import OldestFirst, bytes_read, rules_of
+from ckpt_cli.reading.states import OldestFirst, bytes_read
+from ckpt_cli.reading.store import is_redacted, rules_of
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 
@@ -501,7 +501,7 @@ class ChannelChecker:
         differing = {}
         for n, value in found.rebuilt.items():
             if leaders & 1 << n and (one := differences(value, stored)) is not None:
-                hidden = redaction.is_redacted(self._reader.store)
+                hidden = is_redacted(self._reader.store)
                 differing[n] = without_values(one) if hidden else one
         return differing
 
@@ -1173,7 +1173,7 @@ def written(
         tuple(_others(look, channels)),
         _stored(look),
     )
-    return _redacted(answer) if redaction.is_redacted(target.reader.store) else answer
+    return _redacted(answer) if is_redacted(target.reader.store) else answer
 
 
 def _stored(look: Look) -> StoredSizes | None:
@@ -1294,11 +1294,11 @@ def _key(placed: TaskWrite) -> tuple[str, int, str]:
 
 def _redacted(found: Written) -> Written:
     def hidden(one: Contribution) -> Contribution:
-        return replace(one, placed=redaction.placed(one.placed), value=redact(one.value))
+        return replace(one, placed=one.placed.redacted(), value=redact(one.value))
 
     return Written(
-        redaction.moment(found.child),
-        None if found.parent is None else redaction.moment(found.parent),
+        found.child.redacted(),
+        None if found.parent is None else found.parent.redacted(),
         {
             name: replace(
                 one,
