@@ -29,7 +29,14 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation import MODEL_ROLES, Message, as_message, model_of
+from ckpt_cli.core.conversation import (
+    MODEL_ROLES,
+    Message,
+    TokenCounts,
+    as_message,
+    counts_of,
+    model_of,
+)
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.lineage import is_subgraph_call, namespace_kind
 from ckpt_cli.core.refs import just_made
@@ -53,9 +60,7 @@ from ckpt_cli.core.usage import (
     Origin,
     Ranking,
     SizeTally,
-    TokenCounts,
     Told,
-    counts_of,
     rank,
 )
 from ckpt_cli.core.values import unwrap
