@@ -65,7 +65,7 @@ from ckpt_cli.core.usage import (
 )
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.queries.heads import heads_of, status_of_head
-from ckpt_cli.queries.incidents import failures_of_threads, of_threads
+from ckpt_cli.queries.incidents import failures_of_threads, open_questions
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
@@ -764,7 +764,7 @@ def _add_index(found: StoreMetrics, threads: list[Thread]) -> None:
 def _add_tasks(
     found: StoreMetrics, store: Store, threads: list[Thread], since: datetime | None
 ) -> None:
-    asked = list(of_threads(store, threads))
+    asked = list(open_questions(store, threads))
     times = [one.since for one in asked if one.since is not None]
     found.questions = (found.questions or 0) + len(asked)
     found.oldest_question_at = min(
