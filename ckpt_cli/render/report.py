@@ -346,8 +346,6 @@ def _facts(
     moment = entry.moment
     key, step = moment.key, moment.step
     parent_id = moment.checkpoint.parent_checkpoint_id
-    runs = (*step.tasks, *step.others)
-    questions = [one for run in runs for one in run.questions]
     return {
         "id": key.checkpoint_id,
         "ref": refs.get(key.checkpoint_id) or key.checkpoint_id[-8:],
@@ -368,7 +366,7 @@ def _facts(
                 "text": cut_text(run.error),
                 "became": RETRIED if run.finished else HANDLED if run.handled else "",
             }
-            for run in runs
+            for run in step.runs
             if run.error is not None
         ],
         "questions": [
@@ -377,7 +375,7 @@ def _facts(
                 "text": cut_text("\n".join(block(one.value, 0, _QUESTION_WIDTH))),
                 "answered": one.answered,
             }
-            for one in questions
+            for one in step.questions
         ],
         "operation": _operation(entry),
         "problem": None if moment.body.problem is None else moment.body.problem.reason,
@@ -585,9 +583,8 @@ def add_problem(page: Element, found: Summary) -> None:
     if head is None:
         add(add_section(page, "problem", "What is next"), "p", _MEANINGS[Status.EMPTY])
         return
-    runs = (*head.step.tasks, *head.step.others)
-    failed = [run for run in runs if has_failed(run)]
-    asked = [one for run in runs for one in run.questions if one.is_open]
+    failed = list(filter(has_failed, head.step.runs))
+    asked = head.step.open_questions
     title = "What is wrong" if failed else "What it waits for" if asked else "What is next"
     section = add_section(page, "problem", title)
     for run in failed:
