@@ -38,13 +38,12 @@ from ckpt_cli.queries.messages import Conversation
 from ckpt_cli.queries.report import ReportedCheckpoint
 from ckpt_cli.queries.show import Summary
 from ckpt_cli.render.history import given_text
-from ckpt_cli.render.markup import add, element, html
 from ckpt_cli.render.table import age, duration, size, step_number
 from ckpt_cli.render.text import Span, Style, StyledLine, safe_json, safe_text
 from ckpt_cli.render.thread import resume_call
 from ckpt_cli.render.threads import counted_names, next_node_names
 from ckpt_cli.render.tree import has_zones
-from ckpt_cli.render.tree_pictures import DrawnTree
+from ckpt_cli.render.tree_pictures import DrawnTree, add, element, html
 from ckpt_cli.render.value_diff import diff_text
 from ckpt_cli.render.values import block, call_text, counted, message_label, summary
 

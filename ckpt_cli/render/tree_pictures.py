@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from importlib.resources import files
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_cli.core.tree import (
@@ -19,10 +19,46 @@ from ckpt_cli.core.tree import (
     StepRow,
     TreeLayout,
 )
-from ckpt_cli.render.markup import add, element, xml
 from ckpt_cli.render.text import Span, StyledLine, cell_len, safe_text
 from ckpt_cli.render.tree import UNICODE, TreeWording, cut, has_zones, status_style, tree_header
 from ckpt_cli.render.values import counted
+
+# Build HTML and SVG as elements: text never becomes a tag, because nothing is pasted together.
+
+
+def element(tag: str, **attributes: str | int | float) -> Element:
+    """Return an element; `class_` and `text_anchor` become `class` and `text-anchor`."""
+    return Element(tag, _named(attributes))
+
+
+def add(
+    parent: Element, tag: str, text: str | None = None, **attributes: str | int | float
+) -> Element:
+    """Add an element with a text, in which invisible characters are escaped; return it."""
+    child = SubElement(parent, tag, _named(attributes))
+    if text is not None:
+        child.text = safe_text(text, newlines=True)
+    return child
+
+
+def html(root: Element) -> str:
+    """Return an element as HTML, with all text escaped."""
+    return tostring(root, encoding="unicode", method="html")
+
+
+def xml(root: Element) -> str:
+    """Return an element as XML, with all text escaped."""
+    return tostring(root, encoding="unicode")
+
+
+def _named(attributes: dict[str, str | int | float]) -> dict[str, str]:
+    return {
+        name.rstrip("_").replace("_", "-"): safe_text(
+            f"{value:g}" if isinstance(value, float) else str(value)
+        )
+        for name, value in attributes.items()
+    }
+
 
 _HARMLESS = frozenset(" -.,?×→·…✓✗●○")
 _LONGEST = 60
