@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from importlib.resources import files
-from xml.etree.ElementTree import Element, SubElement, tostring
+from xml.etree.ElementTree import Element, tostring
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_cli.core.tree import (
@@ -26,18 +26,22 @@ from ckpt_cli.render.values import counted
 # Build HTML and SVG as elements: text never becomes a tag, because nothing is pasted together.
 
 
-def element(tag: str, **attributes: str | int | float) -> Element:
-    """Return an element; `class_` and `text_anchor` become `class` and `text-anchor`."""
-    return Element(tag, _named(attributes))
+def element(tag: str, text: str | None = None, **attributes: str | int | float) -> Element:
+    """Return an element with a text, in which invisible characters are escaped.
+
+    `class_` and `text_anchor` become `class` and `text-anchor`.
+    """
+    found = Element(tag, _named(attributes))
+    found.text = None if text is None else safe_text(text, newlines=True)
+    return found
 
 
 def add(
     parent: Element, tag: str, text: str | None = None, **attributes: str | int | float
 ) -> Element:
-    """Add an element with a text, in which invisible characters are escaped; return it."""
-    child = SubElement(parent, tag, _named(attributes))
-    if text is not None:
-        child.text = safe_text(text, newlines=True)
+    """Add an element to another one; return it."""
+    child = element(tag, text, **attributes)
+    parent.append(child)
     return child
 
 
