@@ -593,19 +593,11 @@ class ThreadHandle(FollowedThread):
     def _tree_lines(
         self, ns: str | None = None, *, all_ns: bool = False, unfold: bool = False
     ) -> Iterator[StyledLine]:
+        from ckpt_cli.render.text import Ui
         from ckpt_cli.render.tree import tree_lines
 
-        found, around = self.read_tree(ns, all_ns=all_ns, unfold=unfold), self.around
-        yield from tree_lines(
-            found.plan,
-            found.details,
-            found.refs,
-            thread_id=self.id,
-            zone=around.zone,
-            now=around.now,
-            status=", ".join(found.conditions),
-            width=_WIDTH,
-        )
+        found = self.read_tree(ns, all_ns=all_ns, unfold=unfold)
+        return tree_lines(found, Ui(self.around.now, self.around.zone, _WIDTH))
 
     def interrupts(self) -> Iterator[Answer[Waiting]]:
         """Yield the questions that wait for an answer, as `ckpt interrupts` prints them."""

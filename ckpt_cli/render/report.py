@@ -51,7 +51,7 @@ from ckpt_cli.render.timeline import (
     open_words,
     spent_text,
 )
-from ckpt_cli.render.tree import UNICODE, TreeWording, has_zones
+from ckpt_cli.render.tree import has_zones
 from ckpt_cli.render.tree_pictures import DrawnTree, add, draw_tree, element, html
 from ckpt_cli.render.value_diff import diff_text
 from ckpt_cli.render.values import block, call_text, counted, message_label, summary
@@ -637,8 +637,7 @@ def report_page(
 
     `words` are the options that name the store in a command, `version` that of `ckpt`.
     """
-    plan, details, refs = report.tree.plan, report.tree.details, report.tree.refs
-    tree = draw_tree(plan, TreeWording(plan, details, refs, UNICODE), ui.zone)
+    tree = draw_tree(report.tree, ui.zone)
     data = page_data(report, found, tree.rows, ui.zone)
     target = report.target
     body = element("body")
@@ -650,7 +649,7 @@ def report_page(
     add_problem(main, report.summary)
     _add_checkpoints(main, tree)
     hidden_steps = add_timeline(main, report.timeline, ui.zone)
-    ref = refs.get(target.checkpoint_id, target.checkpoint_id)
+    ref = report.tree.refs.get(target.checkpoint_id, target.checkpoint_id)
     hidden_messages = add_conversation(main, report.conversation, ref)
     add_errors(main, data.failures)
     add_commands(main, report, words)
