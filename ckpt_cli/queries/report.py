@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import StoreInfo
-from ckpt_cli.core.channels import given_input
 from ckpt_cli.core.diff import ChannelChange, diff_channels
 from ckpt_cli.core.redact import redact, redact_change
+from ckpt_cli.core.state import given_input
 from ckpt_cli.core.timeline import Timeline
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.history import Entry, made_by

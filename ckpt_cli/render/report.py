@@ -20,7 +20,7 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
 from ckpt_cli.core.conversation import Call, Turn, content_text, is_error
-from ckpt_cli.core.tasks.tasks import (
+from ckpt_cli.core.tasks import (
     HANDLED,
     RETRIED,
     asked_by,
