@@ -52,7 +52,7 @@ from ckpt_cli.render.timeline import (
     spent_text,
 )
 from ckpt_cli.render.tree import has_zones
-from ckpt_cli.render.tree_pictures import DrawnTree, add, draw_tree, element, html
+from ckpt_cli.render.tree_pictures import add, draw_tree, element, html
 from ckpt_cli.render.value_diff import diff_text
 from ckpt_cli.render.values import block, call_text, counted, message_label, summary
 
@@ -443,25 +443,26 @@ _MEANINGS = {
 }
 
 
-def add_heading(page: Element, found: Summary, ui: Ui) -> None:
-    """Add the thread's id, its status, and how large and how old it is."""
+def heading(found: Summary, ui: Ui) -> Element:
+    """Return the thread's id, its status, and how large and how old it is."""
     thread, stored = found.facts.row.thread, found.facts.size
-    heading = add(page, "header")
-    add(heading, "p", "LangGraph thread", class_="kind")
-    add(heading, "h1", thread.thread_id or "''")
-    marks = add(heading, "p", class_="marks")
+    head = element("header")
+    add(head, "p", "LangGraph thread", class_="kind")
+    add(head, "h1", thread.thread_id or "''")
+    marks = add(head, "p", class_="marks")
     for status in (Status.EMPTY,) if found.head is None else found.head.conditions:
         add(marks, "span", status.value, class_=f"mark {status.value}")
     facts = [counted(thread.checkpoints, "checkpoint")]
     if stored is not None:
         facts += [counted(stored.writes, "write"), size(stored.bytes)]
-    add(heading, "p", " · ".join(facts), class_="dim")
+    add(head, "p", " · ".join(facts), class_="dim")
     times = [
         f"{name} {local_time(at, ui.zone)} ({age(at, ui.now)} ago)"
         for name, at in (("begun", thread.first_at), ("last active", thread.last_at))
         if at is not None
     ]
-    add(heading, "p", " · ".join(times), class_="dim")
+    add(head, "p", " · ".join(times), class_="dim")
+    return head
 
 
 def add_problem(page: Element, found: Summary) -> None:
@@ -589,47 +590,6 @@ def add_commands(page: Element, report: Report, words: Sequence[str]) -> None:
         add(add(add(listed, "dd"), "pre"), "code", text)
 
 
-def _add_checkpoints(main: Element, tree: DrawnTree) -> None:
-    section = add_section(main, "checkpoints", "Checkpoints")
-    split = add(section, "div", class_="split")
-    picture = add(
-        split, "div", id="tree", class_="picture", tabindex=0, role="region", aria_label="Tree"
-    )
-    tree.picture.set("aria-label", "The checkpoints of the thread as a tree")
-    picture.append(tree.picture)
-    stepper = add(split, "div", id="stepper", hidden="hidden")
-    controls = add(
-        stepper, "div", class_="controls", role="group", aria_label="Choose a checkpoint"
-    )
-    buttons = [
-        element("button", sign, id=name, type="button", aria_label=label, title=label)
-        for name, sign, label in (
-            ("first", "«", "First checkpoint"),
-            ("previous", "‹", "Previous checkpoint"),
-            ("next", "›", "Next checkpoint"),
-            ("last", "»", "Last checkpoint"),
-        )
-    ]
-    slider = {"id": "slider", "type": "range", "min": "0", "max": "0", "value": "0"}
-    controls.extend([*buttons[:2], element("input", **slider, aria_label="Checkpoint")])
-    controls.extend(buttons[2:])
-    add(stepper, "p", "Keys: ← → one step, Home and End the first and the last.", class_="keys dim")
-    add(stepper, "p", "", id="position", class_="position", aria_live="polite")
-    add(stepper, "dl", id="facts", class_="facts")
-    add(stepper, "div", id="metadata", class_="state")
-    add(stepper, "div", id="troubles")
-    for name, title in (("changes", "Changes"), ("state", "State")):
-        add(stepper, "h3", title)
-        add(stepper, "div", id=name, class_="state" if name == "state" else "changes")
-    add(
-        add(split, "noscript"),
-        "p",
-        "The state at each checkpoint is shown by a script in this file, which does not run here."
-        " Open the file in a browser.",
-        class_="note",
-    )
-
-
 def report_page(
     report: Report, found: Iterable[ReportedCheckpoint], words: Sequence[str], version: str, ui: Ui
 ) -> tuple[str, list[str]]:
@@ -640,30 +600,13 @@ def report_page(
     tree = draw_tree(report.tree, ui.zone)
     data = page_data(report, found, tree.rows, ui.zone)
     target = report.target
-    body = element("body")
-    add(body, "a", "Skip to the checkpoints", class_="skip", href="#checkpoints")
-    add_heading(body, report.summary, ui)
-    # Filled last, when it is known what the sections leave out.
-    notes = add(body, "div")
-    main = add(body, "main")
-    add_problem(main, report.summary)
-    _add_checkpoints(main, tree)
-    hidden_steps = add_timeline(main, report.timeline, ui.zone)
+    before, after, notes = element("main"), element("main"), element("div")
+    add_problem(before, report.summary)
+    hidden_steps = add_timeline(after, report.timeline, ui.zone)
     ref = report.tree.refs.get(target.checkpoint_id, target.checkpoint_id)
-    hidden_messages = add_conversation(main, report.conversation, ref)
-    add_errors(main, data.failures)
-    add_commands(main, report, words)
-    footer = add(add(body, "footer"), "dl", class_="facts")
-    values = "replaced by their types and sizes (--redact)" if report.is_redacted else "shown"
-    for name, text in (
-        ("Store", report.info.url),
-        ("Layout", f"{report.info.layout}, {report.info.saver}"),
-        ("Engine", report.info.engine),
-        ("Values", values),
-        ("Made", f"{local_time(ui.now, ui.zone)} by ckpt {version}"),
-    ):
-        add(footer, "dt", name)
-        add(footer, "dd", text)
+    hidden_messages = add_conversation(after, report.conversation, ref)
+    add_errors(after, data.failures)
+    add_commands(after, report, words)
     left_out = [
         *_not_included(report),
         *(
@@ -683,7 +626,35 @@ def report_page(
         note = add(notes, "div", class_="note")
         for one in left_out:
             add(note, "p", one)
-    return _document(target.reader.thread_id, body, data.text), left_out
+    tree.picture.set("aria-label", "The checkpoints of the thread as a tree")
+    page = _document(
+        title=escape(safe_text(f"{target.reader.thread_id} · LangGraph thread"), quote=False),
+        heading=html(heading(report.summary, ui)),
+        notes=html(notes),
+        before="".join(map(html, before)),
+        tree=html(tree.picture),
+        after="".join(map(html, after)),
+        about=html(_about(report, version, ui)),
+        # Base64 has no sign that could end the element it stands in.
+        data=b64encode(zlib.compress(safe_json(data.text).encode())).decode(),
+    )
+    return page, left_out
+
+
+def _about(report: Report, version: str, ui: Ui) -> Element:
+    """Return what the page was made from."""
+    about = element("dl", class_="facts")
+    values = "replaced by their types and sizes (--redact)" if report.is_redacted else "shown"
+    for name, text in (
+        ("Store", report.info.url),
+        ("Layout", f"{report.info.layout}, {report.info.saver}"),
+        ("Engine", report.info.engine),
+        ("Values", values),
+        ("Made", f"{local_time(ui.now, ui.zone)} by ckpt {version}"),
+    ):
+        add(about, "dt", name)
+        add(about, "dd", text)
+    return about
 
 
 def _not_included(report: Report) -> Iterator[str]:
@@ -696,23 +667,15 @@ def _not_included(report: Report) -> Iterator[str]:
         yield f"{number} in other namespaces not included; --all-ns adds them."
 
 
-def _document(thread_id: str, body: Element, data: str) -> str:
+def _document(**parts: str) -> str:
     folder = files("ckpt_cli.data").joinpath("report")
     page, *styles, script = (
         folder.joinpath(name).read_text("utf-8")
         for name in ("page.html", "page.css", "tree.css", "page.js")
     )
     style = "".join(styles)
-    return Template(page).substitute(
-        title=escape(safe_text(f"{thread_id} · LangGraph thread"), quote=False),
-        style=style,
-        style_hash=_hash(style),
-        script=script,
-        script_hash=_hash(script),
-        body=html(body),
-        # Base64 has no sign that could end the element it stands in.
-        data=b64encode(zlib.compress(safe_json(data).encode())).decode(),
-    )
+    hashes = {"style_hash": _hash(style), "script_hash": _hash(script)}
+    return Template(page).substitute(parts, **hashes, style=style, script=script)
 
 
 def _hash(text: str) -> str:
