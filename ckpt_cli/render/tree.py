@@ -274,64 +274,55 @@ class RowDraft(NamedTuple):
 
 def in_columns(drafts: Sequence[RowDraft], width: int, dots: str) -> Iterator[StyledLine]:
     """Yield the lines with times aligned to the end of the longest, so short trees stay narrow."""
-    drafts = [
-        one
-        if cell_len(one.changes) <= _MOST
-        else one._replace(changes=cut(one.changes, _MOST, dots))
-        for one in drafts
-    ]
+    drafts = [one._replace(changes=cut(one.changes, _MOST, dots)) for one in drafts]
     time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
-    rights = [
-        f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time
-        for draft in drafts
-    ]
+    columns = [_writes_and_time(draft, time_width) for draft in drafts]
     sizes = [cells_of((*draft.left, *draft.text, *draft.marks)) for draft in drafts]
     natural = max(
         (
-            size + _more(draft.changes) + _more(right)
-            for draft, size, right in zip(drafts, sizes, rights, strict=True)
+            size + (2 + cell_len(draft.changes) if draft.changes else 0) + cells_of(right)
+            for draft, size, right in zip(drafts, sizes, columns, strict=True)
             if not draft.remark
         ),
         default=0,
     )
-    for draft, size, right in zip(drafts, sizes, rights, strict=True):
+    for draft, size, right in zip(drafts, sizes, columns, strict=True):
         full = width if draft.remark else min(width, natural)
-        yield _set(draft, size, right, full, dots)
+        is_tight = full < _ROOMY and size + cells_of(right) > full
+        yield with_right(draft, () if is_tight else right, full, dots)
 
 
-def _more(text: str) -> int:
-    return 2 + cell_len(text) if text else 0
+def _writes_and_time(draft: RowDraft, time_width: int) -> tuple[Span, ...]:
+    if not draft.writes:
+        return (("  ", "plain"), (draft.time, "time")) if draft.time else ()
+    gap = " " * (2 + time_width - len(draft.time))
+    return ("  ", "plain"), (draft.writes + gap, "dim"), (draft.time, "time")
 
 
-def _set(draft: RowDraft, size: int, right: str, width: int, dots: str) -> StyledLine:
-    room = width - _more(right)
-    if size > room and width < _ROOMY:
-        right, room = "", width
-    spans = with_changes(draft, room, dots, size=size)
-    space = width - cells_of(spans) - len(right)
-    # If a long ref leaves no space, writes and time are left out.
-    if not right or space < 2:
-        return trimmed(spans)
-    writes = right[: len(right) - len(draft.time)]
-    return line(*spans, " " * space, (writes, "dim"), (draft.time, "time"))
+def with_right(draft: RowDraft, right: Sequence[Span], width: int, dots: str) -> StyledLine:
+    """Return a line with columns at its right end.
+
+    They are left out if a long ref leaves no space for them.
+    """
+    taken = cells_of(right)
+    spans = with_changes(draft, width - taken, dots)
+    space = width - taken - cells_of(spans)
+    return line(*spans, " " * space, *right) if right and space >= 0 else trimmed(spans)
 
 
-def with_changes(
-    draft: RowDraft, room: int, dots: str, *, size: int | None = None
-) -> tuple[Span, ...]:
+def with_changes(draft: RowDraft, room: int, dots: str) -> tuple[Span, ...]:
     """Return a row without its columns at the right: its text is cut to the room.
 
     What the step changed is added if there is space.
     """
-    size = cells_of((*draft.left, *draft.text, *draft.marks)) if size is None else size
-    text = draft.text
+    size = cells_of((*draft.left, *draft.text, *draft.marks))
     if size > room:
-        text = fitting(text, max(room - size + cells_of(text), 0), dots)
+        text = fitting(draft.text, max(room - size + cells_of(draft.text), 0), dots)
         return (*draft.left, *text, *draft.marks)
     left = room - size - 2
     changes = cut(draft.changes, left, dots) if left >= min(_LEAST, cell_len(draft.changes)) else ""
     more: tuple[Span, ...] = ((f"  {changes}", "plain"),) if changes else ()
-    return (*draft.left, *text, *draft.marks, *more)
+    return (*draft.left, *draft.text, *draft.marks, *more)
 
 
 def fitting(spans: Sequence[Span], room: int, dots: str) -> tuple[Span, ...]:
@@ -622,18 +613,10 @@ class ScreenTree:
         return self._line(drafts[0])
 
     def _line(self, draft: RowDraft) -> StyledLine:
-        if draft.remark:
-            return trimmed(with_changes(draft, self._width, UNICODE.dots))
-        columns = self._columns(draft)
-        taken = cells_of(columns)
-        spans = with_changes(draft, self._width - taken, UNICODE.dots)
-        space = self._width - cells_of(spans) - taken
-        if not columns or space < 0:
-            return trimmed(spans)
-        return line(*spans, " " * space, *columns)
+        return with_right(draft, self._columns(draft), self._width, UNICODE.dots)
 
     def _columns(self, draft: RowDraft) -> list[Span]:
-        if draft.row is None:  # a date
+        if draft.row is None or draft.remark:  # a date, or a line outside the columns
             return [(f"  {draft.time}", "time")] if draft.time else []
         took, tokens = self._took(draft.row), 0
         if isinstance(draft.row, StepRow):
