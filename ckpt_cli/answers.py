@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ckpt_cli.render.bisect import BISECTION
+from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES
+from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
 from ckpt_cli.render.operations import CHAIN, OPERATION, SHOWN_OPERATION, UNDO_PLAN
 from ckpt_cli.render.plan import OUTCOME, PLAN, REPAIR
+from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
+from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
 from ckpt_cli.render.timeline import TIMELINE
+from ckpt_cli.render.value_diff import DIFF
 
 ANSWERS: Mapping[str, Type | Shape] = {
     "timeline": TIMELINE,
@@ -18,27 +24,42 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors --by node": each(FAILURE_GROUPS["node"]),
     "rollback THREAD": PLAN,
     "rollback THREADS": each(OUTCOME),
-    "fork THREAD": PLAN,
-    "fork THREADS": each(OUTCOME),
-    "repair messages THREAD": PLAN,
-    "repair messages THREADS": each(OUTCOME),
-    "repair writes THREAD": PLAN,
-    "repair writes THREADS": each(OUTCOME),
     "repair values THREAD": REPAIR,
-    "repair values THREADS": each(OUTCOME),
-    "replay --repair": REPAIR,
-    "undo THREAD": PLAN,
     "undo OP": UNDO_PLAN,
-    "redo": PLAN,
-    "redo OP": UNDO_PLAN,
     "ops list": each(OPERATION),
     "ops show": SHOWN_OPERATION,
     "ops verify": CHAIN,
+    "bisect": BISECTION,
+    "diff": DIFF,
+    "diff --writes": WRITTEN,
+    "doctor": EXAMINATION,
+    "doctor --types": EXAMINATION_WITH_TYPES,
+    "replay": REPLAY,
+    "replay --all": each(REPLAYED_THREAD),
+    "replay --all-steps": each(TRANSITION),
+    "purge": REMOVAL,
+    "purge --summary": PURGE_SUMMARY,
+    "gc": REMOVAL,
+    "threads delete": REMOVAL,
+    "erase": ERASURE,
+    "erase --value": ERASED_ANSWER,
+    "erase --values-from": ERASED_ANSWER,
+    "erase --verify": VERIFICATION,
 }
 """By the words of a command line, with an option only where the answer differs from that without.
 
 A word in capitals stands for an argument.
 """
+_CHANGES = ("fork", "repair messages", "repair writes", "undo", "redo")
+SAME_AS = {
+    "replay --match": "replay --all",
+    "replay --where": "replay --all",
+    "replay --repair": "repair values THREAD",
+    **{f"{one} THREAD": "rollback THREAD" for one in _CHANGES},
+    **{f"{one} THREADS": "rollback THREADS" for one in (*_CHANGES, "repair values")},
+    "redo OP": "undo OP",
+}
+"""Other words with the answer of these."""
 
 _HOME = "https://raw.githubusercontent.com/langgraph-ckpt/ckpt/main/docs/schema"
 

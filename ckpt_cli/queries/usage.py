@@ -29,7 +29,14 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation import MODEL_ROLES, Message, as_message, model_of
+from ckpt_cli.core.conversation import (
+    MODEL_ROLES,
+    Message,
+    TokenCounts,
+    as_message,
+    counts_of,
+    model_of,
+)
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.lineage import is_subgraph_call, namespace_kind
 from ckpt_cli.core.refs import just_made
@@ -53,16 +60,14 @@ from ckpt_cli.core.usage import (
     Origin,
     Ranking,
     SizeTally,
-    TokenCounts,
     Told,
-    counts_of,
     rank,
 )
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.queries.heads import heads_of, status_of_head
-from ckpt_cli.queries.incidents import failures_of_threads, of_threads
+from ckpt_cli.queries.incidents import failures_of_threads, open_questions
 from ckpt_cli.queries.timeline import read_steps
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 from ckpt_cli.reading.workers import Each, each
 
@@ -485,7 +490,7 @@ def _counting(wanted: StatsQuery, store: Store) -> Each[Stats]:
 
 def user_of(reader: ThreadReader) -> str | None:
     """Return the user of a thread: as the store records it, or as its newest checkpoint says."""
-    if reader.thread.user is not None or redaction.is_redacted(reader.store):
+    if reader.thread.user is not None or is_redacted(reader.store):
         return reader.thread.user
     head = reader.head("")
     for one in reader.store.checkpoints(
@@ -658,7 +663,7 @@ class _ThreadCount:
         self.found.unread = messages.unread
         self.found.without_usage = len(within) - len(kept)
         nodes = nodes_of(self.reader, kept) if "node" in self.wanted.by else {}
-        hidden = redaction.is_redacted(self.reader.store)
+        hidden = is_redacted(self.reader.store)
         for one in kept:
             self.found.of(
                 node=nodes.get(one.origin, UNKNOWN),
@@ -759,7 +764,7 @@ def _add_index(found: StoreMetrics, threads: list[Thread]) -> None:
 def _add_tasks(
     found: StoreMetrics, store: Store, threads: list[Thread], since: datetime | None
 ) -> None:
-    asked = list(of_threads(store, threads))
+    asked = list(open_questions(store, threads))
     times = [one.since for one in asked if one.since is not None]
     found.questions = (found.questions or 0) + len(asked)
     found.oldest_question_at = min(
