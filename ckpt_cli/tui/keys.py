@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from ckpt_cli.tui.panes.thread_list import SIGNS as STATUS_SIGNS
+from ckpt_cli.tui.panes.threads import SIGNS as STATUS_SIGNS
 from ckpt_cli.tui.tabs.content import TABS
 
 

@@ -23,7 +23,7 @@ from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import KnownTree, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.tui.panes.tree_picture import GrowingTree, draw_tree
+from ckpt_cli.tui.panes.tree import GrowingTree, draw_tree
 from ckpt_cli.tui.tabs.content import Clock, KeptReader
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.testing.screen import NOW, Seat, sit
 from ckpt_cli.tui.panes import threads as reading
-from ckpt_cli.tui.panes.thread_list import HeadFacts, ThreadListing, read_matches
+from ckpt_cli.tui.panes.threads import HeadFacts, ThreadListing, read_matches
 from tests.support import ckpt
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from ckpt_backends.model import Status
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.screens.text import PlanScreen
+from ckpt_cli.tui.screens.dialogs import PlanScreen
 from ckpt_cli.tui.tabs import checkpoint
 from ckpt_cli.tui.tabs.checkpoint import read_document
 from ckpt_cli.tui.tabs.content import TabContent

@@ -40,7 +40,7 @@ from ckpt_cli.tui.tabs.content import (
 from ckpt_cli.tui.tabs.content import Tab as TabName
 
 if TYPE_CHECKING:
-    from ckpt_cli.tui.tabs.findings import CheckedThread, FindingsTab
+    from ckpt_cli.tui.tabs.thread import CheckedThread, FindingsTab
 
 _SHORT: Mapping[TabName, str] = {
     "messages": "Msgs",
@@ -163,14 +163,14 @@ class Inspector(SearchPane):
         match name:
             case "timeline" | "errors":
                 # Not needed until the tab is opened.
-                from ckpt_cli.tui.tabs.history import ErrorsTab, TimelineTab
+                from ckpt_cli.tui.tabs.thread import ErrorsTab, TimelineTab
 
                 is_timed = name == "timeline"
                 return TimelineTab(context.searching) if is_timed else ErrorsTab(context.detail)
             case "findings":
                 return self._checks()
             case "memory":
-                from ckpt_cli.tui.tabs.memory import MemoryTab
+                from ckpt_cli.tui.screens.memory import MemoryTab
 
                 return MemoryTab(context)
             case "writes":
@@ -326,7 +326,7 @@ class Inspector(SearchPane):
     def _checks(self) -> FindingsTab:
         if self._findings is None:
             # Not needed until the screen is shown.
-            from ckpt_cli.tui.tabs.findings import FindingsTab
+            from ckpt_cli.tui.tabs.thread import FindingsTab
 
             refused = partial(show_error, self)
             self._findings = FindingsTab(self.context, self._tell_checked, refused)

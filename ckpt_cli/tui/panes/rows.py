@@ -21,7 +21,7 @@ from textual.widgets import Input
 
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_cli.render.text import StyledLine
-from ckpt_cli.tui.messages import error_text
+from ckpt_cli.tui.reading import error_text
 from ckpt_cli.tui.styles import as_strip
 
 

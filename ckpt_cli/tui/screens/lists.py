@@ -33,12 +33,10 @@ from ckpt_cli.render.table import age, table_lines
 from ckpt_cli.render.text import Style, StyledLine, cell_len, fit, line, pad, safe_text, visible_id
 from ckpt_cli.render.values import summary
 from ckpt_cli.tui.keys import OPERATIONS_GROUPS, PLACES_GROUPS, SEARCH_GROUPS, bindings, keys_of
-from ckpt_cli.tui.messages import error_text
-from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.rows import Choices, RowList, SearchableLines, SearchPane
-from ckpt_cli.tui.panes.thread_list import read_threads
-from ckpt_cli.tui.reading import error_lines
-from ckpt_cli.tui.screens.text import HelpedScreen
+from ckpt_cli.tui.panes.threads import read_threads
+from ckpt_cli.tui.reading import error_lines, error_text
+from ckpt_cli.tui.screens.dialogs import HelpedScreen, KeyLine
 from ckpt_cli.tui.styles import title
 
 _Result = TypeVar("_Result")

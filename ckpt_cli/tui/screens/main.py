@@ -21,7 +21,7 @@ from ckpt_cli.core.tree import Key
 from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.render.text import Span, line, safe_text
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.context import RememberedLook, ScreenContext
 from ckpt_cli.tui.keys import (
     CHANGING,
     READING_GROUPS,
@@ -33,13 +33,11 @@ from ckpt_cli.tui.keys import (
     keys_of,
 )
 from ckpt_cli.tui.panes.body import ChosenShares, MainPanes
-from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.inspector import Inspector
-from ckpt_cli.tui.panes.thread_list import SORTS, ThreadFilter
-from ckpt_cli.tui.panes.threads import ThreadsPane
+from ckpt_cli.tui.panes.threads import SORTS, ThreadFilter, ThreadsPane
 from ckpt_cli.tui.panes.tree import TreePane
 from ckpt_cli.tui.reading import StoreLost, ask, copy, say, show_error, tell_if_lost
-from ckpt_cli.tui.remembered import RememberedLook
+from ckpt_cli.tui.screens.dialogs import KeyLine
 from ckpt_cli.tui.stepper import Stepper
 from ckpt_cli.tui.styles import as_text
 from ckpt_cli.tui.tabs.content import TABS, Subject, Tab, base_of, carried_from
@@ -432,7 +430,7 @@ class MainScreen(Screen[None]):
     def action_compare(self) -> None:
         if (place := self.here()) is None:
             return
-        from ckpt_cli.tui.screens.diff import DiffScreen
+        from ckpt_cli.tui.tabs.checkpoint import DiffScreen
 
         base = base_of(self.base, place)
         self.app.push_screen(DiffScreen(self.context.detail, base, place, self.tree_pane.refs))
@@ -480,7 +478,7 @@ class MainScreen(Screen[None]):
         )
 
     def action_help(self) -> None:
-        from ckpt_cli.tui.screens.text import HelpScreen
+        from ckpt_cli.tui.screens.dialogs import HelpScreen
 
         self.app.push_screen(HelpScreen(self.key_groups, SIGNS))
 
@@ -499,7 +497,7 @@ class MainScreen(Screen[None]):
             copy(self, command_line.config(place, found))
 
     def action_command_line(self) -> None:
-        from ckpt_cli.tui.screens.text import CopyScreen
+        from ckpt_cli.tui.screens.dialogs import CopyScreen
 
         self.app.push_screen(CopyScreen("Command lines for what is shown", self.command_lines()))
 

@@ -28,7 +28,7 @@ from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.render.table import step_number
 from ckpt_cli.render.text import StyledLine, line, safe_text
-from ckpt_cli.tui.panes.values import StateValues
+from ckpt_cli.tui.panes.document import StateValues
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
 ThreadTab = Literal["timeline", "errors", "findings", "memory"]
