@@ -140,8 +140,6 @@ class CkptApp(OrderedKeysApp):
         self.message: ScreenMessage | None = None
         """The message that is shown."""
         self._hiding: Timer | None = None
-        self.ran_lately: list[str] = []
-        """Actions that were run from the palette, the last one last."""
 
     def on_load(self) -> None:
         """Let signals close the screen as `q` does, which restores the terminal.

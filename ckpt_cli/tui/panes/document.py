@@ -7,6 +7,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import ClassVar, TypeVar, overload
 
 from textual import work
@@ -42,11 +43,9 @@ from ckpt_cli.render.folding import (
 from ckpt_cli.render.text import Span, StyledLine, line
 from ckpt_cli.render.values import key_text, leaf, message_label, summary
 from ckpt_cli.tui.panes.rows import SearchableLines
-from ckpt_cli.tui.tabs.content import Tab as TabName
-from ckpt_cli.tui.tabs.content import TabContent
 
-_MOST_LINES = 20_000
-"""Maximum number of lines that are unfolded at once."""
+MOST_LINES = 20_000
+"""Maximum number of lines of one document; `ckpt show` prints more."""
 _SIGNS: Mapping[Change, Span] = {"added": ("+", "add"), "changed": ("~", "change")}
 
 
@@ -60,6 +59,34 @@ class StateValues:
     """By channel: how its value was rebuilt."""
     changes: Mapping[str, Change]
     """By path: what the step did to a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class TabContent:
+    """The content of a tab."""
+
+    lines: Sequence[StyledLine]
+    marks: Mapping[int, str] = field(default_factory=dict)
+    """By line: the path of the value that starts there; the cursor stops there."""
+    items: Mapping[int, ItemKey] = field(default_factory=dict)
+    """By line: the key of the memory item that starts there."""
+    findings: Mapping[int, Finding] = field(default_factory=dict)
+    """By line: the finding that starts there."""
+    places: Mapping[int, Key | None] = field(default_factory=dict)
+    """By line: the checkpoint that the lines from there on are about, if any."""
+    changes: Sequence[int] = ()
+    """The lines of a diff where a change starts."""
+    values: Mapping[int, Value] = field(default_factory=dict)
+    """By line: the value that starts there."""
+    state: StateValues | None = None
+    """Values that fold, to be shown in place of the lines."""
+
+
+def cut(lines: Iterator[StyledLine]) -> list[StyledLine]:
+    found = list(islice(lines, MOST_LINES + 1))
+    if len(found) > MOST_LINES:
+        found[-1] = line(("… more; `ckpt show` prints all", "dim"))
+    return found
 
 
 @dataclass(slots=True)
@@ -89,7 +116,7 @@ class UnfoldedValues(Sequence[StyledLine]):
         names = [*pinned, *(name for name in state.values if name not in self._pinned)]
         self.roots = [channel_node(name, state.values[name]) for name in names]
         for node in unfold(self.roots, folds.open):
-            if len(self._rows) > _MOST_LINES:
+            if len(self._rows) > MOST_LINES:
                 self.is_cut = True
                 break
             self.marks[len(self)] = node.name
@@ -333,8 +360,8 @@ class DocumentRows(SearchableLines):
     def show_step(
         self,
         document: TabContent,
-        before: tuple[CheckpointKey, TabName] | None,
-        now: tuple[CheckpointKey, TabName],
+        before: tuple[CheckpointKey, str] | None,
+        now: tuple[CheckpointKey, str],
         *,
         is_last: bool,
     ) -> None:

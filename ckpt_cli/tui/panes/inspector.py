@@ -23,20 +23,12 @@ from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.values import is_larger
 from ckpt_cli.tui.command_line import value_command
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.panes.document import DocumentRows
+from ckpt_cli.tui.panes.document import DocumentRows, TabContent
 from ckpt_cli.tui.panes.rows import RowList, SearchPane
 from ckpt_cli.tui.reading import SHARE, Delays, ask, error_lines, say, show_error, tell_if_lost
 from ckpt_cli.tui.styles import title
 from ckpt_cli.tui.tabs.checkpoint import CheckpointTab, read_origin
-from ckpt_cli.tui.tabs.content import (
-    TABS,
-    Clock,
-    InspectorTab,
-    KeptReader,
-    Subject,
-    TabContent,
-    TabQuestion,
-)
+from ckpt_cli.tui.tabs.content import TABS, Clock, InspectorTab, KeptReader, Subject, TabQuestion
 from ckpt_cli.tui.tabs.content import Tab as TabName
 
 if TYPE_CHECKING:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -17,7 +19,7 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.lineage import Parentage
-from ckpt_cli.core.tree import Key
+from ckpt_cli.core.tree import Key as TreeKey
 from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.render.text import Span, line, safe_text
 from ckpt_cli.tui import command_line
@@ -27,9 +29,10 @@ from ckpt_cli.tui.keys import (
     READING_GROUPS,
     SIGNS,
     WRITING_GROUPS,
+    Key,
     KeyGroup,
-    Palette,
     bindings,
+    keys_by_use,
     keys_of,
 )
 from ckpt_cli.tui.panes.body import ChosenShares, MainPanes
@@ -51,6 +54,39 @@ class Changes(Protocol):
 
     async def run(self, action: str, op: str) -> None:
         """Show the plan of a change, and carry it out if the user agrees."""
+
+
+class Palette(Provider):
+    """The commands of the main screen, those that were used last first."""
+
+    @property
+    def _main(self) -> MainScreen:
+        return cast("MainScreen", self.screen)
+
+    async def discover(self) -> Hits:
+        for key in self._keys():
+            shown = Content(f"{key.title} ({key.shown})")
+            yield DiscoveryHit(shown, partial(self._run, key), text=key.title, help=key.help)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for key in self._keys():
+            score = matcher.match(key.title)
+            if score > 0:
+                shown = Content.assemble(matcher.highlight(key.title), f" ({key.shown})")
+                yield Hit(score, shown, partial(self._run, key), text=key.title, help=key.help)
+        # Last, because any text may be a thread id.
+        going = partial(self._main.go_to, query)
+        about = "A thread, or THREAD@REF"
+        yield Hit(0.01, Content(f"Go to {query}"), going, text=query, help=about)
+
+    def _keys(self) -> Sequence[Key]:
+        return keys_by_use(self._main.key_groups, self._main.ran_lately)
+
+    async def _run(self, key: Key) -> None:
+        lately = self._main.ran_lately
+        lately[:] = [*(one for one in lately if one != key.action), key.action]
+        await self._main.run_action(key.action)
 
 
 class MainScreen(Screen[None]):
@@ -78,6 +114,8 @@ class MainScreen(Screen[None]):
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
         self._base_name = ""
+        self.ran_lately: list[str] = []
+        """Actions that were run from the palette, the last one last."""
         self._goal = goal
         self._looking: tuple[CheckpointKey, str | None, int] | None = None
         """The change that is being searched: from where, of which channel, in which direction."""
@@ -327,13 +365,13 @@ class MainScreen(Screen[None]):
         """Go to the next older or newer checkpoint with the same parent."""
         self._go(self.stepper.sibling, way)
 
-    def _go(self, step: Callable[[Key, Parentage, int], Key | str], way: int) -> None:
+    def _go(self, step: Callable[[TreeKey, Parentage, int], TreeKey | str], way: int) -> None:
         if (place := self.here()) is None:
             return
         if (known := self.tree_pane.parentage(place.checkpoint_ns)) is not None:
             self._land(step((place.checkpoint_ns, place.checkpoint_id), known, way))
 
-    def _land(self, goal: Key | str) -> None:
+    def _land(self, goal: TreeKey | str) -> None:
         """Go where a step leads, or say why it leads nowhere."""
         if isinstance(goal, str):
             say(self, goal)

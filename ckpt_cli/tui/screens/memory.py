@@ -30,13 +30,13 @@ from ckpt_cli.tui import command_line
 from ckpt_cli.tui.command_line import thread_memory_command
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
-from ckpt_cli.tui.panes.document import DocumentRows
+from ckpt_cli.tui.panes.document import DocumentRows, TabContent, cut
 from ckpt_cli.tui.panes.rows import FilterPane, RowList, SearchPane
 from ckpt_cli.tui.panes.threads import text_filter
 from ckpt_cli.tui.reading import SHARE, SOON, Delays, copy, error_lines, error_text, say
 from ckpt_cli.tui.screens.dialogs import KeyLine
 from ckpt_cli.tui.styles import as_text, title
-from ckpt_cli.tui.tabs.content import Clock, InspectorTab, Subject, TabContent, TabQuestion, cut
+from ckpt_cli.tui.tabs.content import Clock, InspectorTab, Subject, TabQuestion
 
 _MOST_ITEMS = 20_000
 """Maximum number of items in the list; a filter finds the others."""

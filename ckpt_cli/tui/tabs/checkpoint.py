@@ -38,24 +38,21 @@ from ckpt_cli.render.value_diff import MOST, columns, diff_text, side_by_side
 from ckpt_cli.render.values import block, counted, noun_for
 from ckpt_cli.tui.command_line import tab_command
 from ckpt_cli.tui.keys import DIFF_GROUPS, bindings, keys_of
-from ckpt_cli.tui.panes.document import StateValues
+from ckpt_cli.tui.panes.document import MOST_LINES, StateValues, TabContent, cut
 from ckpt_cli.tui.panes.rows import SearchableLines, SearchPane
 from ckpt_cli.tui.reading import error_lines
 from ckpt_cli.tui.screens.dialogs import HelpedScreen, KeyLine
 from ckpt_cli.tui.styles import as_text, title
+from ckpt_cli.tui.tabs.content import CheckpointTab as TabName
 from ckpt_cli.tui.tabs.content import (
-    MOST_LINES,
     Clock,
     InspectorTab,
     KeptReader,
     Subject,
-    TabContent,
     TabQuestion,
-    cut,
     name_of,
     target_of,
 )
-from ckpt_cli.tui.tabs.content import CheckpointTab as TabName
 
 _NARROWEST = 20
 _SIGN = 2

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from itertools import islice
 from typing import ClassVar, Literal
 
 from ckpt_backends.checkpoint_ids import step_of
-from ckpt_backends.codec.values import Value
-from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.core.tasks.resume import UserMetadata
@@ -27,8 +23,8 @@ from ckpt_cli.reading.redaction import carried_metadata
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.render.table import step_number
-from ckpt_cli.render.text import StyledLine, line, safe_text
-from ckpt_cli.tui.panes.document import StateValues
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.tui.panes.document import TabContent
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
 ThreadTab = Literal["timeline", "errors", "findings", "memory"]
@@ -37,38 +33,6 @@ TABS: tuple[Tab, ...] = (
     *("state", "diff", "writes", "messages", "timeline"),
     *("errors", "findings", "metadata", "raw", "memory"),
 )
-
-
-MOST_LINES = 20_000
-"""Maximum number of lines of one document; `ckpt show` prints more."""
-
-
-@dataclass(frozen=True, slots=True)
-class TabContent:
-    """The content of a tab."""
-
-    lines: Sequence[StyledLine]
-    marks: Mapping[int, str] = field(default_factory=dict)
-    """By line: the path of the value that starts there; the cursor stops there."""
-    items: Mapping[int, ItemKey] = field(default_factory=dict)
-    """By line: the key of the memory item that starts there."""
-    findings: Mapping[int, Finding] = field(default_factory=dict)
-    """By line: the finding that starts there."""
-    places: Mapping[int, Key | None] = field(default_factory=dict)
-    """By line: the checkpoint that the lines from there on are about, if any."""
-    changes: Sequence[int] = ()
-    """The lines of a diff where a change starts."""
-    values: Mapping[int, Value] = field(default_factory=dict)
-    """By line: the value that starts there."""
-    state: StateValues | None = None
-    """Values that fold, to be shown in place of the lines."""
-
-
-def cut(lines: Iterator[StyledLine]) -> list[StyledLine]:
-    found = list(islice(lines, MOST_LINES + 1))
-    if len(found) > MOST_LINES:
-        found[-1] = line(("… more; `ckpt show` prints all", "dim"))
-    return found
 
 
 @dataclass(frozen=True, slots=True)

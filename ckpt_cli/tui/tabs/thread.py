@@ -34,15 +34,9 @@ from ckpt_cli.render.timeline import timeline_rows
 from ckpt_cli.render.values import counted
 from ckpt_cli.tui.command_line import check_command, errors_command, timeline_command
 from ckpt_cli.tui.context import CheckRules, ScreenContext
+from ckpt_cli.tui.panes.document import TabContent
 from ckpt_cli.tui.reading import SHARE
-from ckpt_cli.tui.tabs.content import (
-    Clock,
-    InspectorTab,
-    KeptReader,
-    Subject,
-    TabContent,
-    TabQuestion,
-)
+from ckpt_cli.tui.tabs.content import Clock, InspectorTab, KeptReader, Subject, TabQuestion
 
 _MOST_STEPS = 20_000
 """Maximum number of steps of a timeline; `ckpt timeline` prints more."""
