@@ -75,8 +75,9 @@ def _group(heading: str, table: str) -> KeyGroup:
         if not rest:
             panes.append((names, action))
             continue
-        title, what, *label = rest
-        keys.append(Key(names, action, title.rstrip("*"), what, *label, footer=title.endswith("*")))
+        title, what, label = (*rest, "")[:3]
+        is_shown = title.endswith("*")
+        keys.append(Key(names, action, title.rstrip("*"), what, label, is_shown))
     return KeyGroup(heading, keys, panes)
 
 
