@@ -162,7 +162,7 @@ def test_operations_of_a_thread_are_listed_and_the_last_one_undone(sample: Path)
 
     async def look(seat: Seat) -> None:
         await seat.press("O")
-        await seat.until(lambda: seat.sees("on trip-to-kyoto: 2", "undoes", "undone by"))
+        await seat.until(lambda: seat.sees("on trip-to-kyoto: 2", "UNDOES", "UNDONE BY"))
         await seat.press("u")
         assert f"read-only: start with `ckpt -s {sample} tui --write`" in seat.said
         await seat.press("j", "u")

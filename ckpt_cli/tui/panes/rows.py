@@ -273,12 +273,6 @@ class SearchableLines(RowList):
             self.scroll_to(y=max(at - self.size.height // 2, 0), animate=False)
 
 
-class Choices(SearchableLines):
-    """Lines that each stand for a checkpoint."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to checkpoint")]
-
-
 class FieldPane(Vertical):
     """A pane of lines with a field below them that is hidden until it is needed."""
 

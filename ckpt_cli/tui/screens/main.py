@@ -486,26 +486,26 @@ class MainScreen(Screen[None]):
     def _list_places(self, kind: PlaceList) -> None:
         from ckpt_cli.tui.screens.lists import PlacesScreen
 
-        screen = PlacesScreen(kind, self.context.searching, self.context.now)
-        self.app.push_screen(screen, partial(self._jump_if_chosen, tab="state"))
+        going = partial(self._jump_if_chosen, tab="state")
+        self.app.push_screen(PlacesScreen(self.context, kind), going)
 
     def action_operations(self) -> None:
         if (thread_id := self.here_thread()) is None:
             return
         from ckpt_cli.tui.screens.lists import OperationsScreen
 
-        now, refusal = self.context.now(), "" if self.changes else self._read_only
-        screen = OperationsScreen(self.context.opening, thread_id, now, refusal)
-        self.app.push_screen(screen, self._undo)
+        refusal = "" if self.changes else self._read_only
 
-    def _undo(self, op: str | None) -> None:
-        if op is not None:
-            self.action_write("undo_operation", op)
+        def undo(op: str | None) -> None:
+            if op is not None:
+                self.action_write("undo_operation", op)
+
+        self.app.push_screen(OperationsScreen(self.context, thread_id, refusal), undo)
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.lists import SearchScreen
 
-        screen = SearchScreen(self.context.searching, self.tree_pane.view.thread_id)
+        screen = SearchScreen(self.context, self.tree_pane.view.thread_id)
         self.app.push_screen(screen, self._jump_if_chosen)
 
     def action_memory(self, goal: ItemKey | None = None) -> None:
