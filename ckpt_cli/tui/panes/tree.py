@@ -32,14 +32,14 @@ from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import KnownTree, Tree, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.text import Span, Style, StyledLine, line, safe_text
+from ckpt_cli.render.text import Span, Style, StyledLine, Ui, line, safe_text
 from ckpt_cli.render.tree import ScreenTree
 from ckpt_cli.render.values import counted, summary
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.rows import RowList, SearchableLines, SearchPane
 from ckpt_cli.tui.reading import SOON, Changed, Delays, LoadedObjects, ask, error_lines
 from ckpt_cli.tui.styles import STYLES, title
-from ckpt_cli.tui.tabs.content import Clock, KeptReader, name_in_tree
+from ckpt_cli.tui.tabs.content import KeptReader, name_in_tree
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.tabs.thread import CheckedThread
@@ -120,13 +120,7 @@ class GrowingTree:
         self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
 
     def read(
-        self,
-        store: Store,
-        asked: TreeQuestion,
-        clock: Clock,
-        *,
-        keep: Key | None,
-        seen: Collection[Key],
+        self, store: Store, asked: TreeQuestion, ui: Ui, *, keep: Key | None, seen: Collection[Key]
     ) -> TreePicture:
         """Return the tree of a thread, or of one namespace of it; the same one if it is unchanged.
 
@@ -138,15 +132,17 @@ class GrowingTree:
         reader = self._kept.of(store, asked.thread_id)
         tree = self._reader(reader).read(asked.shape, keep, seen)
         # A line says the day if it is not today.
-        looks = asked, clock.now.astimezone(clock.zone).date()
+        looks = asked, ui.now.astimezone(ui.zone).date()
         before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
         again = None if before is None else _drawn_again(before, tree)
         if again is None:
-            again = draw_tree(tree, clock, asked.width, _parentage(reader, asked.shape.ns))
+            again = draw_tree(
+                tree, ui._replace(width=asked.width), _parentage(reader, asked.shape.ns)
+            )
         self._drawn = looks, again
         return self._drawn[1]
 
-    def read_more(self, store: Store, clock: Clock, seen: Collection[Key]) -> TreePicture | None:
+    def read_more(self, store: Store, ui: Ui, seen: Collection[Key]) -> TreePicture | None:
         """Return the last tree with the steps in `seen` read, without a look at what has changed.
 
         Returns None if no tree was read. Raises `NotFound`.
@@ -157,11 +153,11 @@ class GrowingTree:
         reader = self._kept.of(store, asked.thread_id)
         tree = self._reader(reader).more(before.tree, seen)
         again = _drawn_again(before, tree)
-        again = again or draw_tree(tree, clock, asked.width, before.parentage)
+        again = again or draw_tree(tree, ui._replace(width=asked.width), before.parentage)
         self._drawn = (asked, day), again
         return again
 
-    def keep_unfolded(self, store: Store, clock: Clock, keep: Key) -> TreePicture | None:
+    def keep_unfolded(self, store: Store, ui: Ui, keep: Key) -> TreePicture | None:
         """Return the last tree with folds that leave out another checkpoint.
 
         What else has changed is not read. Returns None if no tree with folds was read. Raises
@@ -172,7 +168,10 @@ class GrowingTree:
         (asked, day), before = self._drawn
         reader = self._reader(self._kept.of(store, asked.thread_id))
         tree = reader.refold(before.tree, asked.shape, keep)
-        self._drawn = (asked, day), draw_tree(tree, clock, asked.width, before.parentage)
+        self._drawn = (
+            (asked, day),
+            draw_tree(tree, ui._replace(width=asked.width), before.parentage),
+        )
         return self._drawn[1]
 
     def _reader(self, reader: ThreadReader) -> TreeReader:
@@ -219,12 +218,10 @@ def _is_one_line(details: StepDetails | None) -> bool:
     )
 
 
-def draw_tree(
-    tree: Tree, clock: Clock, width: int, parentage: Mapping[str, Parentage] | None = None
-) -> TreePicture:
+def draw_tree(tree: Tree, ui: Ui, parentage: Mapping[str, Parentage] | None = None) -> TreePicture:
     """Return a tree as lines."""
-    drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=clock.zone, width=width)
-    drawn = list(drawing.rows(tree.details, clock.now))
+    drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=ui.zone, width=ui.width)
+    drawn = list(drawing.rows(tree.details, ui.now))
     return TreePicture(
         tree,
         drawing,
@@ -624,17 +621,17 @@ class TreePane(SearchPane):
             self._asked = asked
             self._load(asked)
 
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.context.now(), self.context.zone)
-
     @work(exclusive=True, group="tree")
     async def _load(self, asked: TreeQuestion) -> None:
         began = time.monotonic()
         # The requested checkpoint, or the one under the cursor, is not folded.
         keep = self.goal or (self.rows.unfolded if self.view.tree is not None else None)
         question = partial(
-            self._growing.read, asked=asked, clock=self._clock, keep=keep, seen=self._seen_keys
+            self._growing.read,
+            asked=asked,
+            ui=self.context.ui(self.rows.room),
+            keep=keep,
+            seen=self._seen_keys,
         )
         picture = await ask(self, self.context.tree, question, self._fail)
         self._asked, self.took = None, time.monotonic() - began
@@ -675,7 +672,7 @@ class TreePane(SearchPane):
         # If the tree is being read, its rows are read when that ends.
         if self._shown is not None:
             more = self._growing.read_more
-            self._load_more(partial(more, clock=self._clock, seen=self._seen_keys))
+            self._load_more(partial(more, ui=self.context.ui(self.rows.room), seen=self._seen_keys))
 
     def _open_fold(self) -> None:
         """Show the checkpoint under the cursor outside of its fold."""
@@ -685,7 +682,7 @@ class TreePane(SearchPane):
             self.load()
         elif key is not None and self.rows.cursor in picture.folds:
             opened = self._growing.keep_unfolded
-            self._load_more(partial(opened, clock=self._clock, keep=key))
+            self._load_more(partial(opened, ui=self.context.ui(self.rows.room), keep=key))
 
     # Drawing
 
