@@ -332,6 +332,8 @@ def _span(cell: ScrubberCell, *, is_here: bool) -> Span:
 
 _REST = 0.15
 """Seconds after the last step when the fold that hides it is opened."""
+_AROUND = 2
+"""Lines above the tree: the title and the scrubber."""
 _GUTTER = 2
 """Columns before a row: one for the mark, one for findings."""
 
@@ -487,6 +489,11 @@ class TreePane(SearchPane):
     def on_mount(self) -> None:
         title(self, self.heading)
         self.watch(self.rows, "scroll_y", self._load_seen_rows, init=False)
+
+    @property
+    def needed(self) -> int:
+        """The lines of the tree, and of what is around them."""
+        return self.rows.count() + _AROUND + self.search.display
 
     # What is shown
 
