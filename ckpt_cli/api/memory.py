@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
-from ckpt_cli.api.answer import Answer, Watcher, texts, unwatched
-from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.api.answer import Answer, Surroundings, Watcher, When, texts, time_of, unwatched
 
 if TYPE_CHECKING:
     from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
@@ -200,7 +199,7 @@ class MemoryHandle(Closing):
     def raw(self, key: str, namespace: str = "") -> bytes:
         """Return the stored bytes of a value, undecoded. Raises `NotFound` or `Ambiguous`."""
         from ckpt_cli.queries.memory import stored_item
-        from ckpt_cli.reading.redaction import no_raw
+        from ckpt_cli.reading.store import no_raw
 
         if self._redacted:
             raise no_raw()

@@ -29,7 +29,7 @@ from ckpt_cli.core.timeline import Scrubber, ScrubberCell, Sign, Stretch
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree import Row as TreeRow
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import KnownTree, Tree, TreeReader, TreeShape
+from ckpt_cli.queries.tree import Tree, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.text import Span, Style, StyledLine, Ui, line, safe_text
@@ -115,8 +115,7 @@ class GrowingTree:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._kept = KeptReader()
-        self._thread_id: str | None = None
-        self._known = KnownTree()
+        self._trees: TreeReader | None = None
         self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
 
     def read(
@@ -127,56 +126,52 @@ class GrowingTree:
         Of the steps that a fold would hide, only those in `seen` are read. The checkpoint `keep` is
         not folded. Raises `NotFound`.
         """
-        if asked.thread_id != self._thread_id:
-            self._thread_id, self._known = asked.thread_id, KnownTree()
         reader = self._kept.of(store, asked.thread_id)
         tree = self._reader(reader).read(asked.shape, keep, seen)
         # A line says the day if it is not today.
         looks = asked, ui.now.astimezone(ui.zone).date()
         before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
         again = None if before is None else _drawn_again(before, tree)
-        if again is None:
-            again = draw_tree(
-                tree, ui._replace(width=asked.width), _parentage(reader, asked.shape.ns)
-            )
+        again = again or draw_tree(tree, ui, _parentage(reader, asked.shape.ns))
         self._drawn = looks, again
-        return self._drawn[1]
+        return again
 
     def read_more(self, store: Store, ui: Ui, seen: Collection[Key]) -> TreePicture | None:
         """Return the last tree with the steps in `seen` read, without a look at what has changed.
 
         Returns None if no tree was read. Raises `NotFound`.
         """
-        if self._drawn is None:
-            return None
-        (asked, day), before = self._drawn
-        reader = self._kept.of(store, asked.thread_id)
-        tree = self._reader(reader).more(before.tree, seen)
-        again = _drawn_again(before, tree)
-        again = again or draw_tree(tree, ui._replace(width=asked.width), before.parentage)
-        self._drawn = (asked, day), again
-        return again
+        return self._changed(store, ui, lambda trees, before, _: trees.more(before.tree, seen))
 
     def keep_unfolded(self, store: Store, ui: Ui, keep: Key) -> TreePicture | None:
         """Return the last tree with folds that leave out another checkpoint.
 
-        What else has changed is not read. Returns None if no tree with folds was read. Raises
-        `NotFound`.
+        What else has changed is not read. Returns None if no tree was read. Raises `NotFound`.
         """
-        if self._drawn is None or self._drawn[0][0].shape.unfold:
-            return None
-        (asked, day), before = self._drawn
-        reader = self._reader(self._kept.of(store, asked.thread_id))
-        tree = reader.refold(before.tree, asked.shape, keep)
-        self._drawn = (
-            (asked, day),
-            draw_tree(tree, ui._replace(width=asked.width), before.parentage),
+        return self._changed(
+            store, ui, lambda trees, before, shape: trees.refold(before.tree, shape, keep)
         )
-        return self._drawn[1]
+
+    def _changed(
+        self, store: Store, ui: Ui, change: Callable[[TreeReader, TreePicture, TreeShape], Tree]
+    ) -> TreePicture | None:
+        if self._drawn is None:
+            return None
+        looks, before = self._drawn
+        asked, _ = looks
+        tree = change(self._reader(self._kept.of(store, asked.thread_id)), before, asked.shape)
+        again = _drawn_again(before, tree)
+        again = again or draw_tree(tree, ui._replace(width=asked.width), before.parentage)
+        self._drawn = looks, again
+        return again
 
     def _reader(self, reader: ThreadReader) -> TreeReader:
+        """Return what reads the tree of a thread; it keeps what it read while this is the same."""
         operations = ThreadOperations(self._opening, reader.thread_id)
-        return TreeReader(reader, operations, _say, self._known)
+        if self._trees is None or self._trees.reader.thread_id != reader.thread_id:
+            self._trees = TreeReader(reader, operations, _say)
+        self._trees.reader, self._trees.operations = reader, operations
+        return self._trees
 
 
 def _parentage(reader: ThreadReader, ns: str | None) -> Mapping[str, Parentage]:
