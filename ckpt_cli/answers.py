@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ckpt_cli.render.fields import Schema, Shape, Type, each
+from ckpt_cli.render.blame import BLAME
+from ckpt_cli.render.fields import ANY, Schema, Shape, Type, each
+from ckpt_cli.render.history import ENTRY, HISTORY, MOVEMENT
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
+from ckpt_cli.render.messages import MESSAGE, STATISTICS
+from ckpt_cli.render.search import HIT
+from ckpt_cli.render.show import SHOW_ANSWER, SOURCES
+from ckpt_cli.render.stores import LAYOUT, STORE
+from ckpt_cli.render.threads import LISTED
 from ckpt_cli.render.timeline import TIMELINE
+from ckpt_cli.render.value_diff import DIFF
 
 ANSWERS: Mapping[str, Type | Shape] = {
+    "threads list": each(LISTED),
+    "show": SHOW_ANSWER,
+    "show --path": ANY,
+    "show --tree": each(ENTRY),
+    "show --mermaid": each(ENTRY),
+    "show --svg": each(ENTRY),
+    "show --where": SOURCES,
+    "history": each(HISTORY),
+    "tail": each(MOVEMENT),
+    "tail THREAD": each(ENTRY),
+    "messages": each(MESSAGE),
+    "messages --stat": STATISTICS,
+    "diff": DIFF,
+    "blame": BLAME,
+    "grep": each(HIT),
+    "stores": each(STORE),
+    "stores --layouts": each(LAYOUT),
     "timeline": TIMELINE,
     "interrupts": each(WAITING),
     "errors": each(FAILURE),

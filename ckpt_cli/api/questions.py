@@ -76,10 +76,10 @@ from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.workers import LostThread
 from ckpt_cli.render.bisect import bisect_record
 from ckpt_cli.render.doctor import checked_record, finding_record, types_record
+from ckpt_cli.render.history import movement_record
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS
 from ckpt_cli.render.replay import report_record, thread_rows, transition_rows
-from ckpt_cli.render.search import SECRET, hit_record
-from ckpt_cli.render.store_tail import movement_record
+from ckpt_cli.render.search import HIT, SECRET
 from ckpt_cli.render.usage import amount_records, survey_record
 
 _SHARE = 5
@@ -277,7 +277,7 @@ class SearchHits(Iterator[Answer[GrepHit]]):
             self.unread += searched.unread
             self.stopped += searched.stopped
             for hit in searched.hits:
-                yield Answer(hit, hit_record)
+                yield Answer(hit, HIT.record)
 
 
 def start_search(

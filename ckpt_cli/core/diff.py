@@ -358,16 +358,6 @@ def op_records(ops: Iterable[Op]) -> list[dict[str, Any]]:
     return [_op_record(op) for op in ops]
 
 
-def change_record(change: ChannelChange) -> dict[str, Any]:
-    """Return the JSON form of a channel's change; a side that does not exist is null."""
-    return {
-        "change": change.change,
-        "before": to_json(change.before),
-        "after": to_json(change.after),
-        "ops": op_records(change.ops),
-    }
-
-
 def json_size(value: Value) -> int:
     """Return the number of bytes of a value as compact JSON."""
     text = json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"))

@@ -9,7 +9,7 @@ from typing import Any
 from ckpt_backends import shell
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.queries.bisect import Bisection
-from ckpt_cli.render.records import values_record
+from ckpt_cli.render.fields import values_record
 from ckpt_cli.render.table import Column, age, optional_iso, plain_columns, step_words, when
 from ckpt_cli.render.text import StyledLine, command_field, field
 from ckpt_cli.render.threads import counted_names

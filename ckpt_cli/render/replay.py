@@ -27,7 +27,7 @@ from ckpt_cli.core.replay import (
 from ckpt_cli.queries.replay import StepChannel, StoredSizes, Written
 from ckpt_cli.queries.replay_checks import NO_DELTA
 from ckpt_cli.reading.thread import Moment
-from ckpt_cli.render.records import write_record
+from ckpt_cli.render.checkpoint import WRITE
 from ckpt_cli.render.table import (
     THREAD,
     Column,
@@ -264,7 +264,7 @@ def _channel(one: StepChannel) -> dict[str, Any]:
 def _write(one: Contribution) -> dict[str, Any]:
     counts = dict.fromkeys(("added", "removed", "changed"))
     return {
-        **write_record(one.placed),
+        **WRITE.record(one.placed),
         "value": to_json(one.value),
         "effect": one.effect,
         **(counts if one.counts is None else asdict(one.counts)),

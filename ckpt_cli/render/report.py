@@ -39,9 +39,9 @@ from ckpt_cli.queries.report import ReportedCheckpoint
 from ckpt_cli.queries.show import Summary
 from ckpt_cli.render.history import given_text
 from ckpt_cli.render.markup import add, element, html
+from ckpt_cli.render.show import resume_call
 from ckpt_cli.render.table import age, duration, size, step_number
 from ckpt_cli.render.text import Span, Style, StyledLine, safe_json, safe_text
-from ckpt_cli.render.thread import resume_call
 from ckpt_cli.render.threads import counted_names, next_node_names
 from ckpt_cli.render.tree import has_zones
 from ckpt_cli.render.tree_pictures import DrawnTree
@@ -581,7 +581,7 @@ def add_heading(page: Element, found: Summary, now: datetime, zone: tzinfo) -> N
 
 def add_problem(page: Element, found: Summary) -> None:
     """Add the errors and questions for which the thread waits, and the call that resumes it."""
-    head = found.head
+    head = found.moment
     if head is None:
         add(add_section(page, "problem", "What is next"), "p", _MEANINGS[Status.EMPTY])
         return
@@ -689,7 +689,7 @@ def add_about(page: Element, info: StoreInfo, facts: Iterable[tuple[str, str]]) 
 
 
 def _conditions(found: Summary) -> Sequence[Status]:
-    return (Status.EMPTY,) if found.head is None else found.head.conditions
+    return (Status.EMPTY,) if found.moment is None else found.moment.conditions
 
 
 def _trouble(section: Element, kind: str, title: str, text: str) -> None:

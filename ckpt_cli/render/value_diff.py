@@ -11,17 +11,71 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation import as_message
-from ckpt_cli.core.diff import ChannelChange, Counts, Op, count, sizes
+from ckpt_cli.core.diff import ChannelChange, Counts, Op, count, op_records, sizes
 from ckpt_cli.core.elimination import Differences
 from ckpt_cli.core.values import format_path, is_set, unwrap
 from ckpt_cli.queries.diff import Comparison
 from ckpt_cli.reading.thread import Moment
-from ckpt_cli.render.table import size, step_number
-from ckpt_cli.render.text import Span, Style, StyledLine, cell_len, fit, line, pad, safe_text, wrap
+from ckpt_cli.render.fields import (
+    ANY,
+    INTEGER,
+    KEY,
+    TIME,
+    VALUE,
+    Field,
+    Shape,
+    View,
+    by_name,
+    each,
+    maybe,
+    one_of,
+)
+from ckpt_cli.render.table import plain_columns, size, step_number
+from ckpt_cli.render.text import (
+    Span,
+    Style,
+    StyledLine,
+    Ui,
+    cell_len,
+    fit,
+    line,
+    pad,
+    safe_text,
+    wrap,
+)
 from ckpt_cli.render.values import counted, noun_for, summary
 
+_PLACE = Shape(
+    "A checkpoint that is compared.",
+    *KEY,
+    Field("step", maybe(INTEGER), "Step.", "number"),
+    Field("ts", maybe(TIME), "When it was saved.", "at"),
+)
+CHANGE = Shape(
+    "What changed in a channel.",
+    Field("change", one_of("added", "removed", "changed"), "How."),
+    Field("before", VALUE, "Value before; null if there was none."),
+    Field("after", VALUE, "Value after; null if there is none."),
+    Field("ops", each(ANY), "Each difference inside of it.", lambda one: op_records(one.ops)),
+)
+DIFF = Shape(
+    "What changed between two checkpoints.",
+    Field("from", maybe(_PLACE), "The earlier one; null if there is none.", "before"),
+    Field("to", _PLACE, "The later one.", "after"),
+    Field("channels", by_name(CHANGE), "Each channel that changed.", "changes"),
+)
 
-def diff_header_lines(found: Comparison) -> Iterator[StyledLine]:
+
+def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
+    """Yield the answer of `diff`, one row per operation, or per added or removed channel."""
+    for name, change in changes.items():
+        record = CHANGE.record(change)
+        ops = record.pop("ops") or [record]
+        for op in ops:
+            yield {**op, "channel": name, "change": change.change}
+
+
+def _header_lines(found: Comparison) -> Iterator[StyledLine]:
     """Yield the old and the new checkpoint of a diff, in the way git names two files."""
     is_first = found.after.checkpoint.parent_checkpoint_id is None
     before: tuple[Span, ...] = (("nothing" if is_first else "the parent is not stored", "dim"),)
@@ -496,3 +550,17 @@ def _cell(parts: Parts | None, side: Side, room: int) -> Iterator[Span]:
     for part, is_changed in parts:
         yield part, _PARTS[side] if is_changed else side
     yield " " * (room - used), side
+
+
+def diff_lines(found: Comparison, ui: Ui, *, stat: bool) -> Iterator[StyledLine]:
+    """Yield the two checkpoints and what changed; with `stat`, one line for each channel."""
+    yield from _header_lines(found)
+    yield from diff_text(found.changes, stat=stat, width=ui.width)
+
+
+DIFF_VIEW = View(
+    DIFF.record,
+    diff_lines,
+    lambda found: change_rows(found.changes),
+    plain_columns("channel", "change", "op", "path", "before", "after"),
+)

@@ -28,7 +28,7 @@ from ckpt_cli.queries.operations import ListedOperation
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.store_worker import StoreWorker
-from ckpt_cli.render.search import hit_columns, table_record
+from ckpt_cli.render.search import HIT_COLUMNS, table_record
 from ckpt_cli.render.table import age, table_lines
 from ckpt_cli.render.text import Style, StyledLine, cell_len, fit, line, pad, safe_text, visible_id
 from ckpt_cli.render.values import summary
@@ -394,5 +394,5 @@ class SearchScreen(HelpedScreen[CheckpointKey | None]):
 
 def _table(hits: Sequence[GrepHit], width: int) -> list[StyledLine]:
     """The table of `ckpt grep`: a header, and one line per match."""
-    columns = [one._replace(cut=True) for one in hit_columns()]
+    columns = [one._replace(cut=True) for one in HIT_COLUMNS]
     return list(table_lines(map(table_record, hits), columns, max(width, _NARROWEST)))

@@ -21,11 +21,18 @@ from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.reading.target import Target
 from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.replay import written_lines
-from ckpt_cli.render.state import given_lines, placed_lines, standing_lines, value_lines
+from ckpt_cli.render.show import (
+    PLAINTEXT,
+    given_lines,
+    lifetime_lines,
+    placed_lines,
+    standing_lines,
+    step_lines,
+    value_lines,
+)
 from ckpt_cli.render.table import size
 from ckpt_cli.render.text import StyledLine, line, safe_text
 from ckpt_cli.render.text import field as field_lines
-from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
 from ckpt_cli.tui.command_line import tab_command
 from ckpt_cli.tui.panes.values import StateValues
 from ckpt_cli.tui.tabs.content import (

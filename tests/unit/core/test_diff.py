@@ -19,7 +19,6 @@ from ckpt_cli.core.diff import (
     Counts,
     Op,
     by_identity,
-    change_record,
     common_subsequence,
     count,
     diff_channels,
@@ -30,6 +29,7 @@ from ckpt_cli.core.diff import (
     sizes,
 )
 from ckpt_cli.core.values import same
+from ckpt_cli.render.value_diff import CHANGE
 from tests.unit.core.patching import patch
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(
@@ -286,4 +286,4 @@ def test_the_whole_value_has_the_empty_pointer() -> None:
 
 def test_a_side_that_is_not_there_is_null_in_a_record() -> None:
     removed = diff_channels({"a": 1}, {})["a"]
-    assert change_record(removed) == {"change": "removed", "before": 1, "after": None, "ops": []}
+    assert CHANGE.record(removed) == {"change": "removed", "before": 1, "after": None, "ops": []}
