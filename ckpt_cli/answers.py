@@ -14,6 +14,7 @@ from ckpt_cli.render.show import SHOW_ANSWER, SOURCES
 from ckpt_cli.render.stores import LAYOUT, STORE
 from ckpt_cli.render.threads import LISTED
 from ckpt_cli.render.timeline import TIMELINE
+from ckpt_cli.render.usage import AMOUNTS, DU, METRICS, STATS, STATS_BY
 from ckpt_cli.render.value_diff import DIFF
 
 ANSWERS: Mapping[str, Type | Shape] = {
@@ -34,6 +35,11 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "grep": each(HIT),
     "stores": each(STORE),
     "stores --layouts": each(LAYOUT),
+    "stats": STATS,
+    "stats --by": STATS_BY,
+    "du": DU,
+    **{f"du --by {by}": each(shape) for by, shape in AMOUNTS.items()},
+    "metrics": METRICS,
     "timeline": TIMELINE,
     "interrupts": each(WAITING),
     "errors": each(FAILURE),

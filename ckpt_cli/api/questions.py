@@ -80,7 +80,7 @@ from ckpt_cli.render.history import movement_record
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS
 from ckpt_cli.render.replay import report_record, thread_rows, transition_rows
 from ckpt_cli.render.search import HIT, SECRET
-from ckpt_cli.render.usage import amount_records, survey_record
+from ckpt_cli.render.usage import DU_VIEW, amount_records
 
 _SHARE = 5
 """At most one in so many seconds is spent on looking."""
@@ -610,7 +610,7 @@ def disk_usage(
     """Measure a store, or the threads with these ids."""
     is_one = names is not None and len(names) == 1
     found = survey(store, names, top or _TOP_OF_ALL, scan=True, whole=is_one, watch=watch)
-    return Answer(found, survey_record)
+    return Answer(found, DU_VIEW)
 
 
 def disk_usage_by(

@@ -557,12 +557,12 @@ class StoreHandle(Closing):
         Raises `UsageError`.
         """
         from ckpt_cli.queries.usage import measure
-        from ckpt_cli.render.usage import metrics_record
+        from ckpt_cli.render.usage import METRICS
 
         store = self._store
         after = time_of(self._around, since)
         found = measure(store, watch(store.threads()), since=after, heads=heads)
-        return Answer(found, metrics_record)
+        return Answer(found, METRICS.record)
 
     def tail(
         self,

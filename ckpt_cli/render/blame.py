@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from ckpt_backends.model import Write
 from ckpt_cli.core.state import NAME
 from ckpt_cli.core.tasks import TaskWrite
 from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.blame import Blame, By
 from ckpt_cli.render.checkpoint import CHECKPOINT
-from ckpt_cli.render.fields import INTEGER, TEXT, VALUE, Field, Shape, View, each, maybe, one_of
+from ckpt_cli.render.fields import (
+    INTEGER,
+    TEXT,
+    VALUE,
+    Field,
+    Shape,
+    Type,
+    View,
+    each,
+    maybe,
+    one_of,
+)
 from ckpt_cli.render.table import age, step_words, when
 from ckpt_cli.render.text import StyledLine, Ui, field, line, safe_text
 from ckpt_cli.render.threads import counted_names
@@ -26,9 +37,13 @@ _WORDS: dict[By, str] = {
 }
 
 
-def _write(found: Blame) -> Write | None:
-    """Return the write that set the value, if only one can have."""
-    return found.writes[0].write if len(found.writes) == 1 else None
+def _of_write(key: str, kind: Type, text: str, name: str = "") -> Field:
+    """Return a key of the write that set the value, if only one can have."""
+
+    def take(found: Blame) -> Any:
+        return getattr(found.writes[0].write, name or key) if len(found.writes) == 1 else None
+
+    return Field(key, maybe(kind), text, take)
 
 
 def _candidates(found: Blame) -> Sequence[TaskWrite]:
@@ -59,13 +74,8 @@ BLAME = Shape(
     *(CHECKPOINT.fields[key] for key in ("parent_checkpoint_id", "step", "ts", "source")),
     Field("by", one_of(*_WORDS), "What set it; `caller` by `Command(update=...)`."),
     Field("node", maybe(TEXT), "Node of the task."),
-    Field("task_id", maybe(TEXT), "Task.", lambda one: (w := _write(one)) and w.task_id),
-    Field(
-        "write_idx",
-        maybe(INTEGER),
-        "Place among its writes.",
-        lambda one: (w := _write(one)) and w.idx,
-    ),
+    _of_write("task_id", TEXT, "Task."),
+    _of_write("write_idx", INTEGER, "Place among its writes.", "idx"),
     Field("candidates", each(_CANDIDATE), "Writes that may have set it.", _candidates),
     Field("remark", maybe(TEXT), "What else is to be said."),
     _of_edit("forked_from", "Checkpoint that was edited."),

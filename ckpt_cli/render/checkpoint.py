@@ -22,6 +22,7 @@ from ckpt_cli.render.fields import (
     known,
     maybe,
     optional,
+    under,
 )
 from ckpt_cli.render.threads import STATUS
 
@@ -40,6 +41,10 @@ def _with_value(placed: TaskWrite) -> TaskWrite | None:
     return None if placed.write.value is None else placed
 
 
+def _type(placed: TaskWrite) -> str | None:
+    return None if placed.write.value is None else placed.write.value.type
+
+
 def _runs(found: Any) -> Sequence[Task]:
     step = found.moment.step
     return (*step.tasks, *step.others)
@@ -49,6 +54,17 @@ def _questions(found: Any) -> list[Question]:
     return list(chain.from_iterable(task.questions for task in _runs(found)))
 
 
+def _next_paths(found: Any) -> Sequence[Sequence[str]] | None:
+    return next_paths(found.moment.step)
+
+
+def _problem(found: Any) -> str | None:
+    problem = found.moment.body.problem
+    return None if problem is None else problem.reason
+
+
+_PARENT = "checkpoint.parent_checkpoint_id"
+_BEGINS_RUN = "moment.checkpoint.begins_run"
 NODES = maybe(each(TEXT))
 QUESTION = Shape(
     "A question of a task.",
@@ -78,12 +94,7 @@ WRITE = Shape(
     Field("task_path", TEXT, "Task path.", "path"),
     Field("idx", INTEGER, "Place among the writes of the task.", "write.idx"),
     Field("channel", TEXT, "Channel.", "write.channel"),
-    Field(
-        "type",
-        maybe(TEXT),
-        "Type tag of the serializer.",
-        lambda one: None if one.write.value is None else one.write.value.type,
-    ),
+    Field("type", maybe(TEXT), "Type tag of the serializer.", _type),
     Field("bytes", BYTES, "Length of the stored value.", "write.size"),
     known("at", TIME, "When it was stored, in layouts that store that.", "write.at"),
     Part(
@@ -106,47 +117,28 @@ OPERATION = Shape(
 )
 CHECKPOINT = Shape(
     "A checkpoint without its values and writes.",
-    *(one._replace(of=f"moment.key.{one.key}") for one in KEY),
-    Field(
-        "parent_checkpoint_id",
-        maybe(TEXT),
-        "Checkpoint before it.",
-        "moment.checkpoint.parent_checkpoint_id",
+    *under(
+        "moment",
+        *KEY,
+        Field("parent_checkpoint_id", maybe(TEXT), "Checkpoint before it.", _PARENT),
+        Field("ts", maybe(TIME), "When it was saved.", "at"),
+        Field("step", maybe(INTEGER), "Step.", "number"),
+        Field("source", maybe(TEXT), "How it was made: input, loop, update, fork."),
+        Field("next", NODES, "Nodes of the step after it; null if not known.", "step.next"),
     ),
-    Field("ts", maybe(TIME), "When it was saved.", "moment.at"),
-    Field("step", maybe(INTEGER), "Step.", "moment.number"),
-    Field("source", maybe(TEXT), "How it was made: input, loop, update, fork.", "moment.source"),
-    Field(
-        "next", NODES, "Nodes of the step after it; null if that is not known.", "moment.step.next"
-    ),
-    Field(
-        "next_paths",
-        maybe(each(each(TEXT))),
-        "The same with the nodes of subgraphs, each with its callers.",
-        lambda found: next_paths(found.moment.step),
-    ),
+    Field("next_paths", maybe(each(each(TEXT))), "The same, with those in subgraphs.", _next_paths),
     Field("waiting", NODES, "Those without output.", "moment.step.waiting"),
-    Field("status", STATUS, "The worst of `conditions`.", lambda found: found.moment.conditions[0]),
+    Field("status", STATUS, "The worst of `conditions`.", lambda one: one.moment.conditions[0]),
     Field("conditions", each(STATUS), "All that hold, the worst first.", "moment.conditions"),
     Field("tasks", each(TASK), "Tasks of the step after it.", _runs),
     Field("metadata", VALUES, "Metadata.", "moment.metadata"),
     Field("interrupts", each(QUESTION), "Questions of these tasks.", _questions),
     Field("children", each(TEXT), "Checkpoints made from it, oldest first."),
     Field("versions", VALUES, "Channel to version.", "moment.body.versions"),
-    Field("write_count", INTEGER, "Writes stored with it.", lambda found: len(found.moment.writes)),
-    known(
-        "problem",
-        TEXT,
-        "Why its body cannot be read.",
-        lambda found: found.moment.body.problem and found.moment.body.problem.reason,
-    ),
+    Field("write_count", INTEGER, "Writes stored with it.", lambda one: len(one.moment.writes)),
+    known("problem", TEXT, "Why its body cannot be read.", _problem),
     optional("assumed", FLAG, "What is next is not stored, and assumed.", "moment.step.assumed"),
-    optional(
-        "begins_run",
-        FLAG,
-        "Its parent is not stored, and assumed (KaFlow).",
-        "moment.checkpoint.begins_run",
-    ),
+    optional("begins_run", FLAG, "Its parent is not stored, and assumed.", _BEGINS_RUN),
 )
 """Of an object with a `moment` and its `children`."""
 

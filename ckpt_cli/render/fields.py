@@ -133,6 +133,11 @@ class Part(NamedTuple):
     """Takes what they are about from what was found; None leaves all of them out."""
 
 
+def under(name: str, *fields: Field) -> list[Field]:
+    """Return keys that are taken from an attribute of what was found."""
+    return [one._replace(of=f"{name}.{one.of or one.key}") for one in fields]
+
+
 def optional(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], Any] = "") -> Field:
     """Return a key that is absent for None, for False and for what is empty."""
     return Field(key, kind, text, of, optional=True)

@@ -28,6 +28,7 @@ from ckpt_cli.render.fields import (
     maybe,
     one_of,
     optional,
+    under,
 )
 from ckpt_cli.render.messages import MESSAGE
 from ckpt_cli.render.replay import changes_text
@@ -77,24 +78,19 @@ HISTORY = Shape(
     *ENTRY.fields.values(),
     optional("messages", each(MESSAGE), "The conversation, with --messages."),
 )
-_EVENT = Field(
-    "event",
-    one_of("checkpoint", "step", "deleted"),
-    "A checkpoint was saved; a step failed or asked a question; the thread was deleted.",
-)
+_KINDS = one_of("checkpoint", "step", "deleted")
+_EVENT = Field("event", _KINDS, "What happened; `step`: a known one failed, or asked a question.")
 _MOVED = Shape(
     "A checkpoint that was saved, or whose step failed or asked a question.",
     _EVENT,
     *checkpoint_fields(),
     _NODES,
     _MARKS,
-    Field("changed", each(TEXT), "Channels that changed.", "changes.channels"),
-    Field("added", by_name(each(VALUE)), "New items of lists that only grew.", "changes.added"),
-    Field(
-        "turned",
-        by_name(each(VALUE)),
-        "Plain values before and after; one if there was none before.",
-        "changes.turned",
+    *under(
+        "changes",
+        Field("changed", each(TEXT), "Channels that changed.", "channels"),
+        Field("added", by_name(each(VALUE)), "New items of lists that only grew."),
+        Field("turned", by_name(each(VALUE)), "Plain values before, if there was one, and after."),
     ),
 )
 _DELETED = Shape(

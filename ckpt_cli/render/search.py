@@ -10,12 +10,31 @@ from ckpt_cli.core.secrets import SecretFinding
 from ckpt_cli.core.tasks import path_text
 from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.grep import GrepHit
-from ckpt_cli.render.fields import INTEGER, KEY, TEXT, TIME, Field, Shape, each, maybe, one_of
+from ckpt_cli.render.fields import (
+    INTEGER,
+    KEY,
+    TEXT,
+    TIME,
+    Field,
+    Shape,
+    each,
+    maybe,
+    one_of,
+    under,
+)
 from ckpt_cli.render.table import THREAD, Column
 from ckpt_cli.render.values import counted
 
 _BEFORE, _AFTER = 24, 200
 """Characters around a match that are kept for a table; the table cuts them to its width."""
+
+
+def _node(hit: GrepHit) -> str | None:
+    return hit.path[-1] if hit.path else hit.node
+
+
+def _place(hit: GrepHit) -> str:
+    return format_path((hit.channel, *hit.match.path))
 
 
 HIT = Shape(
@@ -24,25 +43,18 @@ HIT = Shape(
     Field("ref", TEXT, "Short name of the checkpoint."),
     Field("ts", maybe(TIME), "When it was saved.", "at"),
     Field("in", one_of("value", "question", "error", "write"), "Where the text is.", "kind"),
-    Field(
-        "node",
-        maybe(TEXT),
-        "Node that wrote, failed or asks.",
-        lambda hit: hit.path[-1] if hit.path else hit.node,
-    ),
+    Field("node", maybe(TEXT), "Node that wrote, failed or asks.", _node),
     Field("node_path", each(TEXT), "Nodes from the root graph to it.", "path"),
     Field("task_id", maybe(TEXT), "Its task."),
     Field("channel", TEXT, "Channel."),
-    Field(
-        "path",
-        TEXT,
-        "Where in the channel the text is.",
-        lambda hit: format_path((hit.channel, *hit.match.path)),
+    Field("path", TEXT, "Where in the channel the text is.", _place),
+    *under(
+        "match",
+        Field("line_number", INTEGER, "Line of the text, from 1.", "number"),
+        Field("line", TEXT, "The line."),
+        Field("start", INTEGER, "Where the first match in the line begins."),
+        Field("end", INTEGER, "Where it ends."),
     ),
-    Field("line_number", INTEGER, "Line of the text, from 1.", "match.number"),
-    Field("line", TEXT, "The line.", "match.line"),
-    Field("start", INTEGER, "Where the first match in the line begins.", "match.start"),
-    Field("end", INTEGER, "Where it ends.", "match.end"),
 )
 
 

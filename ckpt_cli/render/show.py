@@ -45,6 +45,7 @@ from ckpt_cli.render.fields import (
     maybe,
     one_of,
     optional,
+    under,
 )
 from ckpt_cli.render.table import Column, age, size, step_words, table_lines, when
 from ckpt_cli.render.text import (
@@ -220,85 +221,36 @@ def _texts(paths: Collection[NodePath]) -> list[str]:
     return [path_text(path) for path in paths]
 
 
+def _configurable(one: _Resumed) -> dict[str, str]:
+    return {"thread_id": one.head.key.thread_id}
+
+
+def _metadata(one: _Resumed) -> UserMetadata:
+    return user_metadata(one.head.metadata)
+
+
+_ANSWERS = one_of("next", "again", "unused")
 _PATHS = each(TEXT)._replace(convert=_texts)
 RESUME = Shape(
     "The call that resumes a thread, and what the newest LangGraph does then.",
-    Field(
-        "configurable",
-        by_name(TEXT),
-        "Of the config of the call.",
-        lambda one: {"thread_id": one.head.key.thread_id},
-    ),
-    Field(
-        "metadata",
-        by_name(ANY),
-        "Of that config: what the head has from its run, such as `user_id`; null if hidden.",
-        lambda one: user_metadata(one.head.metadata),
-    ),
-    Field(
-        "call",
-        maybe(TEXT),
-        "The call, with `...` for each answer or a new input; null if the status is `unknown`.",
-        "call.call",
-    ),
+    Field("configurable", by_name(TEXT), "Of the config of the call.", _configurable),
+    Field("metadata", by_name(ANY), "Of that config; null for what is hidden.", _metadata),
+    Field("call", maybe(TEXT), "The call; null if the status is `unknown`.", "call.call"),
     Field("does", TEXT, "What it does, in words.", lambda one: "; ".join(one.call.does)),
-    Field(
-        "runs",
-        maybe(_PATHS),
-        "Nodes of the first superstep in which one runs, one for each task; a node in a subgraph is"
-        " a path, `sub > node`, and stands for its callers too. Empty if none is left, null if the"
-        " store does not tell.",
-        "found.runs",
-    ),
-    Field(
-        "applies", _PATHS, "Nodes whose saved result is used without running them.", "found.applies"
-    ),
-    Field(
-        "asks",
-        _PATHS,
-        "Nodes whose question waits: resumed without an answer, they ask again.",
-        "found.asks",
-    ),
-    Field(
-        "handlers",
-        _PATHS,
-        "Error handlers that run; one that has finished runs again.",
-        "found.handlers",
-    ),
-    Field(
-        "repeats",
-        _PATHS,
-        "Those of `runs` and `handlers` that are known to have begun before.",
-        "found.repeats",
-    ),
-    optional(
-        "possible",
-        _PATHS,
-        "Where `runs` is null: one or more of these nodes run, and those later that are deferred;"
-        " neither the thread nor another one tells which are.",
-        "found.possible",
-    ),
-    optional(
-        "assumed",
-        FLAG,
-        "The name of a handler is not proven: one that has stored nothing may be"
-        " `__default_error_handler__`.",
-        "found.assumed",
-    ),
-    optional(
-        "answered",
-        _PATHS,
-        "Nodes that failed with a stored answer, and get it again.",
-        "found.answered",
-    ),
-    optional(
-        "stored_answer",
-        one_of("next", "again", "unused"),
-        "What becomes of the answer that was given last: the first question gets it; a task has"
-        " used it, and the next question gets it too; each question has an earlier answer.",
-        "found.stored_answer",
+    *under(
+        "found",
+        Field("runs", maybe(_PATHS), "Nodes that run first; null if the store does not tell."),
+        Field("applies", _PATHS, "Nodes whose saved result is used without running them."),
+        Field("asks", _PATHS, "Nodes that ask again, if resumed without an answer."),
+        Field("handlers", _PATHS, "Error handlers that run, by the names of their nodes."),
+        Field("repeats", _PATHS, "Those of `runs` and `handlers` that had begun before."),
+        optional("possible", _PATHS, "Where `runs` is null: one or more of these run."),
+        optional("assumed", FLAG, "The name of a handler is not proven."),
+        optional("answered", _PATHS, "Nodes that failed with a stored answer, and get it again."),
+        optional("stored_answer", _ANSWERS, "What becomes of the answer that was given last."),
     ),
 )
+_REBUILT = "state.rebuilt"
 _JOIN = Shape(
     "A node that waits for several others, of which some have finished.",
     Field("node", TEXT, "Node."),
@@ -321,21 +273,12 @@ _NAMESPACE = Shape(
 )
 _WHOLE = (
     known("in_namespaces", each(_NAMESPACE), "Each namespace, with --long."),
-    optional(
-        "operations",
-        each(OPERATION),
-        "The newest that changed the thread, newest first, with --long.",
-    ),
+    optional("operations", each(OPERATION), "What changed the thread last, with --long."),
 )
 WHOLE = Shape(
     "A thread as a whole.",
     Part(LISTED, "row"),
-    known(
-        "all_writes",
-        INTEGER,
-        "Writes in the thread, with --long.",
-        lambda found: found.size and found.size.writes,
-    ),
+    Part(Shape("", Field("all_writes", INTEGER, "Writes in it, with --long.", "writes")), "size"),
     *_WHOLE,
 )
 _ENDS = (
@@ -350,40 +293,24 @@ SHOW = Shape(
     Part(WHOLE, "thread"),
     *checkpoint_fields("write_count"),
     Field("values", VALUES, "Channel to value.", "state.values"),
-    Field(
-        "rebuilt",
-        by_name(TEXT),
-        "Channels without a stored value, and how it was rebuilt.",
-        "state.rebuilt",
-    ),
+    Field("rebuilt", by_name(TEXT), "How values were rebuilt that are not stored.", _REBUILT),
     Field("writes", each(WRITE), "What the tasks of the step after it wrote, in order."),
     optional("joins", each(_JOIN), "Nodes that wait for several others."),
-    optional(
-        "writes_dropped",
-        FLAG,
-        "A new input came before all tasks had finished: their writes were not applied.",
-        "dropped",
-    ),
-    optional(
-        "unstored",
-        each(TEXT),
-        "Channels without a stored value: it is lost, or the layout does not store it.",
-    ),
+    optional("writes_dropped", FLAG, "A new input came first: they were not applied.", "dropped"),
+    optional("unstored", each(TEXT), "Channels whose value is lost, or never stored."),
     known("resume", RESUME, "What a resume does, at the head of the root graph.", _resumed),
     *_ENDS,
 )
+_NEXT = ("next", "next_paths", "waiting", "tasks", "interrupts")
 SUMMARY = Shape(
     "A thread as a whole, without its state.",
     Part(LISTED, "facts.row"),
-    *(one._replace(of=f"facts.{one.key}") for one in _WHOLE),
+    *under("facts", *_WHOLE),
     Field("writes", INTEGER, "Writes in the thread.", "facts.size.writes"),
     Part(
         Shape(
             "What is next.",
-            *(
-                CHECKPOINT.fields[key]
-                for key in ("next", "next_paths", "waiting", "tasks", "interrupts")
-            ),
+            *map(CHECKPOINT.fields.__getitem__, _NEXT),
             known("resume", RESUME, "What a resume does.", _resumed),
         ),
         lambda found: None if found.moment is None else found,

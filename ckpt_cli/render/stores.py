@@ -81,6 +81,10 @@ def _openable(one: OpenableLayout) -> OpenableLayout | None:
     return None if one.error else one
 
 
+def _engine(one: OpenableLayout) -> str | None:
+    return None if one.schemes else one.engine
+
+
 def _described(one: OpenableLayout) -> OpenableLayout | None:
     return None if one.capabilities is None else one
 
@@ -95,12 +99,7 @@ LAYOUT = Shape(
         Shape(
             "A layout whose backend is loaded.",
             optional("schemes", each(TEXT), "Schemes of its URLs."),
-            known(
-                "engine",
-                TEXT,
-                "Database or format of the file, if it has no schemes.",
-                lambda one: None if one.schemes else one.engine,
-            ),
+            known("engine", TEXT, "Database or format of the file, if without schemes.", _engine),
             Field("file_names", each(TEXT), "Names of its files."),
             optional("needs", TEXT, "The driver that is not installed."),
             Part(
