@@ -207,7 +207,7 @@ def _statistics_lines(found: Statistics, ui: Ui) -> Iterator[StyledLine]:
 MESSAGES_VIEW = View(
     lambda found: list(message_records(*found)),
     lambda found, ui, full: transcript_lines(
-        *found, ui.width, full=full, cut=ui.terminal and not full
+        found[0], found[1], ui.width, full=full, cut=ui.terminal and not full
     ),
     lambda found: message_records(*found),
     MESSAGE.columns(
