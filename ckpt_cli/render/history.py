@@ -10,7 +10,6 @@ from ckpt_backends.codec import from_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
 from ckpt_cli.core.conversation import as_message, said
-from ckpt_cli.core.diff import StepChanges, short_changes
 from ckpt_cli.core.tasks import marks, path_text
 from ckpt_cli.render.checkpoint import NODES, OPERATION, checkpoint_fields
 from ckpt_cli.render.fields import (
@@ -31,7 +30,6 @@ from ckpt_cli.render.fields import (
     under,
 )
 from ckpt_cli.render.messages import MESSAGE
-from ckpt_cli.render.replay import changes_text
 from ckpt_cli.render.table import AT, Column, step_number
 from ckpt_cli.render.text import Span, StyledLine, line, safe_text, short_ns
 from ckpt_cli.render.threads import STATUS, counted_names, marks_style, next_node_names
@@ -201,6 +199,9 @@ def movement_line(record: Mapping[str, Any], zone: tzinfo) -> StyledLine:
 
 def _changes(record: Mapping[str, Any]) -> str:
     """Return what changed in short: new messages, lists that grew, and other channels."""
+    # Late: lists do not need it.
+    from ckpt_cli.core.diff import StepChanges, short_changes
+    from ckpt_cli.render.replay import changes_text
 
     def values(field: str) -> dict[str, list[Value]]:
         return {name: list(map(from_json, found)) for name, found in record[field].items()}
