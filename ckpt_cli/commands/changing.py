@@ -46,7 +46,7 @@ from ckpt_cli.operations.log import OperationStep
 from ckpt_cli.plans.fork import RollbackOptions, check_store
 from ckpt_cli.plans.rollback import PLACE, ManyRollbacks, TargetOptions, new_thread_id
 from ckpt_cli.plans.saved_plan import PlanFile
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 from ckpt_cli.render.plan import (
     ChangeWords,
@@ -130,12 +130,12 @@ def show_and_apply(
         undoes=undoes,
         step=step,
     )
-    is_redacted = redaction.is_redacted(session.store)
-    shown = redaction.plan(plan) if is_redacted else plan
+    hides = is_redacted(session.store)
+    shown = plan.redacted() if hides else plan
     if yes and not dry_run:
         carry_out(yes=True)
     if dry_run or not output.machine:
-        rows = dry_run and not is_redacted
+        rows = dry_run and not hides
         output.document(
             lambda: {**plan_record(shown, undo, dry_run=dry_run, rows=rows), **more()},
             lambda: chain(

@@ -79,7 +79,7 @@ from ckpt_cli.plans.erase_value import EraseValuePlan, ErasingSide, ToErase, col
 from ckpt_cli.plans.repair import RecordedPlaces, ValuePlace, named_place
 from ckpt_cli.plans.saved_plan import key_fact
 from ckpt_cli.queries.erased import verified_places
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.render.erase import (
     erased_columns,
     erased_lines,
@@ -337,7 +337,7 @@ def _print(
 
 def _shown(session: Session, plans: Sequence[EraseValuePlan]) -> Sequence[EraseValuePlan]:
     """Return the plans as they may be shown."""
-    if not redaction.is_redacted(session.store):
+    if not is_redacted(session.store):
         return plans
     return [_without_keys(one) for one in plans]
 

@@ -26,7 +26,7 @@ from ckpt_cli.core.tasks import (
     waiting_paths,
 )
 from ckpt_cli.core.values import Selected, clip_state, format_path
-from ckpt_cli.queries.show import CheckpointView, Summary
+from ckpt_cli.queries.show import CheckpointView, Lifetime, Summary
 from ckpt_cli.render.checkpoint import CHECKPOINT, OPERATION, WRITE, checkpoint_fields
 from ckpt_cli.render.fields import (
     ANY,
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from ckpt_cli.core.state import Join
     from ckpt_cli.core.tasks import NodePath, Question, Step, Task
     from ckpt_cli.queries.show import WholeThread
-    from ckpt_cli.reading.store import Lifetime
     from ckpt_cli.reading.thread import Moment
 
 
