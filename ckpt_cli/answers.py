@@ -12,11 +12,14 @@ from ckpt_cli.render.messages import MESSAGE, STATISTICS
 from ckpt_cli.render.search import HIT
 from ckpt_cli.render.show import SHOW_ANSWER, SOURCES
 from ckpt_cli.render.stores import LAYOUT, STORE
+from ckpt_cli.render.summaries import ERRORS
 from ckpt_cli.render.threads import LISTED
 from ckpt_cli.render.timeline import TIMELINE
 from ckpt_cli.render.usage import AMOUNTS, DU, METRICS, STATS, STATS_BY
 from ckpt_cli.render.value_diff import DIFF
+from ckpt_cli.sql.planning import COLUMN, TABLE
 
+_SQL = "The columns of a query; a second column of one name gets `_2`."
 ANSWERS: Mapping[str, Type | Shape] = {
     "threads list": each(LISTED),
     "show": SHOW_ANSWER,
@@ -40,9 +43,13 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "du": DU,
     **{f"du --by {by}": each(shape) for by, shape in AMOUNTS.items()},
     "metrics": METRICS,
+    "sql": each(Type({"type": "object", "description": _SQL}, "JSON")),
+    "sql --tables": each(TABLE),
+    "sql --schema": each(COLUMN),
     "timeline": TIMELINE,
     "interrupts": each(WAITING),
     "errors": each(FAILURE),
+    "errors --summary": ERRORS,
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
 }

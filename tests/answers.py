@@ -16,11 +16,10 @@ UNDESCRIBED = {
     *("threads delete", "diff --writes"),
     *("memory list", "memory show", "memory search", "memory export", "memory edit"),
     *("memory delete", "memory copy", "memory import", "memory sessions", "bisect"),
-    *("replay", "doctor", "sql", "rollback", "fork", "repair messages"),
+    *("replay", "doctor", "rollback", "fork", "repair messages"),
     *("repair values", "repair writes", "undo", "redo", "apply", "ops list", "ops show"),
     *("ops verify", "purge", "gc", "secrets", "erase", "rekey", "copy", "export", "import"),
     "trust",
-    "errors --summary",
 }
 """Commands, and options of them, whose answer has no schema yet."""
 

@@ -435,7 +435,7 @@ class MovedThreads:
             if before is None:
                 # Remembered, so that it is looked at again if the connection is lost now.
                 before = self._seen[one.thread_id] = Seen(None, self._since, 0)
-            late = _late(before, one, marks)
+            late = _stored_late(before, one, marks)
             if late is not None or before.has_moved(one):
                 moved.append(Moved(one, before, replace(after, recent=before.recent), late))
         gone = [name for name in self._seen if name not in known and store.thread(name) is None]
@@ -484,7 +484,7 @@ def fresh(
             if _is_new(one, before):
                 found.append(one)
             if (stored_at(one) or recent_from) >= recent_from:
-                recent.add(_place(one))
+                recent.add(_place_of(one))
     return sorted(found, key=order_of), frozenset(recent)
 
 
@@ -500,7 +500,7 @@ def _is_after(one: Checkpoint, oldest: datetime, before: Seen) -> bool:
 
 
 def _is_new(one: Checkpoint, before: Seen) -> bool:
-    if before.recent is not None and _place(one) in before.recent:
+    if before.recent is not None and _place_of(one) in before.recent:
         return False
     at = stored_at(one)
     if at is None or before.last_at is None:
@@ -518,11 +518,11 @@ def order_of(one: Checkpoint) -> tuple[datetime, str]:
     return stored_at(one) or _NEVER, one.key.checkpoint_id
 
 
-def _place(one: Checkpoint) -> Place:
+def _place_of(one: Checkpoint) -> Place:
     return one.key.checkpoint_ns, one.key.checkpoint_id
 
 
-def _late(
+def _stored_late(
     before: Seen, thread: Thread, marks: Mapping[CheckpointKey, frozenset[Mark]]
 ) -> str | None:
     if before.head is None:

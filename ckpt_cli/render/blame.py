@@ -51,8 +51,8 @@ def _candidates(found: Blame) -> Sequence[TaskWrite]:
 
 
 def _of_edit(key: str, text: str) -> Field:
-    def take(found: Blame) -> str | None:
-        return found.edit and getattr(found.edit, key)
+    def take(found: Blame) -> Any:
+        return None if found.edit is None else getattr(found.edit, key)
 
     return Field(key, maybe(TEXT), text, take)
 
