@@ -52,9 +52,9 @@ def ranking(found: Survey, by: By) -> Ranking[Any]:
     return ranked if ranked is not None else Ranking((), 0, 0, 0)
 
 
-def _amount(by: By, *keys: Field) -> Shape:
+def _amount(name: str, *keys: Field) -> Shape:
     return Shape(
-        f"The size of one {by}.",
+        f"The size of one {name}.",
         *keys,
         Field("rows", INTEGER, "Its rows.", "one.rows"),
         Field("bytes", BYTES, "Stored size.", "one.bytes"),
