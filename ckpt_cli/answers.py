@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ckpt_cli.render.blame import BLAME
+from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
 from ckpt_cli.render.fields import ANY, Schema, Shape, Type, each
 from ckpt_cli.render.history import ENTRY, HISTORY, MOVEMENT
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
 from ckpt_cli.render.messages import MESSAGE, STATISTICS
+from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
 from ckpt_cli.render.search import HIT
 from ckpt_cli.render.show import SHOW_ANSWER, SOURCES
 from ckpt_cli.render.stores import LAYOUT, STORE
@@ -52,6 +54,14 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors --summary": ERRORS,
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
+    "purge": REMOVAL,
+    "purge --summary": PURGE_SUMMARY,
+    "gc": REMOVAL,
+    "threads delete": REMOVAL,
+    "erase": ERASURE,
+    "erase --value": ERASED_ANSWER,
+    "erase --values-from": ERASED_ANSWER,
+    "erase --verify": VERIFICATION,
 }
 """By the words of a command line, with an option only where the answer differs from that without.
 

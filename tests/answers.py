@@ -13,12 +13,12 @@ from ckpt_cli.answers import ANSWERS, schema_of
 from ckpt_cli.app import root
 
 UNDESCRIBED = {
-    *("threads delete", "diff --writes"),
+    "diff --writes",
     *("memory list", "memory show", "memory search", "memory export", "memory edit"),
     *("memory delete", "memory copy", "memory import", "memory sessions", "bisect"),
     *("replay", "doctor", "rollback", "fork", "repair messages"),
     *("repair values", "repair writes", "undo", "redo", "apply", "ops list", "ops show"),
-    *("ops verify", "purge", "gc", "secrets", "erase", "rekey", "copy", "export", "import"),
+    *("ops verify", "secrets", "rekey", "copy", "export", "import"),
     "trust",
 }
 """Commands, and options of them, whose answer has no schema yet."""

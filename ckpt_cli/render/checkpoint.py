@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ckpt_cli.core.tasks import asked_by, failed_at, next_paths
@@ -29,7 +28,7 @@ from ckpt_cli.render.threads import STATUS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckpt_cli.core.tasks import Question, Task, TaskWrite
+    from ckpt_cli.core.tasks import Task, TaskWrite
 
 
 def _failed_in(task: Task) -> tuple[str, ...] | None:
@@ -43,15 +42,6 @@ def _with_value(placed: TaskWrite) -> TaskWrite | None:
 
 def _type(placed: TaskWrite) -> str | None:
     return None if placed.write.value is None else placed.write.value.type
-
-
-def _runs(found: Any) -> Sequence[Task]:
-    step = found.moment.step
-    return (*step.tasks, *step.others)
-
-
-def _questions(found: Any) -> list[Question]:
-    return list(chain.from_iterable(task.questions for task in _runs(found)))
 
 
 def _next_paths(found: Any) -> Sequence[Sequence[str]] | None:
@@ -130,9 +120,9 @@ CHECKPOINT = Shape(
     Field("waiting", NODES, "Those without output.", "moment.step.waiting"),
     Field("status", STATUS, "The worst of `conditions`.", lambda one: one.moment.conditions[0]),
     Field("conditions", each(STATUS), "All that hold, the worst first.", "moment.conditions"),
-    Field("tasks", each(TASK), "Tasks of the step after it.", _runs),
+    Field("tasks", each(TASK), "Tasks of the step after it.", "moment.step.runs"),
     Field("metadata", VALUES, "Metadata.", "moment.metadata"),
-    Field("interrupts", each(QUESTION), "Questions of these tasks.", _questions),
+    Field("interrupts", each(QUESTION), "Questions of these tasks.", "moment.step.questions"),
     Field("children", each(TEXT), "Checkpoints made from it, oldest first."),
     Field("versions", VALUES, "Channel to version.", "moment.body.versions"),
     Field("write_count", INTEGER, "Writes stored with it.", lambda one: len(one.moment.writes)),

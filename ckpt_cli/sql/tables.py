@@ -421,7 +421,7 @@ def _rows_of_tasks(reading: TableReading, threads: Sequence[Thread]) -> Iterator
         for ns, ids in reading.namespaces(reader):
             for moment in reader.moments(ns, ids):
                 shown = moment.redacted() if hide else moment
-                for task in (*shown.step.tasks, *shown.step.others):
+                for task in shown.step.runs:
                     yield {
                         "thread_id": reader.thread_id,
                         "checkpoint_ns": ns,
