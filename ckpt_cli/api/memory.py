@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
-from ckpt_cli.api.answer import Answer, Watcher, texts, unwatched
-from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.api.answer import Answer, Surroundings, Watcher, When, texts, time_of, unwatched
 
 if TYPE_CHECKING:
     from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace

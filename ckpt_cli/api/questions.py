@@ -23,8 +23,16 @@ from ckpt_backends.memory.protocol import MemoryStore
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
-from ckpt_cli.api.answer import Answer, AnswerList, Watcher, filter_of, unwatched
-from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.api.answer import (
+    Answer,
+    AnswerList,
+    Surroundings,
+    Watcher,
+    When,
+    filter_of,
+    time_of,
+    unwatched,
+)
 from ckpt_cli.config.store_names import memory_place
 from ckpt_cli.core.doctor.checks import ReplayedTogether
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity

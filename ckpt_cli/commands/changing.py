@@ -25,7 +25,7 @@ from ckpt_backends.errors import (
     UsageError,
 )
 from ckpt_cli import __version__, diagnostics
-from ckpt_cli.api.measures import memories_from
+from ckpt_cli.api.thread import memories_from
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
 from ckpt_cli.apply.recording import (
     Recording,
