@@ -815,7 +815,7 @@ def report_of(
     from ckpt_backends.installing import release
     from ckpt_cli.queries.report import choose_checkpoints
     from ckpt_cli.queries.show import summarize
-    from ckpt_cli.reading.redaction import is_redacted
+    from ckpt_cli.reading.store import is_redacted
     from ckpt_cli.render.report import ReportParts, checkpoint_json, report_page
     from ckpt_cli.render.tree import UNICODE, TreeWording
     from ckpt_cli.render.tree_pictures import draw_tree

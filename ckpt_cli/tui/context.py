@@ -24,6 +24,7 @@ from ckpt_cli.config.folders import state_folder
 from ckpt_cli.core.filters import FilterAlias, FilterTerms, no_alias
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.render.text import Ui
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,10 @@ class ScreenContext:
             lambda: open_memory(self.memory_named.url), self.failures
         )
         self.workers: Sequence[StoreWorker[Any]] = (*workers, self.memory)
+
+    def ui(self, width: int) -> Ui:
+        """Return what an answer is drawn for, in a pane of this width."""
+        return Ui(self.now(), self.zone, max(width, 1))
 
     def filter_terms(self) -> FilterTerms:
         """Return how filters are read now."""

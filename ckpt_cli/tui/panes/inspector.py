@@ -28,7 +28,7 @@ from ckpt_cli.tui.panes.rows import RowList, SearchPane
 from ckpt_cli.tui.reading import SHARE, Delays, ask, error_lines, say, show_error, tell_if_lost
 from ckpt_cli.tui.styles import title
 from ckpt_cli.tui.tabs.checkpoint import CheckpointTab, read_origin
-from ckpt_cli.tui.tabs.content import TABS, Clock, InspectorTab, KeptReader, Subject, TabQuestion
+from ckpt_cli.tui.tabs.content import TABS, InspectorTab, KeptReader, Subject, TabQuestion
 from ckpt_cli.tui.tabs.content import Tab as TabName
 
 if TYPE_CHECKING:
@@ -262,8 +262,8 @@ class Inspector(SearchPane):
         if tab.is_of_thread:
             about = CheckpointKey(about.thread_id, "", "")
         is_again = self.read == (about, name)
-        asked = TabQuestion(subject, self._clock, max(self.rows.width, 1), is_again)
-        if is_again and (tab.is_of_thread or self._is_fresh) and tab.is_current(asked):
+        asked = TabQuestion(subject, self.context.ui(self.rows.width), is_again)
+        if is_again and (tab.is_current(asked) if tab.is_of_thread else self._is_fresh):
             if tab.is_of_thread:
                 self.set_heading(tab.heading(subject))
                 self._sign(tab, subject)
@@ -277,6 +277,7 @@ class Inspector(SearchPane):
                 self._refuse(error)
                 return
             self.heading = tab.heading(subject)
+        tab.drawn = tab.source(asked)
         is_last = subject.follows and name == "messages"
         self.rows.show_step(content, self.read, (about, name), is_last=is_last)
         self.read = about, name
@@ -285,10 +286,6 @@ class Inspector(SearchPane):
         if tab.refresh_after is not None:
             refresh = partial(self._refresh, name)
             self.delays.after(name, tab.refresh_after, refresh, refreshes=True)
-
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.context.now(), self.context.zone)
 
     def _refuse(self, error: CkptError) -> None:
         """Show an error in place of a tab."""

@@ -34,7 +34,7 @@ from ckpt_cli.core.filters import (
 )
 from ckpt_cli.queries.heads import Details, ListedThread, with_titles
 from ckpt_cli.queries.threads import Selection, parse_status
-from ckpt_cli.reading.redaction import is_redacted
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import TriggerInference, read_heads
 from ckpt_cli.render.table import age
 from ckpt_cli.render.text import (
@@ -552,12 +552,12 @@ class ThreadsPane(FilterPane):
         self._loaded = LoadedObjects()
         self._selected: str | None = None
         """The thread that was last said to be selected."""
+        self.longest = 0
+        """Columns of the longest row so far; 0 until the rows on the screen are read."""
         self._read_for: ThreadFilter | None = None
         """The filter for which heads are read."""
         self._was_asked = False
         """Whether heads were asked for while they were being read."""
-        self._longest = 0
-        """Columns of the longest row so far; 0 until the rows on the screen are read."""
 
     def compose(self) -> ComposeResult:
         yield ThreadColumns(self.rows)
@@ -574,18 +574,12 @@ class ThreadsPane(FilterPane):
         total, shown = len(self.listing.threads), len(self.listing.shown)
         return f"{shown:,} of {total:,}" if shown != total else f"{total:,}"
 
-    @property
-    def needed_width(self) -> int | None:
-        """Columns in which the first rows are not cut; None until their titles are known."""
-        listing, seen = self.listing, self.rows.seen
-        shown = listing.shown[seen.start : seen.stop]
-        if self._longest or (shown and all(map(listing.head_of, shown))):
-            self._longest = max(self._longest, needed_width(listing))
-        return self._longest or None
-
     def show_title(self) -> None:
-        """Set the title: the number of threads and their order."""
-        sort = self.listing.sort
+        """Set the title, the number of threads and their order; note how wide the rows are."""
+        sort, listing, seen = self.listing.sort, self.listing, self.rows.seen
+        shown = listing.shown[seen.start : seen.stop]
+        if self.longest or (shown and all(map(listing.head_of, shown))):
+            self.longest = max(self.longest, needed_width(listing))
         title(self, f"Threads: {self.number}{'' if sort == 'last' else f', {SORT_NAMES[sort]}'}")
 
     def select(self, thread_id: str) -> Thread | None:

@@ -29,17 +29,17 @@ from ckpt_cli.core.timeline import Scrubber, ScrubberCell, Sign, Stretch
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree import Row as TreeRow
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import KnownTree, Tree, TreeReader, TreeShape
+from ckpt_cli.queries.tree import Tree, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.text import Span, Style, StyledLine, line, safe_text
+from ckpt_cli.render.text import Span, Style, StyledLine, Ui, line, safe_text
 from ckpt_cli.render.tree import ScreenTree
 from ckpt_cli.render.values import counted, summary
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.rows import RowList, SearchableLines, SearchPane
 from ckpt_cli.tui.reading import SOON, Changed, Delays, LoadedObjects, ask, error_lines
 from ckpt_cli.tui.styles import STYLES, title
-from ckpt_cli.tui.tabs.content import Clock, KeptReader, name_in_tree
+from ckpt_cli.tui.tabs.content import KeptReader, name_in_tree
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.tabs.thread import CheckedThread
@@ -115,69 +115,63 @@ class GrowingTree:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._kept = KeptReader()
-        self._thread_id: str | None = None
-        self._known = KnownTree()
+        self._trees: TreeReader | None = None
         self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
 
     def read(
-        self,
-        store: Store,
-        asked: TreeQuestion,
-        clock: Clock,
-        *,
-        keep: Key | None,
-        seen: Collection[Key],
+        self, store: Store, asked: TreeQuestion, ui: Ui, *, keep: Key | None, seen: Collection[Key]
     ) -> TreePicture:
         """Return the tree of a thread, or of one namespace of it; the same one if it is unchanged.
 
         Of the steps that a fold would hide, only those in `seen` are read. The checkpoint `keep` is
         not folded. Raises `NotFound`.
         """
-        if asked.thread_id != self._thread_id:
-            self._thread_id, self._known = asked.thread_id, KnownTree()
         reader = self._kept.of(store, asked.thread_id)
         tree = self._reader(reader).read(asked.shape, keep, seen)
         # A line says the day if it is not today.
-        looks = asked, clock.now.astimezone(clock.zone).date()
+        looks = asked, ui.now.astimezone(ui.zone).date()
         before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
         again = None if before is None else _drawn_again(before, tree)
-        if again is None:
-            again = draw_tree(tree, clock, asked.width, _parentage(reader, asked.shape.ns))
+        again = again or draw_tree(tree, ui, _parentage(reader, asked.shape.ns))
         self._drawn = looks, again
-        return self._drawn[1]
+        return again
 
-    def read_more(self, store: Store, clock: Clock, seen: Collection[Key]) -> TreePicture | None:
+    def read_more(self, store: Store, ui: Ui, seen: Collection[Key]) -> TreePicture | None:
         """Return the last tree with the steps in `seen` read, without a look at what has changed.
 
         Returns None if no tree was read. Raises `NotFound`.
         """
-        if self._drawn is None:
-            return None
-        (asked, day), before = self._drawn
-        reader = self._kept.of(store, asked.thread_id)
-        tree = self._reader(reader).more(before.tree, seen)
-        again = _drawn_again(before, tree)
-        again = again or draw_tree(tree, clock, asked.width, before.parentage)
-        self._drawn = (asked, day), again
-        return again
+        return self._changed(store, ui, lambda trees, before, _: trees.more(before.tree, seen))
 
-    def keep_unfolded(self, store: Store, clock: Clock, keep: Key) -> TreePicture | None:
+    def keep_unfolded(self, store: Store, ui: Ui, keep: Key) -> TreePicture | None:
         """Return the last tree with folds that leave out another checkpoint.
 
-        What else has changed is not read. Returns None if no tree with folds was read. Raises
-        `NotFound`.
+        What else has changed is not read. Returns None if no tree was read. Raises `NotFound`.
         """
-        if self._drawn is None or self._drawn[0][0].shape.unfold:
+        return self._changed(
+            store, ui, lambda trees, before, shape: trees.refold(before.tree, shape, keep)
+        )
+
+    def _changed(
+        self, store: Store, ui: Ui, change: Callable[[TreeReader, TreePicture, TreeShape], Tree]
+    ) -> TreePicture | None:
+        if self._drawn is None:
             return None
-        (asked, day), before = self._drawn
-        reader = self._reader(self._kept.of(store, asked.thread_id))
-        tree = reader.refold(before.tree, asked.shape, keep)
-        self._drawn = (asked, day), draw_tree(tree, clock, asked.width, before.parentage)
-        return self._drawn[1]
+        looks, before = self._drawn
+        asked, _ = looks
+        tree = change(self._reader(self._kept.of(store, asked.thread_id)), before, asked.shape)
+        again = _drawn_again(before, tree)
+        again = again or draw_tree(tree, ui._replace(width=asked.width), before.parentage)
+        self._drawn = looks, again
+        return again
 
     def _reader(self, reader: ThreadReader) -> TreeReader:
+        """Return what reads the tree of a thread; it keeps what it read while this is the same."""
         operations = ThreadOperations(self._opening, reader.thread_id)
-        return TreeReader(reader, operations, _say, self._known)
+        if self._trees is None or self._trees.reader.thread_id != reader.thread_id:
+            self._trees = TreeReader(reader, operations, _say)
+        self._trees.reader, self._trees.operations = reader, operations
+        return self._trees
 
 
 def _parentage(reader: ThreadReader, ns: str | None) -> Mapping[str, Parentage]:
@@ -219,12 +213,10 @@ def _is_one_line(details: StepDetails | None) -> bool:
     )
 
 
-def draw_tree(
-    tree: Tree, clock: Clock, width: int, parentage: Mapping[str, Parentage] | None = None
-) -> TreePicture:
+def draw_tree(tree: Tree, ui: Ui, parentage: Mapping[str, Parentage] | None = None) -> TreePicture:
     """Return a tree as lines."""
-    drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=clock.zone, width=width)
-    drawn = list(drawing.rows(tree.details, clock.now))
+    drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=ui.zone, width=ui.width)
+    drawn = list(drawing.rows(tree.details, ui.now))
     return TreePicture(
         tree,
         drawing,
@@ -335,6 +327,8 @@ def _span(cell: ScrubberCell, *, is_here: bool) -> Span:
 
 _REST = 0.15
 """Seconds after the last step when the fold that hides it is opened."""
+_AROUND = 2
+"""Lines above the tree: the title and the scrubber."""
 _GUTTER = 2
 """Columns before a row: one for the mark, one for findings."""
 
@@ -491,6 +485,11 @@ class TreePane(SearchPane):
         title(self, self.heading)
         self.watch(self.rows, "scroll_y", self._load_seen_rows, init=False)
 
+    @property
+    def needed(self) -> int:
+        """The lines of the tree, and of what is around them."""
+        return self.rows.count() + _AROUND + self.search.display
+
     # What is shown
 
     @property
@@ -624,17 +623,17 @@ class TreePane(SearchPane):
             self._asked = asked
             self._load(asked)
 
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.context.now(), self.context.zone)
-
     @work(exclusive=True, group="tree")
     async def _load(self, asked: TreeQuestion) -> None:
         began = time.monotonic()
         # The requested checkpoint, or the one under the cursor, is not folded.
         keep = self.goal or (self.rows.unfolded if self.view.tree is not None else None)
         question = partial(
-            self._growing.read, asked=asked, clock=self._clock, keep=keep, seen=self._seen_keys
+            self._growing.read,
+            asked=asked,
+            ui=self.context.ui(self.rows.room),
+            keep=keep,
+            seen=self._seen_keys,
         )
         picture = await ask(self, self.context.tree, question, self._fail)
         self._asked, self.took = None, time.monotonic() - began
@@ -675,7 +674,7 @@ class TreePane(SearchPane):
         # If the tree is being read, its rows are read when that ends.
         if self._shown is not None:
             more = self._growing.read_more
-            self._load_more(partial(more, clock=self._clock, seen=self._seen_keys))
+            self._load_more(partial(more, ui=self.context.ui(self.rows.room), seen=self._seen_keys))
 
     def _open_fold(self) -> None:
         """Show the checkpoint under the cursor outside of its fold."""
@@ -685,7 +684,7 @@ class TreePane(SearchPane):
             self.load()
         elif key is not None and self.rows.cursor in picture.folds:
             opened = self._growing.keep_unfolded
-            self._load_more(partial(opened, clock=self._clock, keep=key))
+            self._load_more(partial(opened, ui=self.context.ui(self.rows.room), keep=key))
 
     # Drawing
 

@@ -97,6 +97,7 @@ class MainScreen(Screen[None]):
         Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
+    HORIZONTAL_BREAKPOINTS = [(0, "-small"), (87, "-medium"), (241, "-large")]  # noqa: RUF012
     remembered = RememberedLook()
     """How the screen looks at its start."""
 
@@ -240,8 +241,7 @@ class MainScreen(Screen[None]):
 
     def on_tree_pane_drawn(self, event: TreePane.Drawn) -> None:
         self.threads_pane.tree_took = self.tree_pane.took
-        # Then it is known what is around the lines of the tree.
-        self.call_after_refresh(self.body.fit)
+        self.body.fit()
         if event.is_new:
             self.inspector.forget()
         self._show_place()

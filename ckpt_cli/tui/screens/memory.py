@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -24,7 +24,7 @@ from ckpt_cli.core.memory import ItemFilter, format_key, source_of, text_of
 from ckpt_cli.core.values import LONGEST, clip
 from ckpt_cli.queries.memory import ItemOrigin, list_items, naming, read_item, stored_item, trace
 from ckpt_cli.render.memory import from_thread_lines, item_lines, origin_lines, tree_rows
-from ckpt_cli.render.text import Span, StyledLine, line, safe_text
+from ckpt_cli.render.text import Span, StyledLine, Ui, line, safe_text
 from ckpt_cli.render.values import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.command_line import thread_memory_command
@@ -36,7 +36,7 @@ from ckpt_cli.tui.panes.threads import text_filter
 from ckpt_cli.tui.reading import SHARE, SOON, Delays, copy, error_lines, error_text, say
 from ckpt_cli.tui.screens.dialogs import KeyLine
 from ckpt_cli.tui.styles import as_text, title
-from ckpt_cli.tui.tabs.content import Clock, InspectorTab, Subject, TabQuestion
+from ckpt_cli.tui.tabs.content import InspectorTab, Subject, TabQuestion
 
 _MOST_ITEMS = 20_000
 """Maximum number of items in the list; a filter finds the others."""
@@ -66,32 +66,13 @@ class ItemListing:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceThread:
-    """What an item says about the thread it came from."""
-
-    thread_id: str
-    made_at: datetime | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class ItemContent:
     """One item as lines."""
 
     lines: Sequence[StyledLine]
-    source: SourceThread | None
-    """None if the item names no thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class OriginContent:
-    """The origin of an item as lines."""
-
-    lines: Sequence[StyledLine]
-    place: CheckpointKey | None
-    """The newest checkpoint when the item was created; None if there is none."""
-    remark: str
-    """Why nothing more is known."""
+    thread_id: str = ""
+    origin: Callable[[Store], ItemOrigin] | None = None
+    """Finds the checkpoint in that thread that it came from; None if the item names no thread."""
 
 
 def parse_memory_filter(text: str) -> MemoryFilter:
@@ -116,56 +97,37 @@ def parse_memory_filter(text: str) -> MemoryFilter:
 
 
 def read_item_listing(
-    memory: MemoryStore, wanted: MemoryFilter, clock: Clock, *, redacted: bool
+    memory: MemoryStore, wanted: MemoryFilter, now: datetime, *, redacted: bool
 ) -> ItemListing:
     """Return the matching items below their namespaces."""
     fits = text_filter(wanted.text)
     found = (
         one
-        for one in list_items(memory, (), wanted.wanted, clock.now, redacted=redacted)
+        for one in list_items(memory, (), wanted.wanted, now, redacted=redacted)
         if fits(format_key(one.key)) or fits(one.key.key)
     )
     items = list(islice(found, _MOST_ITEMS + 1))
     shown = items[:_MOST_ITEMS]
     more = len(items) > len(shown)
-    return ItemListing(memory.describe(), list(tree_rows(shown, clock.now)), len(shown), more)
+    return ItemListing(memory.describe(), list(tree_rows(shown, now)), len(shown), more)
 
 
-def read_item_content(
-    memory: MemoryStore, key: ItemKey, clock: Clock, width: int, *, redacted: bool
-) -> ItemContent:
+def read_item_content(memory: MemoryStore, key: ItemKey, ui: Ui, *, redacted: bool) -> ItemContent:
     """Return one item with its value. Raises `NotFound`."""
     stored = stored_item(memory, key)
     read = read_item(memory, key, redacted=redacted)
     shown = replace(read, value=clip(read.value))
-    lines = cut(item_lines(shown, clock.now, clock.zone, width))
+    lines = cut(item_lines(shown, ui.now, ui.zone, ui.width))
     named = source_of(stored)
     if named is None or named.thread_id is None:
-        return ItemContent(lines, None)
+        return ItemContent(lines)
     text = text_of(stored)[:LONGEST]
-    return ItemContent(lines, SourceThread(named.thread_id, stored.created_at, text))
-
-
-def read_item_origin(store: Store, source: SourceThread, clock: Clock, width: int) -> OriginContent:
-    """Return the thread and checkpoint that an item came from."""
-    found = trace(store, source.thread_id, source.made_at, source.text)
-    place = None
-    if found.checkpoint_id is not None:
-        place = CheckpointKey(found.thread_id, "", found.checkpoint_id)
-    return OriginContent(_origin_lines(found, clock, width), place, found.remark)
-
-
-def failed_origin(
-    source: SourceThread, error: CkptError, clock: Clock, width: int
-) -> OriginContent:
-    """Return an origin with the error, for threads that cannot be read."""
-    remark = error_text(error)
-    found = ItemOrigin(source.thread_id, "", remark=remark)
-    return OriginContent(_origin_lines(found, clock, width), None, remark)
+    origin = partial(trace, thread_id=named.thread_id, made_at=stored.created_at, text=text)
+    return ItemContent(lines, named.thread_id, origin)
 
 
 def read_thread_memory(
-    memory: MemoryStore, thread_id: str, clock: Clock, width: int, *, redacted: bool
+    memory: MemoryStore, thread_id: str, ui: Ui, *, redacted: bool
 ) -> TabContent:
     """Return the items that came from a thread. Reads the value of every item."""
     lines: list[StyledLine] = []
@@ -176,15 +138,11 @@ def read_thread_memory(
             lines.append(line((said, "dim")))
             break
         items[len(lines)] = item.key
-        told = from_thread_lines(item, clock.now, clock.zone, width, redacted=redacted)
+        told = from_thread_lines(item, ui.now, ui.zone, ui.width, redacted=redacted)
         lines += cut(chain(told, (line(""),)))
     if not items:
         lines.append(line(("no memory item came from this thread", "dim")))
     return TabContent(lines, items=items)
-
-
-def _origin_lines(found: ItemOrigin, clock: Clock, width: int) -> Sequence[StyledLine]:
-    return list(origin_lines(found, clock.now, clock.zone, width))
 
 
 def _number(text: str) -> float:
@@ -203,32 +161,21 @@ class MemoryTab(InspectorTab):
 
     def __init__(self, context: ScreenContext) -> None:
         self._context = context
-        self._shown: tuple[str, int] | None = None
-        """The thread that was read lately, and the width in which its items were drawn."""
 
     async def read(self, asked: TabQuestion) -> TabContent:
         context, thread_id, began = self._context, asked.subject.thread.thread_id, time.monotonic()
-        question = partial(
-            read_thread_memory,
-            thread_id=thread_id,
-            clock=asked.clock,
-            width=asked.width,
-            redacted=context.opening.redact,
-        )
+        redacted = context.opening.redact
+        question = partial(read_thread_memory, thread_id=thread_id, ui=asked.ui, redacted=redacted)
         try:
             content = await context.memory.ask(question)
         except CkptError as error:
-            content = TabContent(error_lines(error, asked.width))
-        self._shown = thread_id, asked.width
+            content = TabContent(error_lines(error, asked.ui.width))
         if context.pause:
             self.refresh_after = max(context.pause, (time.monotonic() - began) * SHARE)
         return content
 
-    def is_current(self, asked: TabQuestion) -> bool:
-        return self._shown == (asked.subject.thread.thread_id, asked.width)
-
-    def forget(self) -> None:
-        self._shown = None
+    def source(self, asked: TabQuestion) -> object:
+        return asked.subject.thread.thread_id, asked.ui.width
 
     def command(self, store: Sequence[str], subject: Subject) -> str | None:
         memory = self._context.memory_named.name
@@ -309,7 +256,7 @@ class MemoryScreen(Screen[CheckpointKey | None]):
         """The item that the lower pane shows."""
         self._shown: Item | None = None
         """The same, or None if it must be read again."""
-        self._origin: OriginContent | None = None
+        self._origin: ItemOrigin | None = None
 
     def compose(self) -> ComposeResult:
         self.pane = MemoryPane()
@@ -328,19 +275,14 @@ class MemoryScreen(Screen[CheckpointKey | None]):
         self._show_status()
         self.load()
 
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.context.now(), self.context.zone)
-
     # Reading
 
     @work(exclusive=True, group="memory")
     async def load(self) -> None:
         """List the matching items now, and again after a pause."""
         began = time.monotonic()
-        wanted = self.pane.wanted
-        redacted = self.context.opening.redact
-        question = partial(read_item_listing, wanted=wanted, clock=self._clock, redacted=redacted)
+        wanted, now, redacted = self.pane.wanted, self.context.now(), self.context.opening.redact
+        question = partial(read_item_listing, wanted=wanted, now=now, redacted=redacted)
         try:
             listed = await self.context.memory.ask(question)
         except CkptError as error:
@@ -389,32 +331,26 @@ class MemoryScreen(Screen[CheckpointKey | None]):
             return
         if item == self._shown:
             return
-        clock, width = self._clock, max(self.document.width, 1)
-        redacted = self.context.opening.redact
-        question = partial(
-            read_item_content, key=item.key, clock=clock, width=width, redacted=redacted
-        )
+        ui, redacted = self.context.ui(self.document.width), self.context.opening.redact
+        question = partial(read_item_content, key=item.key, ui=ui, redacted=redacted)
         try:
             found = await self.context.memory.ask(question)
         except CkptError as error:
-            found = ItemContent(error_lines(error, width), None)
+            found = ItemContent(error_lines(error, ui.width))
         title(self._item_pane, f"Item {safe_text(format_key(item.key))}")
         keep = self._read == item.key
-        self._read = item.key
-        self._origin = None
-        if found.source is None:
+        self._read, self._origin = item.key, None
+        if found.origin is None:
             self.document.show_document(TabContent(found.lines), keep=keep)
         else:
-            looking = line((f"searching thread {safe_text(found.source.thread_id)}", "dim"))
-            lines = [*found.lines, line(""), looking]
-            self.document.show_document(TabContent(lines), keep=keep)
-            asked = partial(read_item_origin, source=found.source, clock=clock, width=width)
+            looking = line((f"searching thread {safe_text(found.thread_id)}", "dim"))
+            self.document.show_document(TabContent([*found.lines, line(""), looking]), keep=keep)
             try:
-                self._origin = await self.context.detail.ask(asked)
+                self._origin = await self.context.detail.ask(found.origin)
             except CkptError as error:
-                self._origin = failed_origin(found.source, error, clock, width)
-            whole = TabContent([*found.lines, *self._origin.lines])
-            self.document.show_document(whole, keep=True)
+                self._origin = ItemOrigin(found.thread_id, "", remark=error_text(error))
+            lines = origin_lines(self._origin, ui.now, ui.zone, ui.width)
+            self.document.show_document(TabContent([*found.lines, *lines]), keep=True)
         self._shown = item
 
     # Events
@@ -453,12 +389,12 @@ class MemoryScreen(Screen[CheckpointKey | None]):
         """Go to the newest checkpoint at the time the item was created."""
         if self._origin is None:
             say(self, "this item names no thread")
-        elif self._origin.place is None:
+        elif self._origin.checkpoint_id is None:
             say(self, self._origin.remark, is_error=True)
         elif self._alone:
             say(self, "the threads were found only now; restart `ckpt tui` to go there")
         else:
-            self.dismiss(self._origin.place)
+            self.dismiss(CheckpointKey(self._origin.thread_id, "", self._origin.checkpoint_id))
 
     # Keys
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import ClassVar, cast
@@ -31,7 +31,7 @@ from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.replay import written_lines
 from ckpt_cli.render.state import given_lines, placed_lines, standing_lines, value_lines
 from ckpt_cli.render.table import size
-from ckpt_cli.render.text import Style, StyledLine, cell_len, fit, line, pad, safe_text
+from ckpt_cli.render.text import Style, StyledLine, Ui, cell_len, fit, line, pad, safe_text
 from ckpt_cli.render.text import field as field_lines
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
 from ckpt_cli.render.value_diff import MOST, columns, diff_text, side_by_side
@@ -45,7 +45,6 @@ from ckpt_cli.tui.screens.dialogs import HelpedScreen, KeyLine
 from ckpt_cli.tui.styles import as_text, title
 from ckpt_cli.tui.tabs.content import CheckpointTab as TabName
 from ckpt_cli.tui.tabs.content import (
-    Clock,
     InspectorTab,
     KeptReader,
     Subject,
@@ -59,25 +58,17 @@ _SIGN = 2
 _CHANGED = {"added", "removed", "change"}
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """The content of the diff side by side."""
-
-    names: StyledLine
-    """Above the columns: the step, the node and the ref of each checkpoint."""
-    lines: Sequence[StyledLine]
-    changes: Sequence[int]
-    """The lines where a change starts."""
-
-
 def read_sides(
     store: Store,
     base: CheckpointKey | None,
     place: CheckpointKey,
     refs: Mapping[str, str],
     width: int,
-) -> Sides:
-    """Compare a checkpoint with `base`, or else with its parent. Raises what `compare` raises."""
+) -> tuple[StyledLine, TabContent]:
+    """Compare a checkpoint with `base`, or else with its parent, side by side.
+
+    Returns the names of the columns, and what is below them. Raises what `compare` raises.
+    """
     found, before, after = read_comparison(store, target_of(store, place), base, refs)
     lines: list[StyledLine] = []
     for name, change in found.changes.items():
@@ -88,7 +79,7 @@ def read_sides(
     if not found.changes:
         lines.append(line(("no differences", "dim")))
     names = columns((before, "head"), (after, "head"), width)
-    return Sides(names, lines, list(change_starts(lines)))
+    return names, TabContent(lines, changes=list(change_starts(lines)))
 
 
 def read_comparison(
@@ -215,7 +206,7 @@ class SidesRows(SearchableLines):
         """Return False: without a cursor, keys scroll, and all tints are seen."""
         return False
 
-    def show_sides(self, sides: Sides) -> None:
+    def show_sides(self, sides: TabContent) -> None:
         """Show another diff, or the same one in another width."""
         self._changes, self._at = sides.changes, None
         self.show_lines(sides.lines)
@@ -282,22 +273,18 @@ class DiffScreen(HelpedScreen[None]):
             read_sides, base=self._base, place=self._place, refs=self._refs, width=rows.width
         )
         try:
-            found = await self._worker.ask(question)
+            names, sides = await self._worker.ask(question)
         except CkptError as error:
             title(self._pane, "Diff")
             rows.show_lines(error_lines(error, rows.width))
             return
         title(self._pane, f"Diff of {safe_text(self._place.thread_id)}")
-        self._pane.names.update(as_text(found.names))
-        rows.show_sides(found)
+        self._pane.names.update(as_text(names))
+        rows.show_sides(sides)
 
     def action_jump(self, way: int) -> None:
         said = self._pane.rows.jump(way)
         title(self._pane, f"Diff of {safe_text(self._place.thread_id)}: {said}")
-
-
-_RAW_BYTES = 16 * 1024
-_RAW_ROW = 16
 
 
 class CheckpointTab(InspectorTab):
@@ -314,55 +301,36 @@ class CheckpointTab(InspectorTab):
         return f"{subject.base_name} → {subject.name}" if is_between else subject.name
 
     async def read(self, asked: TabQuestion) -> TabContent:
-        subject = asked.subject
-        question = partial(
-            read_document,
-            tab=self._name,
-            place=subject.place,
-            base=subject.base,
-            clock=asked.clock,
-            width=asked.width,
-            kept=self._kept,
-            refs=subject.refs,
-        )
+        subject, ui, kept = asked.subject, asked.ui, self._kept
+        question = partial(read_document, tab=self._name, subject=subject, ui=ui, kept=kept)
         return await self._worker.ask(question)
-
-    def is_current(self, asked: TabQuestion) -> bool:
-        return asked.is_again
 
     def command(self, store: Sequence[str], subject: Subject) -> str | None:
         return tab_command(store, self._name, subject.place, subject.base)
 
 
 def read_document(
-    store: Store,
-    tab: TabName,
-    place: CheckpointKey,
-    base: CheckpointKey | None,
-    clock: Clock,
-    width: int,
-    kept: KeptReader | None = None,
-    refs: Mapping[str, str] | None = None,
+    store: Store, tab: TabName, subject: Subject, ui: Ui, kept: KeptReader
 ) -> TabContent:
-    """Return a tab of a checkpoint; its diff is against `base`, or else against its parent.
+    """Return a tab of a checkpoint; its diff is against the base, or else against its parent.
 
-    `kept` is the reader of the call before, `refs` has the short refs that are known. Raises
-    `NotFound`, `Unreadable`, and other errors of the same command.
+    `kept` is the reader of the call before. Raises `NotFound`, `Unreadable`, and other errors of
+    the same command.
     """
-    target = target_of(store, place, kept)
-    if tab == "messages":
-        return _messages(target, width)
-    if tab == "diff":
-        # That module returns what is defined here.
-
-        return read_diff(store, target, base, refs or {}, width)
-    if tab == "state":
-        return _state(target, clock, width)
-    lines = {
-        "writes": lambda: _writes(target, clock, width, kept or KeptReader()),
-        "metadata": lambda: _metadata(target, clock, width),
-        "raw": lambda: _raw(target, width),
-    }[tab]()
+    target = target_of(store, subject.place, kept)
+    match tab:
+        case "messages":
+            return _messages(target, ui.width)
+        case "diff":
+            return read_diff(store, target, subject.base, subject.refs, ui.width)
+        case "state":
+            return _state(target, ui)
+        case "writes":
+            lines = _writes(target, ui, kept)
+        case "metadata":
+            lines = _metadata(target, ui)
+        case "raw":
+            lines = _raw(target, ui.width)
     return TabContent(cut(lines))
 
 
@@ -375,22 +343,23 @@ def read_origin(store: Store, place: CheckpointKey, path: str) -> tuple[Checkpoi
     return found.moment.key, who
 
 
-def _state(target: Target, clock: Clock, width: int) -> TabContent:
+def _state(target: Target, ui: Ui) -> TabContent:
     found = view(target, None, writes=False)
-    heading = cut(_heading(found, clock, width))
+    heading = cut(_heading(found, ui))
     changed = changed_values(target, found).items()
     changes = {format_path(path): change for path, change in changed}
     state = StateValues(heading, found.state.values, found.state.rebuilt, changes)
     return TabContent(heading, state=state)
 
 
-def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[StyledLine]:
+def _heading(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:
     """Yield next nodes, questions and problems."""
+    width = ui.width
     yield from step_lines(found.moment, width, live=found.is_head, resume=found.resume)
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"
         yield from field_lines("problem", reason, width, "error")
-    yield from lifetime_lines(found.lifetime, clock.now, clock.zone, width)
+    yield from lifetime_lines(found.lifetime, ui.now, ui.zone, ui.width)
     if found.plaintext:
         yield from field_lines("warning", PLAINTEXT, width, "error")
     yield from given_lines(found, width)
@@ -399,15 +368,15 @@ def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[Styled
         yield line(("no values", "dim"))
 
 
-def _writes(target: Target, clock: Clock, width: int, kept: KeptReader) -> Iterator[StyledLine]:
+def _writes(target: Target, ui: Ui, kept: KeptReader) -> Iterator[StyledLine]:
     found = _seen(target, writes=True)
     if found.writes:
         yield line(("writes stored at this checkpoint", "bold"))
-        yield from placed_lines(found.writes, clock.zone, width, dropped=found.dropped)
+        yield from placed_lines(found.writes, ui.zone, ui.width, dropped=found.dropped)
         yield line("")
     yield line(("writes that produced this checkpoint", "bold"))
     try:
-        yield from written_lines(written(target, {}, kept=kept.replay), width)
+        yield from written_lines(written(target, {}, kept=kept.replay), ui.width)
     except CkptError as error:
         yield line((safe_text(error.message), "dim"))
 
@@ -444,16 +413,20 @@ def _messages(target: Target, width: int) -> TabContent:
     return TabContent(lines, marks, values=values)
 
 
-def _metadata(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
+def _metadata(target: Target, ui: Ui) -> Iterator[StyledLine]:
     found = _seen(target, writes=False)
-    yield from standing_lines(found, clock.now, clock.zone, width)
-    yield from lifetime_lines(found.lifetime, clock.now, clock.zone, width)
+    yield from standing_lines(found, ui.now, ui.zone, ui.width)
+    yield from lifetime_lines(found.lifetime, ui.now, ui.zone, ui.width)
     yield line("")
     for name, value in found.moment.metadata.items():
-        yield from value_lines(name, clip(value), width, None)
+        yield from value_lines(name, clip(value), ui.width, None)
     yield line("")
     versions = cast("Value", dict(found.moment.body.versions))
-    yield from value_lines("channel_versions", versions, width, None)
+    yield from value_lines("channel_versions", versions, ui.width, None)
+
+
+_RAW_BYTES = 16 * 1024
+_RAW_ROW = 16
 
 
 def _raw(target: Target, width: int) -> Iterator[StyledLine]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
 from typing import ClassVar, Literal
 
 from ckpt_backends.checkpoint_ids import step_of
@@ -19,11 +18,11 @@ from ckpt_cli.core.tree import Key, StepDetails
 from ckpt_cli.queries.history import made_by
 from ckpt_cli.queries.replay import KeptReplay
 from ckpt_cli.queries.tree import Tree
-from ckpt_cli.reading.redaction import carried_metadata
+from ckpt_cli.reading.store import carried_metadata
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.render.table import step_number
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.text import Ui, safe_text
 from ckpt_cli.tui.panes.document import TabContent
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
@@ -33,14 +32,6 @@ TABS: tuple[Tab, ...] = (
     *("state", "diff", "writes", "messages", "timeline"),
     *("errors", "findings", "metadata", "raw", "memory"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The current time, and the time zone of the times shown."""
-
-    now: datetime
-    zone: tzinfo
 
 
 def base_of(marked: CheckpointKey | None, place: CheckpointKey) -> CheckpointKey | None:
@@ -116,19 +107,15 @@ def name_of(
     if checkpoint_id not in refs:
         refs = short_refs([one.key.checkpoint_id for one in reader.index(ns)])
     nodes = made_by(reader, moment) or (moment.source or "?",)
-    outer = moment.key.thread_id if with_thread else ""
-    return _name(moment.number, nodes, refs[checkpoint_id], ns, outer)
+    outer = [moment.key.thread_id] if with_thread else []
+    return _name(moment.number, nodes, refs[checkpoint_id], ns, *outer)
 
 
-def _name(
-    step: int | None, nodes: Iterable[str], ref: str, checkpoint_ns: str, thread_id: str = ""
-) -> str:
+def _name(step: int | None, nodes: Iterable[str], ref: str, checkpoint_ns: str, *outer: str) -> str:
     """Return a name after the calls that lead to it: `research > step 7 · book · 6a3c`."""
     parts = f"step {step_number(step)}", ", ".join(dict.fromkeys(nodes)), ref
-    outer = (thread_id,) if thread_id else ()
-    return safe_text(
-        path_text((*outer, *node_path(checkpoint_ns, [" · ".join(filter(None, parts))])))
-    )
+    inner = node_path(checkpoint_ns, [" · ".join(filter(None, parts))])
+    return safe_text(path_text((*outer, *inner)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +137,11 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class TabQuestion:
-    """What a tab is to read, and how it is drawn."""
+    """What a tab is to read, and what it is drawn for."""
 
     subject: Subject
-    clock: Clock
-    width: int
-    is_again: bool = False
+    ui: Ui
+    is_again: bool
     """Whether the tab shows the same checkpoint or thread already."""
 
 
@@ -168,9 +154,10 @@ class InspectorTab(ABC):
     """Whether it is about the whole thread, in place of one checkpoint."""
     refresh_after: float | None = None
     """Seconds after which it is read again; None if only a change makes it stale."""
-
     titled = ""
     """What its title says of the thread; empty if it is the name of the checkpoint."""
+    drawn: object = None
+    """What the content was drawn from that was read last; None if it must be read again."""
 
     def heading(self, subject: Subject) -> str:
         """Return its title."""
@@ -181,9 +168,13 @@ class InspectorTab(ABC):
     async def read(self, asked: TabQuestion) -> TabContent:
         """Read it. Raises `CkptError`."""
 
-    @abstractmethod
+    def source(self, asked: TabQuestion) -> object:
+        """Return what it is drawn from: the same again if it would read the same."""
+        return asked.subject.thread, asked.ui.width
+
     def is_current(self, asked: TabQuestion) -> bool:
         """Return whether it would read the same again."""
+        return self.drawn == self.source(asked)
 
     @abstractmethod
     def command(self, store: Sequence[str], subject: Subject) -> str | None:
@@ -197,5 +188,6 @@ class InspectorTab(ABC):
         del subject
         return None
 
-    def forget(self) -> None:  # noqa: B027
+    def forget(self) -> None:
         """Read it again when it is asked for, even if nothing has changed."""
+        self.drawn = None

@@ -35,7 +35,7 @@ from ckpt_cli.tui.command_line import check_command, errors_command, timeline_co
 from ckpt_cli.tui.context import CheckRules, ScreenContext
 from ckpt_cli.tui.panes.document import TabContent
 from ckpt_cli.tui.reading import SHARE
-from ckpt_cli.tui.tabs.content import Clock, InspectorTab, KeptReader, Subject, TabQuestion
+from ckpt_cli.tui.tabs.content import InspectorTab, KeptReader, Subject, TabQuestion
 
 _MOST_STEPS = 20_000
 """Maximum number of steps of a timeline; `ckpt timeline` prints more."""
@@ -62,7 +62,7 @@ class KeptTimeline:
         self._read: tuple[ThreadReader, ThreadSteps] | None = None
         self._drawn: tuple[int, TimedBranch] | None = None
 
-    def read(self, store: Store, place: CheckpointKey, clock: Clock, width: int) -> TimedBranch:
+    def read(self, store: Store, place: CheckpointKey, ui: Ui) -> TimedBranch:
         """Return the timeline of the head's branch, or else of the one that a checkpoint is on.
 
         It goes on to the newest checkpoint, so that it is the same for each one of the branch.
@@ -75,12 +75,12 @@ class KeptTimeline:
         key = place.checkpoint_ns, place.checkpoint_id
         if self._drawn is not None:
             drawn_width, branch = self._drawn
-            if drawn_width == width and key in branch.lines:
+            if drawn_width == ui.width and key in branch.lines:
                 return branch
         tip = _tip(reader, steps, key)
         found = timeline_of(reader, steps, *tip, last=_MOST_STEPS)
-        branch = _drawn(found, tip, clock, width)
-        self._drawn = width, branch
+        branch = _drawn(found, tip, ui)
+        self._drawn = ui.width, branch
         return branch
 
 
@@ -107,12 +107,11 @@ def _newest_after(reader: ThreadReader, key: Key) -> str:
     return newest
 
 
-def _drawn(found: Timeline, tip: Key, clock: Clock, width: int) -> TimedBranch:
+def _drawn(found: Timeline, tip: Key, ui: Ui) -> TimedBranch:
     """Return a timeline as lines. A step without a line has that of the next one."""
     drawn: list[StyledLine] = []
     places: dict[int, Key | None] = {}
-    room = width - len(_GUTTER)
-    rows = timeline_rows(found, Ui(clock.now, clock.zone, room))
+    rows = timeline_rows(found, ui._replace(width=ui.width - len(_GUTTER)))
     for at, (key, text) in enumerate(rows):
         places[at] = key
         drawn.append(line(_GUTTER, *text.spans))
@@ -136,19 +135,19 @@ _WORDS = {
 }
 
 
-def read_thread_errors(store: Store, thread: Thread, clock: Clock, width: int) -> TabContent:
+def read_thread_errors(store: Store, thread: Thread, ui: Ui) -> TabContent:
     """Return the failed tasks of a thread, newest first, as `ckpt errors THREAD --history` does."""
     found = list(failures_of_threads(store, [thread], history=True))
     if not found:
         lacking = limit("errors", store.capabilities)
         said = "no task of this thread failed" if lacking is None else f"no errors: {lacking.why}"
-        return TabContent([line((one, "dim")) for one in wrap(said, width)])
+        return TabContent([line((one, "dim")) for one in wrap(said, ui.width)])
     lines = [line((_summary(found), "bold"))]
     places: dict[int, Key] = {}
     for one in found[:_MOST]:
         lines.append(line(""))
         places[len(lines)] = one.key.checkpoint_ns, one.key.checkpoint_id
-        lines += _failure_lines(one, clock, width)
+        lines += _failure_lines(one, ui)
     if len(found) > _MOST:
         lines.append(line((f"… {len(found) - _MOST:,} more; `ckpt errors` prints all", "dim")))
     return TabContent(lines, places=places)
@@ -160,18 +159,18 @@ def _summary(found: Sequence[Failure]) -> str:
     return f"{counted(len(found), 'failed task')}: {became}"
 
 
-def _failure_lines(one: Failure, clock: Clock, width: int) -> Iterator[StyledLine]:
+def _failure_lines(one: Failure, ui: Ui) -> Iterator[StyledLine]:
     """Yield what became of a task, its step, node and time, and below it the error."""
     state = failure_state(one)
     style: Style = "error" if state == BLOCKS else "dim"
-    at = "" if one.at is None else when(one.at, clock.now, clock.zone)
+    at = "" if one.at is None else when(one.at, ui.now, ui.zone)
     yield line(
         (f"{state:8}", style),
         f"step {step_number(one.step)}  ",
         (safe_text(one.node), "node"),
         (f"  {at}", "time"),
     )
-    parts = [*wrap(safe_text(error_start(one.error)), width - len(_INDENT))]
+    parts = [*wrap(safe_text(error_start(one.error)), ui.width - len(_INDENT))]
     for number, part in enumerate(parts[:_LINES], 1):
         more = "…" if number == _LINES < len(parts) else ""
         yield line((f"{_INDENT}{part}{more}", style))
@@ -198,11 +197,11 @@ class TimelineTab(InspectorTab):
     async def read(self, asked: TabQuestion) -> TabContent:
         began = time.monotonic()
         thread, place = asked.subject.thread, asked.subject.place
-        question = partial(self._kept.read, place=place, clock=asked.clock, width=asked.width)
+        question = partial(self._kept.read, place=place, ui=asked.ui)
         branch = await self._worker.ask(question)
         if not asked.is_again:
             self._at = None
-        self._shown = thread, asked.width, branch
+        self._shown = thread, asked.ui.width, branch
         self._until = time.monotonic() + (time.monotonic() - began) * SHARE
         return branch.content
 
@@ -213,7 +212,7 @@ class TimelineTab(InspectorTab):
         now, place = asked.subject.thread, asked.subject.place
         is_new = thread == now or time.monotonic() < self._until
         has_step = (place.checkpoint_ns, place.checkpoint_id) in branch.lines
-        return has_step and is_new and (thread.thread_id, width) == (now.thread_id, asked.width)
+        return has_step and is_new and (thread.thread_id, width) == (now.thread_id, asked.ui.width)
 
     def signed(self, subject: Subject) -> tuple[int | None, bool] | None:
         if self._shown is None:
@@ -237,18 +236,10 @@ class ErrorsTab(InspectorTab):
 
     def __init__(self, worker: StoreWorker[Store]) -> None:
         self._worker = worker
-        self._shown: tuple[Thread, int] | None = None
-        """The thread, and the width in which its errors were drawn."""
 
     async def read(self, asked: TabQuestion) -> TabContent:
-        thread, width = asked.subject.thread, asked.width
-        question = partial(read_thread_errors, thread=thread, clock=asked.clock, width=width)
-        content = await self._worker.ask(question)
-        self._shown = thread, width
-        return content
-
-    def is_current(self, asked: TabQuestion) -> bool:
-        return self._shown == (asked.subject.thread, asked.width)
+        question = partial(read_thread_errors, thread=asked.subject.thread, ui=asked.ui)
+        return await self._worker.ask(question)
 
     def command(self, store: Sequence[str], subject: Subject) -> str | None:
         return errors_command(store, subject.thread.thread_id)
@@ -330,7 +321,6 @@ class FindingsTab(InspectorTab):
         """What was found in each thread that was checked."""
         self._checking: set[str] = set()
         """The threads of which every value is being checked."""
-        self._drawn: tuple[CheckedThread, bool, int] | None = None
         self._one = asyncio.Lock()
         """So that a thread is not checked twice at the same time."""
         self.took = 0.0
@@ -387,18 +377,18 @@ class FindingsTab(InspectorTab):
                 raise
             self._refused(error)
         found = self._found[thread.thread_id]
-        is_checking = thread.thread_id in self._checking
-        self._drawn = found, is_checking, asked.width
-        return findings_content(
-            found, self._context.store_words, asked.width, is_checking=is_checking
-        )
+        words, is_checking = self._context.store_words, thread.thread_id in self._checking
+        return findings_content(found, words, asked.ui.width, is_checking=is_checking)
+
+    def source(self, asked: TabQuestion) -> object:
+        thread = asked.subject.thread
+        return self.found(thread), thread.thread_id in self._checking, asked.ui.width
 
     def is_current(self, asked: TabQuestion) -> bool:
-        thread = asked.subject.thread
-        found, is_checking = self.found(thread), thread.thread_id in self._checking
-        return found is not None and self._drawn == (found, is_checking, asked.width)
+        return self.found(asked.subject.thread) is not None and super().is_current(asked)
 
     def forget(self) -> None:
+        super().forget()
         self._found.clear()
 
     def command(self, store: Sequence[str], subject: Subject) -> str | None:
