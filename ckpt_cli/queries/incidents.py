@@ -321,7 +321,7 @@ def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
 
     The same Interrupt is stored at every level, from the node that asked up to the root.
     """
-    for task in (*moment.step.tasks, *moment.step.others):
+    for task in moment.step.runs:
         own = [question for question in task.questions if question.is_open]
         if not own:
             continue

@@ -166,7 +166,7 @@ class StepFacts(NamedTuple):
         """What the caller gave at an input, as the next step took it in; else nothing."""
         if self.source != "input":
             return ()
-        starts = {one.id for one in (*self.step.tasks, *self.step.others) if one.node == START}
+        starts = {one.id for one in self.step.runs if one.node == START}
         return [one for one in self.writes if one.task_id in starts]
 
 
@@ -592,9 +592,7 @@ def _node(
     moment: Moment, say: Callable[[Value], str], added_by: ListedOperation | None
 ) -> StepDetails:
     step, ns = moment.step, moment.key.checkpoint_ns
-    runs = (*step.tasks, *step.others)
-    questions = [question for run in runs for question in run.questions]
-    failed = [run for run in runs if run.error is not None and not run.handled]
+    failed = [run for run in step.runs if run.error is not None and not run.handled]
     forked_from = moment.metadata.get("forked_from")
     problem = moment.body.problem
     return StepDetails(
@@ -605,10 +603,9 @@ def _node(
         next=step.next,
         questions=tuple(
             f"{path_text(node_path(ns, asked_by(one)))}: {say(one.value)}"
-            for one in questions
-            if one.is_open
+            for one in step.open_questions
         ),
-        answered=sum(question.answered for question in questions),
+        answered=sum(question.answered for question in step.questions),
         errors=tuple(
             f"{path_text(node_path(ns, failed_at(run)))}: {run.error}"
             + (f"  ({RETRIED})" if run.finished else "")

@@ -233,14 +233,11 @@ def _trouble(plan: CheckpointPlan, width: int) -> Iterator[StyledLine]:
     """Yield the errors and open questions of the head before the change."""
     if plan.now is None:
         return
-    tasks = (*plan.now.tasks, *plan.now.others)
-    for task in filter(has_failed, tasks):
+    for task in filter(has_failed, plan.now.runs):
         yield from field("error", f"{path_text(failed_at(task))}: {task.error}", width, "error")
-    for task in tasks:
-        for one in task.questions:
-            if one.is_open:
-                text = f"{path_text(asked_by(one))}: {summary(one.value, _QUESTION)}"
-                yield from field("question", text, width, "question")
+    for one in plan.now.open_questions:
+        text = f"{path_text(asked_by(one))}: {summary(one.value, _QUESTION)}"
+        yield from field("question", text, width, "question")
 
 
 def _changes(
@@ -290,15 +287,9 @@ def _state(plan: CheckpointPlan) -> str:
     conditions = conditions_of(plan.now)
     if plan.now is None:
         return ", ".join(conditions)
-    tasks = (*plan.now.tasks, *plan.now.others)
     nodes: dict[Status, Sequence[str]] = {
-        Status.ERROR: [path_text(failed_at(one)) for one in tasks if has_failed(one)],
-        Status.INTERRUPTED: [
-            path_text(asked_by(question))
-            for one in tasks
-            for question in one.questions
-            if question.is_open
-        ],
+        Status.ERROR: [path_text(failed_at(one)) for one in plan.now.runs if has_failed(one)],
+        Status.INTERRUPTED: [path_text(asked_by(one)) for one in plan.now.open_questions],
     }
     waiting = plan.now.waiting or ()
     return ", ".join(
@@ -311,9 +302,10 @@ def _left_with(plan: CheckpointPlan) -> str:
     """The errors and open questions of the head, which stay on the abandoned branch."""
     if plan.now is None:
         return ""
-    tasks = (*plan.now.tasks, *plan.now.others)
-    asked = any(one.is_open for task in tasks for one in task.questions)
-    parts = {"error": any(map(has_failed, tasks)), "question": asked}
+    parts = {
+        "error": any(map(has_failed, plan.now.runs)),
+        "question": bool(plan.now.open_questions),
+    }
     found = " and ".join(f"its {name}" for name, holds in parts.items() if holds)
     return f" with {found}" if found else ""
 

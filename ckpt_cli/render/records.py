@@ -76,7 +76,6 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
     """Return a checkpoint without its values and writes, as in `history`."""
     step, key, body = moment.step, moment.key, moment.body
     conditions = [one.value for one in moment.conditions]
-    runs = (*step.tasks, *step.others)
     record = {
         "thread_id": key.thread_id,
         "checkpoint_ns": key.checkpoint_ns,
@@ -90,9 +89,9 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "waiting": _names(step.waiting),
         "status": conditions[0],
         "conditions": conditions,
-        "tasks": [task_record(task) for task in runs],
+        "tasks": [task_record(task) for task in step.runs],
         "metadata": values_record(moment.metadata),
-        "interrupts": [question_record(one) for task in runs for one in task.questions],
+        "interrupts": list(map(question_record, step.questions)),
         "children": list(children),
         "versions": values_record(body.versions),
         "write_count": len(moment.writes),

@@ -373,14 +373,13 @@ def stale_resumes(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> It
     answers = [value for write in writes for value in _answers(write, NULL_TASK_ID)]
     if not answers:
         return
-    runs = (*step.tasks, *step.others)
-    asking = [run for run in runs if any(one.is_open for one in run.questions)]
+    asking = [run for run in step.runs if any(one.is_open for one in run.questions)]
     for run in asking:
         if any(same(one, answer) for one in _used(run) for answer in answers):
             node = f"'{run.node}'" if run.node is not None else "a task"
             what = f"{node} has used the stored answer; invoke(None) would use it once more"
             yield _finding("resume-stale", key, what, run.id)
-    if not any(run.questions for run in runs) and conditions_of(step) == (Status.PENDING,):
+    if not step.questions and conditions_of(step) == (Status.PENDING,):
         what = "an answer is stored, but no task asked; the next question would get it"
         yield _finding("resume-stale", key, what)
 

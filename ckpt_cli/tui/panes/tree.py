@@ -196,7 +196,7 @@ def _drawn_again(before: TreePicture, tree: Tree) -> TreePicture | None:
     read, known = tree.details, before.tree.details
     changed = {key for key, one in read.items() if one is not known.get(key)}
     lines = list(before.lines)
-    before.drawing.show(read)
+    before.drawing.show(tree)
     for at, row in enumerate(before.rows):
         if isinstance(row, StepRow) and row.key in changed:
             drawn = before.drawing.line(row) if _is_one_line(known.get(row.key)) else None
@@ -215,8 +215,8 @@ def _is_one_line(details: StepDetails | None) -> bool:
 
 def draw_tree(tree: Tree, ui: Ui, parentage: Mapping[str, Parentage] | None = None) -> TreePicture:
     """Return a tree as lines."""
-    drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=ui.zone, width=ui.width)
-    drawn = list(drawing.rows(tree.details, ui.now))
+    drawing = ScreenTree(tree, ui)
+    drawn = list(drawing.rows())
     return TreePicture(
         tree,
         drawing,
