@@ -31,7 +31,7 @@ from ckpt_cli.queries.history import made_by
 from ckpt_cli.queries.usage import Range
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.target import Target
-from ckpt_cli.reading.thread import Moment, ThreadReader, number_of
+from ckpt_cli.reading.thread import Moment, ThreadReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
             Candidate(
                 CheckpointKey(reader.thread_id, ns, facts.checkpoint_id),
                 parentage.named_parent(facts.checkpoint_id),
-                number_of(facts.checkpoint_id, facts.metadata or {}),
+                facts.number,
                 {name: to_json(value) for name, value in facts.values.items()},
             )
         )

@@ -149,7 +149,12 @@ class PlaceList:
 
 
 QUESTIONS = PlaceList(
-    *("Questions", "no unanswered questions", incidents.QUESTION_CHANNELS, incidents.of_threads),
+    *(
+        "Questions",
+        "no unanswered questions",
+        incidents.QUESTION_CHANNELS,
+        incidents.open_questions,
+    ),
     *(WAITING.record, [one for one in WAITING_COLUMNS if one.key != "interrupt_id"]),
 )
 ERRORS = PlaceList(
