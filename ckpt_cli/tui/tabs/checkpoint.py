@@ -376,7 +376,7 @@ def _writes(target: Target, ui: Ui, kept: KeptReader) -> Iterator[StyledLine]:
         yield line("")
     yield line(("writes that produced this checkpoint", "bold"))
     try:
-        yield from written_lines(written(target, {}, kept=kept.replay), ui.width)
+        yield from written_lines(written(target, {}, kept=kept.replay), ui)
     except CkptError as error:
         yield line((safe_text(error.message), "dim"))
 
