@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ckpt_cli.render.bisect import BISECTION
 from ckpt_cli.render.blame import BLAME
+from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES
 from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
 from ckpt_cli.render.fields import ANY, Schema, Shape, Type, each
 from ckpt_cli.render.history import ENTRY, HISTORY, MOVEMENT
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
 from ckpt_cli.render.messages import MESSAGE, STATISTICS
 from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
+from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
 from ckpt_cli.render.search import HIT
 from ckpt_cli.render.show import SHOW_ANSWER, SOURCES
 from ckpt_cli.render.stores import LAYOUT, STORE
@@ -35,7 +38,6 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "tail THREAD": each(ENTRY),
     "messages": each(MESSAGE),
     "messages --stat": STATISTICS,
-    "diff": DIFF,
     "blame": BLAME,
     "grep": each(HIT),
     "stores": each(STORE),
@@ -54,6 +56,14 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors --summary": ERRORS,
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
+    "bisect": BISECTION,
+    "diff": DIFF,
+    "diff --writes": WRITTEN,
+    "doctor": EXAMINATION,
+    "doctor --types": EXAMINATION_WITH_TYPES,
+    "replay": REPLAY,
+    "replay --all": each(REPLAYED_THREAD),
+    "replay --all-steps": each(TRANSITION),
     "purge": REMOVAL,
     "purge --summary": PURGE_SUMMARY,
     "gc": REMOVAL,
@@ -67,6 +77,8 @@ ANSWERS: Mapping[str, Type | Shape] = {
 
 A word in capitals stands for an argument.
 """
+SAME_AS = {"replay --match": "replay --all", "replay --where": "replay --all"}
+"""Other words with the answer of these."""
 
 _HOME = "https://raw.githubusercontent.com/langgraph-ckpt/ckpt/main/docs/schema"
 

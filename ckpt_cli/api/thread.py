@@ -26,8 +26,8 @@ from ckpt_cli.render.text import safe_text
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
-    from ckpt_cli.api.questions import JudgedThread, SearchHits
-    from ckpt_cli.core.replay import ReplayReport
+    from ckpt_cli.api.questions import SearchHits
+    from ckpt_cli.core.replay import Replayed
     from ckpt_cli.core.stats import Stats
     from ckpt_cli.core.timeline import Timeline
     from ckpt_cli.core.values import Selected
@@ -256,22 +256,26 @@ class CheckpointHandle:
         """
         from ckpt_cli.api.questions import reducers_for
         from ckpt_cli.queries.replay import written
-        from ckpt_cli.render.replay import written_record
+        from ckpt_cli.render.replay import WRITTEN_VIEW
 
         chosen = _names(channels)
         told = reducers_for(self.target.reader, self.thread.around, reducers, chosen or ())
-        return Answer(written(self.target, told, chosen), written_record)
+        return Answer(written(self.target, told, chosen), WRITTEN_VIEW)
 
-    def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[ReplayReport]:
+    def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[Replayed]:
         """Verify the steps that led to it, as `ckpt replay THREAD@REF` does.
 
         `reducers` is as in `ThreadHandle.replay`. Raises `NotFound` or `UsageError`.
         """
-        return self._replayed(reducers).report()
+        from ckpt_cli.render.replay import REPLAY_VIEW
 
-    def transitions(self, reducers: Mapping[str, str] | None = None) -> AnswerList[JudgedThread]:
+        return Answer(self._replayed(reducers), REPLAY_VIEW)
+
+    def transitions(self, reducers: Mapping[str, str] | None = None) -> AnswerList[Replayed]:
         """Return each channel of each of these steps, as `ckpt replay --all-steps` prints it."""
-        return self._replayed(reducers).transitions()
+        from ckpt_cli.render.replay import transitions
+
+        return AnswerList(self._replayed(reducers), transitions)
 
     def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
         """Return how long the steps took that led to it, as `ckpt timeline` prints it.
@@ -374,7 +378,7 @@ class CheckpointHandle:
             )
         return self._entry
 
-    def _replayed(self, reducers: Mapping[str, str] | None) -> JudgedThread:
+    def _replayed(self, reducers: Mapping[str, str] | None) -> Replayed:
         from ckpt_cli.api.questions import replay_one
 
         return replay_one(self.target.reader, self.thread.around, reducers, self.ns, self.id)
@@ -646,19 +650,23 @@ class ThreadHandle:
 
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
-    ) -> Answer[ReplayReport]:
+    ) -> Answer[Replayed]:
         """Verify the thread against its recorded writes, as `ckpt replay` does.
 
         `reducers` maps channels to the names of their reducers, in addition to those of the
         profile; others are inferred. Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
-        return self._replayed(reducers, ns).report()
+        from ckpt_cli.render.replay import REPLAY_VIEW
+
+        return Answer(self._replayed(reducers, ns), REPLAY_VIEW)
 
     def transitions(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
-    ) -> AnswerList[JudgedThread]:
+    ) -> AnswerList[Replayed]:
         """Return each channel of each transition, as `ckpt replay --all-steps` prints it."""
-        return self._replayed(reducers, ns).transitions()
+        from ckpt_cli.render.replay import transitions
+
+        return AnswerList(self._replayed(reducers, ns), transitions)
 
     def doctor(self, *, deep: bool = False, grace: When = "1m") -> Answer[ThreadReport]:
         """Check the thread, as `ckpt doctor THREAD` does; the arguments are those of the store's.
@@ -738,7 +746,7 @@ class ThreadHandle:
         found, within = named.checkpoint(self.around.now, self.around.zone), (since, until)
         return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
-    def _replayed(self, reducers: Mapping[str, str] | None, ns: str | None) -> JudgedThread:
+    def _replayed(self, reducers: Mapping[str, str] | None, ns: str | None) -> Replayed:
         from ckpt_cli.api.questions import replay_one
 
         return replay_one(self.reader, self.around, reducers, self._namespace(ns))

@@ -8,11 +8,10 @@ from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.thread import CheckpointHandle
-from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.replay import Verdict
 from ckpt_cli.options import Channels, Namespace, OptionalThread
 from ckpt_cli.queries.replay import check_channels
 from ckpt_cli.reading.target import TargetArguments
-from ckpt_cli.render.replay import WRITTEN_COLUMNS, written_lines, written_rows
 from ckpt_cli.session import Session
 
 
@@ -82,12 +81,7 @@ def _show_writes(
     session: Session, checkpoint: CheckpointHandle, channel: list[str] | None, *, exit_code: bool
 ) -> None:
     answer = checkpoint.diff_writes(session.names.told_reducers, channel)
-    found = answer.found
-    session.output.document(
-        answer.to_dict,
-        lambda: written_lines(found, session.output.width),
-        rows=lambda: written_rows(found),
-        columns=WRITTEN_COLUMNS,
-    )
-    if exit_code and any(one.verdict is Verdict.MISMATCH for one in found.channels.values()):
+    session.show(answer)
+    channels = answer.found.channels.values()
+    if exit_code and any(one.verdict is Verdict.MISMATCH for one in channels):
         raise Exit(1)

@@ -23,7 +23,7 @@ from ckpt_cli.core.values import parse_path
 from ckpt_cli.queries.messages import last_held
 from ckpt_cli.queries.threads import SORTS
 from ckpt_cli.reading.store import RedactedStore
-from ckpt_cli.render.doctor import checked_record
+from ckpt_cli.render.doctor import CHECKED
 from ckpt_cli.render.messages import message_records
 from ckpt_cli.render.text import safe_json, safe_text
 
@@ -625,7 +625,7 @@ def _grep(asked: Asked) -> Iterator[Item]:
 def _doctor(asked: Asked) -> Iterator[Item]:
     found = asked.store.handle.doctor(**asked.given("threads", "deep"), watch=asked.watch)
     yield from map(dict, found)
-    yield {"complete": found.complete, "checked": checked_record(found.checked)}
+    yield {"complete": found.complete, "checked": CHECKED.record(found.checked)}
 
 
 TROUBLE_TOOLS = (

@@ -11,19 +11,19 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation import as_message
-from ckpt_cli.core.diff import ChannelChange, Counts, Op, count, op_records, sizes
-from ckpt_cli.core.elimination import Differences
+from ckpt_cli.core.diff import ChannelChange, Counts, Op, count, op_record, sizes
+from ckpt_cli.core.replay import Differences
 from ckpt_cli.core.values import format_path, is_set, unwrap
 from ckpt_cli.queries.diff import Comparison
 from ckpt_cli.reading.thread import Moment
 from ckpt_cli.render.fields import (
-    ANY,
     INTEGER,
     KEY,
     TIME,
     VALUE,
     Field,
     Shape,
+    Type,
     View,
     by_name,
     each,
@@ -45,37 +45,54 @@ from ckpt_cli.render.text import (
 )
 from ckpt_cli.render.values import counted, noun_for, summary
 
-_PLACE = Shape(
-    "A checkpoint that is compared.",
-    *KEY,
-    Field("step", maybe(INTEGER), "Step.", "number"),
-    Field("ts", maybe(TIME), "When it was saved.", "at"),
-)
 CHANGE = Shape(
-    "What changed in a channel.",
-    Field("change", one_of("added", "removed", "changed"), "How."),
-    Field("before", VALUE, "Value before; null if there was none."),
-    Field("after", VALUE, "Value after; null if there is none."),
-    Field("ops", each(ANY), "Each difference inside of it.", lambda one: op_records(one.ops)),
+    "A channel that differs.",
+    Field("change", one_of("added", "removed", "changed"), "What happened to it."),
+    Field("before", VALUE, "Its value before; null if it did not exist."),
+    Field("after", VALUE, "Its value after; null if it does not exist."),
+    Field(
+        "ops",
+        each(Type({"type": "object"}, "JSON", op_record)),
+        "What changed inside it. `op` is `add`, `remove`, `replace` or `move`, and `path` a JSON"
+        " pointer; there is also `before`, `after`, `from` (of a move), and the `id` of a message.",
+    ),
+)
+_CHECKPOINT = Shape(
+    "A checkpoint.",
+    *KEY,
+    Field("step", maybe(INTEGER), "Its step.", "number"),
+    Field("ts", maybe(TIME), "When it was saved.", "at"),
 )
 DIFF = Shape(
     "What changed between two checkpoints.",
-    Field("from", maybe(_PLACE), "The earlier one; null if there is none.", "before"),
-    Field("to", _PLACE, "The later one.", "after"),
-    Field("channels", by_name(CHANGE), "Each channel that changed.", "changes"),
+    Field("from", maybe(_CHECKPOINT), "The first; null if there is no parent.", "before"),
+    Field("to", _CHECKPOINT, "The second.", "after"),
+    Field("channels", by_name(CHANGE), "Channels that differ.", "changes"),
 )
 
 
-def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
-    """Yield the answer of `diff`, one row per operation, or per added or removed channel."""
-    for name, change in changes.items():
+def _change_rows(found: Comparison) -> Iterator[dict[str, Any]]:
+    """Yield one row per operation, or per added or removed channel."""
+    for name, change in found.changes.items():
         record = CHANGE.record(change)
-        ops = record.pop("ops") or [record]
-        for op in ops:
+        for op in record.pop("ops") or [record]:
             yield {**op, "channel": name, "change": change.change}
 
 
-def _header_lines(found: Comparison) -> Iterator[StyledLine]:
+def _diff_lines(found: Comparison, ui: Ui, *, stat: bool = False) -> Iterator[StyledLine]:
+    yield from diff_header_lines(found)
+    yield from diff_text(found.changes, stat=stat, width=ui.width)
+
+
+DIFF_VIEW = View(
+    DIFF.record,
+    _diff_lines,
+    _change_rows,
+    plain_columns("channel", "change", "op", "path", "before", "after"),
+)
+
+
+def diff_header_lines(found: Comparison) -> Iterator[StyledLine]:
     """Yield the old and the new checkpoint of a diff, in the way git names two files."""
     is_first = found.after.checkpoint.parent_checkpoint_id is None
     before: tuple[Span, ...] = (("nothing" if is_first else "the parent is not stored", "dim"),)
@@ -550,17 +567,3 @@ def _cell(parts: Parts | None, side: Side, room: int) -> Iterator[Span]:
     for part, is_changed in parts:
         yield part, _PARTS[side] if is_changed else side
     yield " " * (room - used), side
-
-
-def diff_lines(found: Comparison, ui: Ui, *, stat: bool) -> Iterator[StyledLine]:
-    """Yield the two checkpoints and what changed; with `stat`, one line for each channel."""
-    yield from _header_lines(found)
-    yield from diff_text(found.changes, stat=stat, width=ui.width)
-
-
-DIFF_VIEW = View(
-    DIFF.record,
-    diff_lines,
-    lambda found: change_rows(found.changes),
-    plain_columns("channel", "change", "op", "path", "before", "after"),
-)
