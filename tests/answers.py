@@ -13,13 +13,9 @@ from ckpt_cli.answers import ANSWERS, SAME_AS, schema_of
 from ckpt_cli.app import root
 
 UNDESCRIBED = {
-    *("threads list", "show", "history", "messages", "grep", "tail"),
     *("memory list", "memory show", "memory search", "memory export", "memory edit"),
-    *("memory delete", "memory copy", "memory import", "memory sessions", "blame"),
-    *("doctor --summary", "stats", "du", "metrics", "sql", "apply"),
-    *("secrets", "rekey", "copy", "export", "import"),
-    *("stores", "trust"),
-    "errors --summary",
+    *("memory delete", "memory copy", "memory import", "memory sessions"),
+    *("doctor --summary", "apply", "secrets", "rekey", "copy", "export", "import", "trust"),
 }
 """Commands, and options of them, whose answer has no schema yet."""
 

@@ -42,9 +42,9 @@ from ckpt_cli.render.fields import (
     one_of,
     optional,
 )
+from ckpt_cli.render.show import config_text, handler_words
 from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines
 from ckpt_cli.render.text import StyledLine, Ui, cell_len, command_field, field, line, safe_text
-from ckpt_cli.render.thread import config_text, handler_words
 from ckpt_cli.render.threads import counted_names, node_names
 from ckpt_cli.render.value_diff import CHANGE, diff_text
 from ckpt_cli.render.values import counted, named_value, summary
