@@ -215,7 +215,7 @@ def inside(name: str, shape: Shape) -> list[Field]:
     whole = attrgetter(name)
 
     def moved(field: Field) -> Field:
-        take = _taking(field)
+        take = _taking(field.of or field.key)
         return field._replace(of=lambda found: take(whole(found)))
 
     return list(map(moved, shape.fields.values()))

@@ -24,7 +24,7 @@ from ckpt_cli.queries.grep import GrepQuery, grep_thread
 from ckpt_cli.queries.operations import ListedOperation
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.render.incidents import FAILURE, FAILURE_COLUMNS, WAITING, WAITING_COLUMNS
-from ckpt_cli.render.operations import operation_columns, operation_record
+from ckpt_cli.render.operations import OPERATION, operation_columns
 from ckpt_cli.render.search import HIT_COLUMNS, table_record
 from ckpt_cli.render.table import Column, Record, table_lines
 from ckpt_cli.render.text import Ui, line, safe_text
@@ -230,7 +230,7 @@ class OperationsScreen(ListScreen[ListedOperation, str | None]):
         # The log is on a disk, and may be long.
         found = await asyncio.to_thread(lambda: self._operations.newest_first)
         self.head(f"{len(found):,}")
-        self.add([(one, operation_record(one)) for one in found])
+        self.add([(one, OPERATION.record(one)) for one in found])
         if not found:
             self.say_none("ckpt recorded no change of this thread")
 
