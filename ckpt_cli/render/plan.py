@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change_records import change_record
+from ckpt_backends.changes import change_record
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.copying import CopiedThread, CopyReport, CopyStep, RekeyReport
