@@ -152,9 +152,7 @@ class _Mismatches:
             if not named:
                 continue
             ns, child = transition.checkpoint_ns, transition.child
-            stored = self._reader.store.checkpoints(
-                self._reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[child], body=True
-            )
+            stored = self._reader.checkpoints(ns, [child], body=True)
             for body in map(read_body, stored):
                 for one in named:
                     yield (ns, child, one.channel), body.versions.get(one.channel, "?")
