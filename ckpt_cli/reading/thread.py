@@ -10,8 +10,6 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TypeAlias
 
-from ckpt_backends.checkpoint_ids import step_of, time_of
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import CLOSED, expects_encrypted, is_encrypted_type
@@ -24,6 +22,9 @@ from ckpt_backends.model import (
     Thread,
     TypedBytes,
     Write,
+    in_chunks,
+    step_of,
+    time_of,
 )
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.checkpoint_ids import make_id, ticks_at
-from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.model import Checkpoint, CheckpointKey, make_id, ticks_at
 from ckpt_cli.core.doctor.checks import (
     WritesOfOne,
     ahead_finding,
@@ -158,10 +157,10 @@ def test_orphaned_writes_name_their_task_if_there_is_only_one() -> None:
     writes = WritesOfOne()
     writes.add("one", None)
     writes.add("one", None)
-    found = orphan_finding("t", "", "c", writes)
+    found = orphan_finding(CheckpointKey("t", "", "c"), writes)
     assert (found.task_id, found.detail) == (
         "one",
         "2 writes name this checkpoint, which is not stored",
     )
     writes.add("other", None)
-    assert orphan_finding("t", "", "c", writes).task_id is None
+    assert orphan_finding(CheckpointKey("t", "", "c"), writes).task_id is None
