@@ -181,7 +181,7 @@ def _inline(value: Value, width: int, *, nested: bool = True, quote: bool = Fals
         return _message(message, width)
     match value:
         case list():
-            return _list(value, width, quote=quote)
+            return f"[{_content(value, width - 2, quote=quote)}]"
         case dict():
             return "{" + _fields(value, ": ", width - 2, quote=quote) + "}"
         case Cut():
@@ -193,21 +193,18 @@ def _inline(value: Value, width: int, *, nested: bool = True, quote: bool = Fals
             raise TypeError(type(value))
 
 
-def _list(value: list[Value], width: int, *, quote: bool) -> str:
-    noun = noun_for(value) if value else "item"
-    whole = None if noun == "message" else _items(value, width - 2, quote=quote)
-    return f"[{counted(len(value), noun) if whole is None else whole}]"
-
-
-def _items(items: list[Value], width: int, *, quote: bool) -> str | None:
-    """Return all items; None if they do not fit."""
+def _content(items: list[Value], width: int, *, quote: bool) -> str:
+    """Return all items, or their number if they do not fit."""
+    noun = noun_for(items) if items else "item"
+    if noun == "message":
+        return counted(len(items), noun)
     texts: list[str] = []
     room = width
     for item in items:
         text = _inline(item, room, quote=quote)
         room -= cell_len(text) + 2
         if room < -2:
-            return None
+            return counted(len(items), noun)
         texts.append(text)
     return ", ".join(texts)
 
@@ -237,11 +234,9 @@ def _object(value: Tagged, width: int, *, quote: bool) -> str:
         return f"{name}({_fields(payload, '=', width - len(name) - 2, quote=True)})"
     if not isinstance(payload, list):
         return f"{name}({_inline(payload, width - len(name) - 2, quote=True)})"
-    noun = noun_for(payload) if payload else "item"
     plain = value.type == TUPLE or (is_set(value) and payload)
     room = width - (2 if plain else len(name) + 2)
-    items = None if noun == "message" else _items(payload, room, quote=quote or not plain)
-    content = counted(len(payload), noun) if items is None else items
+    content = _content(payload, room, quote=quote or not plain)
     if not plain:
         return f"{name}({content})"
     return f"({content})" if value.type == TUPLE else "{" + content + "}"
@@ -397,7 +392,7 @@ def _room_left(value: Value, room: int) -> int:
 
 def _message_block(message: Message, width: int) -> Iterator[str]:
     yield message_label(message) + _in_brackets(message.id)
-    yield from _indented(_content(message.content, width - 2), 2)
+    yield from _indented(_said_content(message.content, width - 2), 2)
     for call in message.tool_calls:
         yield from _indented(_call_lines(call, width - 2), 2)
     for key, value in message.fields.items():
@@ -405,7 +400,7 @@ def _message_block(message: Message, width: int) -> Iterator[str]:
             yield from _indented(_entry(f"{key_text(key)}:", value, width - 2), 2)
 
 
-def _content(content: Value, width: int) -> Iterator[str]:
+def _said_content(content: Value, width: int) -> Iterator[str]:
     if not isinstance(content, list):
         yield from _text(content, width) if isinstance(content, str) else _lines(content, width)
         return
