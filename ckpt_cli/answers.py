@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
+from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
 from ckpt_cli.render.timeline import TIMELINE
 
 ANSWERS: Mapping[str, Type | Shape] = {
@@ -14,6 +16,14 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors": each(FAILURE),
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
+    "purge": REMOVAL,
+    "purge --summary": PURGE_SUMMARY,
+    "gc": REMOVAL,
+    "threads delete": REMOVAL,
+    "erase": ERASURE,
+    "erase --value": ERASED_ANSWER,
+    "erase --values-from": ERASED_ANSWER,
+    "erase --verify": VERIFICATION,
 }
 """By the words of a command line, with an option only where the answer differs from that without.
 

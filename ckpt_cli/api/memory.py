@@ -199,7 +199,7 @@ class MemoryHandle(Closing):
     def raw(self, key: str, namespace: str = "") -> bytes:
         """Return the stored bytes of a value, undecoded. Raises `NotFound` or `Ambiguous`."""
         from ckpt_cli.queries.memory import stored_item
-        from ckpt_cli.reading.redaction import no_raw
+        from ckpt_cli.reading.store import no_raw
 
         if self._redacted:
             raise no_raw()

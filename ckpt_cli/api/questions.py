@@ -68,9 +68,8 @@ from ckpt_cli.queries.replay import check_channels, replay_thread, replay_thread
 from ckpt_cli.queries.secrets import SecretReport, search_memory, search_threads
 from ckpt_cli.queries.tail import Movement, StoreTail
 from ckpt_cli.queries.usage import BYS, By, Range, Survey, survey
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.executor import Executor
-from ckpt_cli.reading.store import LiveStore, is_passing
+from ckpt_cli.reading.store import LiveStore, is_passing, is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.workers import LostThread
@@ -348,7 +347,7 @@ def secret_search(
     ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
     _ = Scanner()  # raises an error if its library is not installed
     opened = _named_memory(around, memory) if memory is not None or threads is None else None
-    redacted = redaction.is_redacted(store)
+    redacted = is_redacted(store)
     lost: list[SecretReport] = []
 
     def lose(threads: Sequence[LostThread]) -> None:

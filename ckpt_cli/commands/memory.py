@@ -51,7 +51,7 @@ from ckpt_cli.options import DryRun, Threads, Yes, not_huge
 from ckpt_cli.plans.copy import ItemChoice
 from ckpt_cli.plans.saved_plan import PlanReview
 from ckpt_cli.queries.memory import find_key, list_items, named_items, stored_item, without_values
-from ckpt_cli.reading.redaction import no_raw
+from ckpt_cli.reading.store import no_raw
 from ckpt_cli.render.memory import (
     amount,
     full_text_lines,

@@ -22,7 +22,7 @@ from ckpt_cli.core.filters import fields_in
 from ckpt_cli.core.values import parse_path
 from ckpt_cli.queries.messages import last_held
 from ckpt_cli.queries.threads import SORTS
-from ckpt_cli.reading.redaction import RedactedStore
+from ckpt_cli.reading.store import RedactedStore
 from ckpt_cli.render.doctor import checked_record
 from ckpt_cli.render.messages import message_records
 from ckpt_cli.render.text import safe_json, safe_text

@@ -19,8 +19,8 @@ from ckpt_cli.queries.show import Summary, summarize
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.timeline import timeline
 from ckpt_cli.queries.tree import Tree
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import State, read_state
+from ckpt_cli.reading.store import is_redacted, shown
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -93,7 +93,7 @@ def read_report(
         found,
         timeline(reader, *key, since=since, last=last),
         reader.store.describe(),
-        redaction.is_redacted(reader.store),
+        is_redacted(reader.store),
     )
 
 
@@ -146,25 +146,25 @@ def _of_namespace(
 
     def reported(one: _Read, parent: _Read | None) -> ReportedCheckpoint:
         checkpoint_id = one.moment.key.checkpoint_id
-        is_redacted = redaction.is_redacted(reader.store)
+        hides = is_redacted(reader.store)
         given = given_input(one.moment.body, one.moment.metadata)
         entry = Entry(
-            redaction.moment(one.moment) if is_redacted else one.moment,
+            shown(reader.store, one.moment),
             known.depths[checkpoint_id],
             known.children(checkpoint_id),
             made_by(reader, one.moment, None if parent is None else parent.moment),
             reader.is_plaintext(one.moment),
             operations.adding(one.moment),
-            redact(given) if is_redacted and given is not None else given,
+            redact(given) if hides and given is not None else given,
         )
         before = None if parent is None else parent.state
         changes = {} if before is None else diff_channels(before.values, one.state.values)
-        if not is_redacted:
+        if not hides:
             return ReportedCheckpoint(entry, one.state, before, changes)
         return ReportedCheckpoint(
             entry,
-            redaction.state(one.state),
-            None if before is None else redaction.state(before),
+            one.state.redacted(),
+            None if before is None else before.redacted(),
             {name: redact_change(change) for name, change in changes.items()},
         )
 

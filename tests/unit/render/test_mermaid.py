@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_cli.core.tree import Skeleton, StepDetails, plan_tree
-from ckpt_cli.queries.tree import Tree
 from ckpt_cli.render.text import Ui
 from ckpt_cli.render.tree_pictures import mermaid_lines
+from tests.trees import tree_of
 
 NOW = datetime(2026, 4, 7, tzinfo=UTC)
 LABEL = r'"(?:[\w .,?×→·…✓✗●○-]|#\d+;|<br/>)*"'
@@ -31,7 +31,7 @@ def chart(
     plan = plan_tree(items, **how)
     details = {key: (nodes or {}).get(key[1], StepDetails(ran=("work",))) for key in plan.shown}
     refs = {item.checkpoint_id: item.checkpoint_id for item in items}
-    return [line.text for line in mermaid_lines(Tree("", plan, details, refs), Ui(NOW))]
+    return [line.text for line in mermaid_lines(tree_of("", plan, details, refs), Ui(NOW))]
 
 
 def body(lines: list[str]) -> list[str]:

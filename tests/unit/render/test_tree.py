@@ -16,9 +16,9 @@ from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import Status
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree
-from ckpt_cli.queries.tree import Tree
 from ckpt_cli.render.text import Ui, cell_len
 from ckpt_cli.render.tree import tree_lines
+from tests.trees import tree_of
 
 START = datetime(2026, 11, 21, 10, 42, 0, tzinfo=UTC)
 
@@ -101,7 +101,7 @@ def drawn(
     status: str = "",
     **options: Any,
 ) -> list[str]:
-    tree = Tree(thread_id, plan, details, refs, [cast("Status", status)] if status else [])
+    tree = tree_of(thread_id, plan, details, refs, [cast("Status", status)] if status else [])
     ui = Ui(START, width=80)._replace(**options)
     return [line.text for line in tree_lines(tree, ui)]
 
