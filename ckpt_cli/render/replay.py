@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation import said
-from ckpt_cli.core.diff import ShortChange
 from ckpt_cli.core.elimination import Contribution, Effect, Judgement, Verdict, differences_of
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.reducers import NOT_STORED, is_not_stored
@@ -43,31 +42,6 @@ from ckpt_cli.render.values import counted, summary
 
 if TYPE_CHECKING:
     from ckpt_cli.core.elimination import Differences
-
-
-_LONG = 24
-"""Characters of a value before that leave enough room for the one after."""
-_NAMED = 6
-"""Maximum number of changed channels that are named."""
-
-
-def changes_text(changes: Sequence[ShortChange], arrow: str = " → ") -> str:
-    """Return changes on one line: `+1 ai: Hotel Kanra…, budget 120 → 90, notes +2`."""
-    texts = [_text(one, arrow) for one in changes[:_NAMED]]
-    if len(changes) > _NAMED:
-        texts.append(counted(len(changes) - _NAMED, "more channel"))
-    return ", ".join(texts)
-
-
-def _text(one: ShortChange, arrow: str) -> str:
-    if one.last is not None:
-        return f"+{one.added} {safe_text(one.last)}"
-    name = safe_text(one.name)
-    if one.after is None:
-        return f"{name} +{one.added}" if one.added else name
-    is_told = one.before is not None and len(one.before) <= _LONG
-    before = f" {safe_text(one.before or '')}" if is_told else ""
-    return f"{name}{before}{arrow}{safe_text(one.after)}"
 
 
 _VERDICTS: dict[Verdict, Style] = {

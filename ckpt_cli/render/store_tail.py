@@ -13,11 +13,10 @@ from ckpt_cli.core.tasks import marks
 from ckpt_cli.queries.tail import Movement
 from ckpt_cli.render.history import alarming, said_at
 from ckpt_cli.render.records import moment_record
-from ckpt_cli.render.replay import changes_text
 from ckpt_cli.render.table import Column, optional_iso, plain_columns, step_number
 from ckpt_cli.render.text import Span, StyledLine, line, safe_text, short_ns
 from ckpt_cli.render.threads import counted_names, marks_style, next_node_names
-from ckpt_cli.render.values import summary
+from ckpt_cli.render.values import changes_text, summary
 
 _SHOWN = 80
 """Maximum width of a new message."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ from ckpt_cli.core.values import is_set
 from ckpt_cli.render.table import size, step_number
 from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
 
-if TYPE_CHECKING:  # it loads what computes replays
+if TYPE_CHECKING:  # they load what computes replays and differences
+    from ckpt_cli.core.diff import ShortChange
     from ckpt_cli.core.replay import DamagedValue
 
 # Possessive quantifiers: backtracking would take time quadratic in the number of digits.
@@ -448,3 +449,28 @@ def named_value(place: DamagedValue) -> tuple[tuple[str, Any], ...]:
         (f" of step {step_number(place.step)}{ns}  ", "plain"),
         (safe_text(place.checkpoint_id), "id"),
     )
+
+
+_LONG = 24
+"""Characters of a value before that leave enough room for the one after."""
+_NAMED = 6
+"""Maximum number of changed channels that are named."""
+
+
+def changes_text(changes: Sequence[ShortChange], arrow: str = " → ") -> str:
+    """Return changes on one line: `+1 ai: Hotel Kanra…, budget 120 → 90, notes +2`."""
+    texts = [_change_text(one, arrow) for one in changes[:_NAMED]]
+    if len(changes) > _NAMED:
+        texts.append(counted(len(changes) - _NAMED, "more channel"))
+    return ", ".join(texts)
+
+
+def _change_text(one: ShortChange, arrow: str) -> str:
+    if one.last is not None:
+        return f"+{one.added} {safe_text(one.last)}"
+    name = safe_text(one.name)
+    if one.after is None:
+        return f"{name} +{one.added}" if one.added else name
+    is_told = one.before is not None and len(one.before) <= _LONG
+    before = f" {safe_text(one.before or '')}" if is_told else ""
+    return f"{name}{before}{arrow}{safe_text(one.after)}"
