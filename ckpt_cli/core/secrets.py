@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
+from binascii import a2b_base64
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cache
 from hashlib import blake2b
+from importlib import import_module
+from importlib.resources import files
 from sys import maxsize
 from typing import Any, Literal
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import MissingDependency, UsageError
+from ckpt_backends.installing import install_command
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.doctor.checks import Readability, readability
-from ckpt_cli.core.secret_rules import RULES, SecretRule, kind_by_name, known_kinds, library_rules
-from ckpt_cli.core.state import NOT_STORED
 from ckpt_cli.core.values import All, Path, parse_path, unwrap
 
 SecretPlace = Literal["value", "write", "metadata", "memory"]
@@ -266,7 +271,7 @@ class Scanner:
     """
 
     def __init__(self) -> None:
-        self._rules = TextRules([*RULES, *library_rules()])
+        self._rules = TextRules([*own_rules(), *library_rules()])
         self._known: dict[int, tuple[Tagged, ScannedValue]] = {}
         self._known_size = 0
 
@@ -486,12 +491,255 @@ _WORDS = {
     Readability.CLOSED: "encrypted",
     Readability.REFUSED: "encrypted with another key",
     Readability.UNREAD: "too large, or stored elsewhere",
+    Readability.LEFT_OUT: "",
 }
 """None of these may quote a value, as the reason of an unreadable value does."""
 
 
 def why_unread(value: Value) -> str:
     """Return why a value that is not whole could not be read; `''` if it is not stored."""
-    if isinstance(value, Opaque) and value.reason.startswith(NOT_STORED):
-        return ""
     return _WORDS.get(readability(value), CANNOT_DECODE)
+
+
+_LISTED = """
+    admin asdf bool boolean changeit changeme classified confidential credentials default
+    demo disabled dummy empty enabled encrypted enter example fake false foobar hidden insert
+    invalid key masked missing mypassword mysecret mytoken none null number obfuscated optional pass
+    passphrase password passwd placeholder private pwd redacted removed replace required sample
+    secret str string test testing text todo token true undefined unknown unset unused user username
+    value yourapikey yourpassword yoursecret yourtoken
+"""
+_PLACEHOLDERS = frozenset(_LISTED.split())
+_MARKS = ("${", "{{", "}}", "<", ">", "***", "...", "…", "%(", "$(", "[erased]", "••", "xxxx")
+_BEGINNINGS = (
+    *("your-", "your_", "my-", "my_", "env:", "env.", "os.", "process.", "vault:", "arn:", "$"),
+    *("secret://", "file:", "http://", "https://", "sm://", "op://", "ref:", "key:"),
+)
+_NAME = re.compile(
+    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[a-z]+(?:[_.-][a-z]+){1,2}|[a-z]+(?:[A-Z][a-z]+){1,3}"
+)
+"""The name of a variable, of a setting or of an attribute."""
+_UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+_EXAMPLE = re.compile(r"example|placeholder|changeme|your[-_]?(?:api|key|token)", re.IGNORECASE)
+_ASKED = re.compile(r"placeholder|changeme|your[-_]?(?:api|key|token)", re.IGNORECASE)
+_MASK = frozenset("x*._-")
+"""What stands for the characters of a credential in a manual."""
+_FEWEST = 5
+"""Different characters in a real password; fewer are a filler such as `xxxx`."""
+_END = 16
+_SHORTEST_WORD = 12
+
+
+def is_example(text: str) -> bool:
+    """Return whether a text in the form of a credential only shows that form: `sk-xxxx...`.
+
+    A text that could be real counts as real, such as the keys in a vendor's documentation: a false
+    finding can be ignored, a missing one cannot.
+    """
+    return set(text[-_END:].lower()) <= _MASK or _ASKED.search(text) is not None
+
+
+def is_placeholder(text: str) -> bool:
+    """Return whether a text stands for a credential: a mask, a variable, a name or a URL."""
+    folded = text.lower()
+    bare = re.sub(r"[\W_]+", "", folded)
+    return (
+        not bare
+        or bare in _PLACEHOLDERS
+        or folded.startswith(_BEGINNINGS)
+        or any(mark in folded for mark in _MARKS)
+        or any(one.isspace() for one in text)
+        or len(set(folded)) < _FEWEST
+        or _EXAMPLE.search(text) is not None
+        or _NAME.fullmatch(text) is not None
+        or _UUID.fullmatch(text) is not None
+    )
+
+
+def is_guessable(text: str) -> bool:
+    """Return whether a text is too plain to be told from a word: short and in small letters."""
+    return len(text) < _SHORTEST_WORD and text.isalpha() and (text.islower() or text.istitle())
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRule:
+    """One form of a credential."""
+
+    kind: str
+    pattern: str
+    """The secret is the longest group, or the whole match if there is none."""
+    anchors: tuple[str, ...]
+    """A text without any of these has no match."""
+    ignore_case: bool = False
+    accepts: Callable[[str], bool] = lambda text: not is_example(text)
+    """Whether a match is a secret: not an example from documentation, and well-formed."""
+    shortest_group: int = 1
+    """A shorter group, such as that of a prefix, is not the secret."""
+
+
+def is_token(text: str) -> bool:
+    """Return whether a text has letters and digits, as random ones do."""
+    return (
+        not is_example(text)
+        and any(one.isdigit() for one in text)
+        and any(one.isalpha() for one in text)
+    )
+
+
+def _is_assigned(text: str) -> bool:
+    """Leave out calls such as `get_key()`."""
+    return not is_placeholder(text) and not is_guessable(text) and "(" not in text
+
+
+def _is_aws_secret(text: str) -> bool:
+    """Tell a secret key from a SHA-1 in hex, and from a path."""
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return not is_example(text) and all(any(map(kind, text)) for kind in kinds)
+
+
+def _is_jwt(text: str) -> bool:
+    """Return whether the first part is the header of a token."""
+    first = text.partition(".")[0]
+    try:
+        header = json.loads(a2b_base64(first.replace("-", "+").replace("_", "/") + "==="))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(header, dict) and ("alg" in header or "enc" in header)
+
+
+def _is_user_and_password(text: str) -> bool:
+    """Return whether a text is `USER:PASSWORD` in Base64."""
+    try:
+        user, colon, password = a2b_base64(text, strict_mode=True).decode().partition(":")
+    except ValueError:
+        return False
+    return bool(colon) and user.isprintable() and not is_placeholder(password)
+
+
+ACCEPTS: Mapping[str, Callable[[str], bool]] = {
+    "varied": lambda text: len(set(text)) > 20,
+    "token": is_token,
+    "assigned": _is_assigned,
+    "aws-secret": _is_aws_secret,
+    "jwt": _is_jwt,
+    "user-and-password": _is_user_and_password,
+    "no-placeholder": lambda text: not is_placeholder(text),
+    "no-example": lambda text: not is_example(text),
+}
+"""What a match has to be, by the names in the table of rules."""
+
+
+@cache
+def rule_table() -> dict[str, Any]:
+    """Return the table of our rules, and of the detectors of the library that are used."""
+    return tomllib.loads(files("ckpt_cli.data").joinpath("secrets.toml").read_text("utf-8"))
+
+
+def own_rules() -> Iterator[SecretRule]:
+    """Yield our rules; where two matches overlap, the earlier one wins."""
+    for one in rule_table()["rules"]:
+        yield SecretRule(
+            one["kind"],
+            one["pattern"],
+            tuple(one["anchors"]),
+            one.get("any_case", False),
+            ACCEPTS[one.get("accepts", "no-example")],
+        )
+
+
+_KINDS: tuple[tuple[str, tuple[str, ...], int], ...] = (
+    ("password", ("password", "passwd", "passphrase"), 6),
+    ("api-key", ("apikey", "accesskey", "subscriptionkey"), 12),
+    ("secret-key", ("clientsecret", "secretkey", "secretaccesskey", "privatekey", "appsecret"), 8),
+    (
+        "access-token",
+        ("accesstoken", "refreshtoken", "authtoken", "bearertoken", "sessiontoken", "idtoken"),
+        12,
+    ),
+)
+"""For each kind, how names of fields end, and the shortest text that counts. Names are compared in
+lower case, without `_` and `-`."""
+_EXACT = {"pwd": ("password", 6), "secret": ("secret-key", 12)}
+_TOKENS = ("token", "apitoken", "bottoken", "accountkey", "authorization")
+_LONGEST_NAME = 100
+KINDS_BY_NAME = tuple(kind for kind, *_ in _KINDS)
+
+
+def kind_by_name(name: str, text: str) -> str | None:
+    """Return the kind of credential that a field of this name holds; None if it holds none.
+
+    Placeholders, UUIDs, numbers, names of variables and texts with blanks are none.
+    """
+    kind, shortest = _kind(name)
+    if kind is None or len(text) < shortest or text.isdigit():
+        return None
+    if is_placeholder(text) or is_guessable(text):
+        return None
+    if kind != "password" and not (re.search(r"\d", text) and re.search(r"[A-Za-z]", text)):
+        return None
+    return kind
+
+
+def _kind(name: str) -> tuple[str | None, int]:
+    if len(name) > _LONGEST_NAME:
+        return None, 0
+    bare = re.sub(r"[\W_]+", "", name.lower())
+    if bare in _EXACT:
+        return _EXACT[bare]
+    if bare in _TOKENS:
+        return "access-token", 20
+    for kind, endings, shortest in _KINDS:
+        if bare.endswith(endings):
+            return kind, shortest
+    return None, 0
+
+
+_GITLEAKS = "https://github.com/gitleaks/gitleaks/blob/master/config/gitleaks.toml"
+_LIBRARY = "https://github.com/Yelp/detect-secrets"
+
+
+def known_kinds() -> Mapping[str, list[str]]:
+    """Return the kinds in order, each with its sources. Loads no library."""
+    found: dict[str, list[str]] = {kind: ["the name of a field"] for kind in KINDS_BY_NAME}
+    for one in rule_table()["rules"]:
+        found.setdefault(one["kind"], one.get("sources", [_GITLEAKS]))
+    for kind in dict.fromkeys(kind for one in rule_table()["detectors"] for kind in one["kinds"]):
+        found[kind] = [*found.get(kind, ()), _LIBRARY]
+    return {kind: found[kind] for kind in sorted(found)}
+
+
+_END_OF_TOKEN = r"[\w-]{0,250}"  # noqa: S105
+"""Some patterns match the beginning of longer tokens, which must be erased as a whole."""
+
+
+def library_rules() -> Iterator[SecretRule]:
+    """Yield the rules of the library. Raises `MissingDependency` if it is not installed."""
+    for detector in rule_table()["detectors"]:
+        kinds = detector["kinds"]
+        grouped: dict[tuple[str, bool], list[str]] = {}
+        for number, pattern in enumerate(_patterns(detector)):
+            kind = kinds[min(number, len(kinds) - 1)]
+            flags = "(?x:" if pattern.flags & re.VERBOSE else "(?:"
+            ignores_case = bool(pattern.flags & re.IGNORECASE)
+            grouped.setdefault((kind, ignores_case), []).append(f"{flags}{pattern.pattern})")
+        for (kind, ignores_case), patterns in grouped.items():
+            yield SecretRule(
+                kind,
+                f"(?:{'|'.join(patterns)}){_END_OF_TOKEN}",
+                tuple(detector["anchors"]),
+                ignore_case=ignores_case,
+                shortest_group=16,
+            )
+
+
+def _patterns(detector: Mapping[str, Any]) -> list[re.Pattern[str]]:
+    try:
+        module = import_module(f"detect_secrets.plugins.{detector['module']}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "detect_secrets":
+            raise
+        raise MissingDependency(
+            "finding secrets requires detect-secrets",
+            hint=install_command("langgraph-ckpt[secrets]"),
+        ) from None
+    return list(getattr(module, detector["name"]).denylist)

@@ -12,7 +12,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write
-from ckpt_cli.core.conversation import as_message
+from ckpt_cli.core.conversation import as_message, counts_of
 from ckpt_cli.core.diff import (
     BriefState,
     ShortChange,
@@ -53,7 +53,6 @@ from ckpt_cli.core.timeline import (
     timed_steps,
 )
 from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree
-from ckpt_cli.core.usage import counts_of
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.timeline import (
     NO_KEYS,

@@ -378,6 +378,16 @@ def called(
         number += 1
 
 
+def heads_inside(
+    reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
+) -> Iterator[Moment]:
+    """Yield the heads of the subgraphs that a task called."""
+    for ns in called(reader, key, task_id, node):
+        head = reader.head(ns)
+        if head is not None:
+            yield reader.moment(ns, head)
+
+
 def resume_of(
     reader: ThreadReader, moment: Moment, *, inside: bool = True, seen: set[str] | None = None
 ) -> Resume:

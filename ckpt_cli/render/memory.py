@@ -21,7 +21,7 @@ from ckpt_cli.core.memory import format_key, format_namespace, is_expired
 from ckpt_cli.core.memory import text_of as text_of_fact
 from ckpt_cli.core.values import clip, format_path
 from ckpt_cli.queries.memory import FACTS, MemoryHit, Read
-from ckpt_cli.render.records import values_record
+from ckpt_cli.render.fields import values_record
 from ckpt_cli.render.search import excerpt
 from ckpt_cli.render.table import (
     AGE,

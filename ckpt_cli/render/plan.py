@@ -16,7 +16,6 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.copying import CopiedThread, CopyReport, CopyStep, RekeyReport
 from ckpt_cli.core.diff import ChannelChange, json_size
-from ckpt_cli.core.diff import change_record as channel_record
 from ckpt_cli.core.forking import (
     ChangeOutcome,
     CheckpointPlan,
@@ -27,11 +26,11 @@ from ckpt_cli.core.forking import (
 from ckpt_cli.core.replay import Repair
 from ckpt_cli.core.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
+from ckpt_cli.render.show import config_text, handler_words
 from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines
 from ckpt_cli.render.text import StyledLine, cell_len, command_field, field, line, safe_text
-from ckpt_cli.render.thread import config_text, handler_words
 from ckpt_cli.render.threads import counted_names, node_names
-from ckpt_cli.render.value_diff import diff_text
+from ckpt_cli.render.value_diff import CHANGE, diff_text
 from ckpt_cli.render.values import counted, named_value, summary
 
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
@@ -67,7 +66,7 @@ def plan_record(plan: CheckpointPlan, undo: str, *, dry_run: bool, rows: bool) -
         "asked": list(dict.fromkeys(path[0] for path in plan.asked)),
         "later": list(plan.later),
         "abandoned": plan.abandoned,
-        "changes": {name: channel_record(change) for name, change in plan.changes.items()},
+        "changes": {name: CHANGE.record(change) for name, change in plan.changes.items()},
         "also": [_touched_record(one) for one in plan.also],
         "configurable": None if plan.configurable is None else dict(plan.configurable),
         "metadata": None if plan.configurable is None else dict(plan.metadata),
