@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends import shell
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Value
-from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
+from ckpt_backends.memory import Item, ItemKey, Namespace
+from ckpt_backends.model import in_chunks
 from ckpt_cli.core.conversation import content_text
 from ckpt_cli.core.copying import CopiedItem, CopyStep, MemoryCopyReport
 from ckpt_cli.core.memory import format_key, format_namespace, is_expired
