@@ -450,9 +450,7 @@ def _rows_of_threads(reading: TableReading, threads: Sequence[Thread]) -> Iterat
         ids = [one.thread_id for one in some]
         sizes = sizes_of(reading.store, ids) if Need.SIZES in reading.needs else {}
         details = Need.STEP in reading.needs
-        for row in described_threads(
-            reading.store, some, reading.inference, details=details, sizes=False
-        ):
+        for row in described_threads(reading.store, some, reading.inference, details=details):
             record = LISTED.record(row)
             yield {**record, "bytes": sizes.get(row.thread.thread_id)}
 
