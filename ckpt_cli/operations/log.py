@@ -22,7 +22,7 @@ from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder, writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.url import StoreUrl, printable, printable_param
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.machine import state_folder
 from ckpt_cli.core.retention import PlannedRemoval, from_plan_line, to_plan_line
 from ckpt_cli.core.values import compact_json
 from ckpt_cli.operations.memory_parts import (
@@ -68,6 +68,16 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def user_name() -> str:
+    """Return the name of the user of the operating system; `''` if it has none."""
+    import getpass  # late: only what changes a store records it
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
 
 
 def store_text(url: StoreUrl) -> str:

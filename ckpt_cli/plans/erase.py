@@ -45,7 +45,7 @@ from ckpt_backends.registry import open_memory, open_sessions, open_store
 from ckpt_backends.transfer.parts import CheckpointPart, ValuePart
 from ckpt_backends.transfer.routes import languages_of, parts_of_rows
 from ckpt_backends.url import StoreUrl, parse_url
-from ckpt_cli.config.folders import history_file, old_history
+from ckpt_cli.config.machine import history_file, old_history
 from ckpt_cli.config.store_names import MemoryPlace
 from ckpt_cli.core.erasure import (
     CANNOT_UNDO,

@@ -14,7 +14,7 @@ from typing import Any
 from ckpt_backends.errors import CkptError
 from ckpt_backends.files.atomic_write import make_private_folder, writing
 from ckpt_backends.files.regular_file import read_regular
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.machine import state_folder
 
 _LONGEST = 4096
 

@@ -27,7 +27,7 @@ from ckpt_cli.apply.recording import Recorder, apply_change, writable_store
 from ckpt_cli.apply.undo import carry_out
 from ckpt_cli.core.forking import sealed_change
 from ckpt_cli.core.retention import PurgeReport
-from ckpt_cli.operations.command_text import user_name
+from ckpt_cli.operations.log import user_name
 from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.purge import Removal, removal_lines
 from ckpt_cli.render.purge import question as question_of
