@@ -58,8 +58,7 @@ from ckpt_cli.core.erasure import (
 )
 from ckpt_cli.core.values import format_path
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.operations.audit import AuditFile
-from ckpt_cli.operations.log import OperationLog, OperationStep, place_of, store_text
+from ckpt_cli.operations.log import AuditFile, OperationLog, OperationStep, place_of, store_text
 from ckpt_cli.options import DryRun, Match, Memory, Namespace, Where, Yes
 from ckpt_cli.plans.erase import (
     ErasurePlan,
