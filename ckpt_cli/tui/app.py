@@ -26,11 +26,9 @@ from textual.widgets import Input
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.ending import ENDING
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.messages import MOST, ScreenMessage
-from ckpt_cli.tui.panes.footer import MessageLine
-from ckpt_cli.tui.reading import share_often
-from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
+from ckpt_cli.tui.context import RememberedLook, ScreenContext, read_look, write_look
+from ckpt_cli.tui.reading import MOST, ScreenMessage, share_often
+from ckpt_cli.tui.screens.dialogs import MessageLine
 from ckpt_cli.tui.screens.main import Changes, MainScreen
 from ckpt_cli.tui.styles import ReadableText
 
@@ -142,8 +140,6 @@ class CkptApp(OrderedKeysApp):
         self.message: ScreenMessage | None = None
         """The message that is shown."""
         self._hiding: Timer | None = None
-        self.ran_lately: list[str] = []
-        """Actions that were run from the palette, the last one last."""
 
     def on_load(self) -> None:
         """Let signals close the screen as `q` does, which restores the terminal.
@@ -181,7 +177,7 @@ class CkptApp(OrderedKeysApp):
 
     def action_messages(self) -> None:
         """List what was said in this session."""
-        from ckpt_cli.tui.screens.text import MessagesScreen
+        from ckpt_cli.tui.screens.dialogs import MessagesScreen
 
         self.push_screen(MessagesScreen(list(self.messages), self.context.zone))
 

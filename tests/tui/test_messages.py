@@ -10,9 +10,8 @@ from textual.color import Color
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.messages import screen_hint
-from ckpt_cli.tui.panes.footer import MessageLine
-from ckpt_cli.tui.reading import say
+from ckpt_cli.tui.reading import say, screen_hint
+from ckpt_cli.tui.screens.dialogs import MessageLine
 from ckpt_cli.tui.styles import readable
 
 
