@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,7 @@ from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.render.text import color_chosen
 
 if TYPE_CHECKING:
-    from ckpt_backends.protocol import Store
-    from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.protocol import ScanObserver, Store
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.api.answer import Answer, AnswerList
     from ckpt_cli.api.store import StoreHandle
@@ -92,9 +91,15 @@ class Session:
             columns=view.columns,
         )
 
-    def show_list(self, answers: Iterable[Answer[Any]], columns: Sequence[Column]) -> int:
-        """Print answers as a list, and return their number."""
-        return self.output.records((one.to_json() for one in answers), columns)
+    def show_list(
+        self,
+        answers: Iterable[Answer[Any]],
+        columns: Sequence[Column],
+        *,
+        rest: Callable[[], str] | None = None,
+    ) -> int:
+        """Print answers as a list, and return their number. `rest` is as in `Output.records`."""
+        return self.output.records((one.to_json() for one in answers), columns, rest=rest)
 
     @property
     def store(self) -> Store:

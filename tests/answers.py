@@ -13,14 +13,12 @@ from ckpt_cli.answers import ANSWERS, SAME_AS, schema_of
 from ckpt_cli.app import root
 
 UNDESCRIBED = {
-    *("threads list", "show", "history", "messages", "grep", "tail"),
     *("memory list", "memory show", "memory search", "memory export", "memory edit"),
-    *("memory delete", "memory copy", "memory import", "memory sessions", "blame"),
-    *("replay --repair", "doctor --summary", "stats", "du", "metrics", "sql", "rollback", "fork"),
+    *("memory delete", "memory copy", "memory import", "memory sessions"),
+    *("replay --repair", "doctor --summary", "rollback", "fork"),
     *("repair messages", "repair values", "repair writes", "undo", "redo", "apply"),
     *("ops list", "ops show", "ops verify", "secrets", "rekey", "copy", "export", "import"),
-    *("stores", "trust"),
-    "errors --summary",
+    "trust",
 }
 """Commands, and options of them, whose answer has no schema yet."""
 

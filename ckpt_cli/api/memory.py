@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
+from ckpt_backends.errors import CkptError, Closing, UnknownLayout, Unsupported
 from ckpt_cli.api.answer import Answer, Surroundings, Watcher, When, texts, time_of, unwatched
 
 if TYPE_CHECKING:
-    from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
+    from ckpt_backends.memory import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
     from ckpt_cli.api.questions import SecretSearch
     from ckpt_cli.core.memory import ItemFilter
     from ckpt_cli.core.search import Finder

@@ -8,12 +8,19 @@ from datetime import datetime
 from enum import StrEnum
 
 from ckpt_backends.codec import decode, to_json
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import Part, ValuePart, WritePart, part_key, part_size
-from ckpt_backends.transfer.rekeying import RekeyCounts
-from ckpt_backends.transfer.routes import languages_of, refusal
+from ckpt_backends.transfer.parts import (
+    Part,
+    ValuePart,
+    WritePart,
+    languages_of,
+    part_key,
+    part_size,
+    refusal,
+)
+from ckpt_backends.transfer.sealing import RekeyCounts
 from ckpt_cli.core.state import RESUME
 
 

@@ -11,17 +11,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends import shell
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Value
-from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
+from ckpt_backends.memory import Item, ItemKey, Namespace
+from ckpt_backends.model import in_chunks
 from ckpt_cli.core.conversation import content_text
 from ckpt_cli.core.copying import CopiedItem, CopyStep, MemoryCopyReport
 from ckpt_cli.core.memory import format_key, format_namespace, is_expired
 from ckpt_cli.core.memory import text_of as text_of_fact
 from ckpt_cli.core.values import clip, format_path
 from ckpt_cli.queries.memory import FACTS, MemoryHit, Read
-from ckpt_cli.render.records import values_record
+from ckpt_cli.render.fields import values_record
 from ckpt_cli.render.search import excerpt
 from ckpt_cli.render.table import (
     AGE,

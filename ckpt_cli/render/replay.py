@@ -25,6 +25,7 @@ from ckpt_cli.core.replay import (
 )
 from ckpt_cli.queries.replay import NO_DELTA, StepChannel, StoredSizes, Written
 from ckpt_cli.reading.thread import Moment
+from ckpt_cli.render.checkpoint import WRITE
 from ckpt_cli.render.fields import (
     ANY,
     BYTES,
@@ -32,9 +33,9 @@ from ckpt_cli.render.fields import (
     INTEGER,
     NUMBER,
     TEXT,
-    TIME,
     VALUE,
     Field,
+    Part,
     Shape,
     View,
     by_name,
@@ -138,29 +139,16 @@ _TRANSITION = (
 _DIFFERENCES = optional("differences", ANY, "Where the stored value differs.", _differences)
 
 
-def _typed(one: Contribution, name: str) -> Any:
-    value = one.placed.write.value
-    return None if value is None else getattr(value, name)
-
-
 def _count(name: str, one: Contribution) -> int | None:
     """Return a number of items; None if it is not known."""
     return None if one.counts is None else getattr(one.counts, name)
 
 
 _ITEMS = "Items of the channel that it {}; null if that is not known."
-WRITE = Shape(
+CONTRIBUTION = Shape(
     "A write of a task, and what it did.",
-    Field("task_id", TEXT, "Task.", "placed.write.task_id"),
-    Field("node", maybe(TEXT), "Its node.", "placed.node"),
-    Field("task_path", maybe(TEXT), "Its path.", "placed.path"),
-    Field("idx", INTEGER, "Number of the write within the task.", "placed.write.idx"),
-    Field("channel", TEXT, "Channel.", "placed.write.channel"),
-    Field("type", maybe(TEXT), "Type tag of the value.", lambda one: _typed(one, "type")),
-    Field("bytes", INTEGER, "Size of the value as stored.", "placed.write.size"),
-    optional("at", TIME, "When it was stored.", "placed.write.at"),
+    Part(WRITE, "placed", optional=False),
     Field("value", VALUE, "Value."),
-    optional("encrypted", FLAG, "It is encrypted.", lambda one: bool(_typed(one, "encrypted"))),
     Field(
         "effect",
         one_of(*get_args(Effect)),
@@ -178,7 +166,7 @@ STEP_CHANNEL = Shape(
     "How one channel was made.",
     *(one for one in _REDUCER if one.key != "told"),
     Field("before", VALUE, "Value at the parent; null if there was none."),
-    Field("writes", each(WRITE), "What was written to it, in order."),
+    Field("writes", each(CONTRIBUTION), "What was written to it, in order."),
     Field("rebuilt", VALUE, "What the writes make; null if the reducer is not known."),
     Field("stored", VALUE, "What is stored."),
     Field("verdict", _VERDICT, "Whether the stored value follows from the writes."),
@@ -227,7 +215,7 @@ WRITTEN = Shape(
     Field("step", maybe(INTEGER), "Its step.", "child.number"),
     Field("source", maybe(TEXT), "Its source.", "child.source"),
     Field("channels", by_name(STEP_CHANNEL), "What was written to, or changed."),
-    Field("others", each(WRITE), "Writes that changed no channel."),
+    Field("others", each(CONTRIBUTION), "Writes that changed no channel."),
     optional("stored", STORED, "Sizes, where values are stored apart."),
 )
 
@@ -239,7 +227,7 @@ def _written_rows(found: Written) -> Iterator[dict[str, Any]]:
         shared = {name: record[name] for name in ("verdict", "reason", "reducer")}
         for write in record["writes"] or [{"channel": name}]:
             yield {**write, **shared}
-    yield from map(WRITE.record, found.others)
+    yield from map(CONTRIBUTION.record, found.others)
 
 
 def written_lines(found: Written, ui: Ui) -> Iterator[StyledLine]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import translate
 from functools import partial
-from importlib import import_module
 from typing import ClassVar, Literal
 
 from rich.text import Text
@@ -29,7 +28,10 @@ from ckpt_cli.core.filters import (
     Filter,
     FilterTerms,
     ReadFrom,
+    bounds_of,
     fields_in,
+    grammar,
+    parse_filter,
     sources_of,
 )
 from ckpt_cli.queries.heads import Details, ListedThread, with_titles
@@ -91,9 +93,6 @@ def parse_thread_filter(text: str, terms: FilterTerms) -> ThreadFilter:
     status, and `ParseError` for a filter that cannot be read.
     """
     if _is_language(text, terms):
-        # Imported late, because it takes time when the screen starts.
-        from ckpt_cli.core.filters import parse_filter
-
         return ThreadFilter(where=parse_filter(text, terms), written=text.strip())
     statuses: set[Status] = set()
     user: str | None = None
@@ -143,18 +142,8 @@ def is_pattern(text: str) -> bool:
     return "*" in text or "?" in text
 
 
-@dataclass(frozen=True, slots=True)
-class HeadFacts:
-    """The facts about a thread that its line shows, other than those of the index."""
-
-    conditions: Sequence[Status]
-    """All conditions, the worst first; at least one."""
-    title: str = ""
-    """The first line that a person said; `''` if there is none, and with `--redact`."""
-
-
-def read_head_facts(store: Store, threads: Sequence[Thread]) -> list[HeadFacts]:
-    """Return what is shown of the head of each thread."""
+def read_head_facts(store: Store, threads: Sequence[Thread]) -> list[Details]:
+    """Return the conditions of each thread, and its title unless values are redacted."""
     heads = {one.key.thread_id: one for one in read_heads(store, threads, TriggerInference(store))}
     rows = []
     for thread in threads:
@@ -166,14 +155,14 @@ def read_head_facts(store: Store, threads: Sequence[Thread]) -> list[HeadFacts]:
             found = Details((Status.EMPTY if thread.head is None else Status.UNKNOWN,), None, None)
         rows.append(ListedThread(thread, found))
     if is_redacted(store):
-        return [HeadFacts(row.details.conditions) for row in rows if row.details is not None]
+        return [row.details._replace(title=None) for row in rows if row.details is not None]
     titled = with_titles(store, rows, every=True)
-    return [_facts(row.details) for row in titled if row.details is not None]
+    return [row.details for row in titled if row.details is not None]
 
 
-def _facts(details: Details) -> HeadFacts:
-    title = details.title
-    return HeadFacts(details.conditions, title if isinstance(title, str) else "")
+def _title(head: Details | None) -> str:
+    """Return the first line that a person said; `''` if none is known."""
+    return head.title if head is not None and isinstance(head.title, str) else ""
 
 
 Sort = Literal["last", "first", "id", "checkpoints"]
@@ -220,7 +209,7 @@ class ThreadListing:
     threads: Sequence[Thread] = ()
     """In the order of the store: newest first."""
     shown: Sequence[Thread] = ()
-    heads: dict[str, tuple[Thread, HeadFacts]] = field(default_factory=dict)
+    heads: dict[str, tuple[Thread, Details]] = field(default_factory=dict)
     """By thread id: the thread as it was when its head was read, and what was read."""
     wanted: ThreadFilter = field(default_factory=ThreadFilter)
     matches: dict[str, tuple[Thread, bool, datetime]] = field(default_factory=dict)
@@ -229,21 +218,17 @@ class ThreadListing:
     reads_titles: bool = True
     """Whether a filter by text reads the titles of all threads; else it knows those once shown."""
 
-    def head_of(self, thread: Thread) -> HeadFacts | None:
+    def head_of(self, thread: Thread) -> Details | None:
         """Return what was read of a head; None if it was not read since the thread changed."""
         known = self.heads.get(thread.thread_id)
         if known is None or not (known[0] is thread or known[0] == thread):
             return None
         return known[1]
 
-    def conditions_of(self, thread: Thread) -> Sequence[Status]:
-        """Return all conditions of a thread; empty if its head was not read since it changed."""
-        head = self.head_of(thread)
-        return () if head is None else head.conditions
-
     def status(self, thread: Thread) -> Status | None:
         """Return the worst condition; None if the head was not read since the thread changed."""
-        return next(iter(self.conditions_of(thread)), None)
+        head = self.head_of(thread)
+        return None if head is None else head.status
 
     def rebuild(self) -> None:
         """Filter and sort again."""
@@ -254,7 +239,11 @@ class ThreadListing:
         if not self.wanted.text:
             return self.candidates()
         fits = text_filter(self.wanted.text)
-        return (one for one in self.candidates() if fits(one.thread_id) or fits(self._title(one)))
+        return (
+            one
+            for one in self.candidates()
+            if fits(one.thread_id) or fits(_title(self.head_of(one)))
+        )
 
     def candidates(self) -> Iterable[Thread]:
         """Return the threads for which all conditions hold other than the text."""
@@ -262,10 +251,6 @@ class ThreadListing:
         if user is not None:
             found = (one for one in found if one.user == user)
         return found if self.wanted.condition is None else filter(self._matches, found)
-
-    def _title(self, thread: Thread) -> str:
-        head = self.head_of(thread)
-        return "" if head is None else head.title
 
     def _matches(self, thread: Thread) -> bool:
         """Return the last answer: while a thread is asked again, it stays where it is."""
@@ -286,14 +271,14 @@ class ThreadListing:
             self.heads = {name: one for name, one in self.heads.items() if name in ids}
             self.matches = {name: one for name, one in self.matches.items() if name in ids}
 
-    def take_heads(self, threads: Sequence[Thread], found: Sequence[HeadFacts]) -> bool:
+    def take_heads(self, threads: Sequence[Thread], found: Sequence[Details]) -> bool:
         """Keep what was read of some heads; returns whether other threads may match now."""
         for one, facts in zip(threads, found, strict=True):
             self.heads[one.thread_id] = (one, facts)
         if not self.wanted.text:
             return False
         fits = text_filter(self.wanted.text)
-        return any(facts.title and fits(facts.title) for facts in found)
+        return any(title and fits(title) for title in map(_title, found))
 
     def answer(self, threads: Sequence[Thread], found: Sequence[bool], now: datetime) -> bool:
         """Keep whether the condition holds for some threads; returns whether others match now."""
@@ -348,17 +333,17 @@ def unread(listing: ThreadListing) -> list[Thread]:
     ]
 
 
-def thread_line(thread: Thread, head: HeadFacts | None, now: datetime, width: int) -> StyledLine:
+def thread_line(thread: Thread, head: Details | None, now: datetime, width: int) -> StyledLine:
     """Return one thread as a line of `width` columns: sign, id, title, age, checkpoints.
 
     The title stands before an id that says nothing, such as a UUID, and after any other.
     """
-    status = head.conditions[0] if head is not None else None
+    status = None if head is None else head.status
     old = age(thread.last_at, now) if thread.last_at is not None else ""
     right = _right(old, f"{thread.checkpoints}", width)
     room = max(width - _SIGN_CELLS - cell_len(right), 1)
     style = STATUS_STYLES[status] if status is not None else "dim"
-    name = _name(thread.thread_id, head.title if head is not None else "", style, room)
+    name = _name(thread.thread_id, _title(head), style, room)
     return line((f"{SIGNS[status]} ", style), *name, (right, "time"))
 
 
@@ -368,8 +353,7 @@ def needed_width(listing: ThreadListing) -> int:
 
 
 def _needed(listing: ThreadListing, thread: Thread) -> int:
-    head = listing.head_of(thread)
-    name, title = safe_text(thread.thread_id[:_LONGEST]), head.title if head is not None else ""
+    name, title = safe_text(thread.thread_id[:_LONGEST]), _title(listing.head_of(thread))
     said = cell_len(safe_text(title)) + _GAP if title else 0
     shown = 1 + _ID_END if said and says_nothing(thread.thread_id) else cell_len(name)
     return _SIGN_CELLS + shown + said + cell_len(_right("", "", _WIDE)) + 1
@@ -446,8 +430,6 @@ def read_possible(store: Store, wanted: Filter, now: datetime) -> frozenset[str]
     Only threads with an error, for example, can have status error. Returns None if the writes do
     not show it, so that each thread must be asked.
     """
-    from ckpt_cli.core.filters import bounds_of
-
     bounds = bounds_of(wanted, now)
     if bounds.head_channels is None:
         return None
@@ -752,8 +734,7 @@ class ThreadsPane(FilterPane):
     def action_search(self) -> None:
         super().action_search()
         # Takes 0.1 s, so that the first letter of a filter would have to wait.
-        parser = partial(import_module, "ckpt_cli.core.filters")
-        self.run_worker(parser, group="parser", exclusive=True, thread=True)
+        self.run_worker(grammar, group="parser", exclusive=True, thread=True)
 
     def _take_filter(self, text: str) -> None:
         self.listing.set_filter(parse_thread_filter(text, self.context.filter_terms()))

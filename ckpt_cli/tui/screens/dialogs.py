@@ -89,24 +89,6 @@ class KeyLine(Widget, can_focus=False):
             self.refresh()
 
 
-class MessageLine(Static):
-    """The last message in place of the footer; hidden if there is none."""
-
-    DEFAULT_CSS = """
-    MessageLine { layer: message; dock: bottom; height: auto; max-height: 3; width: 100%;
-        padding: 0 1; background: $panel; color: $foreground; display: none; }
-    MessageLine.said { display: block; }
-    """
-
-    def show(self, message: ScreenMessage | None) -> None:
-        """Show a message; None hides the line."""
-        self.set_class(message is not None, "said")
-        if message is not None:
-            text = as_text(line((message.shown, "error" if message.is_error else "plain")))
-            text.no_wrap = False
-            self.update(text)
-
-
 class HelpedScreen(Screen[ScreenResultType]):
     """A screen with a list of its keys."""
 

@@ -15,9 +15,8 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.model import CheckpointKey, Thread, ThreadBounds
 from ckpt_backends.protocol import Store
-from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_cli.core.search import compile_pattern, gave_up, stopped_text
 from ckpt_cli.queries import incidents
 from ckpt_cli.queries.grep import GrepQuery, grep_thread
@@ -25,7 +24,7 @@ from ckpt_cli.queries.operations import ListedOperation
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.render.incidents import FAILURE, FAILURE_COLUMNS, WAITING, WAITING_COLUMNS
 from ckpt_cli.render.operations import operation_columns, operation_record
-from ckpt_cli.render.search import hit_columns, table_record
+from ckpt_cli.render.search import HIT_COLUMNS, table_record
 from ckpt_cli.render.table import Column, Record, table_lines
 from ckpt_cli.render.text import Ui, line, safe_text
 from ckpt_cli.tui.context import ScreenContext
@@ -259,7 +258,7 @@ class SearchScreen(CheckpointList):
     BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(SEARCH_GROUPS))
 
     def __init__(self, context: ScreenContext, thread_id: str | None) -> None:
-        super().__init__(context, "Search", PlaceRows(id="hits"), hit_columns())
+        super().__init__(context, "Search", PlaceRows(id="hits"), HIT_COLUMNS)
         # The key for a search is that of the field.
         self._pane = Vertical(self.rows, id="hits-pane", classes="pane")
         self._thread = thread_id

@@ -29,11 +29,18 @@ from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.reading.target import Target
 from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.replay import written_lines
-from ckpt_cli.render.state import given_lines, placed_lines, standing_lines, value_lines
+from ckpt_cli.render.show import (
+    PLAINTEXT,
+    given_lines,
+    lifetime_lines,
+    placed_lines,
+    standing_lines,
+    step_lines,
+    value_lines,
+)
 from ckpt_cli.render.table import size
 from ckpt_cli.render.text import Style, StyledLine, Ui, cell_len, fit, line, pad, safe_text
 from ckpt_cli.render.text import field as field_lines
-from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
 from ckpt_cli.render.value_diff import MOST, columns, diff_text, side_by_side
 from ckpt_cli.render.values import block, counted, noun_for
 from ckpt_cli.tui.command_line import tab_command
