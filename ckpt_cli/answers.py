@@ -6,6 +6,16 @@ from collections.abc import Mapping
 
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
+from ckpt_cli.render.memory import (
+    HIT,
+    ITEM_ARCHIVE,
+    ITEM_EDIT,
+    ITEM_REMOVAL,
+    LISTED_ITEM,
+    MEMORY_COPY,
+    READ_ITEM,
+    SESSION,
+)
 from ckpt_cli.render.timeline import TIMELINE
 
 ANSWERS: Mapping[str, Type | Shape] = {
@@ -14,6 +24,17 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors": each(FAILURE),
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
+    "memory list": each(LISTED_ITEM),
+    "memory show": each(READ_ITEM),
+    "memory show KEY": READ_ITEM,
+    "memory search": each(HIT),
+    "memory export": each(READ_ITEM),
+    "memory edit": ITEM_EDIT,
+    "memory delete": ITEM_REMOVAL,
+    "memory copy": MEMORY_COPY,
+    "memory import": each(ITEM_ARCHIVE),
+    "memory sessions": each(SESSION),
+    "memory sessions SESSION": SESSION,
 }
 """By the words of a command line, with an option only where the answer differs from that without.
 

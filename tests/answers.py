@@ -14,8 +14,7 @@ from ckpt_cli.app import root
 
 UNDESCRIBED = {
     *("threads list", "threads delete", "show", "history", "diff", "messages", "grep", "tail"),
-    *("memory list", "memory show", "memory search", "memory export", "memory edit"),
-    *("memory delete", "memory copy", "memory import", "memory sessions", "blame", "bisect"),
+    *("blame", "bisect"),
     *("replay", "doctor", "stats", "du", "metrics", "sql", "rollback", "fork", "repair messages"),
     *("repair values", "repair writes", "undo", "redo", "apply", "ops list", "ops show"),
     *("ops verify", "purge", "gc", "secrets", "erase", "rekey", "copy", "export", "import"),

@@ -18,7 +18,7 @@ from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.apply.copy import RestoreReport, make_target, opened_target, restore_threads
 from ckpt_cli.apply.recording import Recorder, refuse_copy
-from ckpt_cli.commands.arguments import AllowPickle, Trust, TrustedKeys, signed_by
+from ckpt_cli.commands.arguments import AllowPickle, Trust, TrustedKeys
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.diagnostics import progress
@@ -180,7 +180,7 @@ def _record(bundle: Bundle, done: Restored) -> dict[str, Any]:
         "thread_id": bundle.header.thread_id,
         "rows": bundle.size,
         "file": str(bundle.path),
-        "signed_by": signed_by(bundle),
+        "signed_by": bundle.signed_by,
         "added": done.added,
         "there": done.there,
         **({"expired": done.expired} if done.expired else {}),

@@ -241,6 +241,11 @@ class MemoryCopyReport:
         self.unverified += not one.is_verified
 
     @property
+    def replaced(self) -> list[CopiedItem]:
+        """The items of the target that were replaced."""
+        return [one for one in self.items if one.step is CopyStep.REPLACE]
+
+    @property
     def skipped(self) -> list[CopiedItem]:
         """The items that were not copied."""
         return [one for one in self.items if one.step is CopyStep.SKIP]

@@ -99,11 +99,20 @@ class Field(NamedTuple):
     """
     optional: bool = False
     """Whether the key is absent if there is nothing to tell: for None, False and what is empty."""
+    when: Callable[[Any], Any] | None = None
+    """Tells of what was found whether the key is there. By default it always is."""
 
 
 def optional(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], Any] = "") -> Field:
     """Return a key that is absent for None, for False and for what is empty."""
     return Field(key, kind, text, of, optional=True)
+
+
+def known(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], Any] = "") -> Field:
+    """Return a key that is absent only for None."""
+    field = Field(key, kind, text, of)
+    take = _taking(field)
+    return field._replace(when=lambda found: take(found) is not None)
 
 
 class Shape:
@@ -114,13 +123,16 @@ class Shape:
         self.fields = {one.key: one for one in fields}
         """Key to field."""
         self._parts = [
-            (one.key, _taking(one), _type(one.type).convert, one.optional) for one in fields
+            (one.key, _taking(one), _type(one.type).convert, one.optional, one.when)
+            for one in fields
         ]
 
     def record(self, found: Any) -> dict[str, Any]:
         """Return what was found, as JSON has it."""
         record = {}
-        for key, take, convert, is_optional in self._parts:
+        for key, take, convert, is_optional, when in self._parts:
+            if when is not None and not when(found):
+                continue
             value = take(found)
             if is_optional and not value and type(value) not in {int, float}:
                 continue
@@ -145,7 +157,7 @@ class Shape:
             one.key: {**_type(one.type).schema, "description": _described(one)}
             for one in self.fields.values()
         }
-        required = [one.key for one in self.fields.values() if not one.optional]
+        required = [one.key for one in self.fields.values() if not (one.optional or one.when)]
         return {
             "type": "object",
             "description": self.text,

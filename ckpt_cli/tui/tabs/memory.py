@@ -17,7 +17,7 @@ from ckpt_cli.core.memory import ItemFilter, format_key, source_of, text_of
 from ckpt_cli.core.values import LONGEST, clip
 from ckpt_cli.queries.memory import ItemOrigin, list_items, naming, read_item, stored_item, trace
 from ckpt_cli.render.memory import from_thread_lines, item_lines, origin_lines, tree_rows
-from ckpt_cli.render.text import StyledLine, line
+from ckpt_cli.render.text import StyledLine, Ui, line
 from ckpt_cli.tui.command_line import thread_memory_command
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.messages import error_text
@@ -110,12 +110,13 @@ def read_item_listing(
     found = (
         one
         for one in list_items(memory, (), wanted.wanted, clock.now, redacted=redacted)
-        if fits(format_key(one.key)) or fits(one.key.key)
+        if fits(format_key(one.item.key)) or fits(one.item.key.key)
     )
     items = list(islice(found, _MOST_ITEMS + 1))
     shown = items[:_MOST_ITEMS]
     more = len(items) > len(shown)
-    return ItemListing(memory.describe(), list(tree_rows(shown, clock.now)), len(shown), more)
+    rows = list(tree_rows(shown, Ui(clock.now, width=0)))
+    return ItemListing(memory.describe(), rows, len(shown), more)
 
 
 def read_item_content(
@@ -123,9 +124,9 @@ def read_item_content(
 ) -> ItemContent:
     """Return one item with its value. Raises `NotFound`."""
     stored = stored_item(memory, key)
-    read = read_item(memory, key, redacted=redacted)
-    shown = replace(read, value=clip(read.value))
-    lines = cut(item_lines(shown, clock.now, clock.zone, width))
+    read = read_item(memory, key, clock.now, redacted=redacted)
+    shown = read._replace(value=clip(read.value))
+    lines = cut(item_lines(shown, Ui(clock.now, clock.zone, width)))
     named = source_of(stored)
     if named is None or named.thread_id is None:
         return ItemContent(lines, None)
@@ -163,7 +164,7 @@ def read_thread_memory(
             lines.append(line((said, "dim")))
             break
         items[len(lines)] = item.key
-        told = from_thread_lines(item, clock.now, clock.zone, width, redacted=redacted)
+        told = from_thread_lines(item, Ui(clock.now, clock.zone, width), redacted=redacted)
         lines += cut(chain(told, (line(""),)))
     if not items:
         lines.append(line(("no memory item came from this thread", "dim")))
@@ -171,7 +172,7 @@ def read_thread_memory(
 
 
 def _origin_lines(found: ItemOrigin, clock: Clock, width: int) -> Sequence[StyledLine]:
-    return list(origin_lines(found, clock.now, clock.zone, width))
+    return list(origin_lines(found, Ui(clock.now, clock.zone, width)))
 
 
 def _number(text: str) -> float:
