@@ -174,8 +174,7 @@ def _namespaces(session: Session, _: str, thread: str, __: str) -> Iterator[Foun
 
 def _channels(session: Session, _: str, thread: str, ns: str) -> Iterator[Found]:
     """Yield the channels of a thread's head."""
-    from ckpt_cli.core.channels import is_state
-    from ckpt_cli.core.state import read_body
+    from ckpt_cli.core.state import is_state, read_body
 
     thread_id = _thread_id(session.store, thread)
     for head in islice(session.store.checkpoints(thread_id, checkpoint_ns=ns), 1):
@@ -242,7 +241,7 @@ def _changes(session: Session, word: str, *_: str) -> Iterator[Found]:
 
 def _filters(session: Session, word: str, *_: str) -> Iterator[Found]:
     """Yield the filter that is typed with its last word completed: an alias, field or status."""
-    from ckpt_cli.core.filters.language import last_words
+    from ckpt_cli.core.filters import last_words
 
     aliases: Mapping[str, str] = {}
     with suppress(CkptError):

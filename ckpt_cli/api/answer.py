@@ -12,7 +12,7 @@ from ckpt_cli.api.surroundings import Surroundings
 from ckpt_cli.render.fields import View
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.filters.language import Filter
+    from ckpt_cli.core.filters import Filter
     from ckpt_cli.reading.executor import Executor
 
 
@@ -124,7 +124,7 @@ def filter_of(
     if not written:
         return None
     # Imported late, because most commands get no filter.
-    from ckpt_cli.core.filters.language import FilterTerms, all_of, parse_filter
+    from ckpt_cli.core.filters import FilterTerms, all_of, parse_filter
 
     alias = partial(around.names.filter_alias, acts=acts)
     terms = FilterTerms(alias, around.now, around.zone)
@@ -148,7 +148,7 @@ def explain_short_forms(around: Surroundings, where: str | Iterable[str] | None)
     written = texts(where)
     if not written:
         return
-    from ckpt_cli.core.filters.language import FIELDS, nearest_field, shorthand_key
+    from ckpt_cli.core.filters import FIELDS, nearest_field, shorthand_key
 
     for key in filter(None, map(shorthand_key, written)):
         near = nearest_field(key)

@@ -19,7 +19,7 @@ from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, prin
 from ckpt_cli.config import trust
 from ckpt_cli.config.folders import user_folder
 from ckpt_cli.config.trust import needs_trust
-from ckpt_cli.core.filters.language import is_alias_name
+from ckpt_cli.core.filters import is_alias_name
 
 if TYPE_CHECKING:
     from ckpt_cli.core.secrets import IgnoredSecrets

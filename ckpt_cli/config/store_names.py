@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.config.found import StoreHere
     from ckpt_cli.config.profiles import EraseRules, Profile, Profiles
-    from ckpt_cli.core.filters.language import FilterAlias
+    from ckpt_cli.core.filters import FilterAlias
     from ckpt_cli.core.secrets import IgnoredSecrets
     from ckpt_cli.core.usage import PriceList
 
@@ -249,7 +249,7 @@ class StoreNames:
         Raises `UsageError` if there is none, or if its file must be trusted first.
         """
         from ckpt_cli.config.profiles import refusal
-        from ckpt_cli.core.filters.language import FilterAlias, no_alias
+        from ckpt_cli.core.filters import FilterAlias, no_alias
 
         known = self.filters
         if name not in known:

@@ -26,11 +26,10 @@ from ckpt_backends.model import (
     TypedBytes,
     Write,
 )
-from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.forking import as_snapshot, raised_channel
 from ckpt_cli.core.random_numbers import random_id
-from ckpt_cli.core.state import Body, Version
+from ckpt_cli.core.state import Body, Version, is_state
 from ckpt_cli.core.values import same
 
 VALUES, VERSIONS, SEEN = "channel_values", "channel_versions", "versions_seen"

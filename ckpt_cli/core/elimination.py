@@ -33,8 +33,7 @@ from ckpt_cli.core.reducers import (
 )
 from ckpt_cli.core.reducers import held_fits as fits
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks.task_ids import PUSH, UPDATE_PATH
-from ckpt_cli.core.tasks.tasks import CONTROL, Step, TaskWrite
+from ckpt_cli.core.tasks import CONTROL, PUSH, UPDATE_PATH, Step, TaskWrite
 from ckpt_cli.core.values import clip
 
 Effect = Literal["applied", "duplicate", "overwritten", "dropped", "ignored", "special", "unknown"]

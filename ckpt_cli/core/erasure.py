@@ -12,15 +12,7 @@ from ckpt_backends.app_sessions import AppSession
 from ckpt_backends.changes.bundle import SUFFIX
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, begins
-from ckpt_cli.core.filters.language import (
-    Condition,
-    Filter,
-    FilterField,
-    Not,
-    Operand,
-    Operator,
-    parts_of,
-)
+from ckpt_cli.core.filters import Condition, Filter, FilterField, Not, Operand, Operator, parts_of
 from ckpt_cli.core.memory import parse_namespace, source_of
 
 # Salted digests of ids, with which a receipt is verified without naming anyone.
@@ -268,7 +260,7 @@ def parse_subject(text: str, field: str | None) -> ErasureSubject:
 
     Raises `ParseError`, and `UsageError` for a word without a field.
     """
-    from ckpt_cli.core.filters.language import parse_filter
+    from ckpt_cli.core.filters import parse_filter
 
     try:
         found = parse_filter(text)
@@ -368,7 +360,7 @@ def mention_pattern(words: Iterable[str], thread_ids: Collection[str], most: int
 
 
 def _condition(field: str, word: str) -> Condition:
-    from ckpt_cli.core.filters.language import parse_filter
+    from ckpt_cli.core.filters import parse_filter
 
     try:
         found = parse_filter(f"{field} = 'x'")

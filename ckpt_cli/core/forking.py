@@ -32,6 +32,7 @@ from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.sealing import sealed_together
 from ckpt_cli.core.diff import ChannelChange
 from ckpt_cli.core.random_numbers import random_fraction
+from ckpt_cli.core.resume import UserMetadata
 from ckpt_cli.core.state import (
     BY,
     CHECKPOINTS,
@@ -44,8 +45,7 @@ from ckpt_cli.core.state import (
     Body,
     Version,
 )
-from ckpt_cli.core.tasks.resume import UserMetadata
-from ckpt_cli.core.tasks.tasks import NodePath, Step
+from ckpt_cli.core.tasks import NodePath, Step
 
 CopyForm = Literal["child", "sibling", "empty", "clone", "removal"]
 """How a checkpoint is added: as a child of the checkpoint it copies, as its sibling, without state,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_cli.core.channels import LOST_DELTA
+from ckpt_cli.core.state import LOST_DELTA
 
 if TYPE_CHECKING:
     from ckpt_backends.model import Write
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.diff import ChannelChange
     from ckpt_cli.core.search import Match
     from ckpt_cli.core.state import Body
-    from ckpt_cli.core.tasks.tasks import Question, Step, Task
+    from ckpt_cli.core.tasks import Question, Step, Task
 
 REDACTED = "ckpt.redacted"
 """Type of the `Tagged` that replaces a value; its payload is the type and size in words."""

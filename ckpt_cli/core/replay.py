@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.codec.values import Cut, Tagged, Value
-from ckpt_cli.core.channels import PREVIOUS
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.elimination import (
     Check,
@@ -28,6 +27,7 @@ from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.reducers import ABSENT, Held, Pending, is_empty
 from ckpt_cli.core.reducers import held_fits as fits
+from ckpt_cli.core.state import PREVIOUS
 from ckpt_cli.core.values import is_set, same
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import Any, Literal
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.channels import NOT_STORED
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.doctor.checks import Readability, readability
 from ckpt_cli.core.secret_rules import RULES, SecretRule, kind_by_name, known_kinds, library_rules
+from ckpt_cli.core.state import NOT_STORED
 from ckpt_cli.core.values import All, Path, parse_path, unwrap
 
 SecretPlace = Literal["value", "write", "metadata", "memory"]

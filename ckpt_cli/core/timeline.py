@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple, get_args
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_cli.core.lineage import DEEPEST, Parentage, innermost, namespace_in
-from ckpt_cli.core.tasks.tasks import node_path, path_text, ran_here
-from ckpt_cli.core.tasks.triggers import START
+from ckpt_cli.core.state import START
+from ckpt_cli.core.tasks import node_path, path_text, ran_here
 from ckpt_cli.core.tree import Key
 
 Kind = Literal["run", "human", "idle"]

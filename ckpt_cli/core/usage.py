@@ -14,8 +14,8 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.conversation import Message, usage_fields, usage_of
 from ckpt_cli.core.lineage import depth_of
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
-from ckpt_cli.core.tasks.triggers import START
+from ckpt_cli.core.state import START
+from ckpt_cli.core.tasks import UPDATE_PATH, pulled_node
 from ckpt_cli.core.values import unwrap
 
 _DETAILS = {

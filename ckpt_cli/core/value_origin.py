@@ -11,8 +11,7 @@ from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.reducers import overwrite
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
-from ckpt_cli.core.tasks.tasks import TaskWrite
+from ckpt_cli.core.tasks import UPDATE_PATH, TaskWrite
 from ckpt_cli.core.values import Path, same, select, unwrap
 
 

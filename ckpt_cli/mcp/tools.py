@@ -19,7 +19,7 @@ from ckpt_cli.api.answer import Watcher, filter_of
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.api.surroundings import Surroundings
 from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
-from ckpt_cli.core.filters.language import fields_in
+from ckpt_cli.core.filters import fields_in
 from ckpt_cli.core.values import parse_path
 from ckpt_cli.queries.messages import last_held
 from ckpt_cli.queries.threads import SORTS

@@ -58,8 +58,7 @@ from ckpt_cli.core.erasure import (
     names_of,
     words_of,
 )
-from ckpt_cli.core.filters.evaluate import Decision, Facts, decision
-from ckpt_cli.core.filters.language import Filter, FilterField
+from ckpt_cli.core.filters import Decision, Facts, Filter, FilterField, decision
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.core.search import compile_pattern
@@ -831,7 +830,7 @@ class ErasureRequest:
     @property
     def filter(self) -> Filter | None:
         """The filter that chooses threads; None if they are given by id or pattern only."""
-        from ckpt_cli.core.filters.language import all_of
+        from ckpt_cli.core.filters import all_of
 
         found = [self.subject.filter] if self.subject is not None else []
         return all_of([*found, *([self.where] if self.where is not None else ())])

@@ -27,7 +27,6 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import delta_channels, is_delta, is_state
 from ckpt_cli.core.copying import PartCounts
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_encrypted
@@ -61,12 +60,21 @@ from ckpt_cli.core.lineage import is_stateful, namespace_kind
 from ckpt_cli.core.random_numbers import random_bits
 from ckpt_cli.core.reducers import unknown_removals
 from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.resume import candidates
 from ckpt_cli.core.retention import PlannedRemoval
-from ckpt_cli.core.state import FROM, RESUME, WRITES, Body, read_body, read_metadata
+from ckpt_cli.core.state import (
+    FROM,
+    RESUME,
+    WRITES,
+    Body,
+    delta_channels,
+    is_delta,
+    is_state,
+    read_body,
+    read_metadata,
+)
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
-from ckpt_cli.core.tasks.resume import candidates
-from ckpt_cli.core.tasks.task_ids import is_handler
-from ckpt_cli.core.tasks.tasks import NodePath, asked_by, path_text
+from ckpt_cli.core.tasks import NodePath, asked_by, is_handler, path_text
 from ckpt_cli.reading.redaction import carried_metadata
 from ckpt_cli.reading.states import read_state, rules_of
 from ckpt_cli.reading.thread import Moment, ThreadReader, ran_inside

@@ -31,8 +31,7 @@ from ckpt_cli.core.retention import (
     choose_kept,
     why_protected,
 )
-from ckpt_cli.core.state import read_body
-from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.core.state import SENDS, read_body
 from ckpt_cli.queries.heads import Watch
 from ckpt_cli.queries.memory import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.queries.threads import Selection, selected_threads

@@ -20,7 +20,6 @@ from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import Capability, Checkpoint, Status, TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation import CallForm, CallPlace, Pairing, mended, pair, result_like
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_broken_inside, stale_resumes
@@ -33,10 +32,10 @@ from ckpt_cli.core.redact import redact
 from ckpt_cli.core.reducers import ABSENT, REDUCERS, Absent, Held, Pending, is_complete
 from ckpt_cli.core.reducers import fits as message_fits
 from ckpt_cli.core.replay import DamagedValue, Rebuilt, Refusal, Repair, judge_all
-from ckpt_cli.core.state import BY, FROM, NAME, read_metadata
+from ckpt_cli.core.resume import callers_answer, is_used
+from ckpt_cli.core.state import BY, FROM, NAME, is_state, read_metadata
 from ckpt_cli.core.support_matrix import NO_ANSWERS, NO_STEPS
-from ckpt_cli.core.tasks.resume import callers_answer, is_used
-from ckpt_cli.core.tasks.tasks import asked_by, failed_answers, path_text
+from ckpt_cli.core.tasks import asked_by, failed_answers, path_text
 from ckpt_cli.core.values import Path, Selected, format_path, parse_path, same, select
 from ckpt_cli.plans.fork import RETRIES, RollbackOptions, check_store, whole
 from ckpt_cli.plans.rollback import plan_head_copy, plan_rollback, readable_head

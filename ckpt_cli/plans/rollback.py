@@ -27,8 +27,7 @@ from ckpt_cli.core.forking import (
 )
 from ckpt_cli.core.lineage import is_stateful
 from ckpt_cli.core.state import BY, FROM, NAME, REASON, RESUME, THREAD, WITH, WRITES, read_metadata
-from ckpt_cli.core.tasks.task_ids import TaskIdBase, origin_of
-from ckpt_cli.core.tasks.tasks import CONTROL, Task, moved_id
+from ckpt_cli.core.tasks import CONTROL, Task, TaskIdBase, moved_id, origin_of
 from ckpt_cli.plans.fork import (
     NewRows,
     RollbackOptions,

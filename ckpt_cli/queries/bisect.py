@@ -12,18 +12,18 @@ from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.bisection import OnsetSearch, Verdict, binary, linear
-from ckpt_cli.core.channels import is_state
-from ckpt_cli.core.filters.evaluate import decision
-from ckpt_cli.core.filters.language import (
+from ckpt_cli.core.filters import (
     METADATA,
     VALUES,
     Filter,
     FilterField,
+    decision,
     fields_in,
     format_field,
 )
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
+from ckpt_cli.core.state import is_state
+from ckpt_cli.core.tasks import TaskWrite, task_writes
 from ckpt_cli.core.value_origin import applied_writes, is_caller
 from ckpt_cli.core.values import All
 from ckpt_cli.queries.filters import FIELDS_OF_CHECKPOINT, CheckpointFacts, Lineage, channels_named

@@ -10,11 +10,20 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Checkpoint
 from ckpt_cli.core import value_origin
-from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.redact import redact, redact_text
-from ckpt_cli.core.state import BY, FROM, NAME, REASON, Body, read_body
-from ckpt_cli.core.tasks.tasks import TaskWrite, finished, task_writes
-from ckpt_cli.core.tasks.triggers import START, named_node
+from ckpt_cli.core.state import (
+    BY,
+    FROM,
+    NAME,
+    REASON,
+    START,
+    Body,
+    is_state,
+    named_node,
+    read_body,
+    state_values,
+)
+from ckpt_cli.core.tasks import TaskWrite, finished, task_writes
 from ckpt_cli.core.value_origin import TracedPath
 from ckpt_cli.core.values import All, Path, parse_path, same, select
 from ckpt_cli.reading import redaction

@@ -10,10 +10,9 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import state_values
 from ckpt_cli.core.diff import ChannelChange, changed, diff_channels
 from ckpt_cli.core.redact import redact_change
-from ckpt_cli.core.state import Body, read_body
+from ckpt_cli.core.state import Body, read_body, state_values
 from ckpt_cli.core.values import Path
 from ckpt_cli.queries.show import CheckpointView
 from ckpt_cli.reading import redaction

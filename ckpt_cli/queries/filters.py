@@ -13,21 +13,24 @@ from ckpt_backends.encryption import NO_KEY, is_encrypted_field
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import NULL_TASK_ID, Status, Thread, TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.filters.evaluate import Facts, decision, values_at, values_in
-from ckpt_cli.core.filters.language import (
+from ckpt_cli.core.filters import (
     EPOCH,
     FIELDS,
     METADATA,
     SECOND,
     VALUES,
+    Facts,
     Filter,
     FilterField,
     ReadFrom,
+    decision,
     fields_in,
     sources_of,
+    values_at,
+    values_in,
 )
 from ckpt_cli.core.state import read_metadata, source_from, step_from
-from ckpt_cli.core.tasks.tasks import blocking_error
+from ckpt_cli.core.tasks import blocking_error
 from ckpt_cli.queries.heads import Details, ListedThread, Watch, details_of, heads_of, sizes_of
 from ckpt_cli.reading.states import StateTimeline, read_state
 from ckpt_cli.reading.thread import (

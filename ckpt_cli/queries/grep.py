@@ -15,7 +15,6 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import LOST_DELTA, is_state
 from ckpt_cli.core.lineage import depth_of
 from ckpt_cli.core.redact import redact_match
 from ckpt_cli.core.refs import short_refs
@@ -31,9 +30,8 @@ from ckpt_cli.core.search import (
     search,
     search_questions,
 )
-from ckpt_cli.core.state import ERROR, INTERRUPT, RESUME, Body
-from ckpt_cli.core.tasks.tasks import NodePath, asked_by, failed_at, node_path, tasks_by_id
-from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.core.state import ERROR, INTERRUPT, LOST_DELTA, RESUME, SENDS, Body, is_state
+from ckpt_cli.core.tasks import NodePath, asked_by, failed_at, node_path, tasks_by_id
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import Point, StateTimeline, read_state
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference, moment_time

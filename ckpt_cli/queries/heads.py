@@ -10,7 +10,7 @@ from ckpt_backends.codec import DEFAULT_LIMITS, Limits, decode
 from ckpt_backends.codec.values import Cut
 from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tasks.tasks import Question, blocking_error
+from ckpt_cli.core.tasks import Question, blocking_error
 from ckpt_cli.reading.thread import (
     Moment,
     ThreadReader,

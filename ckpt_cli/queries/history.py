@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
-from ckpt_cli.core.channels import given_input
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.tasks.task_ids import pulled_node
-from ckpt_cli.core.tasks.tasks import ran, ran_here
-from ckpt_cli.core.tasks.triggers import START
+from ckpt_cli.core.state import START, given_input
+from ckpt_cli.core.tasks import pulled_node, ran, ran_here
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.thread import Moment, ThreadReader
 

@@ -14,14 +14,14 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact, redact_text
+from ckpt_cli.core.resume import UserMetadata, user_metadata
 from ckpt_cli.core.state import ERROR, INTERRUPT
-from ckpt_cli.core.tasks.attribution import error_kind
-from ckpt_cli.core.tasks.resume import UserMetadata, user_metadata
-from ckpt_cli.core.tasks.tasks import (
+from ckpt_cli.core.tasks import (
     NodePath,
     Question,
     Task,
     blocking_failures,
+    error_kind,
     failures,
     node_path,
     path_text,

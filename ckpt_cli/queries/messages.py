@@ -9,9 +9,9 @@ from typing import NamedTuple
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.errors import NotFound
-from ckpt_cli.core.channels import given_input
 from ckpt_cli.core.conversation import Turn, message_list, said, transcript
 from ckpt_cli.core.redact import redact_turn
+from ckpt_cli.core.state import given_input
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.target import Target

@@ -13,7 +13,6 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.doctor.checks import NumberedVersions
 from ckpt_cli.core.elimination import (
@@ -48,10 +47,16 @@ from ckpt_cli.core.reducers import (
 )
 from ckpt_cli.core.reducers import held_fits as fits
 from ckpt_cli.core.replay import Replayed, Transition, judge_all, label
-from ckpt_cli.core.state import Version, read_body, read_metadata, source_from
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
-from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
-from ckpt_cli.core.tasks.triggers import START
+from ckpt_cli.core.state import (
+    START,
+    Version,
+    is_state,
+    read_body,
+    read_metadata,
+    source_from,
+    state_values,
+)
+from ckpt_cli.core.tasks import UPDATE_PATH, TaskWrite, task_writes
 from ckpt_cli.queries.replay_checks import (
     ChannelChecker,
     KeptCheckpoint,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.channels import is_delta, is_state
 from ckpt_cli.core.elimination import (
     ALL,
     CANDIDATES,
@@ -45,6 +44,7 @@ from ckpt_cli.core.replay import (
     out_of_place,
     texts_of,
 )
+from ckpt_cli.core.state import is_delta, is_state
 from ckpt_cli.core.values import same
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import rules_of

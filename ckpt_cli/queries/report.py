@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ckpt_cli.core.channels import given_input
 from ckpt_cli.core.diff import ChannelChange, diff_channels
 from ckpt_cli.core.redact import redact, redact_change
+from ckpt_cli.core.state import given_input
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.history import Entry, made_by
 from ckpt_cli.queries.thread_operations import ThreadOperations

@@ -18,7 +18,6 @@ from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Checkpoint, TypedBytes, Write
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import without_snapshot
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.secrets import (
     CANNOT_DECODE,
@@ -32,7 +31,7 @@ from ckpt_cli.core.secrets import (
     masked,
     why_unread,
 )
-from ckpt_cli.core.state import read_body
+from ckpt_cli.core.state import read_body, without_snapshot
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.workers import Each, each
 

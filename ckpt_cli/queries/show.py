@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey, Status, ThreadSize
-from ckpt_cli.core.channels import given_input, is_state
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.tasks.tasks import TaskWrite, new_input, task_writes
+from ckpt_cli.core.state import given_input, is_state
+from ckpt_cli.core.tasks import TaskWrite, new_input, task_writes
 from ckpt_cli.queries.heads import ListedThread, details_of
 from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import LostValues, State, read_state
@@ -17,8 +17,8 @@ from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of, unloaded_head
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.tasks.resume import Resume
-    from ckpt_cli.core.tasks.triggers import Join
+    from ckpt_cli.core.resume import Resume
+    from ckpt_cli.core.state import Join
     from ckpt_cli.core.values import Selected
     from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.thread_operations import ThreadOperations

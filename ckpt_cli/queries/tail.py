@@ -15,11 +15,10 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, StoreChanged
 from ckpt_backends.model import Checkpoint, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.diff import StepChanges, step_changes
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.state import read_body
-from ckpt_cli.core.tasks.tasks import failures
+from ckpt_cli.core.state import is_state, read_body, state_values
+from ckpt_cli.core.tasks import failures
 from ckpt_cli.queries.history import Entry, entry_of, made_by
 from ckpt_cli.queries.moved_threads import Moved, MovedThreads, fresh, order_of
 from ckpt_cli.queries.threads import Selection, matching
@@ -27,7 +26,7 @@ from ckpt_cli.reading import redaction
 from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.filters.language import Filter
+    from ckpt_cli.core.filters import Filter
 
 
 _Place: TypeAlias = tuple[str, str]

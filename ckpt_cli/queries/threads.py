@@ -24,7 +24,7 @@ from ckpt_cli.reading.thread import ThreadReader, TriggerInference, stored_time
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
-    from ckpt_cli.core.filters.language import Filter
+    from ckpt_cli.core.filters import Filter
 
 
 _GLOB = re.compile(r"[*?[]")
@@ -48,7 +48,7 @@ def bounds_of_selection(wanted: Selection, now: datetime) -> ThreadBounds:
     if condition is None:
         return bounds
     # Imported late, like all about filters: most lists have none.
-    from ckpt_cli.core.filters.evaluate import both, bounds_of
+    from ckpt_cli.core.filters import both, bounds_of
 
     return both(bounds, bounds_of(condition, now))
 
@@ -89,7 +89,7 @@ class Selection(NamedTuple):
         if not self.status:
             return self.where
         # Imported late, like all about filters: most lists have none.
-        from ckpt_cli.core.filters.language import Condition, FilterField, Operand, Operator, all_of
+        from ckpt_cli.core.filters import Condition, FilterField, Operand, Operator, all_of
 
         operands = tuple(map(Operand, sorted(self.status)))
         status = Condition(FilterField("status"), Operator.IN, operands)
@@ -292,7 +292,7 @@ def selected_threads(
     """Return the threads that a selection describes, newest first, with ages as of `now`."""
     is_in_index = True
     if (condition := wanted.filter) is not None:
-        from ckpt_cli.core.filters.language import ReadFrom, sources_of  # late, as above
+        from ckpt_cli.core.filters import ReadFrom, sources_of  # late, as above
 
         is_in_index = sources_of(condition) <= {ReadFrom.INDEX}
     told = iter if is_in_index else watch

@@ -11,9 +11,18 @@ from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
 from ckpt_cli.core.state import BY, ERROR, INTERRUPT, NAME, read_metadata, source_from, step_from
-from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, is_call, pulled_node
-from ckpt_cli.core.tasks.tasks import CONTROL, finished, next_paths, path_text, ran, ran_here
+from ckpt_cli.core.tasks import (
+    CONTROL,
+    ERROR_SOURCE,
+    UPDATE_PATH,
+    finished,
+    is_call,
+    next_paths,
+    path_text,
+    pulled_node,
+    ran,
+    ran_here,
+)
 from ckpt_cli.core.timeline import (
     OpenStep,
     ThreadSteps,

@@ -12,7 +12,6 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write
-from ckpt_cli.core.channels import given_input, is_state, state_values
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.diff import (
     BriefState,
@@ -24,10 +23,19 @@ from ckpt_cli.core.diff import (
 )
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.state import BY, NAME, REASON, Version
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
-from ckpt_cli.core.tasks.tasks import (
+from ckpt_cli.core.state import (
+    BY,
+    NAME,
+    REASON,
+    START,
+    Version,
+    given_input,
+    is_state,
+    state_values,
+)
+from ckpt_cli.core.tasks import (
     RETRIED,
+    UPDATE_PATH,
     Step,
     asked_by,
     failed_at,
@@ -36,7 +44,6 @@ from ckpt_cli.core.tasks.tasks import (
     ran,
     ran_here,
 )
-from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.core.timeline import (
     Scrubber,
     TimedCheckpoint,

@@ -29,17 +29,22 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation import MODEL_ROLES, Message, as_message, model_of
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.lineage import is_subgraph_call, namespace_kind
 from ckpt_cli.core.refs import just_made
-from ckpt_cli.core.state import read_body, read_metadata
+from ckpt_cli.core.state import SENDS, START, is_state, read_body, read_metadata
 from ckpt_cli.core.stats import CALLER, UNKNOWN, UPDATE, Grouping, Stats, StatsPart
 from ckpt_cli.core.support_matrix import limit
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
-from ckpt_cli.core.tasks.tasks import CONTROL, node_path, path_text, task_writes, tasks_by_id
-from ckpt_cli.core.tasks.triggers import SENDS, START
+from ckpt_cli.core.tasks import (
+    CONTROL,
+    UPDATE_PATH,
+    node_path,
+    path_text,
+    pulled_node,
+    task_writes,
+    tasks_by_id,
+)
 from ckpt_cli.core.timeline import Durations, NodeTime, TimedStep, node_times
 from ckpt_cli.core.usage import (
     ByteSum,

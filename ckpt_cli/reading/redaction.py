@@ -13,8 +13,8 @@ from ckpt_cli.core.redact import redact, redact_change, redact_metadata, redact_
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
     from ckpt_cli.core.forking import CheckpointPlan
-    from ckpt_cli.core.tasks.resume import UserMetadata
-    from ckpt_cli.core.tasks.tasks import TaskWrite
+    from ckpt_cli.core.resume import UserMetadata
+    from ckpt_cli.core.tasks import TaskWrite
     from ckpt_cli.core.values import Path, Selected
     from ckpt_cli.reading.states import State
     from ckpt_cli.reading.thread import Moment
@@ -57,7 +57,7 @@ def no_raw() -> UsageError:
 
 def carried_metadata(store: Store, metadata: Mapping[str, Value]) -> UserMetadata:
     """Return the metadata with which a graph resumes from a checkpoint, or from a copy of it."""
-    from ckpt_cli.core.tasks.resume import user_metadata
+    from ckpt_cli.core.resume import user_metadata
 
     return user_metadata(redact_metadata(metadata) if is_redacted(store) else metadata)
 

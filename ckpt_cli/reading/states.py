@@ -14,17 +14,21 @@ from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, Blob, Capability, Checkpoint, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapper import WrappedStore
-from ckpt_cli.core.channels import (
+from ckpt_cli.core.lineage import namespace_kind
+from ckpt_cli.core.state import (
     LOST_DELTA,
+    SENDS,
+    START,
+    Body,
+    Version,
     delta_channels,
     is_state,
+    read_body,
+    read_metadata,
     state_values,
     without_snapshot,
 )
-from ckpt_cli.core.lineage import namespace_kind
-from ckpt_cli.core.state import Body, Version, read_body, read_metadata
-from ckpt_cli.core.tasks.tasks import CONTROL
-from ckpt_cli.core.tasks.triggers import SENDS, START
+from ckpt_cli.core.tasks import CONTROL
 from ckpt_cli.reading.thread import DecodedCheckpoint, Moment, ThreadReader
 
 if TYPE_CHECKING:

@@ -25,19 +25,8 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
-from ckpt_cli.core.channels import LOST_DELTA, NOT_STORED, delta_channels
 from ckpt_cli.core.lineage import Parentage, graph_of, innermost, namespace_in, namespace_kind
-from ckpt_cli.core.state import (
-    ERROR,
-    INTERRUPT,
-    Body,
-    read_body,
-    read_metadata,
-    source_from,
-    step_from,
-)
-from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
-from ckpt_cli.core.tasks.resume import (
+from ckpt_cli.core.resume import (
     Level,
     Resume,
     asks_of,
@@ -50,8 +39,27 @@ from ckpt_cli.core.tasks.resume import (
     resume_level,
     stored_answer,
 )
-from ckpt_cli.core.tasks.task_ids import is_call, origin_of, send_ids, sent_index
-from ckpt_cli.core.tasks.tasks import (
+from ckpt_cli.core.state import (
+    ERROR,
+    INTERRUPT,
+    LOST_DELTA,
+    NOT_STORED,
+    SENDS,
+    START,
+    Body,
+    Followers,
+    Join,
+    delta_channels,
+    followers_of,
+    half_filled,
+    learn,
+    learn_followers,
+    read_body,
+    read_metadata,
+    source_from,
+    step_from,
+)
+from ckpt_cli.core.tasks import (
     CONTROL,
     NodePath,
     Question,
@@ -60,24 +68,19 @@ from ckpt_cli.core.tasks.tasks import (
     asked_by,
     conditions_of,
     failed_at,
+    function_names,
+    is_call,
     is_surely_done,
+    origin_of,
     plan_step,
+    send_ids,
+    sent_index,
     status_of,
-)
-from ckpt_cli.core.tasks.triggers import (
-    SENDS,
-    START,
-    Followers,
-    Join,
-    followers_of,
-    half_filled,
-    learn,
-    learn_followers,
+    subgraph_calls,
 )
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.state import Body
-    from ckpt_cli.core.tasks.triggers import Followers
+    from ckpt_cli.core.state import Body, Followers
 
     Graph = tuple[str, ...]
     """The nodes whose subgraphs it is called in; none for the root."""
@@ -109,7 +112,7 @@ class TriggerInference:
     @cached_property
     def readers(self) -> Mapping[str, Collection[str]]:
         """Maps a channel to the nodes that read it."""
-        from ckpt_cli.core.tasks.triggers import learn
+        from ckpt_cli.core.state import learn
 
         return learn(self._heads())
 
@@ -130,8 +133,8 @@ class TriggerInference:
     def deferred(self) -> Mapping[str, bool]:
         """Maps a channel to whether it triggers a deferred node, as `deferred_channels` does."""
         from ckpt_backends.codec.skim import BodySkimmer
+        from ckpt_cli.core.resume import deferred_channels
         from ckpt_cli.core.state import read_body
-        from ckpt_cli.core.tasks.resume import deferred_channels
 
         skimmer, left = BodySkimmer(), _READ
 
@@ -150,7 +153,7 @@ class TriggerInference:
     def functions(self) -> list[str]:
         """Names that may be names of `@task` functions."""
         from ckpt_cli.core.state import read_metadata
-        from ckpt_cli.core.tasks.attribution import function_names
+        from ckpt_cli.core.tasks import function_names
 
         threads = [thread_id for thread_id, _ in self._small_threads()]
         return function_names(
@@ -192,8 +195,7 @@ class TriggerInference:
 def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:
     """Return what a thread's checkpoints tell about which nodes follow which, for each graph."""
     from ckpt_backends.codec.skim import BodySkimmer
-    from ckpt_cli.core.state import read_body, read_metadata, source_from
-    from ckpt_cli.core.tasks.triggers import learn_followers
+    from ckpt_cli.core.state import learn_followers, read_body, read_metadata, source_from
 
     graphs: dict[Graph, list[tuple[str, str | None, str | None, Body]]] = {}
     decode = BodySkimmer().decode

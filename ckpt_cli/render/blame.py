@@ -8,7 +8,7 @@ from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_cli.core.state import NAME
-from ckpt_cli.core.tasks.tasks import TaskWrite
+from ckpt_cli.core.tasks import TaskWrite
 from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.blame import Blame, By
 from ckpt_cli.render.table import Column, age, optional_iso, plain_columns, step_words, when

@@ -10,7 +10,7 @@ from ckpt_backends.codec import from_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
 from ckpt_cli.core.conversation import as_message, said
-from ckpt_cli.core.tasks.tasks import path_text
+from ckpt_cli.core.tasks import path_text
 from ckpt_cli.render.table import AT, Column, plain_columns, size, step_number
 from ckpt_cli.render.text import StyledLine, line, safe_text, short_ns
 from ckpt_cli.render.threads import counted_names, marks_style, next_node_names, node_names

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ckpt_cli.core.tasks.attribution import error_start
-from ckpt_cli.core.tasks.tasks import HANDLED, RETRIED, NodePath, asked_by, node_path, path_text
+from ckpt_cli.core.tasks import (
+    HANDLED,
+    RETRIED,
+    NodePath,
+    asked_by,
+    error_start,
+    node_path,
+    path_text,
+)
 from ckpt_cli.queries.incidents import Failure, FailureGroup, GroupBy, Waiting
 from ckpt_cli.render.fields import (
     ANY,

@@ -27,7 +27,7 @@ from ckpt_cli.core.forking import (
 )
 from ckpt_cli.core.replay import Repair
 from ckpt_cli.core.retention import NOT_FOUND, PlannedRemoval, PurgeReport, PurgeSums, RemovalSum
-from ckpt_cli.core.tasks.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
+from ckpt_cli.core.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.plans.saved_plan import PlanFile
 from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status, Write
-from ckpt_cli.core.tasks.tasks import asked_by, failed_at, marks, next_paths
+from ckpt_cli.core.tasks import asked_by, failed_at, marks, next_paths
 from ckpt_cli.render.table import optional_iso
 from ckpt_cli.render.threads import thread_record
 
 if TYPE_CHECKING:
     from ckpt_cli.core.diff import ChannelChange
-    from ckpt_cli.core.tasks.tasks import Question, Task, TaskWrite
-    from ckpt_cli.core.tasks.triggers import Join
+    from ckpt_cli.core.state import Join
+    from ckpt_cli.core.tasks import Question, Task, TaskWrite
     from ckpt_cli.core.values import Selected
     from ckpt_cli.queries.diff import Comparison
     from ckpt_cli.queries.history import Entry

@@ -20,7 +20,8 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status, StoreInfo
 from ckpt_cli.core.conversation import Call, Turn, content_text, is_error
-from ckpt_cli.core.tasks.tasks import (
+from ckpt_cli.core.state import START
+from ckpt_cli.core.tasks import (
     HANDLED,
     RETRIED,
     asked_by,
@@ -31,7 +32,6 @@ from ckpt_cli.core.tasks.tasks import (
     path_text,
     waiting_paths,
 )
-from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.history import Entry
 from ckpt_cli.queries.messages import Conversation

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from ckpt_cli.core.secrets import SecretFinding
-from ckpt_cli.core.tasks.tasks import path_text
+from ckpt_cli.core.tasks import path_text
 from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.grep import GrepHit
 from ckpt_cli.render.fields import INTEGER, TEXT, Field, Shape, each, maybe, one_of

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_backends.shell import word
-from ckpt_cli.core.channels import MEANINGS, NOT_STORED
 from ckpt_cli.core.conversation import said
-from ckpt_cli.core.tasks.tasks import TaskWrite
+from ckpt_cli.core.state import MEANINGS, NOT_STORED
+from ckpt_cli.core.tasks import TaskWrite
 from ckpt_cli.core.values import Selected, clip_state, format_path
 from ckpt_cli.queries.show import CheckpointView
 from ckpt_cli.render.table import age, size, step_words, when

@@ -9,7 +9,7 @@ from typing import Any
 from ckpt_backends.codec import from_json, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.diff import StepChanges, short_changes
-from ckpt_cli.core.tasks.tasks import marks
+from ckpt_cli.core.tasks import marks
 from ckpt_cli.queries.tail import Movement
 from ckpt_cli.render.history import alarming, said_at
 from ckpt_cli.render.records import moment_record

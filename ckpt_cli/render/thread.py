@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends import shell
 from ckpt_backends.model import Status
-from ckpt_cli.core.tasks.attribution import error_start
-from ckpt_cli.core.tasks.resume import UserMetadata, handler_of, user_metadata
-from ckpt_cli.core.tasks.tasks import (
+from ckpt_cli.core.resume import UserMetadata, handler_of, user_metadata
+from ckpt_cli.core.tasks import (
     HANDLED,
     RETRIED,
     asked_by,
+    error_start,
     failed_at,
     next_paths,
     path_text,
@@ -27,9 +27,9 @@ from ckpt_cli.render.threads import STATUS_STYLES, counted_names, next_node_name
 from ckpt_cli.render.values import counted, summary
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.tasks.resume import Resume
-    from ckpt_cli.core.tasks.tasks import NodePath, Question, Step, Task
-    from ckpt_cli.core.tasks.triggers import Join
+    from ckpt_cli.core.resume import Resume
+    from ckpt_cli.core.state import Join
+    from ckpt_cli.core.tasks import NodePath, Question, Step, Task
     from ckpt_cli.queries.show import WholeThread
     from ckpt_cli.reading.store import Lifetime
     from ckpt_cli.reading.thread import Moment

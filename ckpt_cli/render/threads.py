@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.model import Status
-from ckpt_cli.core.tasks.attribution import error_start
-from ckpt_cli.core.tasks.tasks import asked_by, path_text
+from ckpt_cli.core.tasks import asked_by, error_start, path_text
 from ckpt_cli.core.values import json_line, quoted
 from ckpt_cli.render.table import AGE, AGO, THREAD, Column, Record, iso_of, optional_iso, size
 from ckpt_cli.render.text import Span, Style, safe_text
@@ -158,7 +157,7 @@ def _why(record: Record, shown: Collection[str]) -> Span:
     """
     # Imported late: only tables have this column.
     from ckpt_backends.codec import from_json
-    from ckpt_cli.core.tasks.tasks import path_text
+    from ckpt_cli.core.tasks import path_text
 
     names = set(record.get("runs") or ())
     known = names.pop() if "runs" in shown and len(names) == 1 else None

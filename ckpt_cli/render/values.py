@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec import from_json
 from ckpt_backends.codec.values import TUPLE, Cut, Opaque, Tagged, Value
-from ckpt_cli.core.channels import LOST_DELTA
 from ckpt_cli.core.conversation import Message, ToolCall, as_message, content_text
 from ckpt_cli.core.redact import REDACTED
+from ckpt_cli.core.state import LOST_DELTA
 from ckpt_cli.core.values import is_set
 from ckpt_cli.render.table import size, step_number
 from ckpt_cli.render.text import cell_len, fit, safe_text, wrap

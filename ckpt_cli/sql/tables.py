@@ -23,8 +23,7 @@ from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.memory import ItemFilter
 from ckpt_cli.core.redact import redact_metadata
 from ckpt_cli.core.state import read_metadata, source_from
-from ckpt_cli.core.tasks.task_ids import pulled_node
-from ckpt_cli.core.tasks.tasks import TaskWrite, task_writes
+from ckpt_cli.core.tasks import TaskWrite, pulled_node, task_writes
 from ckpt_cli.core.usage import PriceList
 from ckpt_cli.queries.heads import sizes_of
 from ckpt_cli.queries.history import namespace_entries

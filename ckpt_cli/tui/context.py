@@ -16,7 +16,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.core.filters.language import FilterAlias, FilterTerms, no_alias
+from ckpt_cli.core.filters import FilterAlias, FilterTerms, no_alias
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.store_worker import StoreWorker
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.tasks.tasks import is_surely_done
+from ckpt_cli.core.tasks import is_surely_done
 from tests.backends.agent import saver_of
 from tests.servers import mysql_connection
 from tests.unit.core.test_surely_done import CHANNELS, some_checkpoint

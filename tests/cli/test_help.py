@@ -133,7 +133,7 @@ ONLY_OF_HEADS = {"ormsgpack", "ckpt_backends.codec.msgpack.decode"}
 ONLY_OF_OTHERS = {
     *("rich", "asyncio", "ckpt_backends.memory.protocol", "ckpt_cli.api.memory"),
     *("ckpt_cli.api.thread", "ckpt_cli.render.thread"),
-    *("ckpt_cli.core.filters.language", "psycopg", "redis"),
+    *("ckpt_cli.core.filters", "psycopg", "redis"),
 }
 
 

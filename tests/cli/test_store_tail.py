@@ -24,7 +24,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.api.opening import open as open_handle
-from ckpt_cli.core.filters.language import parse_filter
+from ckpt_cli.core.filters import parse_filter
 from ckpt_cli.queries import moved_threads
 from ckpt_cli.queries.tail import Movement, StoreTail
 from ckpt_cli.reading.redaction import RedactedStore

@@ -18,7 +18,7 @@ from ckpt_cli.core.erasure import (
     parse_subject,
     words_of,
 )
-from ckpt_cli.core.filters.language import format_filter
+from ckpt_cli.core.filters import format_filter
 from ckpt_cli.operations.log import scrubbed
 from ckpt_cli.plans.erase import ErasureRequest, why_not_looked_at
 

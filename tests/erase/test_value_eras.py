@@ -16,8 +16,7 @@ from ckpt_backends.erasing.erasure import MARKER, Erasure
 from ckpt_backends.errors import Refused
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
-from ckpt_cli.core.channels import state_values
-from ckpt_cli.core.state import read_body, read_metadata
+from ckpt_cli.core.state import read_body, read_metadata, state_values
 from ckpt_cli.core.values import format_path
 from ckpt_cli.plans.erase_value import KEPT_WORDS
 from tests.erase.value_canary import (

@@ -13,7 +13,7 @@ import pytest
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.doctor.findings import Severity
 from ckpt_cli.core.retention import PurgeReport, PurgeSums, RemovalSum
-from ckpt_cli.core.tasks.tasks import Question
+from ckpt_cli.core.tasks import Question
 from ckpt_cli.queries.incidents import Failure, Waiting
 from ckpt_cli.render.summaries import doctor_summary, error_class, errors_summary, purge_summary
 from tests.support import ckpt

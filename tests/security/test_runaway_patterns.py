@@ -25,7 +25,7 @@ from ckpt_cli.core.forking import next_name
 from ckpt_cli.core.memory import _SENTENCE
 from ckpt_cli.core.refs import is_shortened, short_refs
 from ckpt_cli.core.search import compile_pattern, gave_up
-from ckpt_cli.core.tasks.task_ids import _CALL
+from ckpt_cli.core.tasks import _CALL
 from ckpt_cli.core.times import looks_like_time
 from ckpt_cli.core.values import parse_path
 from ckpt_cli.render.values import _SCALAR

@@ -14,7 +14,7 @@ import pytest
 
 from ckpt_backends.errors import CkptError, ParseError
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.core.filters.language import FilterAlias, FilterTerms, format_filter, no_alias
+from ckpt_cli.core.filters import FilterAlias, FilterTerms, format_filter, no_alias
 from ckpt_cli.tui.keys import READING_GROUPS, keys_of
 from ckpt_cli.tui.panes.thread_list import parse_thread_filter
 from ckpt_cli.tui.screens.lists import PlaceList

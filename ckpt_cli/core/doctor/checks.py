@@ -16,7 +16,6 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_backends.encryption import CHANGED, DAMAGED, WRONG_KEY
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
-from ckpt_cli.core.channels import NOT_STORED, delta_channels
 from ckpt_cli.core.conversation import (
     MODEL_ROLES,
     CallForm,
@@ -32,9 +31,9 @@ from ckpt_cli.core.doctor.findings import Finding, Severity
 from ckpt_cli.core.elimination import Check, Judgement, Pool, Verdict
 from ckpt_cli.core.reducers import overwrite
 from ckpt_cli.core.replay import Place, Replayed, Transition, judged, verdicts
-from ckpt_cli.core.state import RESUME, Body, Version
-from ckpt_cli.core.tasks.resume import StoredAnswer
-from ckpt_cli.core.tasks.tasks import Step, Task, conditions_of
+from ckpt_cli.core.resume import StoredAnswer
+from ckpt_cli.core.state import NOT_STORED, RESUME, Body, Version, delta_channels
+from ckpt_cli.core.tasks import Step, Task, conditions_of
 from ckpt_cli.core.values import same
 
 _UNIQUE = re.compile(r"(\d{32})\.\d+(?:\.\d+|e-\d+)", re.ASCII)

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator
 
 from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError
-from ckpt_cli.core.channels import delta_channels
 from ckpt_cli.core.doctor.checks import Exact, ReplayedThread
 from ckpt_cli.core.doctor.findings import Checked, Finding
 from ckpt_cli.core.doctor.types import gather_names
 from ckpt_cli.core.replay import Replayed, judge_all
-from ckpt_cli.core.state import Version, read_body
+from ckpt_cli.core.state import Version, delta_channels, read_body
 from ckpt_cli.queries.doctor.rows import (
     MissingParents,
     Orphans,

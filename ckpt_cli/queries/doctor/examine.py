@@ -30,8 +30,8 @@ from ckpt_cli.core.doctor.findings import (
     from_fault,
 )
 from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.resume import callers_answer, stored_answer
 from ckpt_cli.core.state import read_body
-from ckpt_cli.core.tasks.resume import callers_answer, stored_answer
 from ckpt_cli.queries.doctor.deep import deep_findings
 from ckpt_cli.queries.doctor.rows import (
     Terms,

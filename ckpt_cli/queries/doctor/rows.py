@@ -21,8 +21,6 @@ from ckpt_backends.model import (
     Thread,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import delta_channels
-from ckpt_cli.core.channels import without_snapshot as without_snapshot_of_channels
 from ckpt_cli.core.conversation import (
     Counterparts,
     as_message,
@@ -53,8 +51,8 @@ from ckpt_cli.core.doctor.checks import (
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
 from ckpt_cli.core.doctor.types import TypeUse
 from ckpt_cli.core.lineage import is_in_call, is_stateful
-from ckpt_cli.core.state import Version
-from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.core.state import SENDS, Version, delta_channels
+from ckpt_cli.core.state import without_snapshot as without_snapshot_of_channels
 from ckpt_cli.core.values import fields_of
 from ckpt_cli.queries.memory import named_blobs, root_of
 from ckpt_cli.reading.redaction import is_redacted

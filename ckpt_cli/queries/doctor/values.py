@@ -15,7 +15,6 @@ from ckpt_backends.codec.values import Cut, Opaque, Value, items_of
 from ckpt_backends.encryption import is_encrypted, is_encrypted_type
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import NOT_STORED, is_state, without_snapshot
 from ckpt_cli.core.doctor.checks import (
     Readability,
     are_messages,
@@ -43,7 +42,7 @@ from ckpt_cli.core.doctor.types import (
     type_names,
 )
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.state import BY, FROM, NAME
+from ckpt_cli.core.state import BY, FROM, NAME, NOT_STORED, is_state, without_snapshot
 from ckpt_cli.queries.doctor.rows import SeenCheckpoint, Terms, ThreadReport
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import Moment, ThreadReader

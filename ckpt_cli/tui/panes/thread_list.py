@@ -13,7 +13,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import says_nothing, title_of
-from ckpt_cli.core.filters.language import (
+from ckpt_cli.core.filters import (
     ALIAS_NAME,
     FIELDS,
     Filter,
@@ -78,7 +78,7 @@ def parse_thread_filter(text: str, terms: FilterTerms) -> ThreadFilter:
     """
     if _is_language(text, terms):
         # Imported late, because it takes time when the screen starts.
-        from ckpt_cli.core.filters.language import parse_filter
+        from ckpt_cli.core.filters import parse_filter
 
         return ThreadFilter(where=parse_filter(text, terms), written=text.strip())
     statuses: set[Status] = set()
@@ -432,7 +432,7 @@ def read_possible(store: Store, wanted: Filter, now: datetime) -> frozenset[str]
     Only threads with an error, for example, can have status error. Returns None if the writes do
     not show it, so that each thread must be asked.
     """
-    from ckpt_cli.core.filters.evaluate import bounds_of
+    from ckpt_cli.core.filters import bounds_of
 
     bounds = bounds_of(wanted, now)
     if bounds.head_channels is None:

@@ -332,7 +332,7 @@ class ThreadsPane(FilterPane):
     def action_search(self) -> None:
         super().action_search()
         # Takes 0.1 s, so that the first letter of a filter would have to wait.
-        parser = partial(import_module, "ckpt_cli.core.filters.language")
+        parser = partial(import_module, "ckpt_cli.core.filters")
         self.run_worker(parser, group="parser", exclusive=True, thread=True)
 
     def _take_filter(self, text: str) -> None:

@@ -21,7 +21,7 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.lineage import Parentage
-from ckpt_cli.core.tasks.tasks import node_path, path_text
+from ckpt_cli.core.tasks import node_path, path_text
 from ckpt_cli.core.timeline import Scrubber, ScrubberCell, Sign, Stretch
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.tree import TreeShape

@@ -21,7 +21,7 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_cli.core.search import compile_pattern, gave_up, stopped_text
-from ckpt_cli.core.tasks.attribution import error_start
+from ckpt_cli.core.tasks import error_start
 from ckpt_cli.queries import incidents
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_thread
 from ckpt_cli.queries.operations import ListedOperation

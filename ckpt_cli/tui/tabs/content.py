@@ -16,9 +16,9 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.resume import UserMetadata
 from ckpt_cli.core.state import read_metadata
-from ckpt_cli.core.tasks.resume import UserMetadata
-from ckpt_cli.core.tasks.tasks import node_path, path_text
+from ckpt_cli.core.tasks import node_path, path_text
 from ckpt_cli.core.tree import Key, StepDetails
 from ckpt_cli.queries.history import made_by
 from ckpt_cli.queries.replay import KeptReplay

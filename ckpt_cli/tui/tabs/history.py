@@ -11,8 +11,7 @@ from functools import partial
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.support_matrix import limit
-from ckpt_cli.core.tasks.attribution import error_start
-from ckpt_cli.core.tasks.tasks import HANDLED, RETRIED
+from ckpt_cli.core.tasks import HANDLED, RETRIED, error_start
 from ckpt_cli.core.timeline import ThreadSteps, Timeline
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.incidents import Failure, failures_of_threads

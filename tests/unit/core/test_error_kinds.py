@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_cli.core.tasks.attribution import error_kind, error_start, first_line
+from ckpt_cli.core.tasks import error_kind, error_start, first_line
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.model import Status
-from ckpt_cli.core.filters.evaluate import decision, values_at
-from ckpt_cli.core.filters.language import (
+from ckpt_cli.core.filters import (
     FIELDS,
     WORD,
     And,
@@ -30,9 +29,11 @@ from ckpt_cli.core.filters.language import (
     Operator,
     Or,
     all_of,
+    decision,
     fields_in,
     format_filter,
     parse_filter,
+    values_at,
 )
 from ckpt_cli.core.values import All, Step
 from tests.support import ROOT

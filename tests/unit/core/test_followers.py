@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks.triggers import Followers, followers_of, learn_followers
+from ckpt_cli.core.state import Body, Followers, followers_of, learn_followers
 
 Told = tuple[str, str | None, str | None, Body]
 

@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.tasks.task_ids import origin_of
-from ckpt_cli.core.tasks.tasks import moved_id
+from ckpt_cli.core.tasks import moved_id, origin_of
 from ckpt_cli.reading.thread import ThreadReader
 from tests.support import FIXTURES, copy_store
 

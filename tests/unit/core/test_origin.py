@@ -7,7 +7,7 @@ from typing import Any
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
-from ckpt_cli.core.tasks.tasks import TaskWrite
+from ckpt_cli.core.tasks import TaskWrite
 from ckpt_cli.core.value_origin import (
     TracedPath,
     applied_writes,

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
-from ckpt_cli.core.filters.evaluate import bounds_of, decision
-from ckpt_cli.core.filters.language import (
+from ckpt_cli.core.filters import (
     EPOCH,
     FIELDS,
     SECOND,
@@ -26,6 +25,8 @@ from ckpt_cli.core.filters.language import (
     Operand,
     Operator,
     Or,
+    bounds_of,
+    decision,
     parse_filter,
 )
 from ckpt_cli.core.state import ERROR, INTERRUPT

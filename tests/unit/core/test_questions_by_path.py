@@ -8,8 +8,15 @@ import ormsgpack
 
 from ckpt_backends.model import NULL_TASK_ID, TypedBytes, Write
 from ckpt_cli.core.state import read_body, read_metadata
-from ckpt_cli.core.tasks.task_ids import call_path, handler_path, pull_path, send_path
-from ckpt_cli.core.tasks.tasks import Question, plan_step, questions_by_path
+from ckpt_cli.core.tasks import (
+    Question,
+    call_path,
+    handler_path,
+    plan_step,
+    pull_path,
+    questions_by_path,
+    send_path,
+)
 from tests.unit.core.test_surely_done import KEY, some_checkpoint
 
 PULLED = tuple(map(pull_path, ("a", "b", "c")))

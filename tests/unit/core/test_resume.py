@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ckpt_backends.model import NULL_TASK_ID, Write
-from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks.resume import (
+from ckpt_cli.core.resume import (
     Following,
     candidates,
     deferred_channels,
@@ -14,8 +13,8 @@ from ckpt_cli.core.tasks.resume import (
     goto_tasks,
     resume_level,
 )
-from ckpt_cli.core.tasks.task_ids import handler_path, send_path
-from ckpt_cli.core.tasks.triggers import Readers
+from ckpt_cli.core.state import Body, Readers
+from ckpt_cli.core.tasks import handler_path, send_path
 from tests.unit.core.test_tasks import body, plan, pull, write
 
 BOTH = {"branch:to:a": None, "branch:to:b": None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_cli.core.tasks.tasks import node_path, path_text
+from ckpt_cli.core.tasks import node_path, path_text
 
 
 @pytest.mark.parametrize(

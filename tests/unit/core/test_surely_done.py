@@ -11,7 +11,7 @@ import pytest
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, Status, TypedBytes
 from ckpt_cli.core.state import Body, read_body, read_metadata
-from ckpt_cli.core.tasks.tasks import conditions_of, is_surely_done, plan_step
+from ckpt_cli.core.tasks import conditions_of, is_surely_done, plan_step
 
 KEY = CheckpointKey("t", "", "1f1e8188-c5c9-67ba-8002-556aa7a743b8")
 CHANNELS = ("items", "__start__", "branch:to:a", "join:a+b:b", "__pregel_tasks", "a")

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.tasks import task_ids
-from ckpt_cli.core.tasks.task_ids import TaskIdBase
+from ckpt_cli.core import tasks
+from ckpt_cli.core.tasks import TaskIdBase
 
 
 def origin(
     checkpoint_id: str, step: int, v: int, ns: str = "", *, is_numeric: bool = False
 ) -> TaskIdBase:
-    found = task_ids.origin_of(checkpoint_id, ns, step, v, is_numeric=is_numeric)
+    found = tasks.origin_of(checkpoint_id, ns, step, v, is_numeric=is_numeric)
     assert found is not None
     return found
 
@@ -86,9 +86,9 @@ def is_among(task_id: str, ids: Iterator[str]) -> bool:
 def test_the_id_of_a_node(
     made_in: TaskIdBase, node: str, triggers: list[str], task_id: str
 ) -> None:
-    assert is_among(task_id, task_ids.pull_ids(made_in, node, [triggers]))
-    assert not is_among(task_id, task_ids.pull_ids(made_in, node, [[*triggers, "other"]]))
-    assert not is_among(task_id, task_ids.pull_ids(made_in, "other", [triggers]))
+    assert is_among(task_id, tasks.pull_ids(made_in, node, [triggers]))
+    assert not is_among(task_id, tasks.pull_ids(made_in, node, [[*triggers, "other"]]))
+    assert not is_among(task_id, tasks.pull_ids(made_in, "other", [triggers]))
 
 
 @pytest.mark.parametrize(
@@ -125,26 +125,26 @@ def test_the_id_of_a_node(
     ],
 )
 def test_the_id_of_a_send(made_in: TaskIdBase, node: str, index: int, task_id: str) -> None:
-    assert is_among(task_id, task_ids.send_ids(made_in, node, index))
-    assert not is_among(task_id, task_ids.send_ids(made_in, node, index + 1))
+    assert is_among(task_id, tasks.send_ids(made_in, node, index))
+    assert not is_among(task_id, tasks.send_ids(made_in, node, index + 1))
 
 
 def test_the_id_in_the_oldest_library_holds_the_place_in_the_task_list() -> None:
     made_in = origin("1f1e5fb2-c2e6-6fd7-8001-a7774e81a573", 2, 1)
     after_three_sends = "890d4d12-fef7-5d13-b737-242efeeef21a"
-    assert is_among(after_three_sends, task_ids.pull_ids(made_in, "audit", [["plan"]], 3))
-    assert not is_among(after_three_sends, task_ids.pull_ids(made_in, "audit", [["plan"]], 4))
+    assert is_among(after_three_sends, tasks.pull_ids(made_in, "audit", [["plan"]], 3))
+    assert not is_among(after_three_sends, tasks.pull_ids(made_in, "audit", [["plan"]], 4))
 
 
 def test_the_id_of_an_error_handler() -> None:
     made_in = origin("1f1e5fd7-ec95-6c8e-8001-3d94dad77a44", 2, 4)
     failed = "1a6f18f3-6b62-50e5-6ab3-2ce1654ff731"
-    ids = task_ids.handler_ids(made_in, "__error_handler__boom", "boom", failed)
+    ids = tasks.handler_ids(made_in, "__error_handler__boom", "boom", failed)
     assert is_among("4ad028dc-7919-ebba-df96-b3ec54e1835c", ids)
 
 
 def test_the_ids_of_updates() -> None:
-    found = task_ids.update_ids(origin("1f1e5fb1-e164-6590-8002-1ad141da4892", 3, 4), 2)
+    found = tasks.update_ids(origin("1f1e5fb1-e164-6590-8002-1ad141da4892", 3, 4), 2)
     assert found["442b98bd-9d2c-58fc-be2d-3a2c9a8f3f22"] == "~__interrupt__, 0000000000"
     assert "~__interrupt__, 0000000001" in found.values()
     assert "" in found.values()
@@ -155,11 +155,11 @@ def test_the_ids_of_updates() -> None:
     [("42", 1), ("", 1), ("x" * 32, 1), pytest.param("0" * 32, 10**5000, id="huge step")],
 )
 def test_no_id_can_be_hashed_from_a_foreign_checkpoint(checkpoint_id: str, step: int) -> None:
-    assert task_ids.origin_of(checkpoint_id, "", step, 4, is_numeric=False) is None
+    assert tasks.origin_of(checkpoint_id, "", step, 4, is_numeric=False) is None
 
 
 def test_all_subsets_of_few_channels_are_tried() -> None:
-    found = list(task_ids.trigger_sets({"a", "b", "c"}, {"a"}))
+    found = list(tasks.trigger_sets({"a", "b", "c"}, {"a"}))
     assert len(found) == len(set(found)) == 7
     assert frozenset("abc") in found
     assert frozenset("c") in found
@@ -167,8 +167,8 @@ def test_all_subsets_of_few_channels_are_tried() -> None:
 
 def test_of_many_channels_those_that_fired_are_sure() -> None:
     known = {f"c{i:02}" for i in range(40)}
-    found = list(task_ids.trigger_sets(known, {"c30"}))
-    assert len(found) == 2**task_ids.SEARCHED + 1
+    found = list(tasks.trigger_sets(known, {"c30"}))
+    assert len(found) == 2**tasks.SEARCHED + 1
     assert frozenset(known) in found
     assert frozenset({"c30"}) in found
     assert all("c30" in names for names in found)
@@ -176,32 +176,32 @@ def test_of_many_channels_those_that_fired_are_sure() -> None:
 
 def test_of_absurdly_many_channels_nothing_is_searched() -> None:
     known = {f"c{i}" for i in range(5000)}
-    assert len(list(task_ids.trigger_sets(known, {"c1", "c2"}))) == 2
+    assert len(list(tasks.trigger_sets(known, {"c1", "c2"}))) == 2
 
 
 @given(st.sets(st.text(max_size=3), max_size=100), st.sets(st.text(max_size=3), max_size=100))
 def test_the_search_is_bounded(known: set[str], fired: set[str]) -> None:
-    found = list(task_ids.trigger_sets(known | fired, fired))
-    assert len(found) <= 2**task_ids.SEARCHED + 1
+    found = list(tasks.trigger_sets(known | fired, fired))
+    assert len(found) <= 2**tasks.SEARCHED + 1
     assert frozenset() not in found
 
 
 def test_paths_of_nodes() -> None:
-    assert task_ids.pull_path("a, b") == "~__pregel_pull, a, b"
-    assert task_ids.pulled_node("~__pregel_pull, a, b") == "a, b"
-    assert task_ids.pulled_node("~~0000000003~__pregel_pull, p1") == "p1"
-    assert task_ids.running_node("~__pregel_pull, a, b") == "a, b"
-    assert task_ids.running_node("~~0000000003~__pregel_pull, p1") is None
+    assert tasks.pull_path("a, b") == "~__pregel_pull, a, b"
+    assert tasks.pulled_node("~__pregel_pull, a, b") == "a, b"
+    assert tasks.pulled_node("~~0000000003~__pregel_pull, p1") == "p1"
+    assert tasks.running_node("~__pregel_pull, a, b") == "a, b"
+    assert tasks.running_node("~~0000000003~__pregel_pull, p1") is None
     call = "~__pregel_push, ~__pregel_pull, flow, 0000000002, 0000000001"
-    assert task_ids.running_node(call) == "flow"
-    assert task_ids.is_call(call)
+    assert tasks.running_node(call) == "flow"
+    assert tasks.is_call(call)
 
 
 def test_paths_of_sends() -> None:
-    assert task_ids.send_path(7, 4) == "~__pregel_push, 0000000007, 0000000000"
-    assert task_ids.send_path(7, 2) == "~__pregel_push, 0000000007"
-    assert task_ids.sent_index(task_ids.send_path(7, 4)) == 7
-    assert task_ids.sent_index(task_ids.send_path(7, 2)) == 7
+    assert tasks.send_path(7, 4) == "~__pregel_push, 0000000007, 0000000000"
+    assert tasks.send_path(7, 2) == "~__pregel_push, 0000000007"
+    assert tasks.sent_index(tasks.send_path(7, 4)) == 7
+    assert tasks.sent_index(tasks.send_path(7, 2)) == 7
 
 
 @pytest.mark.parametrize(
@@ -217,28 +217,28 @@ def test_paths_of_sends() -> None:
     ],
 )
 def test_other_paths_are_no_sends(path: str) -> None:
-    assert task_ids.sent_index(path) is None
-    assert task_ids.pulled_node(path) is None
+    assert tasks.sent_index(path) is None
+    assert tasks.pulled_node(path) is None
 
 
-@pytest.mark.parametrize("failed", [task_ids.pull_path("boom"), task_ids.send_path(0, 4)])
+@pytest.mark.parametrize("failed", [tasks.pull_path("boom"), tasks.send_path(0, 4)])
 def test_the_path_of_an_error_handler(failed: str) -> None:
-    path = task_ids.handler_path(failed)
-    assert task_ids.is_handler(path)
-    assert task_ids.pulled_node(path) is None
-    assert task_ids.sent_index(path) is None
+    path = tasks.handler_path(failed)
+    assert tasks.is_handler(path)
+    assert tasks.pulled_node(path) is None
+    assert tasks.sent_index(path) is None
 
 
 @given(st.text())
 def test_any_path_can_be_asked(path: str) -> None:
-    task_ids.pulled_node(path)
-    task_ids.running_node(path)
-    task_ids.sent_index(path)
+    tasks.pulled_node(path)
+    tasks.running_node(path)
+    tasks.sent_index(path)
 
 
 @given(st.text(), st.text(), st.lists(st.text()), st.integers(-(2**63), 2**63 - 1))
 def test_any_name_can_be_hashed(node: str, ns: str, triggers: list[str], step: int) -> None:
     for v in (1, 2, 4):
         made_in = origin("1f1e5fb1-d49f-650c-8000-82528a6163b8", step, v, ns, is_numeric=True)
-        for task_id in task_ids.pull_ids(made_in, node + "\ud800", [triggers]):
+        for task_id in tasks.pull_ids(made_in, node + "\ud800", [triggers]):
             assert len(task_id) == 36

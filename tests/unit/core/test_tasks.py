@@ -15,21 +15,19 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
-from ckpt_cli.core.channels import state_values
+from ckpt_cli.core import tasks
 from ckpt_cli.core.elimination import SortedWrites, possible_orders
-from ckpt_cli.core.state import Body, Version
-from ckpt_cli.core.tasks import task_ids
-from ckpt_cli.core.tasks.attribution import subgraph_calls
-from ckpt_cli.core.tasks.tasks import (
+from ckpt_cli.core.state import Body, Readers, Version, find_ready, half_filled, learn, state_values
+from ckpt_cli.core.tasks import (
     Step,
     TaskWrite,
     conditions_of,
     plan_step,
     status_of,
+    subgraph_calls,
     tasks_by_id,
     write_order,
 )
-from ckpt_cli.core.tasks.triggers import Readers, find_ready, half_filled, learn
 
 ID = "1f1e5fb1-d49f-650c-8000-82528a6163b8"
 KEY = CheckpointKey("t", "", ID)
@@ -70,13 +68,13 @@ def interrupts(*fields: dict[str, Any]) -> bytes:
 
 
 def pull(node: str) -> str:
-    return task_ids.pull_path(node)
+    return tasks.pull_path(node)
 
 
 def hashed(node: str, *triggers: str, v: int = 4, step: int = 1) -> str:
-    origin = task_ids.origin_of(ID, "", step, v, is_numeric=False)
+    origin = tasks.origin_of(ID, "", step, v, is_numeric=False)
     assert origin is not None
-    return next(iter(task_ids.pull_ids(origin, node, [triggers])))
+    return next(iter(tasks.pull_ids(origin, node, [triggers])))
 
 
 @dataclass
@@ -269,7 +267,7 @@ def test_a_value_that_is_the_name_of_its_channel_may_be_a_node_in_old_formats_of
 
 def test_what_is_no_send_keeps_its_place() -> None:
     found = plan(body({"__pregel_tasks": [7, {"node": "w", "args": 1}]})).tasks
-    assert [(task.node, task.path) for task in found] == [("w", task_ids.send_path(1, 4))]
+    assert [(task.node, task.path) for task in found] == [("w", tasks.send_path(1, 4))]
 
 
 def test_sends_that_cannot_be_read_leave_next_unknown() -> None:
@@ -441,7 +439,7 @@ def test_writes_belong_to_tasks_by_path() -> None:
     at = body({"branch:to:a": None, "__pregel_tasks": [{"node": "w", "args": 0}] * 2})
     rows = [
         write("1", path=pull("a")),
-        write("2", path=task_ids.send_path(1, 4)),
+        write("2", path=tasks.send_path(1, 4)),
         write("3", path="~__pregel_push, 0000000009, 0000000000"),
     ]
     found = plan(at, rows)
@@ -470,18 +468,18 @@ def test_a_join_that_was_never_written_is_known_from_the_thread() -> None:
 
 
 def test_sends_are_matched_by_hash() -> None:
-    origin = task_ids.origin_of(ID, "", 1, 4, is_numeric=False)
+    origin = tasks.origin_of(ID, "", 1, 4, is_numeric=False)
     assert origin is not None
-    (task_id,) = task_ids.send_ids(origin, "w", 1)
+    (task_id,) = tasks.send_ids(origin, "w", 1)
     at = body({"__pregel_tasks": [{"node": "w", "args": 0}] * 3})
     assert [task.id for task in plan(at, [write(task_id)]).tasks] == [None, task_id, None]
 
 
 def test_the_namespace_is_part_of_the_hash() -> None:
     key = CheckpointKey("t", "child:1", ID)
-    origin = task_ids.origin_of(ID, "child:1", 1, 4, is_numeric=False)
+    origin = tasks.origin_of(ID, "child:1", 1, 4, is_numeric=False)
     assert origin is not None
-    task_id = next(task_ids.pull_ids(origin, "a", [["branch:to:a"]]))
+    task_id = next(tasks.pull_ids(origin, "a", [["branch:to:a"]]))
     sources = Sources(namespaces=["child:1", f"child:1|a:{task_id}"])
     assert plan(body({"branch:to:a": None}), [write(task_id)], sources, key=key).waiting == ()
 
@@ -546,9 +544,9 @@ def test_a_task_that_updates_took_over_is_finished() -> None:
 
 
 def test_updates_are_no_tasks_of_the_step() -> None:
-    origin = task_ids.origin_of(ID, "", 1, 4, is_numeric=False)
+    origin = tasks.origin_of(ID, "", 1, 4, is_numeric=False)
     assert origin is not None
-    ids = task_ids.update_ids(origin, 1)
+    ids = tasks.update_ids(origin, 1)
     sources = Sources()
     found = plan(body({"branch:to:a": None}), [write(one) for one in ids], sources)
     assert found.waiting == ("a",)
@@ -618,7 +616,7 @@ def test_a_question_waits_until_its_task_finished() -> None:
         ({"value": 1, "when": "during"}, (None, 1)),
         (
             {"value": 1, "resumable": True, "ns": ["child:1", "deep:2"], "when": "during"},
-            (task_ids.interrupt_id(["child:1", "deep:2"]), 1),
+            (tasks.interrupt_id(["child:1", "deep:2"]), 1),
         ),
         ({"value": 1, "id": "placeholder-id"}, (None, 1)),
         ({"value": 1, "id": 7, "ns": [7]}, (None, 1)),
@@ -721,7 +719,7 @@ def handled(*handler: Write) -> Step:
 
 def test_an_error_that_a_handler_took_is_none() -> None:
     """As stored by LangGraph 1.2.22 with `add_node(error_handler=...)`."""
-    path = task_ids.handler_path(pull("boom"))
+    path = tasks.handler_path(pull("boom"))
     assert status_of(handled()) is Status.ERROR  # the handler has not begun, or has died
     assert not handled().tasks[0].handled
     assert status_of(handled(write("2", path=path))) is Status.PENDING
@@ -733,11 +731,11 @@ def test_an_error_that_a_handler_took_is_none() -> None:
 
 @pytest.mark.parametrize("name", ["__error_handler__boom", "__default_error_handler__"])
 def test_a_handler_is_told_by_its_hash(name: str) -> None:
-    origin = task_ids.origin_of(ID, "", 1, 4, is_numeric=False)
+    origin = tasks.origin_of(ID, "", 1, 4, is_numeric=False)
     assert origin is not None
-    handler_id = next(task_ids.handler_ids(origin, name, "boom", "1"))
+    handler_id = next(tasks.handler_ids(origin, name, "boom", "1"))
     (other,) = handled(write(handler_id)).others
-    assert (other.node, other.path) == (name, task_ids.handler_path(pull("boom")))
+    assert (other.node, other.path) == (name, tasks.handler_path(pull("boom")))
 
 
 def test_the_error_of_a_called_task_is_its_callers_business() -> None:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
+from ckpt_cli.core import tasks
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks import tasks
-from ckpt_cli.core.tasks.task_ids import pull_path, send_path
-from ckpt_cli.core.tasks.tasks import Step, plan_step
+from ckpt_cli.core.tasks import Step, plan_step, pull_path, send_path
 
 KEY = CheckpointKey("t", "", "1f1e8188-c5c9-67ba-8002-556aa7a743b8")
 CHANNELS = ("items", "__start__", "branch:to:a", "branch:to:b", "join:a+b:c", "__pregel_tasks")

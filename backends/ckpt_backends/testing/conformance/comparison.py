@@ -9,8 +9,7 @@ from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import PREVIOUS, ROOT
-from ckpt_cli.core.tasks.triggers import END
+from ckpt_cli.core.state import END, PREVIOUS, ROOT
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 

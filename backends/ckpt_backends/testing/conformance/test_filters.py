@@ -12,7 +12,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.testing.conformance.answers import run
 from ckpt_backends.testing.conformance.generated_filters import ThreadFacts, generated_filters
 from ckpt_backends.testing.filling import FilledStore
-from ckpt_cli.core.filters.language import parse_filter
+from ckpt_cli.core.filters import parse_filter
 from ckpt_cli.queries.threads import Selection, selected_threads
 
 FEWEST, FOR_EACH = 40, 2

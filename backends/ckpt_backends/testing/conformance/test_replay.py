@@ -10,8 +10,8 @@ from ckpt_backends.testing.conformance.replaying import (
     replay_store,
 )
 from ckpt_backends.testing.filling import FilledStore
-from ckpt_cli.core.channels import PREVIOUS
 from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.state import PREVIOUS
 
 VALUES_ONLY = False
 

@@ -19,8 +19,8 @@ from ckpt_backends.testing.conformance.answers import rows
 from ckpt_backends.testing.conformance.replaying import replay_store
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.core.channels import is_state, without_snapshot
 from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.state import is_state, without_snapshot
 from ckpt_cli.core.values import same
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import Moment, ThreadReader

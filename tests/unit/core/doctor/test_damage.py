@@ -9,8 +9,8 @@ from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import DAMAGED, NO_KEY, NO_LIBRARY, WRONG_KEY
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.channels import LOST_DELTA
 from ckpt_cli.core.doctor.checks import is_damaged, is_encrypted
+from ckpt_cli.core.state import LOST_DELTA
 
 
 def closed(problem: str) -> Value:

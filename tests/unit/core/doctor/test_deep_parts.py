@@ -13,7 +13,6 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Cut, Opaque, Tagged
 from ckpt_backends.encryption import DAMAGED, NO_KEY, WRONG_KEY
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.channels import LOST_DELTA
 from ckpt_cli.core.doctor.checks import (
     DeltaChains,
     NumberedVersions,
@@ -27,7 +26,7 @@ from ckpt_cli.core.doctor.checks import (
     readability,
     version_number,
 )
-from ckpt_cli.core.state import Body, Version
+from ckpt_cli.core.state import LOST_DELTA, Body, Version
 
 AI = Tagged("langchain_core.messages.ai.AIMessage", {"content": "x", "type": "ai", "id": "1"})
 REMOVE = Tagged(

@@ -10,7 +10,7 @@ import pytest
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.doctor.checks import is_uncommitted, step_findings
 from ckpt_cli.core.doctor.findings import Finding
-from ckpt_cli.core.tasks.tasks import Question, Step, Task
+from ckpt_cli.core.tasks import Question, Step, Task
 
 KEY = CheckpointKey("t", "", "c")
 

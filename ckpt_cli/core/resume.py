@@ -10,20 +10,16 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, Write
 from ckpt_cli.core.redact import REDACTED
-from ckpt_cli.core.state import BY, ERROR, MARKS, NAME, REASON, RESUME, Body
-from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
-from ckpt_cli.core.tasks.task_ids import (
-    call_of,
-    handler_path,
-    is_call,
-    pull_path,
-    send_path,
-    sent_index,
-)
-from ckpt_cli.core.tasks.tasks import CONTROL, NodePath, Step, Task, asked_by, path_text
-from ckpt_cli.core.tasks.triggers import (
+from ckpt_cli.core.state import (
+    BY,
+    ERROR,
+    MARKS,
+    NAME,
+    REASON,
+    RESUME,
     SENDS,
     START,
+    Body,
     Readers,
     has_branches,
     is_available,
@@ -31,6 +27,21 @@ from ckpt_cli.core.tasks.triggers import (
     learn,
     named_node,
     sends_among,
+)
+from ckpt_cli.core.tasks import (
+    CONTROL,
+    ERROR_SOURCE,
+    NodePath,
+    Step,
+    Task,
+    asked_by,
+    call_of,
+    handler_path,
+    is_call,
+    path_text,
+    pull_path,
+    send_path,
+    sent_index,
 )
 from ckpt_cli.core.values import same
 

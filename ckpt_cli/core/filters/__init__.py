@@ -1,1 +1,0 @@
-"""The filter language that selects threads: its fields, grammar and evaluation."""

@@ -1,1 +1,0 @@
-"""Compute the tasks of a checkpoint: which nodes ran, which are next, what they wait for."""
