@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ckpt_cli.render.copy import COPY, EXPORTED, EXPORTED_TABLE, REKEY, RESTORED
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
 from ckpt_cli.render.memory import (
@@ -24,6 +25,13 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors": each(FAILURE),
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
+    "copy": COPY,
+    "import": each(RESTORED),
+    "export": each(EXPORTED),
+    **dict.fromkeys(
+        (f"export --format {form}" for form in ("parquet", "csv", "ndjson")), each(EXPORTED_TABLE)
+    ),
+    "rekey": REKEY,
     "memory list": each(LISTED_ITEM),
     "memory show": each(READ_ITEM),
     "memory show KEY": READ_ITEM,

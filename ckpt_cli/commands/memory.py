@@ -20,7 +20,7 @@ from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore, Namespa
 from ckpt_backends.registry import open_memory
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.memory import opened_memory
-from ckpt_cli.apply.copy import MemoryCopyTerms, copy_items, plan_items, restore_memory
+from ckpt_cli.apply.copy import copy_items, plan_items, restore_memory
 from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.apply.undo import MemoryReport, archive_items, check_editable, edit_item, remove_items
 from ckpt_cli.commands.arguments import AllowPickle, SignKey, Trust, TrustedKeys, signing_key
@@ -30,7 +30,6 @@ from ckpt_cli.core.copying import CopiedItem, MemoryCopyReport
 from ckpt_cli.core.memory import (
     ItemFilter,
     changes,
-    format_key,
     is_expired,
     parse_fields,
     parse_namespace,
@@ -40,7 +39,7 @@ from ckpt_cli.core.redact import redact
 from ckpt_cli.core.search import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Threads, Yes, not_huge
-from ckpt_cli.plans.copy import ItemChoice
+from ckpt_cli.plans.copy import MemoryCopyTerms
 from ckpt_cli.plans.saved_plan import PlanReview
 from ckpt_cli.queries.memory import (
     FoundItem,
@@ -378,20 +377,26 @@ def copy(
     if not to:
         raise UsageError("no target given", hint="name it: --to STORE")
     names = session.names
-    terms = MemoryCopyTerms(names.store_url, names.url_of(to), create=create)
-    within = parse_namespace(namespace)
-    choice = ItemChoice(within, ItemFilter(match=match), session.now, replace)
+    terms = MemoryCopyTerms(
+        names.store_url,
+        names.url_of(to),
+        parse_namespace(namespace),
+        ItemFilter(match=match),
+        session.now,
+        create,
+        replace,
+    )
     if session.review is not None:
         with opened_memory(session) as memory:
-            keys = [one.key for one in choice.of(memory.memory, values=False)]
+            keys = [one.key for one in terms.chosen(memory.memory, values=False)]
             for key in keys:
                 session.review.see_item(memory.memory, key)
-        for one in plan_items(terms, choice, _watched):
+        for one in plan_items(terms, _watched):
             session.review.see_copied(one)
     source, target = str(terms.source), str(terms.target)
     if dry_run or (replace and not yes):
         planned = MemoryCopyReport(source, target, is_dry_run=True)
-        for one in plan_items(terms, choice, _watched):
+        for one in plan_items(terms, _watched):
             planned.add(one)
         if dry_run or not session.output.machine:
             session.show(Answer(planned, COPIED_ITEMS))
@@ -401,12 +406,12 @@ def copy(
             return
     if not yes:
         with opened_memory(session) as memory:
-            number = sum(1 for _ in choice.of(memory.memory, values=False))
+            number = sum(1 for _ in terms.chosen(memory.memory, values=False))
         made = "Make the store if it is missing, and copy" if create else "Copy"
         confirm(f"{made} {counted(number, 'item')} to '{target}'?")
     report = MemoryCopyReport(source, target, is_dry_run=False)
     with session.recorder_of(terms.target).operation("memory copy") as recording:
-        for one in copy_items(terms, choice, _watched, recording):
+        for one in copy_items(terms, _watched, recording):
             report.add(one)
     session.show(Answer(report, COPIED_ITEMS))
     _end(session, report)
@@ -425,18 +430,7 @@ def _end(session: Session, report: MemoryCopyReport) -> None:
             f"vectors of {counted(report.embedded, 'item')} are not copied: only the application"
             " can embed, by putting them again"
         )
-    skipped = report.skipped
-    if not skipped:
-        return
-    reason = f"item '{format_key(skipped[0].key)}': {skipped[0].reason}"
-    if report.number:
-        raise PartlyDone(f"{counted(len(skipped), 'item')} skipped; {reason}")
-    if skipped[0].is_different:
-        raise Refused(
-            f"nothing was copied; {reason}",
-            hint="see what --replace would change: add --replace --dry-run",
-        )
-    raise Unsupported(f"nothing was copied; {reason}")
+    report.raise_skipped("item", "change")
 
 
 Write = Annotated[

@@ -677,7 +677,7 @@ MEMORY_COPY = Shape(
     Field("items", INTEGER, "Items that the target has.", "number"),
     Field("bytes", BYTES, "Size of their values."),
     Field("added", INTEGER, "How many of them are new there."),
-    Field("present", INTEGER, "How many were there before.", lambda one: one.number - one.added),
+    Field("present", INTEGER, "How many were there before.", "present"),
     Field("replaced", each(_COPIED), "Items of the target that were replaced."),
     Field("expired", INTEGER, "Items that were left out because they have expired."),
     Field("without_vectors", INTEGER, "Added items whose vectors were not copied.", "embedded"),
@@ -720,7 +720,7 @@ def _copy_lines(report: MemoryCopyReport, ui: Ui) -> Iterator[StyledLine]:
     done = "Would copy" if report.is_dry_run else "Copied"
     what = f"{counted(report.number, 'item')}, {size(report.bytes)}"
     yield line(f"{done} {what}, to {safe_text(report.target)}")
-    yield line(f"{report.added} new, {report.number - report.added} were there before")
+    yield line(f"{report.added} new, {report.present} were there before")
     if report.is_verified and report.number:
         yield line("verified: the target was read back and is equal")
 
