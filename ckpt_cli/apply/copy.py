@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Protocol
 
 from ckpt_backends.changes.bundle import Bundle
 from ckpt_backends.changes.removal import Removal
@@ -292,15 +291,6 @@ class CopyTerms:
     create: bool = False
     replace: bool = False
 
-    def prepared(self) -> CopyTerms:
-        """Make the target if it is to be made; return the terms with the URL that opens it.
-
-        Raises `Refused` if something else is there.
-        """
-        if not self.create:
-            return self
-        return replace(self, target=create_store(self.target, self.language))
-
 
 @contextmanager
 def opened_sides(
@@ -358,25 +348,6 @@ def make_target(url: StoreUrl, language: Language) -> Store:
     return open_store(url)
 
 
-@contextmanager
-def copying(
-    terms: CopyTerms, watch: Callable[[int], None] = lambda _: None
-) -> Iterator[Callable[[Sequence[str]], Iterator[CopiedThread]]]:
-    """Return a function that copies some threads. Raises what opening the stores raises."""
-    refuse_copy(terms.target)
-    with opened_sides(terms, watch) as sides:
-        if sides.target is None:
-            raise ValueError("the target is made before threads are copied")
-        sides.target.refresh()
-        with open_writable(terms.target) as writable:
-            try:
-                yield ThreadCopier(sides, sides.target, writable, replace=terms.replace).copy
-            finally:
-                # A writer that removed rows empties the log when it is closed, which waits for
-                # readers.
-                sides.target.refresh()
-
-
 _THREADS_AT_ONCE = 200
 
 
@@ -404,7 +375,8 @@ def copy_threads(
     `watch` is told the number of bytes that are done: of each row, or of each thread if other
     processes copy. Close the iterator before the recording ends.
     """
-    terms = terms.prepared()
+    if terms.create:
+        terms = replace(terms, target=create_store(terms.target, terms.language))
     with closing(CopyRecording(recording, terms.target)) as record:
         with opened_sides(terms):
             pass  # what cannot be copied at all is refused before it is recorded
@@ -434,8 +406,16 @@ class _Copying:
         return _Copying, (self._terms, None)
 
     def __call__(self, store: Store) -> Callable[[Sequence[str]], Iterator[CopiedThread]]:  # noqa: ARG002 - opens rows as stored
-        watch = self._watch or (lambda _: None)
-        return self._stack.enter_context(copying(self._terms, watch))
+        terms, stack = self._terms, self._stack
+        refuse_copy(terms.target)
+        sides = stack.enter_context(opened_sides(terms, self._watch or (lambda _: None)))
+        if sides.target is None:
+            raise ValueError("the target is made before threads are copied")
+        sides.target.refresh()
+        writable = stack.enter_context(open_writable(terms.target))
+        # A writer that removed rows empties the log when it is closed, which waits for readers.
+        stack.callback(sides.target.refresh)
+        return ThreadCopier(sides, sides.target, writable, replace=terms.replace).copy
 
     def close(self) -> None:
         """Close the stores, if this process copied."""
@@ -475,25 +455,20 @@ class RestoreReport:
             ) from first
 
 
-class _Step(Protocol):
-    """The step of one archive."""
-
-    planned: OperationStep
-
-    def carried_out(self, done: Restored) -> OperationStep:
-        """Return the step with what takes it back, if anything does."""
-        ...
-
-
-def _recorded(recording: Recording, step: _Step, restore: Callable[[], Restored]) -> Restored:
-    """Restore one archive, and record that."""
-    recording.intend([step.planned])
+def _recorded(
+    recording: Recording,
+    planned: OperationStep,
+    restore: Callable[[], Restored],
+    carried_out: Callable[[Restored], OperationStep],
+) -> Restored:
+    """Restore one archive, and record that. `carried_out` adds what takes it back to the step."""
+    recording.intend([planned])
     try:
         done = restore()
     except CkptError as error:
         recording.failed(error)
         raise
-    recording.came_out({step.planned.thread_id: step.carried_out(done) if done.added else None})
+    recording.came_out({planned.thread_id: carried_out(done) if done.added else None})
     return done
 
 
@@ -515,9 +490,8 @@ def restore_threads(
         def restore(bundle: Bundle) -> Restored:
             sides = sides_of(bundle)
             step = _RestoringThread(rows, bundle, is_own=sides is None)
-            if sides is None:
-                return _recorded(recording, step, lambda: writable.restore(bundle.rows()))
-            return _recorded(recording, step, partial(_converted, bundle, sides, writable))
+            write = partial(_restored, bundle, sides, writable)
+            return _recorded(recording, step.planned, write, step.carried_out)
 
         for one in bundles:
             report.add(one, restore)
@@ -549,8 +523,10 @@ class _RestoringThread:
         return replace(self.planned, back=None if back is None else RowsRemoved(back))
 
 
-def _converted(bundle: Bundle, sides: CopySides, writable: WritableStore) -> Restored:
-    """Restore the archive of another layout."""
+def _restored(bundle: Bundle, sides: CopySides | None, writable: WritableStore) -> Restored:
+    """Restore an archive; without `sides` it is of the store's own layout."""
+    if sides is None:
+        return writable.restore(bundle.rows())
     if sides.target is None:
         raise ValueError("the target is made before archives are restored")
     if sides.has_expired:
@@ -569,7 +545,8 @@ def restore_memory(url: StoreUrl, bundles: Iterable[Bundle], recording: Recordin
 
         def restore(bundle: Bundle) -> Restored:
             step = _RestoringItems(memory, bundle)
-            return _recorded(recording, step, lambda: writable.restore(bundle.rows()))
+            write = lambda: writable.restore(bundle.rows())  # noqa: E731
+            return _recorded(recording, step.planned, write, step.carried_out)
 
         for one in bundles:
             report.add(one, restore)
