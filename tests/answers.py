@@ -17,9 +17,9 @@ UNDESCRIBED = {
     *("blame", "bisect"),
     *("replay", "doctor", "stats", "du", "metrics", "sql", "rollback", "fork", "repair messages"),
     *("repair values", "repair writes", "undo", "redo", "apply", "ops list", "ops show"),
-    *("ops verify", "purge", "gc", "secrets", "erase", "rekey", "copy", "export", "import"),
+    *("ops verify", "purge", "gc", "secrets", "erase"),
     *("stores", "trust"),
-    "errors --summary",
+    *("errors --summary", "copy --as"),
 }
 """Commands, and options of them, whose answer has no schema yet."""
 
