@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ckpt_cli.commands.trust import TRUST, TRUSTED
 from ckpt_cli.render.copy import COPY, EXPORTED, EXPORTED_TABLE, REKEY, RESTORED
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
@@ -32,6 +33,8 @@ ANSWERS: Mapping[str, Type | Shape] = {
         (f"export --format {form}" for form in ("parquet", "csv", "ndjson")), each(EXPORTED_TABLE)
     ),
     "rekey": REKEY,
+    "trust": TRUST,
+    "trust --list": each(TRUSTED),
     "memory list": each(LISTED_ITEM),
     "memory show": each(READ_ITEM),
     "memory show KEY": READ_ITEM,

@@ -18,7 +18,7 @@ UNDESCRIBED = {
     *("replay", "doctor", "stats", "du", "metrics", "sql", "rollback", "fork", "repair messages"),
     *("repair values", "repair writes", "undo", "redo", "apply", "ops list", "ops show"),
     *("ops verify", "purge", "gc", "secrets", "erase"),
-    *("stores", "trust"),
+    "stores",
     *("errors --summary", "copy --as"),
 }
 """Commands, and options of them, whose answer has no schema yet."""
