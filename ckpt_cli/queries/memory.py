@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -181,8 +181,7 @@ def without_values(item: Item) -> Item:
 _PEOPLE = frozenset({"human", "user"})
 
 
-@dataclass(frozen=True, slots=True)
-class ItemOrigin:
+class ItemOrigin(NamedTuple):
     """The origin of an item, as far as it is known."""
 
     thread_id: str
@@ -218,28 +217,28 @@ def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -
 
     Never raises because of the store's contents; the remark explains what is missing.
     """
-    store = threads.describe().url
+    origin = ItemOrigin(thread_id, threads.describe().url)
     try:
         reader = ThreadReader(threads, thread_id)
         found = _checkpoint(reader, made_at)
     except NotFound as error:
-        return ItemOrigin(thread_id, store, remark=error.message)
-    at = reader.times("")[found]
-    remark = "" if made_at else "the item has no creation time; this is the head of the thread"
+        return origin._replace(remark=error.message)
+    origin = origin._replace(checkpoint_id=found, at=reader.times("")[found])
     try:
         step = reader.stored("", found).number
         turns = conversation(Target(reader, "", found, True), None).turns
     except CkptError as error:
-        return ItemOrigin(thread_id, store, found, None, at, remark=error.message)
+        return origin._replace(remark=error.message)
     said = [turn for turn in turns if turn.message.role in _PEOPLE]
-    origin = ItemOrigin(thread_id, store, found, step, at, people=len(said), remark=remark)
+    remark = "" if made_at else "the item has no creation time; this is the head of the thread"
+    origin = origin._replace(step=step, people=len(said), remark=remark)
     if is_redacted(threads):
         return origin
     like = likeliest(text, [content_text(turn.message.content) for turn in said])
-    if like is None:
-        why = "no human message shares a word with it; it may have been summarized since"
-        return ItemOrigin(thread_id, store, found, step, at, people=len(said), remark=remark or why)
-    return ItemOrigin(thread_id, store, found, step, at, said[like.index], like, len(said), remark)
+    if like is not None:
+        return origin._replace(turn=said[like.index], likeness=like)
+    why = "no human message shares a word with it; it may have been summarized since"
+    return origin._replace(remark=remark or why)
 
 
 def naming(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Item]]:
@@ -329,8 +328,7 @@ FACTS = frozenset({"session_id", "user_id", "thread_id", "created_at", "updated_
 """Fields that every session has, if they are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """A session and its thread."""
 
     session: AppSession
@@ -371,21 +369,19 @@ def find_session(
         raise Ambiguous(f"'{name}' matches {len(fits)} sessions", hint=f"use a key: {keys}")
     (one,) = fits
     if redacted:
-        one = one._replace(fields=_redacted(one.fields))
+        fields = one.fields.items()
+        hidden = {name: value if name in FACTS else redact(value) for name, value in fields}
+        one = one._replace(fields=hidden)
     return _joined(one, threads, None if threads is None else TriggerInference(threads))
-
-
-def _redacted(fields: Mapping[str, Value]) -> dict[str, Value]:
-    return {name: value if name in FACTS else redact(value) for name, value in fields.items()}
 
 
 def _joined(
     session: AppSession, threads: Store | None, inference: TriggerInference | None
 ) -> Joined:
-    if threads is None or session.thread_id is None:
-        return Joined(session, None, None)
-    thread = threads.thread(session.thread_id)
-    if thread is None:
+    thread = None
+    if threads is not None and session.thread_id is not None:
+        thread = threads.thread(session.thread_id)
+    if threads is None or thread is None:
         return Joined(session, None, None)
     if thread.head is None:
         return Joined(session, thread, Status.EMPTY)
