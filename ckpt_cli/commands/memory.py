@@ -516,6 +516,17 @@ def delete(
         session.show(Answer(plan, REMOVED_ITEMS))
         session.note_dry_run("removed")
         return
+    _remove(session, plan, items, bundle)
+    if plan.more:
+        raise PartlyDone(
+            f"stopped after {counted(limit, 'item')}; more match", hint="run the same command again"
+        )
+
+
+def _remove(
+    session: Session, plan: ItemRemoval, items: Sequence[Item], bundle: Bundle | None
+) -> None:
+    """Remove the planned items, and print what is gone. Raises `PartlyDone` if some are left."""
     done = MemoryReport(0)
     if items:
         cannot_undo = "no archive was made" if bundle is None else ""
@@ -523,10 +534,15 @@ def delete(
             done = remove_items(session.names.store_url, items, recording, bundle)
         if done.not_erased:
             session.note(done.not_erased)
+
+    def left() -> list[Item]:
+        with open_memory(session.names.store_url) as memory:
+            return list(memory.items(keys=[one.key for one in items]))
+
     removal = plan._replace(
-        items=shown[: done.removed],
+        items=plan.planned[: done.removed],
         is_dry_run=False,
-        left=partial(_left, session, items),
+        left=left,
         archive=None if bundle is None else str(bundle.path),
     )
     session.show(Answer(removal, REMOVED_ITEMS))
@@ -535,10 +551,6 @@ def delete(
             f"{done.stopped.message}; {counted(len(items) - done.removed, 'item')} left",
             hint=done.stopped.hint,
         ) from done.stopped
-    if plan.more:
-        raise PartlyDone(
-            f"stopped after {counted(limit, 'item')}; more match", hint="run the same command again"
-        )
 
 
 def _check_words(
@@ -587,12 +599,6 @@ def check_allowed(info: MemoryInfo, *, write: bool) -> None:
         raise Refused(
             f"refusing to write to '{info.url}': {info.needs_write}", hint="add --write to proceed"
         )
-
-
-def _left(session: Session, planned: Sequence[Item]) -> list[Item]:
-    """Return which of the planned items are there now."""
-    with open_memory(session.names.store_url) as memory:
-        return list(memory.items(keys=[one.key for one in planned]))
 
 
 @plannable("memory edit", writes="write")
