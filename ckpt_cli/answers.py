@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ckpt_cli.commands.trust import TRUST, TRUSTED
 from ckpt_cli.render.copy import COPY, EXPORTED, EXPORTED_TABLE, REKEY, RESTORED
+from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
 from ckpt_cli.render.memory import (
@@ -18,6 +19,7 @@ from ckpt_cli.render.memory import (
     READ_ITEM,
     SESSION,
 )
+from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
 from ckpt_cli.render.timeline import TIMELINE
 
 ANSWERS: Mapping[str, Type | Shape] = {
@@ -46,6 +48,14 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "memory import": each(ITEM_ARCHIVE),
     "memory sessions": each(SESSION),
     "memory sessions SESSION": SESSION,
+    "purge": REMOVAL,
+    "purge --summary": PURGE_SUMMARY,
+    "gc": REMOVAL,
+    "threads delete": REMOVAL,
+    "erase": ERASURE,
+    "erase --value": ERASED_ANSWER,
+    "erase --values-from": ERASED_ANSWER,
+    "erase --verify": VERIFICATION,
 }
 """By the words of a command line, with an option only where the answer differs from that without.
 

@@ -143,7 +143,7 @@ class Session:
     @cached_property
     def opening(self) -> Opening:
         """Everything that is needed to open the store of this run."""
-        from ckpt_cli.api.surroundings import opening_of
+        from ckpt_cli.api.answer import opening_of
 
         return opening_of(self.names, self.settings)
 
@@ -250,7 +250,7 @@ class Session:
         return ScanBar(lambda report: self.note(self.names.without_values(report)))
 
     def _opened(self) -> Store:
-        from ckpt_cli.api.surroundings import open_named
+        from ckpt_cli.api.answer import open_named
 
         return open_named(self.names, self.opening, self.note, self._observer)
 

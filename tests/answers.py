@@ -13,13 +13,10 @@ from ckpt_cli.answers import ANSWERS, schema_of
 from ckpt_cli.app import root
 
 UNDESCRIBED = {
-    *("threads list", "threads delete", "show", "history", "diff", "messages", "grep", "tail"),
-    *("blame", "bisect"),
+    *("threads list", "show", "history", "diff", "messages", "grep", "tail", "blame", "bisect"),
     *("replay", "doctor", "stats", "du", "metrics", "sql", "rollback", "fork", "repair messages"),
     *("repair values", "repair writes", "undo", "redo", "apply", "ops list", "ops show"),
-    *("ops verify", "purge", "gc", "secrets", "erase"),
-    "stores",
-    *("errors --summary", "copy --as"),
+    *("ops verify", "secrets", "stores", "errors --summary", "copy --as"),
 }
 """Commands, and options of them, whose answer has no schema yet."""
 

@@ -9,8 +9,16 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, ThreadsOfMemory
 from ckpt_backends.registry import open_memory
-from ckpt_cli.api.answer import Answer, Watcher, plain, texts, unwatched
-from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.api.answer import (
+    Answer,
+    Surroundings,
+    Watcher,
+    When,
+    plain,
+    texts,
+    time_of,
+    unwatched,
+)
 from ckpt_cli.core import memory as facts
 from ckpt_cli.core.memory import ItemFilter, parse_namespace, source_of, text_of
 from ckpt_cli.core.search import Finder, compile_pattern, stopped_text
@@ -26,7 +34,7 @@ from ckpt_cli.queries.memory import (
     threads_place,
     trace,
 )
-from ckpt_cli.reading.redaction import no_raw
+from ckpt_cli.reading.store import no_raw
 from ckpt_cli.render.memory import HIT, LISTED_ITEM, READ_ITEM, SHOWN_ITEM
 from ckpt_cli.render.values import counted
 

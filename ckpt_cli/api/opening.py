@@ -12,8 +12,8 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.protocol import Store
 from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.api.answer import hide_values, open_named, opening_of
 from ckpt_cli.api.store import StoreHandle
-from ckpt_cli.api.surroundings import hide_values, open_named, opening_of
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.config.time_zone import local_zone
 

@@ -23,8 +23,16 @@ from ckpt_backends.memory.protocol import MemoryStore
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
-from ckpt_cli.api.answer import Answer, AnswerList, Watcher, filter_of, unwatched
-from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.api.answer import (
+    Answer,
+    AnswerList,
+    Surroundings,
+    Watcher,
+    When,
+    filter_of,
+    time_of,
+    unwatched,
+)
 from ckpt_cli.config.store_names import memory_place
 from ckpt_cli.core.doctor.checks import ReplayedTogether
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
@@ -60,9 +68,8 @@ from ckpt_cli.queries.replay import check_channels, replay_thread, replay_thread
 from ckpt_cli.queries.secrets import SecretReport, search_memory, search_threads
 from ckpt_cli.queries.tail import Movement, StoreTail
 from ckpt_cli.queries.usage import BYS, By, Range, Survey, survey
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.executor import Executor
-from ckpt_cli.reading.store import LiveStore, is_passing
+from ckpt_cli.reading.store import LiveStore, is_passing, is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.workers import LostThread
@@ -340,7 +347,7 @@ def secret_search(
     ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
     _ = Scanner()  # raises an error if its library is not installed
     opened = _named_memory(around, memory) if memory is not None or threads is None else None
-    redacted = redaction.is_redacted(store)
+    redacted = is_redacted(store)
     lost: list[SecretReport] = []
 
     def lose(threads: Sequence[LostThread]) -> None:

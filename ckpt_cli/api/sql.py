@@ -29,9 +29,8 @@ from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ThreadBounds
-from ckpt_cli.api.answer import Watcher, unwatched, watchers
-from ckpt_cli.api.measures import chosen_threads
-from ckpt_cli.api.surroundings import Surroundings
+from ckpt_cli.api.answer import Surroundings, Watcher, unwatched, watchers
+from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import TriggerInference
 from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds
@@ -123,8 +122,9 @@ class SqlSource:
         self, choice: ThreadChoice, bounds: RowBounds = ALL_ROWS, watch: Watcher = unwatched
     ) -> Iterable[Thread]:
         """Return the chosen threads, by default all, newest first."""
-        store, around = self._store, self._around
-        found = chosen_threads(store, around, choice.threads, choice.match, choice.where, watch)
+        store = self._store
+        handle = StoreHandle(store, self._around)
+        found = handle.chosen(choice.threads, choice.match, choice.where, watch)
         if found is not None:
             return found
         if bounds.thread_ids is not None:

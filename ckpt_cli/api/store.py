@@ -11,13 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import CkptError, NotFound
+from ckpt_backends.errors import CkptError, NotFound, UsageError
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Answer, AnswerList, Watcher, texts, unwatched, watchers
-from ckpt_cli.api.measures import MeasureAnswers
-from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
+from ckpt_cli.api.answer import (
+    Answer,
+    AnswerList,
+    Surroundings,
+    Watcher,
+    When,
+    explained_if_none,
+    filter_of,
+    texts,
+    time_of,
+    time_text,
+    unwatched,
+    watchers,
+)
 from ckpt_cli.config.store_names import StoreNames
+from ckpt_cli.queries.threads import SORTS, Selection, filtered_threads, parse_status
 from ckpt_cli.reading.thread import TriggerInference
 
 if TYPE_CHECKING:
@@ -25,47 +37,16 @@ if TYPE_CHECKING:
     from ckpt_cli.api.questions import Examination, SearchHits, SecretSearch
     from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
     from ckpt_cli.core.replay import ReplayReport
+    from ckpt_cli.core.stats import Stats
     from ckpt_cli.queries.heads import ListedThread
     from ckpt_cli.queries.incidents import Failure, FailureGroup, Waiting
     from ckpt_cli.queries.memory import Joined
     from ckpt_cli.queries.stores import FoundStore, OpenableLayout
     from ckpt_cli.queries.tail import Movement
-    from ckpt_cli.queries.usage import StoreMetrics
+    from ckpt_cli.queries.usage import By, StatsQuery, StoreMetrics, Survey
+    from ckpt_cli.reading.executor import Executor
     from ckpt_cli.reading.target import NamedThread, Target, TargetArguments
     from ckpt_cli.reading.thread import ThreadReader
-
-
-class NeighbourAnswers:
-    """The part of `StoreHandle` about long-term memory and sessions."""
-
-    _store: Store
-    _around: Surroundings
-
-    @cached_property
-    def memory(self) -> MemoryHandle:
-        """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
-        from ckpt_cli.api.memory import opened_memory
-
-        return opened_memory(self._around)
-
-    def sessions(
-        self, *, thread: str | None = None, user: str | None = None
-    ) -> list[Answer[Joined]]:
-        """Return the sessions of an application, as `ckpt memory sessions` prints them.
-
-        `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
-        store no sessions in such a store.
-        """
-
-        return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
-
-    def session(self, name: str) -> Answer[Joined]:
-        """Return a session, as `ckpt memory sessions SESSION` prints it; by id, `USER:ID` or key.
-
-        Raises `NotFound`, `Ambiguous` or `Unsupported`.
-        """
-
-        return session_beside(self._around, lambda: self._store, name)
 
 
 def sessions_beside(
@@ -111,9 +92,11 @@ def stores(folder: str | os.PathLike[str] | None = None) -> list[Answer[FoundSto
     Without `folder`, these are all profiles and the stores in the working folder. A store that
     cannot be opened has the key `error`.
     """
+    from ckpt_cli.queries.stores import in_folder
+
     if folder is None:
         return list(all_stores(StoreNames({})))
-    return list(_in_folder(Path(folder)))
+    return list(_answers(in_folder(Path(folder))))
 
 
 def layouts() -> list[Answer[OpenableLayout]]:
@@ -133,8 +116,10 @@ def named_stores(names: StoreNames, name: str) -> list[Answer[FoundStore]]:
 
 def all_stores(names: StoreNames) -> Iterator[Answer[FoundStore]]:
     """Yield the stores of all profiles, and those in the working folder."""
+    from ckpt_cli.queries.stores import in_folder
+
     yield from _answers(_of_profiles(names))
-    yield from _in_folder(Path.cwd())
+    yield from _answers(in_folder(Path.cwd()))
 
 
 def _of_profiles(names: StoreNames) -> Iterator[FoundStore]:
@@ -156,112 +141,13 @@ def _of_profiles(names: StoreNames) -> Iterator[FoundStore]:
             yield from inspect(name, url)
 
 
-def _in_folder(folder: Path) -> Iterator[Answer[FoundStore]]:
-    from ckpt_cli.queries.stores import in_folder
-
-    return _answers(in_folder(folder))
-
-
 def _answers(found: Iterable[FoundStore]) -> Iterator[Answer[FoundStore]]:
     from ckpt_cli.render.records import store_record
 
     return (Answer(one, store_record) for one in found)
 
 
-class IncidentAnswers:
-    """The part of `StoreHandle` about threads in trouble."""
-
-    _store: Store
-    _around: Surroundings
-
-    def errors(
-        self,
-        threads: str | Iterable[str] | None = None,
-        *,
-        match: str | None = None,
-        where: str | Sequence[str] = (),
-        since: When | None = None,
-        history: bool = False,
-        watch: Watcher = unwatched,
-    ) -> Iterator[Answer[Failure]]:
-        """Yield the failed tasks for whose retry threads wait, as `ckpt errors` prints them.
-
-        With `history`, yields all whose error is stored, also those that were retried or handled.
-        `threads` are ids, by default all; `match` is a pattern for ids, `where` a filter as in
-        `threads`. `since` is an age such as `2h`, or a time. Raises `NotFound` or `UsageError`.
-        """
-        from ckpt_cli.api.measures import threads_with_head_writes
-        from ckpt_cli.api.questions import failed_tasks
-        from ckpt_cli.queries.incidents import HEAD_CHANNELS
-
-        store, around, channels = self._store, self._around, None if history else HEAD_CHANNELS
-        chosen = threads_with_head_writes(store, around, channels, threads, match, where, watch)
-        return failed_tasks(store, around, chosen, since, history=history)
-
-    def errors_by(
-        self,
-        by: str,
-        threads: str | Iterable[str] | None = None,
-        *,
-        match: str | None = None,
-        where: str | Sequence[str] = (),
-        since: When | None = None,
-        history: bool = False,
-        watch: Watcher = unwatched,
-    ) -> AnswerList[list[FailureGroup]]:
-        """Count the same by `error` or `node`, largest first, as `ckpt errors --by` prints them.
-
-        Errors that differ in numbers and ids only are one kind. The other arguments are those of
-        `errors`. Raises `NotFound` or `UsageError`.
-        """
-        from ckpt_cli.api.questions import counted_failures
-
-        found = self.errors(
-            threads, match=match, where=where, since=since, history=history, watch=watch
-        )
-        return counted_failures(found, by)
-
-    def metrics(
-        self, *, since: When | None = None, heads: bool = True, watch: Watcher = unwatched
-    ) -> Answer[StoreMetrics]:
-        """Return numbers for a monitoring system, as `ckpt metrics -o json` prints them.
-
-        `since` is an age such as `2h`, or a time: tasks that failed earlier are not counted.
-        Without `heads`, threads are not counted by status, and no head is read for that.
-        Raises `UsageError`.
-        """
-        from ckpt_cli.queries.usage import measure
-        from ckpt_cli.render.usage import metrics_record
-
-        store = self._store
-        after = time_of(self._around, since)
-        found = measure(store, watch(store.threads()), since=after, heads=heads)
-        return Answer(found, metrics_record)
-
-    def tail(
-        self,
-        lines: int = 5,
-        *,
-        match: str | None = None,
-        where: str | Sequence[str] = (),
-        all_ns: bool = False,
-        interval: float | None = None,
-        wait: Callable[[float], None] = time.sleep,
-    ) -> Iterator[Answer[Movement]]:
-        """Yield the last checkpoints of all threads, then what happens, without an end.
-
-        The records are those of `ckpt tail` without THREAD. A thread is chosen as in `threads`,
-        each time it moves. Looks every `interval` seconds, which `wait` waits. A lost connection is
-        opened again.
-        """
-        from ckpt_cli.api.questions import follow_store
-
-        return follow_store(
-            self._store, self._around, lines, match, where, interval, wait, all_ns=all_ns
-        )
-
-
-class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
+class StoreHandle(Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store
@@ -412,32 +298,80 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human,
         `titles` its first line, which ids that say nothing always have.
         """
-        from ckpt_cli.api.measures import selection, sort_key
         from ckpt_cli.queries.threads import list_threads
         from ckpt_cli.render.threads import thread_record
 
+        around = self._around
+        order = next((known for known in SORTS if known == sort), None)
+        if order is None:
+            raise UsageError(f"cannot sort by '{sort}'", hint=f"use one of {', '.join(SORTS)}")
+        wanted = Selection(
+            match,
+            time_of(around, since),
+            time_of(around, until),
+            frozenset(map(parse_status, texts(status))),
+            user,
+            filter_of(around, where),
+        )
         rows = list_threads(
             self._store,
-            selection(
-                self._around,
-                where=where,
-                status=status,
-                match=match,
-                since=since,
-                until=until,
-                user=user,
-            ),
-            sort=sort_key(sort),
+            wanted,
+            sort=order,
             details=details,
             sizes=sizes,
             first_messages=first_messages,
             titles=titles,
             skip=skip,
             limit=limit,
-            now=self._around.now,
+            now=around.now,
             watch=watch,
         )
         return (Answer(row, thread_record) for row in rows)
+
+    def chosen(
+        self,
+        threads: str | Iterable[str] | None,
+        match: str | None,
+        where: str | Sequence[str],
+        watch: Watcher = unwatched,
+        *,
+        head_channels: frozenset[str] | None = None,
+    ) -> Iterator[Thread] | None:
+        """Return the threads with these ids, or else those that match; None without a condition.
+
+        With `head_channels`, threads that were not named must have a write on one of these at their
+        head. `watch` gets each thread that is looked at. Raises `NotFound` or `UsageError`.
+        """
+        if threads is None and match is None and not where and head_channels is None:
+            return None
+        names = texts(threads)
+        if threads is not None and not names:  # an empty selection is not all threads
+            return iter(())
+        around = self._around
+        condition = filter_of(around, where)
+        found = filtered_threads(
+            self._store, names, match, condition, around.now, watch, head_channels
+        )
+        return explained_if_none(around, where, found)
+
+    def _work(
+        self,
+        threads: str | Iterable[str] | None,
+        match: str | None,
+        where: str | Sequence[str],
+        jobs: int,
+        cluster: str | None,
+        watch: Watcher,
+    ) -> tuple[Iterator[Thread] | None, Executor, Watcher]:
+        """Return the chosen threads, what works on them, and what watches the answers."""
+        executor = self._around.executor(jobs, cluster)
+        choosing, answering = watchers(executor, where, watch)
+        return self.chosen(threads, match, where, choosing), executor, answering
+
+    def _or_all(
+        self, chosen: Iterator[Thread] | None, watch: Watcher = unwatched
+    ) -> Iterator[Thread]:
+        return iter(watch(self._store.threads())) if chosen is None else chosen
 
     def interrupts(
         self,
@@ -454,16 +388,11 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         `threads`. `older_than` is an age such as `2h`, or a time. Raises `NotFound` or
         `UsageError`.
         """
-        from ckpt_cli.api.measures import threads_with_head_writes
-        from ckpt_cli.queries.incidents import QUESTION_CHANNELS as HEAD_CHANNELS
-        from ckpt_cli.queries.incidents import open_questions
+        from ckpt_cli.queries.incidents import QUESTION_CHANNELS, open_questions
         from ckpt_cli.render.incidents import WAITING
 
-        store, around = self._store, self._around
-        chosen = threads_with_head_writes(
-            store, around, HEAD_CHANNELS, threads, match, where, watch
-        )
-        found = open_questions(store, chosen, time_of(around, older_than))
+        chosen = self.chosen(threads, match, where, watch, head_channels=QUESTION_CHANNELS)
+        found = open_questions(self._store, self._or_all(chosen), time_of(self._around, older_than))
         return (Answer(one, WAITING.record) for one in found)
 
     def grep(
@@ -494,10 +423,8 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         from ckpt_cli.queries.grep import GrepQuery
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
-        executor = self._around.executor(jobs, cluster)
-        choosing, answering = watchers(executor, where, watch)
-        chosen = self._selected(threads, match, where, choosing)
-        return start_search(self._store, executor, chosen, wanted, answering)
+        chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
+        return start_search(self._store, executor, self._or_all(chosen), wanted, answering)
 
     def replay_all(
         self,
@@ -517,10 +444,10 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         """
         from ckpt_cli.api.questions import replay_several
 
-        executor = self._around.executor(jobs, cluster)
-        choosing, answering = watchers(executor, where, watch)
-        chosen = self._selected(threads, match, where, choosing)
-        return replay_several(self._store, self._around, chosen, reducers, executor, answering)
+        chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
+        return replay_several(
+            self._store, self._around, self._or_all(chosen), reducers, executor, answering
+        )
 
     def doctor(
         self,
@@ -542,15 +469,11 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         is not reported if an agent may still be writing it. `where` is a filter as in `threads`;
         the other arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
-        from ckpt_cli.api.measures import chosen_threads
         from ckpt_cli.api.questions import examination, terms_of
 
-        store, around = self._store, self._around
-        executor = around.executor(jobs, cluster)
-        choosing, answering = watchers(executor, where, watch)
-        chosen = chosen_threads(store, around, threads, match, where, choosing)
-        terms = terms_of(around, grace, deep=deep, types=types)
-        return examination(store, around, chosen, terms, executor, answering)
+        chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
+        terms = terms_of(self._around, grace, deep=deep, types=types)
+        return examination(self._store, self._around, chosen, terms, executor, answering)
 
     def secrets(
         self,
@@ -570,14 +493,200 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         memory. `ignore` is left out in addition to what the profile lists. The other arguments
         are those of `doctor`. Raises `NotFound` or `UsageError`.
         """
-        from ckpt_cli.api.measures import chosen_threads
         from ckpt_cli.api.questions import secret_search
 
+        chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
+        return secret_search(
+            self._store, self._around, chosen, memory, texts(ignore), executor, answering
+        )
+
+    def errors(
+        self,
+        threads: str | Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        since: When | None = None,
+        history: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Iterator[Answer[Failure]]:
+        """Yield the failed tasks for whose retry threads wait, as `ckpt errors` prints them.
+
+        With `history`, yields all whose error is stored, also those that were retried or handled.
+        `threads` are ids, by default all; `match` is a pattern for ids, `where` a filter as in
+        `threads`. `since` is an age such as `2h`, or a time. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.api.questions import failed_tasks
+        from ckpt_cli.queries.incidents import HEAD_CHANNELS
+
+        channels = None if history else HEAD_CHANNELS
+        chosen = self.chosen(threads, match, where, watch, head_channels=channels)
         store, around = self._store, self._around
-        executor = around.executor(jobs, cluster)
-        choosing, answering = watchers(executor, where, watch)
-        chosen = chosen_threads(store, around, threads, match, where, choosing)
-        return secret_search(store, around, chosen, memory, texts(ignore), executor, answering)
+        return failed_tasks(store, around, self._or_all(chosen, watch), since, history=history)
+
+    def errors_by(
+        self,
+        by: str,
+        threads: str | Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        since: When | None = None,
+        history: bool = False,
+        watch: Watcher = unwatched,
+    ) -> AnswerList[list[FailureGroup]]:
+        """Count the same by `error` or `node`, largest first, as `ckpt errors --by` prints them.
+
+        Errors that differ in numbers and ids only are one kind. The other arguments are those of
+        `errors`. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.api.questions import counted_failures
+
+        found = self.errors(
+            threads, match=match, where=where, since=since, history=history, watch=watch
+        )
+        return counted_failures(found, by)
+
+    def metrics(
+        self, *, since: When | None = None, heads: bool = True, watch: Watcher = unwatched
+    ) -> Answer[StoreMetrics]:
+        """Return numbers for a monitoring system, as `ckpt metrics -o json` prints them.
+
+        `since` is an age such as `2h`, or a time: tasks that failed earlier are not counted.
+        Without `heads`, threads are not counted by status, and no head is read for that.
+        Raises `UsageError`.
+        """
+        from ckpt_cli.queries.usage import measure
+        from ckpt_cli.render.usage import metrics_record
+
+        store = self._store
+        after = time_of(self._around, since)
+        found = measure(store, watch(store.threads()), since=after, heads=heads)
+        return Answer(found, metrics_record)
+
+    def tail(
+        self,
+        lines: int = 5,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        all_ns: bool = False,
+        interval: float | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Answer[Movement]]:
+        """Yield the last checkpoints of all threads, then what happens, without an end.
+
+        The records are those of `ckpt tail` without THREAD. A thread is chosen as in `threads`,
+        each time it moves. Looks every `interval` seconds, which `wait` waits. A lost connection is
+        opened again.
+        """
+        from ckpt_cli.api.questions import follow_store
+
+        return follow_store(
+            self._store, self._around, lines, match, where, interval, wait, all_ns=all_ns
+        )
+
+    def stats(
+        self,
+        threads: str | Iterable[str] | None = None,
+        *,
+        by: str | Sequence[str] | None = None,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        since: When | None = None,
+        until: When | None = None,
+        jobs: int = 1,
+        cluster: str | None = None,
+        watch: Watcher = unwatched,
+    ) -> Answer[Stats]:
+        """Return what was written, how long it took and what it cost, as `ckpt stats` prints it.
+
+        `by` is one or several of `node`, `channel`, `model`, `thread`, `day` and `user`; without
+        it, `nodes` holds the answer by node, and `by` and `channels` tell more of the writes.
+        `since` and `until` limit the checkpoints, by an age such as `7d` or a time. The other
+        arguments are those of `grep`. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.api.thread import stats_answer
+        from ckpt_cli.core.stats import Stats
+        from ckpt_cli.queries.usage import threads_stats
+
+        def count(wanted: StatsQuery) -> Stats:
+            chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
+            found = Stats(wanted.by, wanted.parts)
+            threads_ = self._or_all(chosen)
+            for one in answering(threads_stats(self._store, executor, threads_, wanted)):
+                found.add(one)
+            return found
+
+        return stats_answer(self._around, by, since, until, count)
+
+    def du(
+        self,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        top: int | None = None,
+        watch: Watcher = unwatched,
+    ) -> Answer[Survey]:
+        """Return the disk usage, as `ckpt du` prints it; `top` limits each listing.
+
+        `match` is a pattern for ids, `where` a filter as in `threads`: only these threads are
+        measured. Raises `UsageError`.
+        """
+        from ckpt_cli.api.questions import disk_usage
+
+        return disk_usage(self._store, self._ids(match, where, watch), top, watch)
+
+    def du_by(
+        self,
+        by: By,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        top: int | None = None,
+        watch: Watcher = unwatched,
+    ) -> AnswerList[Survey]:
+        """Return the largest threads, channels and so on, as `ckpt du --by` prints them.
+
+        `by` is `thread`, `channel`, `ns`, `type` or `table`. The other arguments are those of `du`.
+        Raises `UsageError`.
+        """
+        from ckpt_cli.api.questions import disk_usage_by
+
+        return disk_usage_by(self._store, self._ids(match, where, watch), by, top, watch)
+
+    def _ids(
+        self, match: str | None, where: str | Sequence[str], watch: Watcher
+    ) -> set[str] | None:
+        """Return the ids of the chosen threads; None for all."""
+        chosen = self.chosen(None, match, where, watch)
+        return None if chosen is None else {one.thread_id for one in chosen}
+
+    @cached_property
+    def memory(self) -> MemoryHandle:
+        """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
+        from ckpt_cli.api.memory import opened_memory
+
+        return opened_memory(self._around)
+
+    def sessions(
+        self, *, thread: str | None = None, user: str | None = None
+    ) -> list[Answer[Joined]]:
+        """Return the sessions of an application, as `ckpt memory sessions` prints them.
+
+        `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
+        store no sessions in such a store.
+        """
+
+        return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
+
+    def session(self, name: str) -> Answer[Joined]:
+        """Return a session, as `ckpt memory sessions SESSION` prints it; by id, `USER:ID` or key.
+
+        Raises `NotFound`, `Ambiguous` or `Unsupported`.
+        """
+
+        return session_beside(self._around, lambda: self._store, name)
 
     def __repr__(self) -> str:
         info = self.info

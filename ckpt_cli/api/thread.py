@@ -9,9 +9,17 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
-from ckpt_cli.api.answer import Answer, AnswerList, Watcher, texts, unwatched
-from ckpt_cli.api.measures import stats_answer, stats_query
-from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
+from ckpt_cli.api.answer import (
+    Answer,
+    AnswerList,
+    Surroundings,
+    Watcher,
+    When,
+    texts,
+    time_of,
+    time_text,
+    unwatched,
+)
 from ckpt_cli.reading.target import NamedThread, Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.text import safe_text
@@ -35,71 +43,8 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.show import CheckpointView, Summary
     from ckpt_cli.queries.thread_operations import ThreadOperations
     from ckpt_cli.queries.tree import Tree
-    from ckpt_cli.queries.usage import By, Survey
+    from ckpt_cli.queries.usage import By, StatsQuery, Survey
     from ckpt_cli.render.text import StyledLine
-
-
-class FollowedThread:
-    """The part of `ThreadHandle` that follows a thread."""
-
-    reader: ThreadReader
-    around: Surroundings
-
-    @property
-    def id(self) -> str:
-        """The `thread_id`."""
-        return self.reader.thread_id
-
-    def tail(
-        self,
-        lines: int = 5,
-        *,
-        ns: str | None = None,
-        all_ns: bool = False,
-        interval: float = 1.0,
-        wait: Callable[[float], None] = time.sleep,
-    ) -> Iterator[Answer[Entry]]:
-        """Yield the last checkpoints, then new ones as they are saved, without an end.
-
-        The records are those of `ckpt tail`. Looks for new checkpoints every `interval` seconds,
-        which `wait` waits. Raises `StoreChanged` if the thread is deleted.
-        """
-        from ckpt_cli.queries.tail import Tail
-        from ckpt_cli.render.records import entry_record
-
-        found = Tail(self.reader.store, self.id, ns, all_ns=all_ns)
-        entries = found.last(lines)
-        while True:
-            for one in entries:
-                yield Answer(one, entry_record)
-            wait(interval)
-            entries = found.new()
-
-    def bisect(
-        self,
-        condition: str | None = None,
-        ref: str | None = None,
-        *,
-        test: Test | None = None,
-        ns: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        binary: bool = False,
-        watch: Watcher = unwatched,
-    ) -> Answer[Bisection]:
-        """Find the first checkpoint where a condition holds, as `ckpt bisect` prints it.
-
-        `condition` is a filter about a checkpoint, such as `values.plan = null`. In place of it,
-        `test` is a function of a `Candidate`, whose `values` are the state; it returns whether the
-        condition holds, or None to skip the checkpoint. The checkpoints are those that lead to
-        `ref`, by default to the head. `checkpoint_id` is None if it holds nowhere. Raises
-        `NotFound`, `Ambiguous` or `UsageError`.
-        """
-        from ckpt_cli.api.questions import bisected
-
-        named = NamedThread(self.reader, ns, ref)
-        found, within = named.checkpoint(self.around.now, self.around.zone), (since, until)
-        return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
 
 class CheckpointHandle:
@@ -455,7 +400,7 @@ _QUESTION_WIDTH = 200
 """Width of a question that is kept; the tree cuts it to what fits."""
 
 
-class ThreadHandle(FollowedThread):
+class ThreadHandle:
     """A thread: its head, its history, and what can be asked of it.
 
     Returned by `StoreHandle.threads`, `StoreHandle[...]` and others.
@@ -464,6 +409,11 @@ class ThreadHandle(FollowedThread):
     def __init__(self, reader: ThreadReader, around: Surroundings) -> None:
         self.reader = reader
         self.around = around
+
+    @property
+    def id(self) -> str:
+        """The `thread_id`."""
+        return self.reader.thread_id
 
     @cached_property
     def operations(self) -> ThreadOperations:
@@ -649,9 +599,10 @@ class ThreadHandle(FollowedThread):
         """
         from ckpt_cli.queries.usage import thread_stats
 
-        wanted = stats_query(self.around, by, since, until)
-        found = thread_stats(self.reader, wanted, self._namespace(ns))
-        return stats_answer(self.around, found, by)
+        def count(wanted: StatsQuery) -> Stats:
+            return thread_stats(self.reader, wanted, self._namespace(ns))
+
+        return stats_answer(self.around, by, since, until, count)
 
     def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""
@@ -718,9 +669,58 @@ class ThreadHandle(FollowedThread):
         `memory` names it; without, the one of the profile or next to the store is read. The dicts
         are `memories` of `ckpt show`.
         """
-        from ckpt_cli.api.measures import memories_from
-
         return memories_from(self.around, memory, lambda thread_id: thread_id == self.id)
+
+    def tail(
+        self,
+        lines: int = 5,
+        *,
+        ns: str | None = None,
+        all_ns: bool = False,
+        interval: float = 1.0,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Answer[Entry]]:
+        """Yield the last checkpoints, then new ones as they are saved, without an end.
+
+        The records are those of `ckpt tail`. Looks for new checkpoints every `interval` seconds,
+        which `wait` waits. Raises `StoreChanged` if the thread is deleted.
+        """
+        from ckpt_cli.queries.tail import Tail
+        from ckpt_cli.render.records import entry_record
+
+        found = Tail(self.reader.store, self.id, ns, all_ns=all_ns)
+        entries = found.last(lines)
+        while True:
+            for one in entries:
+                yield Answer(one, entry_record)
+            wait(interval)
+            entries = found.new()
+
+    def bisect(
+        self,
+        condition: str | None = None,
+        ref: str | None = None,
+        *,
+        test: Test | None = None,
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        binary: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Answer[Bisection]:
+        """Find the first checkpoint where a condition holds, as `ckpt bisect` prints it.
+
+        `condition` is a filter about a checkpoint, such as `values.plan = null`. In place of it,
+        `test` is a function of a `Candidate`, whose `values` are the state; it returns whether the
+        condition holds, or None to skip the checkpoint. The checkpoints are those that lead to
+        `ref`, by default to the head. `checkpoint_id` is None if it holds nowhere. Raises
+        `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.api.questions import bisected
+
+        named = NamedThread(self.reader, ns, ref)
+        found, within = named.checkpoint(self.around.now, self.around.zone), (since, until)
+        return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
     def _replayed(self, reducers: Mapping[str, str] | None, ns: str | None) -> JudgedThread:
         from ckpt_cli.api.questions import replay_one
@@ -754,6 +754,50 @@ class ThreadHandle(FollowedThread):
         return f"<ThreadHandle {safe_text(self.id)}>"
 
 
+def stats_answer(
+    around: Surroundings,
+    by: str | Sequence[str] | None,
+    since: When | None,
+    until: When | None,
+    count: Callable[[StatsQuery], Stats],
+) -> Answer[Stats]:
+    """Return what `stats` counts; without `by`, all that is told about nodes and channels.
+
+    `count` does so. Raises `UsageError`.
+    """
+    from ckpt_cli.core.stats import StatsPart, parse_groupings, parts_of
+    from ckpt_cli.queries.usage import Range, StatsQuery
+    from ckpt_cli.render.usage import stats_record
+
+    within = Range(time_of(around, since), time_of(around, until))
+    keys = ("node", "channel") if by is None else parse_groupings(texts(by))
+    parts = ~StatsPart(0) if by is None else parts_of(keys)
+    found = count(StatsQuery(keys, parts, within, around.zone))
+    told = None if by is None else found.by
+    return Answer(found, partial(stats_record, prices=around.names.prices, by=told))
+
+
+def memories_from(
+    around: Surroundings, chosen: str | None, is_wanted: Callable[[str], bool]
+) -> list[dict[str, Any]] | None:
+    """Return the memory items that came from some threads; None if no memory is known.
+
+    `chosen` names the memory; without it, the one of the profile or next to the store is read.
+    Raises what opening a memory raises that is named.
+    """
+    from ckpt_cli.config.store_names import memory_place
+
+    place = memory_place(around.names.store_url, around.names.other_store("memory", chosen))
+    if place is None:
+        return None
+    # Most stores have no memory next to them.
+    from ckpt_cli.queries.memory import memories_of
+    from ckpt_cli.render.memory import memory_rows
+
+    found = memories_of(place, is_wanted, around.note)
+    return None if found is None else memory_rows(found, redacted=around.opening.redact)
+
+
 def report_of(
     found: CheckpointHandle,
     *,
@@ -771,7 +815,7 @@ def report_of(
     from ckpt_backends.installing import release
     from ckpt_cli.queries.report import choose_checkpoints
     from ckpt_cli.queries.show import summarize
-    from ckpt_cli.reading.redaction import is_redacted
+    from ckpt_cli.reading.store import is_redacted
     from ckpt_cli.render.report import ReportParts, checkpoint_json, report_page
     from ckpt_cli.render.tree import UNICODE, TreeWording
     from ckpt_cli.render.tree_pictures import draw_tree

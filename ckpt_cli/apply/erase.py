@@ -6,49 +6,52 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from ckpt_backends.app_sessions import AppSession, WritableSessions
 from ckpt_backends.changes.bundle import check_bundle, write_bundle
 from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.changes.remains import Remaining, Remains
+from ckpt_backends.changes.remains import Remaining
 from ckpt_backends.chunks import in_chunks
 from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.erasing.thread import Rewrite
-from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError, reason_of
+from ckpt_backends.errors import (
+    CkptError,
+    PartlyDone,
+    StoreChanged,
+    StoreUnavailable,
+    UsageError,
+    reason_of,
+)
 from ckpt_backends.files.atomic_write import make_private_folder, writing
 from ckpt_backends.files.overwriting import overwrite_and_remove
 from ckpt_backends.files.regular_file import open_regular, read_regular
+from ckpt_backends.memory.protocol import Item, WritableMemoryStore
 from ckpt_backends.open_for_writing import open_writable_memory, open_writable_sessions
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import PartRewrite
+from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.purge import removal_batches
 from ckpt_cli.apply.recording import Recording, writable_store
 from ckpt_cli.config.folders import old_history, state_folder
 from ckpt_cli.core.erasure import (
     ErasedIds,
     ErasurePlace,
-    ErasureReceipt,
     ErasureReport,
-    ErasureScope,
-    PlaceKind,
     PlaceState,
     ids_from_record,
     ids_record,
-    receipt_record,
-)
-from ckpt_cli.operations.log import OperationLog, OperationStep, is_locked
-from ckpt_cli.plans.erase import (
-    ArchiveErasure,
-    ErasurePlan,
-    MemoryErasure,
-    StateErasure,
-    StateNaming,
-    file_size,
+    left_place,
     without_queries,
 )
+from ckpt_cli.core.retention import PlannedRemoval
+from ckpt_cli.operations.log import OperationLog, OperationStep, is_locked
+from ckpt_cli.plans.erase import AnyRow, ErasurePlan, FoundFile, FoundRows, LogNaming, by_folder
 from ckpt_cli.plans.erase_value import EraseValuePlan, ErasingSide, unreadable
 
 # Erasures that did not end, as digests in `$XDG_STATE_HOME/ckpt/erasures`.
@@ -98,8 +101,8 @@ class UnfinishedErasure:
                 self.path.unlink()
 
 
-def unfinished_erasure(place: str, request: str) -> UnfinishedErasure | None:
-    """Return the erasure that an earlier run of the same request began; None if it ended."""
+def unfinished_erasure(place: str, request: str) -> UnfinishedErasure:
+    """Return the erasure that an earlier run of the same request began; otherwise a new one."""
     with suppress(UsageError):
         for path in sorted(state_folder("erasures").glob("*.json")):
             with suppress(OSError, CkptError, ValueError, KeyError, TypeError, RecursionError):
@@ -109,137 +112,7 @@ def unfinished_erasure(place: str, request: str) -> UnfinishedErasure | None:
                 ids = ids_from_record(record)
                 if record["request"] == ids.digest("request", request):
                     return UnfinishedErasure(ids, place, request, path)
-    return None
-
-
-STATEMENT = "files overwritten with zeros"
-
-
-def erase_archives(archives: Iterable[ArchiveErasure]) -> list[ErasurePlace]:
-    """Overwrite and delete archives, or write them anew without some rows; one place a folder."""
-    by_folder: dict[Path, list[ArchiveErasure]] = {}
-    for one in archives:
-        by_folder.setdefault(one.path.parent, []).append(one)
-    return [
-        erase_files("archives", folder, [(one.path, one.bytes, _eraser(one)) for one in found])
-        for folder, found in by_folder.items()
-    ]
-
-
-def _eraser(one: ArchiveErasure) -> Callable[[], Sequence[Remaining]]:
-    if one.drops is None:
-        return lambda: overwrite_and_remove(one.path)
-    return lambda: _rewrite(one, one.drops or frozenset())
-
-
-def erase_plain_files(kind: PlaceKind, paths: Iterable[Path]) -> list[ErasurePlace]:
-    """Overwrite and delete files; one place a folder."""
-    by_folder: dict[Path, list[Path]] = {}
-    for one in paths:
-        by_folder.setdefault(one.parent, []).append(one)
-    return [
-        erase_files(kind, folder, [(one, file_size(one), _remover(one)) for one in found])
-        for folder, found in by_folder.items()
-    ]
-
-
-def _remover(path: Path) -> Callable[[], Sequence[Remaining]]:
-    return lambda: overwrite_and_remove(path)
-
-
-def erase_files(
-    kind: PlaceKind,
-    folder: Path,
-    files: Iterable[tuple[Path, int, Callable[[], Sequence[Remaining]]]],
-) -> ErasurePlace:
-    """Erase files of one folder; each has a size, and what erases it."""
-    number = size = left = 0
-    reason = ""
-    for path, taken, erase in files:
-        number += 1
-        size += taken
-        try:
-            for one in erase():
-                left += 1
-                reason = one.reason
-        except FileNotFoundError:
-            continue  # another run has erased it
-        except (OSError, CkptError) as error:
-            left += os.path.lexists(path)
-            text = error.message if isinstance(error, CkptError) else error.strerror or str(error)
-            reason = text.lower()
-    if left:
-        why = f"{left} of {number} files: {reason}"
-        return ErasurePlace(str(folder), kind, number, size, "kept", why, is_left=True)
-    return ErasurePlace(str(folder), kind, number, size, "erased")
-
-
-def _rewrite(one: ArchiveErasure, drops: frozenset[int]) -> Sequence[Remaining]:
-    """Write an archive of memory anew without some rows. A signature is not valid any more."""
-    bundle = check_bundle(one.path)
-    old = one.path.with_name(f".{one.path.name}.old")
-    with suppress(FileExistsError):
-        os.link(one.path, old)
-    kept = (row for number, row in enumerate(bundle.rows()) if number not in drops)
-    write_bundle(one.path, bundle.header, kept)
-    return overwrite_and_remove(old)
-
-
-def erase_state(log: OperationLog, naming: StateNaming, state: StateErasure) -> list[ErasurePlace]:
-    """Take erased ids out of the log of operations and of the history, and erase steps."""
-    return [
-        *([_erase_operations(log, naming, state)] if state.number else ()),
-        *(
-            erase_files("queries", one.parent, [(one, file_size(one), _forgetter(one, naming))])
-            for one in state.history
-        ),
-    ]
-
-
-def _forgetter(path: Path, naming: StateNaming) -> Callable[[], Sequence[Remaining]]:
-    """Return what takes queries out of the history of `ckpt sql`."""
-
-    def forget() -> Sequence[Remaining]:
-        old = old_history(path)
-        if path != old:
-            with open_regular(path, follow=False) as file:
-                kept = without_queries(file.read(), naming.scope)
-            os.link(path, old)
-            with writing(path) as file:
-                file.write(kept)
-        return overwrite_and_remove(old)
-
-    return forget
-
-
-def _erase_operations(log: OperationLog, naming: StateNaming, state: StateErasure) -> ErasurePlace:
-    naming.operations |= state.operations
-    number, size = state.number, state.bytes
-    busy = 0
-    try:
-        for path in state.steps:
-            if _is_in_use(path):
-                busy += 1
-            else:
-                with suppress(FileNotFoundError):
-                    overwrite_and_remove(path)
-        old = [*log.folder.glob("old.log*.ndjson"), *log.rewrite(naming.turned)]
-        for path in dict.fromkeys(old):
-            overwrite_and_remove(path)
-    except (OSError, CkptError) as error:
-        text = error.message if isinstance(error, CkptError) else error.strerror or str(error)
-        return ErasurePlace(state.folder, "operations", number, size, "kept", text, is_left=True)
-    if busy:
-        why = f"{busy} of these operations is still running in another process"
-        return ErasurePlace(state.folder, "operations", number, size, "kept", why, is_left=True)
-    return ErasurePlace(state.folder, "operations", number, size, "erased")
-
-
-def _is_in_use(path: Path) -> bool:
-    """Return whether a process is writing the steps of an operation."""
-    with suppress(OSError):
-        return is_locked(path)
-    return False
+    return UnfinishedErasure(ErasedIds(), place, request)
 
 
 def check_receipt_path(path: Path) -> None:
@@ -253,17 +126,8 @@ def check_receipt_path(path: Path) -> None:
         )
 
 
-def write_receipt(
-    path: Path,
-    report: ErasureReport,
-    receipt: ErasureReceipt,
-    scope: ErasureScope,
-    facts: Mapping[str, Any],
-) -> None:
+def write_receipt(path: Path, record: Mapping[str, Any]) -> None:
     """Write a receipt that only its owner can read. Raises `PartlyDone` if that fails."""
-    shown = [receipt.store, *receipt.folders, report.stopped, *report.statements]
-    shown += [text for one in report.places for text in (one.store, one.reason)]
-    record = receipt_record(report, receipt, facts, scope.hidden_names("\n".join(shown)))
     try:
         with writing(path) as file:
             file.write(json.dumps(record, indent=2).encode() + b"\n")
@@ -272,10 +136,13 @@ def write_receipt(
         raise PartlyDone(f"the erasure was carried out, but not its receipt: {reason}") from error
 
 
+_OVERWRITTEN = "files overwritten with zeros"
 _ITEMS_AT_ONCE = 500
 _NOTHING_KNOWN = OperationStep(None, None, None)
 """The record of an erasure says nothing about what was erased."""
 _STOPPED = "stopped before it"
+_ARCHIVES_LEFT = "its steps name folders with archives that are left"
+_AUDITED = "its lines are chained by hashes, and whoever asked for it has to keep it"
 _ELSEWHERE = ErasurePlace(
     "copies elsewhere",
     "other",
@@ -285,6 +152,7 @@ _ELSEWHERE = ErasurePlace(
     "ckpt does not know exports, reports, saved plans and archives in other folders, what other"
     " users of ckpt recorded, and copies in other systems",
 )
+Opened = TypeVar("Opened", WritableStore, WritableMemoryStore, WritableSessions)
 
 
 @dataclass(slots=True)
@@ -309,16 +177,16 @@ class ErasureRun:
         Raises what opening the store for writing raises, before anything is erased.
         """
         plan, report = self.plan, self.report
-        with self._writable():
+        with writable_store(plan.url, self.readers):
             pass
-        steps: list[tuple[bool, Callable[[], None]]] = [
-            (bool(plan.archives or plan.plan_files), self._files),
-            (bool(plan.memories), self._all_memory),
-            (bool(plan.sessions), self._sessions),
-            (not plan.state.is_empty, self._state),
+        steps: list[tuple[object, Callable[[], None]]] = [
+            (plan.archives or plan.plan_files, self._archives_and_plans),
+            (plan.memories, self._memory),
+            (plan.sessions.rows, self._sessions),
+            (plan.operations.number or plan.queries, self._state),
             (True, self._threads),
         ]
-        report.add(plan.unread)
+        report.add(*plan.unread)
         for is_needed, step in steps:
             if not is_needed:
                 continue
@@ -326,154 +194,227 @@ class ErasureRun:
                 report.stopped = why
                 self._keep_rest()
                 return
-            # An open read would keep the log of a SQLite file from being emptied.
-            for reader in self.readers:
-                reader.refresh()
+            self._refresh()
             step()
-        report.add([_ELSEWHERE])
+        report.add(_ELSEWHERE)
 
     def _keep_rest(self) -> None:
         """Add the places that were not begun."""
         begun = {(one.kind, one.store) for one in self.report.places if one not in self.plan.unread}
         for one in self.plan.found():
             if (one.kind, one.store) not in begun:
-                self.report.add([_left(one.store, one.kind, one.items, one.bytes or 0, _STOPPED)])
+                self.report.add(left_place(one.store, one.kind, one.items, one.bytes, _STOPPED))
+
+    def _refresh(self) -> None:
+        # An open read would keep the log of a SQLite file from being emptied.
+        for reader in self.readers:
+            reader.refresh()
 
     def _did(self, number: int) -> None:
         """Record a number of threads or items that are about to be erased."""
         self.recording.intend([_NOTHING_KNOWN] * number)
 
-    def _files(self) -> None:
+    def _archives_and_plans(self) -> None:
         self._did(len(self.plan.archives))
-        self._overwritten(erase_archives(self.plan.archives))
-        self._overwritten(erase_plain_files("plans", self.plan.plan_files))
-
-    def _overwritten(self, places: Sequence[ErasurePlace]) -> None:
-        self.report.add(places)
-        if any(one.state == "erased" for one in places):
-            self.report.did([STATEMENT])
+        self._files([*self.plan.archives, *self.plan.plan_files])
 
     def _state(self) -> None:
         """Erase what names the threads, unless archives are left that only the steps know."""
-        if any(one.is_left and one.kind == "archives" for one in self.report.places):
-            state = self.plan.state
-            why = "its steps name folders with archives that are left"
-            self.report.add([_left(state.folder, "operations", state.number, state.bytes, why)])
+        found, report = self.plan.operations, self.report
+        if any(one.is_left and one.kind == "archives" for one in report.places):
+            numbers = found.number, found.bytes
+            report.add(left_place(found.folder, "operations", *numbers, _ARCHIVES_LEFT))
             return
-        naming = StateNaming(self.place, self.plan.scope)
-        self._overwritten(erase_state(self.log, naming, self.plan.state))
-        if audited := self.plan.state.audited:
-            why = "its lines are chained by hashes, and whoever asked for it has to keep it"
-            self.report.add([ErasurePlace("audit file", "operations", audited, None, "kept", why)])
+        if found.number:
+            self._operations()
+        self._files(self.plan.queries)
+        if number := found.audited:
+            report.add(ErasurePlace("audit file", "operations", number, None, "kept", _AUDITED))
 
-    def _all_memory(self) -> None:
-        for one in self.plan.memories:
-            self._memory(one)
+    def _files(self, files: Iterable[FoundFile]) -> None:
+        """Erase files; those of one kind in one folder are one place."""
+        for (kind, folder), some in by_folder(files).items():
+            left, reason = 0, ""
+            for one in some:
+                try:
+                    for remaining in self._erased(one):
+                        left, reason = left + 1, remaining.reason
+                except FileNotFoundError:
+                    continue  # another run has erased it
+                except (OSError, CkptError) as error:
+                    left += os.path.lexists(one.path)
+                    reason = _said(error).lower()
+            number, size = len(some), sum(one.bytes for one in some)
+            if left:
+                why = f"{left} of {number} files: {reason}"
+                self.report.add(left_place(str(folder), kind, number, size, why))
+            else:
+                self.report.add(ErasurePlace(str(folder), kind, number, size, "erased"))
+                self.report.did(_OVERWRITTEN)
 
-    def _memory(self, one: MemoryErasure) -> None:
-        store, items = str(one.url), one.items
-        done = size = 0
-        refused = ""
+    def _erased(self, one: FoundFile) -> Sequence[Remaining]:
+        """Overwrite and delete a file, or write it anew without what goes."""
+        path = one.path
+        if one.kind == "queries" and path != (old := old_history(path)):
+            with open_regular(path, follow=False) as file:
+                kept = without_queries(file.read(), self.plan.scope)
+            os.link(path, old)
+            with writing(path) as file:
+                file.write(kept)
+            path = old
+        elif one.drops is not None:
+            # A signature is not valid any more.
+            bundle, drops = check_bundle(path), one.drops
+            old = path.with_name(f".{path.name}.old")
+            with suppress(FileExistsError):
+                os.link(path, old)
+            rows = (row for number, row in enumerate(bundle.rows()) if number not in drops)
+            write_bundle(path, bundle.header, rows)
+            path = old
+        return overwrite_and_remove(path)
+
+    def _operations(self) -> None:
+        """Take erased ids out of the log of operations, and erase steps."""
+        found, busy, why = self.plan.operations, 0, ""
+        naming = LogNaming(self.place, self.plan.scope, found.operations)
         try:
-            with open_writable_memory(one.url) as writable:
-                writable.begin_erasure()
-                for some in in_chunks(items, _ITEMS_AT_ONCE):
-                    self._did(len(some))
-                    try:
-                        done += writable.remove(some)
-                        size += sum(item.size for item in some)
-                    except CkptError as error:
-                        refused = error.message
-                self._remains(store, writable.erase_remains, clean=done > 0)
-        except CkptError as error:
-            refused = error.message
-        if done:
-            self.report.add([ErasurePlace(store, "memory", done, size, "erased")])
-        if refused:
-            left = sum(item.size for item in items) - size
-            self.report.add([_left(store, "memory", len(items) - done, left, refused)])
+            for path in found.steps:
+                if _is_in_use(path):
+                    busy += 1
+                else:
+                    with suppress(FileNotFoundError):
+                        overwrite_and_remove(path)
+            old = [*self.log.folder.glob("old.log*.ndjson"), *self.log.rewrite(naming.turned)]
+            for path in dict.fromkeys(old):
+                overwrite_and_remove(path)
+        except (OSError, CkptError) as error:
+            why = _said(error)
+        if busy and not why:
+            why = f"{busy} of these operations is still running in another process"
+        numbers = found.number, found.bytes
+        if why:
+            self.report.add(left_place(found.folder, "operations", *numbers, why))
+        else:
+            self.report.add(ErasurePlace(found.folder, "operations", *numbers, "erased"))
+            self.report.did(_OVERWRITTEN)
+
+    def _memory(self) -> None:
+        for one in self.plan.memories:
+            self._rows(one, open_writable_memory, _item_batches, _remove_items)
 
     def _sessions(self) -> None:
-        sessions = self.plan.sessions
-        size = sum(one.size for one in sessions)
-        self._did(len(sessions))
-        try:
-            with open_writable_sessions(self.plan.url) as writable:
-                writable.begin_erasure()
-                writable.remove(sessions)
-                self._remains(self.plan.store, writable.erase_remains)
-        except CkptError as error:
-            left = _left(self.plan.store, "sessions", len(sessions), size, error.message)
-            self.report.add([left])
-            return
-        self.report.add([ErasurePlace(self.plan.store, "sessions", len(sessions), size, "erased")])
+        self._rows(self.plan.sessions, open_writable_sessions, _session_batches, _remove_sessions)
 
     def _threads(self) -> None:
         """Remove the threads, and erase what is left of anything that was removed."""
+        opened = partial(writable_store, readers=self.readers)
+        self._rows(self.plan.threads, opened, _thread_batches, _remove_threads)
+
+    def _rows(
+        self,
+        found: FoundRows[AnyRow],
+        opened: Callable[[StoreUrl], AbstractContextManager[Opened]],
+        batches: Callable[[FoundRows[AnyRow], Opened], Iterable[Sequence[AnyRow]]],
+        remove: Callable[[Opened, Sequence[AnyRow]], tuple[Sequence[AnyRow], str]],
+    ) -> None:
+        """Remove rows in batches, and erase what the engine keeps of them.
+
+        `remove` returns the rows that are gone, and why others are not.
+        """
+        gone, refused, is_told = list[AnyRow](), "", False
         try:
-            with self._writable() as writable:
+            with opened(found.url) as writable:
                 writable.begin_erasure()
-                self._remove(writable)
-                for reader in self.readers:
-                    reader.refresh()
-                self._remains(self.plan.store, writable.erase_remains)
+                for number, batch in enumerate(batches(found, writable)):
+                    if number and (why := self.why_stop()):
+                        self.report.stopped = refused = why
+                        break
+                    self._did(len(batch))
+                    try:
+                        removed, why = remove(writable, batch)
+                    except CkptError as error:
+                        refused = error.message
+                        if isinstance(error, StoreUnavailable):
+                            break
+                        continue
+                    gone += removed
+                    refused = why or refused
+                self._tell(found, gone, refused)
+                is_told = True
+                if gone or found.kind == "threads":
+                    self._refresh()
+                    self._remains(found.store, writable)
         except CkptError as error:
-            found = self.plan.threads
-            size = sum(one.bytes for one in found)
-            begun = (one for one in self.report.places if one not in self.plan.unread)
-            if not any(one.kind == "threads" for one in begun):
-                kept = _left(self.plan.store, "threads", len(found), size, error.message)
-                self.report.add([kept] if found else [])
-            self.report.add([_left(self.plan.store, "engine", None, None, error.message)])
+            if not is_told:
+                self._tell(found, gone, error.message)
+            if is_told or not found.rows:
+                self.report.add(left_place(found.store, "engine", None, None, error.message))
 
-    def _writable(self) -> AbstractContextManager[WritableStore]:
-        return writable_store(self.plan.url, self.readers)
+    def _tell(self, found: FoundRows[AnyRow], gone: Sequence[AnyRow], refused: str) -> None:
+        """Add the places of what is gone, and of what is left because it was refused."""
+        number, size = len(gone), sum(map(found.size, gone))
+        if gone:
+            self.report.add(ErasurePlace(found.store, found.kind, number, size, "erased"))
+        if refused and found.rows:
+            left = len(found.rows) - number, found.bytes - size
+            self.report.add(left_place(found.store, found.kind, *left, refused))
 
-    def _remove(self, writable: WritableStore) -> None:
-        done = size = 0
-        refused = ""
-        for batch in removal_batches(self.plan.threads, writable.removal_batch):
-            if why := self.why_stop():
-                self.report.stopped = refused = why
-                break
-            self._did(len(batch))
-            try:
-                removed = writable.remove([one.removal for one in batch])
-            except CkptError as error:
-                refused = error.message
-                break
-            for one, what in zip(batch, removed, strict=True):
-                if what.skipped:
-                    refused = f"a thread {what.skipped}"
-                    continue
-                done += 1
-                size += one.bytes
-        store, found = self.plan.store, self.plan.threads
-        if done:
-            self.report.add([ErasurePlace(store, "threads", done, size, "erased")])
-        if refused:
-            left = sum(one.bytes for one in found) - size
-            self.report.add([_left(store, "threads", len(found) - done, left, refused)])
-
-    def _remains(self, store: str, erase: Callable[..., Remains], *, clean: bool = True) -> None:
+    def _remains(self, store: str, writable: Opened) -> None:
         """Erase what an engine keeps of removed data, and add the places where it may still be."""
-        if not clean:
-            return
-        remains = erase(rewrite=self.rewrite, progress=self.progress)
-        self.report.did(remains.done)
+        remains = writable.erase_remains(rewrite=self.rewrite, progress=self.progress)
+        self.report.did(*remains.done)
         for one in remains.places:
-            where = f"{store}: {one.place}"
-            if one.is_reachable:
-                self.report.add([_left(where, "engine", None, None, one.reason)])
-            else:
-                state: PlaceState = "kept" if one.needs_rewrite else "unreachable"
-                self.report.add([ErasurePlace(where, "engine", None, None, state, one.reason)])
+            state: PlaceState = "kept" if one.is_reachable or one.needs_rewrite else "unreachable"
+            place = ErasurePlace(f"{store}: {one.place}", "engine", None, None, state, one.reason)
+            self.report.add(replace(place, is_left=one.is_reachable))
 
 
-def _left(
-    store: str, kind: PlaceKind, items: int | None, size: int | None, reason: str
-) -> ErasurePlace:
-    return ErasurePlace(store, kind, items, size, "kept", reason, is_left=True)
+def _thread_batches(
+    found: FoundRows[PlannedRemoval], writable: WritableStore
+) -> Iterable[Sequence[PlannedRemoval]]:
+    return removal_batches(found.rows, writable.removal_batch)
+
+
+def _remove_threads(
+    writable: WritableStore, batch: Sequence[PlannedRemoval]
+) -> tuple[Sequence[PlannedRemoval], str]:
+    removed = writable.remove([one.removal for one in batch])
+    gone = [one for one, what in zip(batch, removed, strict=True) if not what.skipped]
+    skipped = [what.skipped for what in removed if what.skipped]
+    return gone, f"a thread {skipped[-1]}" if skipped else ""
+
+
+def _item_batches(found: FoundRows[Item], _: object) -> Iterable[Sequence[Item]]:
+    return in_chunks(found.rows, _ITEMS_AT_ONCE)
+
+
+def _remove_items(
+    writable: WritableMemoryStore, batch: Sequence[Item]
+) -> tuple[Sequence[Item], str]:
+    writable.remove(batch)
+    return batch, ""
+
+
+def _session_batches(found: FoundRows[AppSession], _: object) -> Iterable[Sequence[AppSession]]:
+    return [found.rows]
+
+
+def _remove_sessions(
+    writable: WritableSessions, batch: Sequence[AppSession]
+) -> tuple[Sequence[AppSession], str]:
+    writable.remove(batch)
+    return batch, ""
+
+
+def _said(error: OSError | CkptError) -> str:
+    return error.message if isinstance(error, CkptError) else error.strerror or str(error)
+
+
+def _is_in_use(path: Path) -> bool:
+    """Return whether a process is writing the steps of an operation."""
+    with suppress(OSError):
+        return is_locked(path)
+    return False
 
 
 _KEPT = "it is part of an id or of a name, and these are kept"
@@ -506,30 +447,18 @@ def _write(side: ErasingSide, writable: WritableStore, plan: EraseValuePlan) -> 
     """Replace what changes. It is read anew, so that no more than a few rows are in memory."""
     rewrites = _rewrites(side, plan)
     first = next(rewrites)
+    every = chain([first], rewrites)
     if isinstance(first, RowRewrite):
-        writable.replace_rows(plan.thread_id, _rows(first, rewrites))
+        rows = (one for one in every if isinstance(one, RowRewrite))
+        writable.replace_rows(plan.thread_id, rows)
     else:
-        writable.rewrite(plan.thread_id, _parts(first, rewrites))
+        writable.rewrite(plan.thread_id, (one for one in every if isinstance(one, PartRewrite)))
 
 
 def _rewrites(side: ErasingSide, plan: EraseValuePlan) -> Iterator[Rewrite]:
     yield from side.eraser(plan.erasure).rewrites(side.rows.rows(plan.thread_id))
     # In a file that is not in WAL mode, an open read would block the commit.
     side.rows.refresh()
-
-
-def _rows(first: RowRewrite, others: Iterator[Rewrite]) -> Iterator[RowRewrite]:
-    yield first
-    for one in others:
-        if isinstance(one, RowRewrite):
-            yield one
-
-
-def _parts(first: PartRewrite, others: Iterator[Rewrite]) -> Iterator[PartRewrite]:
-    yield first
-    for one in others:
-        if isinstance(one, PartRewrite):
-            yield one
 
 
 def _problem(side: ErasingSide, plan: EraseValuePlan) -> str:

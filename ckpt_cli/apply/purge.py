@@ -5,22 +5,31 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ckpt_backends.changes.removal import RemovalBatch
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.apply.recording import Recording, check_removable, collected_signals, writable_store
+from ckpt_cli.apply.recording import (
+    Recording,
+    archive_header,
+    check_removable,
+    collected_signals,
+    writable_store,
+)
 from ckpt_cli.core.retention import PlannedRemoval, PurgeReport
 from ckpt_cli.operations.log import OperationStep, RowsRemoved, RowsRestored
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.signatures import SigningKey
+
+
+Archive: TypeAlias = Callable[[Iterable[str]], Mapping[str, RowsRestored]]
+"""Writes a bundle of each thread; returns how to restore it. Raises `StoreUnavailable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,37 +49,34 @@ class Pace:
         return "--max-duration reached" if is_over else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """A folder that gets a bundle of each thread before anything of it is removed."""
+def archive_threads(
+    folder: Path,
+    rows: Store,
+    made_at: str,
+    version: str,
+    key: SigningKey | None,
+    thread_ids: Iterable[str],
+) -> Mapping[str, RowsRestored]:
+    """Write a bundle of each thread; return how to restore it. Raises `StoreUnavailable`.
 
-    folder: Path
-    rows: Store
-    """The store without decryption or redaction, so that rows are written as stored."""
-    info: StoreInfo
-    made_at: str
-    version: str
-    """Of `ckpt`."""
-    key: SigningKey | None = None
-    """Signs the bundles."""
+    `rows` is the store without decryption or redaction, so that rows are written as stored,
+    `version` that of `ckpt`; `key` signs the bundles.
+    """
+    # Late: most runs make no archive.
+    from ckpt_backends.changes.bundle import bundle_name, write_bundle
+    from ckpt_cli.queries.stores import language_of
 
-    def keep(self, thread_ids: Iterable[str]) -> Mapping[str, RowsRestored]:
-        """Write a bundle of each thread; return how to restore it. Raises `StoreUnavailable`."""
-        # Late: most runs make no archive.
-        from ckpt_backends.changes.bundle import bundle_name, write_bundle
-        from ckpt_cli.apply.recording import archive_header
-        from ckpt_cli.queries.stores import language_of
-
-        kept: dict[str, RowsRestored] = {}
-        for thread_id in thread_ids:
-            language = language_of(self.rows, thread_id)
-            header = archive_header(thread_id, self.info, self.made_at, language, self.version)
-            path = self.folder / bundle_name(thread_id, self.made_at)
-            bundle = write_bundle(path, header, self.rows.rows(thread_id), self.key)
-            kept[thread_id] = RowsRestored(path.absolute(), bundle.digest)
-        # In a file that is not in WAL mode, an open read would block our own writer.
-        self.rows.refresh()
-        return kept
+    kept: dict[str, RowsRestored] = {}
+    info = rows.describe()
+    for thread_id in thread_ids:
+        language = language_of(rows, thread_id)
+        header = archive_header(thread_id, info, made_at, language, version)
+        path = folder / bundle_name(thread_id, made_at)
+        bundle = write_bundle(path, header, rows.rows(thread_id), key)
+        kept[thread_id] = RowsRestored(path.absolute(), bundle.digest)
+    # In a file that is not in WAL mode, an open read would block our own writer.
+    rows.refresh()
+    return kept
 
 
 def run_purge(
@@ -86,20 +92,16 @@ def run_purge(
 ) -> PurgeReport:
     """Remove the planned rows of each thread, and reclaim the disk space with `vacuum`.
 
-    With `catch_signals`, SIGINT, SIGTERM and SIGHUP stop the purge after the current batch.
-    Raises what `open_writable` raises, `Refused` if rows are hidden from a reader, and the error of
-    the first batch. Each batch is recorded
-    before it is removed, and the end as soon as nothing more is.
+    `readers` are the open readers of the store. With `catch_signals`, SIGINT, SIGTERM and SIGHUP
+    stop the purge after the current batch. Raises what `open_writable` raises, `Refused` if rows
+    are hidden from a reader, and the error of the first batch. Each batch is recorded before it is
+    removed, and the end as soon as nothing more is.
     """
     readers = list(readers)
     for reader in readers:
         check_removable(reader)
-    archived = [archive.rows] if archive else []
-    with writable_store(url, [*readers, *archived]) as writable:
-        catching: AbstractContextManager[list[int]] = nullcontext([])
-        if catch_signals:
-            catching = collected_signals()
-        with catching as caught:
+    with writable_store(url, readers) as writable:
+        with collected_signals() if catch_signals else nullcontext(list[int]()) as caught:
             report = _remove_all(
                 writable,
                 threads,
@@ -164,7 +166,7 @@ def _run_batch(
     recording: Recording,
     report: PurgeReport,
 ) -> None:
-    kept = {} if archive is None else archive.keep(one.thread_id for one in batch)
+    kept = {} if archive is None else archive(one.thread_id for one in batch)
     recording.intend(
         [OperationStep(one.thread_id, RowsRemoved(one), kept.get(one.thread_id)) for one in batch]
     )

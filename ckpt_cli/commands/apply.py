@@ -12,13 +12,14 @@ from typer import Argument, Context, Option, TyperException
 
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, StoreChanged, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.arguments import AllowPickle, NewKeyFile, SignKey, TrustedKeys, signing_key
-from ckpt_cli.commands.changing import RemovalTerms, check_terms, confirm, end_of, show_and_remove
+from ckpt_cli.commands.arguments import AllowPickle, NewKeyFile, SignKey, TrustedKeys
+from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
+from ckpt_cli.commands.purge import OF_REMOVAL, RemovalRun, RemovalTerms
 from ckpt_cli.core.random_numbers import seeded
 from ckpt_cli.lazy import Group
 from ckpt_cli.options import DryRun, Summary, Yes, not_huge
+from ckpt_cli.plans.purge import check_unmoved, counted_plan
 from ckpt_cli.plans.saved_plan import (
     NO_STORE,
     AppliedRemoval,
@@ -27,14 +28,13 @@ from ckpt_cli.plans.saved_plan import (
     PlannedStore,
     SavedPlan,
     check_place,
-    check_unmoved,
-    counted_plan,
     damaged,
     read_saved_plan,
 )
 from ckpt_cli.session import Session
 
 _REMOVAL_OPTIONS = frozenset({"archive", "vacuum", "batch", "sleep", "max_duration", "reason"})
+_TERMS = (*OF_REMOVAL, "memory", "summary", "dry_run", "yes")
 _ALSO_FOR_REMOVALS = frozenset({"sign_key", "memory"})
 """Options that a plan of a removal may be made without."""
 
@@ -131,8 +131,7 @@ def apply(
                 session.note(f"{name.replace('_', ' ')}: {value}")
         if header.kind == "removal":
             values |= {"dry_run": dry_run, "yes": yes, "sign_key": sign_key, "memory": memory}
-            terms_of_run = _removal_terms(plan, values, skip_changed=skip_changed)
-            _remove(session, plan, terms_of_run, skip_changed=skip_changed)
+            _remove(session, plan, values, skip_changed=skip_changed)
             return
         run = partial(parsed.invoke, command.callback, **values)
         _run(session, plan, terms, run, dry_run=dry_run, yes=yes)
@@ -281,40 +280,31 @@ def _run(
     once(**{terms.writes: True})
 
 
-def _remove(session: Session, plan: SavedPlan, terms: RemovalTerms, *, skip_changed: bool) -> None:
+def _remove(
+    session: Session, plan: SavedPlan, values: Mapping[str, Any], *, skip_changed: bool
+) -> None:
     """Remove the threads of a plan: all, or none if one of them changed. With `skip_changed`, those
     that did not change.
     """
+    if others := plan.header.options.keys() - _REMOVAL_OPTIONS:
+        raise damaged(plan.path, f"a plan of a removal has no option '{min(others)}'")
     plan.header.check_layout(plan.path, session.store.describe().layout)
-    check_terms(session, terms)
+    again = "run the same command again"
+    run = RemovalRun(
+        session,
+        plan.header.action,
+        RemovalTerms(
+            again=again if skip_changed else f"{again} with --skip-changed",
+            **{name: values[name] for name in _TERMS if name in values},
+        ),
+    )
     found = counted_plan(plan)
     session.review = AppliedRemoval(plan.header)
     if not skip_changed:
         check_unmoved(session.store, found.threads())
-    receipt = plan.header.action == "threads delete"
-    report = show_and_remove(session, found, terms, plan.header.action, receipt=receipt)
+    report = run.carry_out_plan(found, receipt=plan.header.action == "threads delete")
     if report.skipped and not skip_changed:
         named = ", ".join(report.skipped)
         said = f"not removed: {named} changed meanwhile"
         error = PartlyDone if report.sums.threads else StoreChanged
         raise error(said, hint="make a new plan with --plan-out")
-
-
-def _removal_terms(
-    plan: SavedPlan, values: Mapping[str, Any], *, skip_changed: bool
-) -> RemovalTerms:
-    if others := plan.header.options.keys() - _REMOVAL_OPTIONS:
-        raise damaged(plan.path, f"a plan of a removal has no option '{min(others)}'")
-    archive = values.get("archive")
-    again = "run the same command again"
-    return RemovalTerms(
-        Pace(values.get("batch"), values.get("sleep", 0.0), end_of(values.get("max_duration"))),
-        archive,
-        values.get("vacuum", False),
-        values["dry_run"],
-        values["yes"],
-        memory=values["memory"],
-        key=signing_key(values["sign_key"], archive),
-        summary=values.get("summary", False),
-        again=again if skip_changed else f"{again} with --skip-changed",
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from typer import Argument, Option
 
 from ckpt_backends.encryption import KEY_VARIABLE, keys_of_file
-from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.errors import Refused, StoreUnavailable, UsageError, reason_of
+from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.model import Thread
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli import diagnostics
@@ -59,6 +61,25 @@ Encrypt = Annotated[
     bool, Option("--encrypt", help="Encrypt values that are stored unencrypted, too.")
 ]
 Decrypt = Annotated[bool, Option("--decrypt", help="Store encrypted values decrypted.")]
+
+LONGEST_INPUT = 256 << 20
+"""Bytes of a list of ids or values, or of a receipt."""
+
+
+def read_input(place: str, hint: str | None = None) -> bytes:
+    """Return what a file holds; `-` is stdin. Raises `UsageError`."""
+    try:
+        if place != "-":
+            return read_regular(Path(place), LONGEST_INPUT)
+    except StoreUnavailable as error:
+        raise UsageError(error.message, hint=error.hint) from None
+    except OSError as error:
+        raise UsageError(f"cannot read '{place}': {reason_of(error)}", hint=hint) from error
+    found = sys.stdin.buffer.read(LONGEST_INPUT + 1)
+    if len(found) > LONGEST_INPUT:
+        raise UsageError(f"cannot read stdin: it is longer than {LONGEST_INPUT} bytes")
+    return found
+
 
 _GIVE = f"give the key of the store with --aes-key-file FILE or {KEY_VARIABLE}"
 

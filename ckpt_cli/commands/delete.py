@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from ckpt_backends.errors import (
-    NotFound,
-    PartlyDone,
-    StoreChanged,
-    StoreUnavailable,
-    UsageError,
-    reason_of,
-)
-from ckpt_backends.files.regular_file import read_regular
-from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.commands.arguments import SignKey, signing_key, threads_to_change
-from ckpt_cli.commands.changing import ArchiveFolder, RemovalTerms, check_terms, show_and_remove
-from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
+from ckpt_backends.errors import NotFound, PartlyDone, StoreChanged, UsageError
+from ckpt_cli.commands.arguments import SignKey, read_input, threads_to_change
+from ckpt_cli.commands.plan_out import PlanOut, removes
+from ckpt_cli.commands.purge import ArchiveFolder, RemovalRun, RemovalTerms
 from ckpt_cli.core.retention import NOT_FOUND
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes
 from ckpt_cli.plans.purge import plan_named
 from ckpt_cli.session import Session
 
-if TYPE_CHECKING:
-    from ckpt_cli.render.table import Column, Record
-
-    Table: TypeAlias = tuple[Sequence[Record], Sequence[Column], str]
-    """Rows, columns, and what to say below them."""
-
-
-_LONGEST = 256 << 20
-"""Bytes of a list of ids."""
 _AGAIN = "run the command again"
 _HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to search"
 
@@ -74,14 +53,9 @@ def delete(
     """
     session: Session = ctx.obj
     terms = RemovalTerms(
-        archive=archive,
-        dry_run=dry_run or plan_out is not None,
-        yes=yes,
-        memory=memory,
-        key=signing_key(sign_key, archive),
-        plan_out=plan_out,
+        archive, sign_key, memory=memory, plan_out=plan_out, dry_run=dry_run, yes=yes
     )
-    check_terms(session, terms)
+    run = RemovalRun(session, "threads delete", terms)
     given = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
     names = dict.fromkeys(given, "given by id")
     chosen_by = [*(["--match"] if match is not None else []), *(["--where"] if where else [])]
@@ -96,10 +70,7 @@ def delete(
     if missing and len(missing) == len(found):
         named = ", ".join(f"'{name}'" for name in missing)
         raise NotFound(f"no thread{'s' if len(missing) > 1 else ''} {named}", hint=_HINT)
-    with TemporaryFolder() as folder:
-        how = {"archive": archive, "sign_key": sign_key}
-        plan = saved_removal(session, "threads delete", plan_out, folder, found, how)
-        report = show_and_remove(session, plan, terms, "threads delete", receipt=True)
+    report = run.carry_out(found, receipt=True)
     if report.skipped:
         said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"
         raise (PartlyDone if report.sums.threads else StoreChanged)(said, hint=_AGAIN)
@@ -109,20 +80,6 @@ def delete(
 
 def _names(place: str) -> list[str]:
     """The lines of a file or of stdin that are not empty. Raises `UsageError`."""
-    try:
-        text = _read_stdin() if place == "-" else read_regular(Path(place), _LONGEST)
-    except StoreUnavailable as error:
-        raise UsageError(error.message, hint=error.hint) from None
-    except OSError as error:
-        reason = reason_of(error)
-        hint = "give a file with one thread id per line, or --from - for stdin"
-        raise UsageError(f"cannot read '{place}': {reason}", hint=hint) from error
-    lines = text.decode("utf-8", "surrogateescape").split("\n")
+    hint = "give a file with one thread id per line, or --from - for stdin"
+    lines = read_input(place, hint).decode("utf-8", "surrogateescape").split("\n")
     return [line for line in lines if line]
-
-
-def _read_stdin() -> bytes:
-    text = sys.stdin.buffer.read(_LONGEST + 1)
-    if len(text) > _LONGEST:
-        raise UsageError(f"cannot read stdin: it is longer than {_LONGEST} bytes")
-    return text

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -32,7 +31,7 @@ from ckpt_backends.errors import (
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli import __version__
-from ckpt_cli.api.answer import explain_short_forms, filter_of
+from ckpt_cli.api.answer import Answer, explain_short_forms, filter_of
 from ckpt_cli.apply.erase import (
     ErasureRun,
     UnfinishedErasure,
@@ -42,28 +41,22 @@ from ckpt_cli.apply.erase import (
     unfinished_erasure,
     write_receipt,
 )
-from ckpt_cli.apply.recording import (
-    Recorder,
-    check_removable,
-    collected_signals,
-    refuse_copy,
-    writable_store,
-)
+from ckpt_cli.apply.recording import check_removable, collected_signals, refuse_copy, writable_store
+from ckpt_cli.commands.arguments import LONGEST_INPUT, read_input
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.config.profiles import EraseRules
 from ckpt_cli.config.store_names import MemoryPlace, memory_place
 from ckpt_cli.core.erasure import (
-    ErasedIds,
-    ErasurePlace,
     ErasureReceipt,
     ErasureReport,
-    check_field,
     check_memory_pattern,
+    left_place,
     parse_subject,
+    people_field,
     receipt_from_record,
 )
-from ckpt_cli.core.values import Selected, format_path
+from ckpt_cli.core.values import format_path
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.log import OperationLog, OperationStep, place_of, store_text
@@ -74,31 +67,26 @@ from ckpt_cli.plans.erase import (
     erasure_facts,
     plan_everything,
     surviving_threads,
+    verified_places,
 )
 from ckpt_cli.plans.erase_value import EraseValuePlan, ErasingSide, ToErase, collected, plan_erasure
 from ckpt_cli.plans.repair import RecordedPlaces, ValuePlace, named_place
 from ckpt_cli.plans.saved_plan import key_fact
-from ckpt_cli.queries.erased import verified_places
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.render.erase import (
-    erased_columns,
-    erased_lines,
-    erased_record,
-    erased_rows,
-    erasure_lines,
+    ERASED_VIEW,
+    ERASURE_VIEW,
+    VERIFICATION_VIEW,
+    ErasedValues,
+    Verification,
     erasure_question,
-    erasure_record,
-    place_columns,
-    place_rows,
-    remains_lines,
-    verification_record,
+    receipt_record,
 )
-from ckpt_cli.render.table import iso, table_lines
+from ckpt_cli.render.table import iso
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
-_LONGEST = 256 << 20
-"""Bytes of a list of values."""
+_AGAIN = "run the same command again"
 _NOT_UNDONE = "an erasure cannot be taken back"
 
 
@@ -123,12 +111,14 @@ def erase_values(
     if not dry_run:
         refuse_copy(session.names.store_url)
     check_removable(session.store)
-    side = _side(session)
+    found = session.opening.keys()()
+    layout = session.rows.describe().layout
+    side = ErasingSide(session.rows, layout, WithKeys(found) if found else None)
     recorded = RecordedPlaces()
     asked = _asked(session, targets, values_from, ns, recorded)
     left = _left_out(recorded)
     if not asked:
-        _print(session, (), None, dry_run=False)
+        session.show(Answer([], ERASED_VIEW), is_done=True)
         session.note("no record names a value of a thread: nothing to erase")
         if left is not None:
             raise left
@@ -139,18 +129,20 @@ def erase_values(
         for one, plan in zip(asked, plans, strict=True):
             session.review.see(_fact(session.review.header.seed, one, plan))
     if dry_run:
-        _print(session, plans, None, dry_run=True)
+        session.show(_answer(session, plans, dry_run=True))
         if left is not None:
             session.note(left.message)
         session.note_dry_run()
         return
     if not yes:
-        if not session.output.machine:
-            shown = _shown(session, plans)
-            session.output.document(tuple, lambda: erased_lines(shown, session.output.width))
-        confirm(f"{_question(plans)} for good?")
+        if session.output.text:
+            session.show(_answer(session, plans))
+        threads = counted(len(plans), "thread")
+        number = counted(sum(one.counts.checkpoints for one in plans), "checkpoint")
+        confirm(f"Overwrite these values in {number} of {threads} for good?")
     done, problems, remains = _carry_out(session, side, plans, rewrite=rewrite)
-    _print(session, done, remains, dry_run=False, is_shown=not yes)
+    answer = _answer(session, done, remains)
+    session.show(answer, is_done=True, is_shown=not yes, remains=remains)
     if problems:
         raise PartlyDone(
             f"{counted(len(problems), 'thread')} not finished: {problems[0].message}",
@@ -168,12 +160,6 @@ def _fact(seed: str, asked: ToErase, plan: EraseValuePlan) -> dict[str, Any]:
         "digest": list(plan.digest),
         "values": key_fact(seed, values.encode("utf-8", "surrogatepass")),
     }
-
-
-def _side(session: Session) -> ErasingSide:
-    found = session.opening.keys()()
-    keys = WithKeys(found) if found else None
-    return ErasingSide(session.rows, session.rows.describe().layout, keys)
 
 
 def _asked(
@@ -195,8 +181,10 @@ def _asked(
     if values_from is not None:
         from ckpt_cli.api.questions import without_secrets  # loads the rules
 
+        # Other line ends may stand in an id.
+        lines = read_input(values_from).decode("utf-8", "replace").split("\n")
         try:
-            _add_recorded(found, recorded.read(store, _lines(values_from)))
+            _add_recorded(found, recorded.read(store, lines))
         except NotFound as error:
             raise without_secrets(error) from None  # it lists ids and keys that are there
     session.rows.refresh()
@@ -218,7 +206,8 @@ def _add_recorded(found: dict[str, ToErase], places: Iterable[ValuePlace]) -> No
                 root = place.root()
                 asked.names |= place.names()
             for one in place.read(root):
-                for part in scanner.parts(one.value, key=_last_name(one)):
+                last = one.path[-1] if one.path else None
+                for part in scanner.parts(one.value, key=last if isinstance(last, str) else None):
                     asked.add_text(part.text, format_path(place.path))
 
 
@@ -234,30 +223,6 @@ def _left_out(recorded: RecordedPlaces) -> PartlyDone | None:
     )
 
 
-def _last_name(one: Selected) -> str | None:
-    last = one.path[-1] if one.path else None
-    return last if isinstance(last, str) else None
-
-
-def _lines(place: str) -> Iterator[str]:
-    """Yield the lines of a file or of stdin. Raises `UsageError`."""
-    try:
-        data = _read_stdin() if place == "-" else read_regular(Path(place), _LONGEST)
-    except StoreUnavailable as error:
-        raise UsageError(error.message, hint=error.hint) from None
-    except OSError as error:
-        raise UsageError(f"cannot read '{place}': {reason_of(error)}") from error
-    # Other line ends may stand in an id.
-    yield from data.decode("utf-8", "replace").split("\n")
-
-
-def _read_stdin() -> bytes:
-    data = sys.stdin.buffer.read(_LONGEST + 1)
-    if len(data) > _LONGEST:
-        raise UsageError(f"cannot read stdin: it is longer than {_LONGEST} bytes")
-    return data
-
-
 def _check_found(plans: Sequence[EraseValuePlan]) -> None:
     """Raise `NotFound` if there is nothing to erase."""
     if not any(one.counts.places for one in plans):
@@ -265,12 +230,6 @@ def _check_found(plans: Sequence[EraseValuePlan]) -> None:
             "nothing stored has this value",
             hint="values inside of compressed data or base64 are not found",
         )
-
-
-def _question(plans: Sequence[EraseValuePlan]) -> str:
-    threads = counted(len(plans), "thread")
-    number = sum(one.counts.checkpoints for one in plans)
-    return f"Overwrite these values in {counted(number, 'checkpoint')} of {threads}"
 
 
 def _carry_out(
@@ -311,35 +270,17 @@ def _carry_out(
     return done, problems, remains._replace(places=(*kept, *remains.places))
 
 
-def _print(
+def _answer(
     session: Session,
     plans: Sequence[EraseValuePlan],
-    remains: Remains | None,
+    remains: Remains | None = None,
     *,
-    dry_run: bool,
-    is_shown: bool = False,
-) -> None:
-    output = session.output
-    plans = _shown(session, plans)
-
-    def record() -> Any:
-        found = [erased_record(one, remains, dry_run=dry_run) for one in plans]
-        return found[0] if len(found) == 1 else found
-
-    def lines() -> Iterator[Any]:
-        if not is_shown:
-            yield from erased_lines(plans, output.width, is_done=not dry_run)
-        if remains is not None:
-            yield from remains_lines(remains)
-
-    output.document(record, lines, rows=lambda: erased_rows(plans), columns=erased_columns())
-
-
-def _shown(session: Session, plans: Sequence[EraseValuePlan]) -> Sequence[EraseValuePlan]:
-    """Return the plans as they may be shown."""
-    if not redaction.is_redacted(session.store):
-        return plans
-    return [_without_keys(one) for one in plans]
+    dry_run: bool = False,
+) -> Answer[Any]:
+    """Return what may be shown; where values are redacted, places are channels only."""
+    if is_redacted(session.store):
+        plans = list(map(_without_keys, plans))
+    return Answer([ErasedValues(one, remains, dry_run) for one in plans], ERASED_VIEW)
 
 
 def _without_keys(plan: EraseValuePlan) -> EraseValuePlan:
@@ -348,9 +289,6 @@ def _without_keys(plan: EraseValuePlan) -> EraseValuePlan:
     for one, number in plan.counts.places.items():
         places[replace(one, path=one.path[:1])] += number
     return replace(plan, counts=replace(plan.counts, places=places))
-
-
-_CANNOT_UNDO = "an erasure cannot be undone"
 
 
 def erasure_request(
@@ -362,6 +300,8 @@ def erasure_request(
     memory: str | None,
     patterns: Sequence[str] | None,
     archives: Sequence[Path],
+    *,
+    finds_mentions: bool,
 ) -> ErasureRequest:
     """Return what is asked for, by the options and the profile. Raises `UsageError`.
 
@@ -369,7 +309,7 @@ def erasure_request(
     """
     rules = session.names.erase_rules or EraseRules()
     if rules.subject is not None:
-        check_field(rules.subject)
+        people_field(rules.subject)
     for folder in archives:
         if not folder.exists():
             raise UsageError(f"there is no folder '{folder}'", hint="name folders with archives")
@@ -387,15 +327,15 @@ def erasure_request(
         tuple(_memories(session, memory)),
         _folders(session, archives),
         audit=session.names.audit,
+        finds_mentions=finds_mentions,
     )
 
 
 def erase_person(
     session: Session,
     request: ErasureRequest,
-    *,
-    subject: str | None,
     where: Sequence[str] | None,
+    *,
     command: str,
     receipt: Path | None,
     rewrite: bool,
@@ -404,9 +344,8 @@ def erase_person(
 ) -> None:
     """Plan an erasure, show it and, unless it is a dry run, carry it out.
 
-    `subject` and `where` are the texts of the filters in the request; `command` is recorded.
-    Raises `Refused` where nobody can be asked or the answer is no, and `PartlyDone` if something
-    is left.
+    `where` are the texts of the filter in the request; `command` is recorded. Raises `Refused`
+    where nobody can be asked or the answer is no, and `PartlyDone` if something is left.
     """
     if not dry_run:
         refuse_copy(session.names.store_url)
@@ -414,10 +353,11 @@ def erase_person(
             check_receipt_path(receipt)
         session.settle()
     check_removable(session.store)
-    place = place_of(session.names.store_url)
+    subject = None if request.subject is None else request.subject.text
     asked = "\0".join([subject or "", request.match or "", *(where or ()), *request.threads])
-    before = unfinished_erasure(place, asked)
-    request = replace(request, earlier=None if before is None else before.ids)
+    unfinished = unfinished_erasure(place_of(session.names.store_url), asked)
+    if unfinished.path is not None:
+        request = replace(request, earlier=unfinished.ids)
     plan = plan_everything(
         session.store,
         session.opening,
@@ -432,60 +372,72 @@ def erase_person(
         has_more_mentions=plan.has_more_mentions,
         is_searched=request.finds_mentions,
     )
-    _note_missing(session, request.threads, plan)
-    if not plan.threads:
-        explain_short_forms(session, where)
-    if plan.unsearched:
-        values = counted(plan.unsearched, "value")
-        session.note(f"{values} could not be searched for the person's name")
-    for one in plan.memories:
-        if one.warning:
-            session.note(f"'{one.url}': {one.warning}")
-    if session.review is not None:
-        for fact in erasure_facts(plan, session.rows):
-            session.review.see(fact)
+    _note_planned(session, request, where, plan)
+    shown = replace(report, places=[*plan.found(), *plan.unread], is_dry_run=True)
     if dry_run:
-        report.add(plan.places())
-        _print_erasure(session, report)
+        session.show(Answer(shown, ERASURE_VIEW))
         session.note_dry_run("erased")
         return
     if not (plan.is_empty or yes):
-        _show_and_ask(session, plan, report)
-    unfinished = before or UnfinishedErasure(ErasedIds(), place, asked)
-    recorder = replace(session.recorder, command=command)
-    caught = _carry_out_erasure(
-        session, request, plan, report, unfinished, recorder, rewrite=rewrite
-    )
+        if session.output.text:
+            session.show(Answer(shown, ERASURE_VIEW))
+        confirm(erasure_question(plan))
+    caught: list[int] = []
+    if plan.is_empty:
+        session.note("nothing to erase")
+        report.add(*plan.unread)
+        _add_ids(plan, unfinished)
+    else:
+        caught = _erase(session, request, plan, report, unfinished, command, rewrite=rewrite)
     if receipt is not None:
         _write_receipt(session, receipt, plan, report, unfinished)
-    _print_erasure(session, report)
+    session.show(Answer(report, ERASURE_VIEW))
     _end(report, caught)
 
 
-def _note_missing(session: Session, given: Sequence[str], plan: ErasurePlan) -> None:
-    """Name threads that were given and are not stored: an id may be misspelled."""
-    found = {one.thread_id for one in plan.threads}
-    missing = [one for one in given if one not in found]
+def _note_planned(
+    session: Session, request: ErasureRequest, where: Sequence[str] | None, plan: ErasurePlan
+) -> None:
+    """Name threads that were given and are not stored, as an id may be misspelled; tell what could
+    not be searched, and hand the plan to a run that saves or applies it.
+    """
+    found = {one.thread_id for one in plan.threads.rows}
+    missing = [one for one in request.threads if one not in found]
     if missing:
         named = ", ".join(f"'{one}'" for one in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         session.note(f"not in this store: thread {named}{more}")
+    if not found:
+        explain_short_forms(session, where)
+    if plan.unsearched:
+        values = counted(plan.unsearched, "value")
+        session.note(f"{values} could not be searched for the person's name")
+    for warning in plan.warnings:
+        session.note(warning)
+    if session.review is not None:
+        for fact in erasure_facts(plan, session.rows):
+            session.review.see(fact)
 
 
-def _show_and_ask(session: Session, plan: ErasurePlan, report: ErasureReport) -> None:
-    if not session.output.machine:
-        shown = replace(report, places=plan.places(), is_dry_run=True)
-        session.output.document(dict, lambda: erasure_lines(shown, session.output.width))
-    confirm(erasure_question(plan))
+def _add_ids(plan: ErasurePlan, unfinished: UnfinishedErasure) -> None:
+    """Add the digests of all that is erased."""
+    ids = unfinished.ids
+    ids.add("thread", ((one,) for one in plan.scope.threads))
+    ids.add("namespace", plan.scope.namespaces)
+    items = (item.key for one in plan.memories for item in one.rows)
+    ids.add("item", ((*one.namespace, one.key) for one in items))
+    ids.add("session", ((one.key,) for one in plan.sessions.rows))
+    ids.add("archive", (one.thread for one in plan.archives if one.thread is not None))
+    ids.add("name", ((one.casefold(),) for one in plan.scope.names))
 
 
-def _carry_out_erasure(
+def _erase(
     session: Session,
     request: ErasureRequest,
     plan: ErasurePlan,
     report: ErasureReport,
     unfinished: UnfinishedErasure,
-    recorder: Recorder,
+    command: str,
     *,
     rewrite: bool,
 ) -> list[int]:
@@ -493,41 +445,52 @@ def _carry_out_erasure(
 
     Raises `Refused` if the audit file cannot be written.
     """
-    if plan.is_empty:
-        session.note("nothing to erase")
-        report.add(plan.unread)
-    ids = unfinished.ids
-    ids.add_threads(plan.scope.threads)
-    ids.add_namespaces(plan.scope.namespaces)
-    ids.add_items(item.key for one in plan.memories for item in one.items)
-    ids.add_sessions(one.key for one in plan.sessions)
-    ids.add_archives(one.thread for one in plan.archives if one.thread is not None)
-    ids.add_names(plan.scope.names)
-    caught: list[int] = []
-    if not plan.is_empty:
-        if recorder.audit is not None:
-            # Later, it would be one more place that is left, after others were erased.
-            AuditFile(recorder.audit).check()
-        unfinished.write(session.note)
-        with (
-            collected_signals() as caught,
-            recorder.operation("erase", cannot_undo=_CANNOT_UNDO) as recording,
-        ):
-            ErasureRun(
-                plan,
-                unfinished.place,
-                OperationLog.of_user(),
-                (session.store,),
-                recording,
-                report,
-                lambda: f"received {signal.Signals(caught[0]).name}" if caught else "",
-                rewrite=rewrite,
-                progress=_step_note(session),
-            ).carry_out()
-            _add_survivors(session, request, plan, report, ids)
-        if report.is_complete:
-            unfinished.remove()
+    recorder = replace(session.recorder, command=command)
+    if recorder.audit is not None:
+        # Later, it would be one more place that is left, after others were erased.
+        AuditFile(recorder.audit).check()
+    _add_ids(plan, unfinished)
+    unfinished.write(session.note)
+    cannot_undo = "an erasure cannot be undone"
+    with (
+        collected_signals() as caught,
+        recorder.operation("erase", cannot_undo=cannot_undo) as recording,
+    ):
+        ErasureRun(
+            plan,
+            unfinished.place,
+            OperationLog.of_user(),
+            (session.store,),
+            recording,
+            report,
+            lambda: f"received {signal.Signals(caught[0]).name}" if caught else "",
+            rewrite=rewrite,
+            # Each step of an engine may take long.
+            progress=session.note if session.settings.get("verbose") else lambda _: None,
+        ).carry_out()
+        _add_survivors(session, request, plan, report, unfinished)
+    if report.is_complete:
+        unfinished.remove()
     return caught
+
+
+def _add_survivors(
+    session: Session,
+    request: ErasureRequest,
+    plan: ErasurePlan,
+    report: ErasureReport,
+    unfinished: UnfinishedErasure,
+) -> None:
+    """Add the place of the threads that are stored still, unless the report names it already."""
+    known = (one for one in report.places if one.kind == "threads" and one.store == plan.store)
+    if report.stopped or any(one.is_left and not one.is_unknown for one in known):
+        return
+    session.store.refresh()
+    found = surviving_threads(session.store, request, plan.scope, session.now)
+    unfinished.ids.add("thread", ((one,) for one in found))
+    if found:
+        reason = "written again since the erasure began: stop the agents first"
+        report.add(left_place(plan.store, "threads", len(found), None, reason))
 
 
 def _write_receipt(
@@ -550,43 +513,7 @@ def _write_receipt(
         "began_at": iso(session.now),
         "ended_at": iso(datetime.now(UTC)),
     }
-    write_receipt(path, report, receipt, plan.scope, facts)
-
-
-def _add_survivors(
-    session: Session,
-    request: ErasureRequest,
-    plan: ErasurePlan,
-    report: ErasureReport,
-    ids: ErasedIds,
-) -> None:
-    """Add the place of the threads that are stored still, unless the report names it already."""
-    known = (one for one in report.places if one.kind == "threads" and one.store == plan.store)
-    if report.stopped or any(one.is_left and not one.is_unknown for one in known):
-        return
-    session.store.refresh()
-    found = surviving_threads(session.store, request, plan.scope, session.now)
-    ids.add_threads(found)
-    if found:
-        reason = "written again since the erasure began: stop the agents first"
-        report.add(
-            [ErasurePlace(plan.store, "threads", len(found), None, "kept", reason, is_left=True)]
-        )
-
-
-def _step_note(session: Session) -> Callable[[str], None]:
-    """Return what is told each step of an engine, which may take long."""
-    return session.note if session.settings.get("verbose") else lambda _: None
-
-
-def _print_erasure(session: Session, report: ErasureReport) -> None:
-    output = session.output
-    output.document(
-        lambda: erasure_record(report),
-        lambda: erasure_lines(report, output.width),
-        rows=lambda: place_rows(report),
-        columns=place_columns(),
-    )
+    write_receipt(path, receipt_record(report, receipt, plan.scope, facts))
 
 
 def _end(report: ErasureReport, caught: list[int]) -> None:
@@ -594,14 +521,12 @@ def _end(report: ErasureReport, caught: list[int]) -> None:
     if report.stopped and caught and caught[0] == signal.SIGINT:
         raise Exit(130)
     if report.stopped:
-        raise PartlyDone(f"stopped: {report.stopped}", hint="run the same command again")
-    left = [one for one in report.places if one.is_left]
-    if not left:
-        return
-    first = left[0]
-    # What was not looked at is not looked at by the same command either.
-    hint = None if first.is_unknown else "run the same command again"
-    raise PartlyDone(f"not erased completely: {first.store}: {first.reason}", hint=hint)
+        raise PartlyDone(f"stopped: {report.stopped}", hint=_AGAIN)
+    first = next((one for one in report.places if one.is_left), None)
+    if first is not None:
+        # What was not looked at is not looked at by the same command either.
+        hint = None if first.is_unknown else _AGAIN
+        raise PartlyDone(f"not erased completely: {first.store}: {first.reason}", hint=hint)
 
 
 def _memories(session: Session, chosen: str | None) -> Iterator[MemoryPlace]:
@@ -637,13 +562,7 @@ def verify_receipt(
         )
     named = dict.fromkeys([*map(Path, receipt.named_folders), *(one.absolute() for one in folders)])
     places = list(verified_places(receipt, url, lambda: session.store, memories, named))
-    record = verification_record(str(path), places)
-    session.output.document(
-        lambda: record,
-        lambda: table_lines(record["places"], place_columns(), session.output.width),
-        rows=lambda: record["places"],
-        columns=place_columns(),
-    )
+    session.show(Answer(Verification(str(path), places), VERIFICATION_VIEW))
     if back := [one for one in places if one.state == "kept"]:
         session.note(f"something is back in {counted(len(back), 'place')}")
         raise Exit(1)
@@ -654,7 +573,7 @@ def verify_receipt(
 
 def _read(path: Path) -> ErasureReceipt:
     try:
-        return receipt_from_record(json.loads(read_regular(path, _LONGEST)))
+        return receipt_from_record(json.loads(read_regular(path, LONGEST_INPUT)))
     except OSError as error:
         raise UsageError(f"cannot read the receipt '{path}': {reason_of(error)}") from error
     except StoreUnavailable as error:
@@ -755,26 +674,30 @@ def erase(
     if by_value:
         if verify is not None or archives:
             raise UsageError("--value takes no other selection, and writes no receipt")
-
         erase_values(
             session, value or (), values_from, ns=ns, dry_run=dry_run, yes=yes, rewrite=rewrite
         )
         return
     if memory_namespace is not None and subject is None:
         raise UsageError("--memory-namespace belongs to --subject")
-
     if verify is not None:
         verify_receipt(session, verify, memory, archives or ())
         return
     request = erasure_request(
-        session, threads or (), subject, where, match, memory, memory_namespace, archives or ()
+        session,
+        threads or (),
+        subject,
+        where,
+        match,
+        memory,
+        memory_namespace,
+        archives or (),
+        finds_mentions=not no_mentions,
     )
-    request = replace(request, finds_mentions=not no_mentions)
     erase_person(
         session,
         request,
-        subject=subject,
-        where=where,
+        where,
         command=_command(ctx),
         receipt=receipt,
         rewrite=rewrite,

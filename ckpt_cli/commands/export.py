@@ -24,7 +24,7 @@ from ckpt_cli.commands.arguments import SignKey, check_one_way, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Where
 from ckpt_cli.queries.stores import language_of
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import refuse_raw
 from ckpt_cli.render.copy import EXPORTED, EXPORTED_COLUMNS, EXPORTED_TABLE_COLUMNS, ExportedThread
 from ckpt_cli.render.table import iso
 from ckpt_cli.session import Session
@@ -101,7 +101,7 @@ def export(
         session.output.lines(record for thread in chosen for record in thread.export())
         return
     if format_ == "bundle":
-        redaction.refuse_raw(session.store)
+        refuse_raw(session.store)
     folder = Path() if to is None else to
     make_folder(folder)
     if format_ == "jsonl":

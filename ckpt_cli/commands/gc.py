@@ -7,11 +7,9 @@ from typing import Annotated
 from typer import Context, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.arguments import SignKey, signing_key
-from ckpt_cli.commands.changing import ArchiveFolder, RemovalTerms, check_terms, show_and_remove
-from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
+from ckpt_cli.commands.arguments import SignKey
+from ckpt_cli.commands.plan_out import PlanOut, removes
+from ckpt_cli.commands.purge import ArchiveFolder, RemovalRun, RemovalTerms
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes, not_huge
@@ -61,15 +59,7 @@ def gc(
             f" --scope {', --scope '.join([*Scope][:-1])} or --scope {Scope.ALL}",
         )
     before = session.now - parse_duration(grace)
-    key = signing_key(sign_key, archive)
-    is_shown = dry_run or plan_out is not None
-    terms = RemovalTerms(
-        Pace(batch), archive, dry_run=is_shown, yes=yes, key=key, plan_out=plan_out
-    )
-    check_terms(session, terms)
-    with TemporaryFolder() as folder:
-        found = plan_gc(session.store, scopes, before)
-        seen = progress(found, total=None, label="looking for orphans")
-        options = {"archive": archive, "sign_key": sign_key, "batch": batch}
-        plan = saved_removal(session, "gc", plan_out, folder, seen, options)
-        show_and_remove(session, plan, terms, "gc")
+    terms = RemovalTerms(archive, sign_key, batch, plan_out=plan_out, dry_run=dry_run, yes=yes)
+    run = RemovalRun(session, "gc", terms)
+    found = plan_gc(session.store, scopes, before)
+    run.carry_out(progress(found, total=None, label="looking for orphans"))

@@ -11,7 +11,6 @@ from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_backends.model import Thread
-from ckpt_cli.api.measures import chosen_threads
 from ckpt_cli.core.search import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Cluster, Jobs, Match, Where, not_huge
@@ -93,7 +92,7 @@ def grep(
         session.note(said)
     if not counted:
         if ns is not None or channel:  # Choosing the threads again may read all heads.
-            chosen = chosen_threads(session.store, session, threads, match, where or ())
+            chosen = session.handle.chosen(threads, match, where or ())
             _check_names(session, chosen, ns, channel or ())
         raise Exit(1)
 

@@ -19,8 +19,7 @@ from ckpt_cli.ending import ReaderGone
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.retention import PlannedRemoval
-    from ckpt_cli.plans.saved_plan import PlanFile, PlannedStore
+    from ckpt_cli.plans.saved_plan import PlannedStore
 
 PlanOut = Annotated[
     Path | None,
@@ -37,7 +36,7 @@ _OF_RUN = frozenset({"dry_run", "yes", "plan_out"})
 _TARGET = "to"
 _FILES = frozenset({"values_from"})
 """Options that name a file by a text; `-` is stdin."""
-_KEYS_OF_REMOVAL = frozenset({"sign_key"})
+KEYS_OF_REMOVAL = frozenset({"sign_key"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def removes(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     """Return a decorator for a command that saves a list of threads to remove by itself."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        terms = PlanTerms(action, _KEYS_OF_REMOVAL, is_removal=True)
+        terms = PlanTerms(action, KEYS_OF_REMOVAL, is_removal=True)
 
         @wraps(command)
         def run(ctx: Context, **values: Any) -> None:
@@ -139,7 +138,7 @@ def _save(
         command=session.command,
         reason=values.get("reason"),
         seed=new_seed(),
-        options=_stored_options(given, without=terms.again),
+        options=stored_options(given, without=terms.again),
         again=tuple(name for name in given if name in terms.again),
         target=NO_STORE if target is None else PlannedStore.of(session.names.url_of(target)),
     )
@@ -157,40 +156,7 @@ def _save(
         raise ended
 
 
-def saved_removal(
-    session: Session,
-    action: str,
-    out: Path | None,
-    folder: Path,
-    threads: Iterable[PlannedRemoval],
-    options: Mapping[str, Any],
-) -> PlanFile:
-    """Write the plan of a removal: to `out` for another run, or to a private folder for this one.
-
-    `options` are those by which it is carried out.
-    """
-    from ckpt_cli.plans.saved_plan import PlanHeader, PlannedStore, removal_header, write_plan
-
-    if out is None:
-        own = removal_header(session.store.describe(), session.now, action)
-        return write_plan(folder / "plan.ndjson", own, threads)
-    given = {name: one for name, one in options.items() if one}
-    header = PlanHeader(
-        action=action,
-        kind="removal",
-        store=PlannedStore.of(session.names.store_url),
-        layout=session.store.describe().layout,
-        made_at=session.now,
-        by=__version__,
-        command=session.command,
-        reason=given.get("reason"),
-        options=_stored_options(given, without=_KEYS_OF_REMOVAL),
-        again=tuple(_KEYS_OF_REMOVAL & given.keys()),
-    )
-    return write_plan(out, header, threads)
-
-
-def _stored_options(given: Mapping[str, Any], *, without: Iterable[str]) -> dict[str, Any]:
+def stored_options(given: Mapping[str, Any], *, without: Iterable[str]) -> dict[str, Any]:
     """Return options as a plan stores them; paths are absolute. Raises `UsageError` for stdin."""
     left = {*_OF_RUN, *without}
     stored = {name: _stored(one) for name, one in given.items() if name not in left}

@@ -2,31 +2,255 @@
 
 from __future__ import annotations
 
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Context, Option
+from typer import Context, Exit, Option
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.api.answer import explained_if_none, filter_of
-from ckpt_cli.apply.purge import Pace
+from ckpt_backends.model import Status
+from ckpt_cli import __version__
+from ckpt_cli.api.answer import Answer, explained_if_none, filter_of
+from ckpt_cli.api.thread import memories_from
+from ckpt_cli.apply.purge import Archive, Pace, archive_threads, run_purge
+from ckpt_cli.apply.recording import check_removable, refuse_copy
 from ckpt_cli.commands.arguments import SignKey, signing_key
-from ckpt_cli.commands.changing import (
-    ArchiveFolder,
-    RemovalTerms,
-    check_terms,
-    end_of,
-    show_and_remove,
-)
-from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
-from ckpt_cli.core.retention import RetentionRules
+from ckpt_cli.commands.changing import confirm
+from ckpt_cli.commands.plan_out import KEYS_OF_REMOVAL, PlanOut, note_saved, removes, stored_options
+from ckpt_cli.core.retention import PlannedRemoval, PurgeReport, RetentionRules
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Match, Memory, Statuses, Summary, Where, Yes, not_huge
-from ckpt_cli.plans.purge import Policy, plan_purge
+from ckpt_cli.plans.purge import PlanFile, Policy, plan_purge, removal_header, write_plan
+from ckpt_cli.plans.saved_plan import PlanHeader, PlannedStore
 from ckpt_cli.queries.threads import Selection
+from ckpt_cli.render.purge import (
+    PURGE_SUMMARY,
+    REMOVAL_VIEW,
+    PurgeSummary,
+    Removal,
+    done_threads,
+    question,
+)
+from ckpt_cli.render.table import iso, size
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
+
+ArchiveFolder = Annotated[
+    Path | None,
+    Option("--archive", metavar="DIR", help="Archive each thread in DIR before removing it."),
+]
+OF_REMOVAL = ("archive", "sign_key", "batch", "sleep", "max_duration", "vacuum")
+"""The options that a saved plan of a removal holds, or needs again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalTerms:
+    """How a removal is carried out, as the options say."""
+
+    archive: Path | None = None
+    """Where each thread is archived before anything of it is removed."""
+    sign_key: Path | None = None
+    """Signs the archives."""
+    batch: int | None = None
+    sleep: float = 0.0
+    max_duration: str | None = None
+    vacuum: bool = False
+    memory: str | None = None
+    """The long-term memory of the threads, where it was given."""
+    plan_out: Path | None = None
+    """Where the plan is saved instead."""
+    summary: bool = False
+    """Print one line instead of the plan and the report."""
+    dry_run: bool = False
+    yes: bool = False
+    again: str = "run the same command again"
+    """How to go on after a stop."""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the plan is only shown, or saved."""
+        return self.dry_run or self.plan_out is not None
+
+    def pace(self) -> Pace:
+        """Return how fast it runs. The time begins now. Raises `UsageError`."""
+        until = None
+        if self.max_duration is not None:
+            until = time.monotonic() + parse_duration(self.max_duration).total_seconds()
+        return Pace(self.batch, self.sleep, until)
+
+
+class RemovalRun:
+    """One run that removes threads, or what is inside them."""
+
+    def __init__(self, session: Session, action: str, terms: RemovalTerms) -> None:
+        """Raise `UsageError`, `Refused` or `StoreUnavailable` early for what fails after planning.
+
+        `action` is the name of the operation that is recorded: the words of the command.
+        """
+        self.session = session
+        self.action = action
+        self.terms = terms
+        self.pace = terms.pace()
+        self.key = signing_key(terms.sign_key, terms.archive)
+        if not terms.is_shown:
+            refuse_copy(session.names.store_url)
+        check_removable(session.store)
+        if terms.archive is not None and not terms.is_shown:
+            from ckpt_backends.changes.bundle import make_folder
+
+            make_folder(terms.archive)
+
+    def carry_out(self, threads: Iterable[PlannedRemoval], *, receipt: bool = False) -> PurgeReport:
+        """Plan, show, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.
+
+        With `receipt`, the JSON also has the sizes of the threads before and after.
+        """
+        with TemporaryFolder() as folder:
+            return self.carry_out_plan(self.planned(threads, folder), receipt=receipt)
+
+    def planned(self, threads: Iterable[PlannedRemoval], folder: Path) -> PlanFile:
+        """Write the plan: to --plan-out for another run, or to a private folder for this one."""
+        session, out = self.session, self.terms.plan_out
+        layout = session.store.describe().layout
+        if out is None:
+            header = removal_header(layout, session.now, self.action)
+            return write_plan(folder / "plan.ndjson", header, threads)
+        given = {name: getattr(self.terms, name) for name in OF_REMOVAL}
+        given = {name: one for name, one in given.items() if one}
+        header = PlanHeader(
+            action=self.action,
+            kind="removal",
+            store=PlannedStore.of(session.names.store_url),
+            layout=layout,
+            made_at=session.now,
+            by=__version__,
+            command=session.command,
+            options=stored_options(given, without=KEYS_OF_REMOVAL),
+            again=tuple(KEYS_OF_REMOVAL & given.keys()),
+        )
+        return write_plan(out, header, threads)
+
+    def carry_out_plan(self, plan: PlanFile, *, receipt: bool = False) -> PurgeReport:
+        """Show a plan, ask, remove and report, as `carry_out` does."""
+        session, terms = self.session, self.terms
+        found = Removal(
+            plan, PurgeReport(), True, terms.archive, session.names.words, self._memories(plan)
+        )
+        if terms.is_shown:
+            self._show(found, None)
+            if terms.plan_out is None:
+                session.note_dry_run("removed")
+            else:
+                note_saved(session, terms.plan_out)
+            return found.report
+        if plan.going and not terms.yes:
+            if session.output.text and not terms.summary:
+                session.show(Answer(found, REMOVAL_VIEW))
+            confirm(question(plan.sums))
+        report, started = PurgeReport(), time.monotonic()
+        if plan.going or terms.vacuum:
+            report = self._remove(plan)
+        if not (plan.going or terms.summary):
+            session.note("nothing to remove")
+        if terms.summary or report.sums.threads or session.output.machine or not _is_quiet(session):
+            self._show(_done(session, found, report, receipt=receipt), time.monotonic() - started)
+        if self.action == "purge" and report.sums.threads and not (terms.vacuum or terms.summary):
+            _note_free_space(session)
+        _raise_stopped(report, terms.again)
+        return report
+
+    def _show(self, found: Removal, seconds: float | None) -> None:
+        """Print what was found, or its numbers; without `seconds`, it is a plan."""
+        if self.terms.summary:
+            sums = found.plan.sums if seconds is None else found.report.sums
+            numbers = PurgeSummary(sums, found.plan.kept, found.report, seconds)
+            self.session.output.summary(PURGE_SUMMARY.record(numbers))
+        else:
+            self.session.show(Answer(found, REMOVAL_VIEW))
+
+    def _memories(self, plan: PlanFile) -> list[dict[str, Any]] | None:
+        """Return the memories that came from removed threads; None where no memory is known."""
+        found = memories_from(self.session, self.terms.memory, lambda _: True)
+        if not found:
+            return found
+        named = {row["thread_id"] for row in found}
+        removed = (one.thread_id for one in plan.threads() if one.action == "remove")
+        going = {thread_id for thread_id in removed if thread_id in named}
+        return [row for row in found if row["thread_id"] in going]
+
+    def _remove(self, plan: PlanFile) -> PurgeReport:
+        session, readers = self.session, [self.session.store]
+        archive: Archive | None = None
+        if self.terms.archive is not None:
+            made_at = iso(session.now)
+            archive = partial(
+                archive_threads, self.terms.archive, session.rows, made_at, __version__, self.key
+            )
+            readers.append(session.rows)
+        cannot_undo = "no archive was made" if archive is None else ""
+        with session.recorder.operation(self.action, cannot_undo=cannot_undo) as recording:
+            report = run_purge(
+                session.names.store_url,
+                progress(plan.threads(), total=plan.going, label="purging"),
+                recording,
+                readers,
+                self.pace,
+                archive,
+                vacuum=self.terms.vacuum,
+                catch_signals=True,
+            )
+        if report.not_erased:
+            session.note(report.not_erased)
+        return report
+
+
+def _is_quiet(session: Session) -> bool:
+    return bool(session.settings.get("quiet"))
+
+
+def _done(session: Session, found: Removal, report: PurgeReport, *, receipt: bool) -> Removal:
+    """Return what was removed; for a `receipt` also what is left of the threads."""
+    memories, after = found.memories, None
+    if memories:
+        gone = {one.thread_id for one in done_threads(found.plan, report)}
+        memories = [row for row in memories if row["thread_id"] in gone]
+    if receipt and session.output.machine:
+        session.store.refresh()
+        gone_threads = done_threads(found.plan, report)
+        after = [session.store.size(one.thread_id) for one in gone_threads]
+    return found._replace(report=report, is_dry_run=False, memories=memories, after=after)
+
+
+def _note_free_space(session: Session) -> None:
+    """Note that a file did not shrink, if its engine says so."""
+    session.store.refresh()
+    info = session.store.describe()
+    if info.free and info.size:
+        session.note(
+            f"the file keeps its size: {size(info.free)} of {size(info.size)} are free for new"
+            " rows; with --vacuum, a purge returns them to the disk"
+        )
+
+
+def _raise_stopped(report: PurgeReport, again: str) -> None:
+    """Raise `PartlyDone` after a stop or a failed vacuum, and exit with 130 after Ctrl-C."""
+    if report.signal == signal.SIGINT:
+        raise Exit(130)
+    if report.stopped:
+        raise PartlyDone(
+            f"stopped: {report.stopped}; {counted(report.left, 'thread')} left", hint=again
+        )
+    if report.vacuum is not None:
+        raise PartlyDone(
+            f"cannot reclaim disk space: {report.vacuum.message}", hint=report.vacuum.hint
+        ) from report.vacuum
 
 
 @removes("purge")
@@ -113,35 +337,43 @@ def purge(
     """
     session: Session = ctx.obj
     within = parse_duration(keep_within) if keep_within else None
+    wanted = filter_of(session, where, acts=True)
+    included = {
+        Status.INTERRUPTED: include_interrupted,
+        Status.PENDING: include_pending,
+        Status.UNKNOWN: include_pending,
+        Status.ERROR: include_error,
+    }
     policy = Policy(
-        Selection(
-            match=match, status=frozenset(status or ()), where=filter_of(session, where, acts=True)
-        ),
+        Selection(match=match, status=frozenset(status or ()), where=wanted),
         _oldest(session, older_than, expired=expired),
         tuple(protect or ()),
         RetentionRules(keep_last, within, keep_tips),
-        include_interrupted=include_interrupted,
-        include_pending=include_pending,
-        include_error=include_error,
+        frozenset(one for one, is_included in included.items() if is_included),
     )
-    _check_policy(policy)
-    is_shown = dry_run or plan_out is not None
-    pace, key = Pace(batch, sleep, end_of(max_duration)), signing_key(sign_key, archive)
-    terms = RemovalTerms(pace, archive, vacuum, is_shown, yes, memory, key, plan_out, summary)
-    check_terms(session, terms)
+    if policy.is_empty:
+        raise UsageError(
+            "nothing selected",
+            hint="select threads with --older-than, --expired, --match, --where or --status,"
+            " or prune with --keep-last, --keep-within or --keep-tips",
+        )
+    terms = RemovalTerms(
+        archive,
+        sign_key,
+        batch,
+        sleep,
+        max_duration,
+        vacuum,
+        memory,
+        plan_out,
+        summary,
+        dry_run,
+        yes,
+    )
+    run = RemovalRun(session, "purge", terms)
     watch = partial(progress, total=None, label="planning")
-    planned = plan_purge(session.store, policy, session.now, watch)
-    of_removal: dict[str, Any] = {
-        "archive": archive,
-        "sign_key": sign_key,
-        "batch": batch,
-        "sleep": sleep,
-    }
-    of_removal |= {"max_duration": max_duration, "vacuum": vacuum}
-    with TemporaryFolder() as folder:
-        found = explained_if_none(session, where, planned)
-        plan = saved_removal(session, "purge", plan_out, folder, found, of_removal)
-        show_and_remove(session, plan, terms, "purge")
+    found = plan_purge(session.store, policy, session.now, watch)
+    run.carry_out(explained_if_none(session, where, found))
 
 
 def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:
@@ -154,12 +386,3 @@ def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:
             )
         older_than = older_than or retention
     return session.time(older_than)
-
-
-def _check_policy(policy: Policy) -> None:
-    if policy.is_empty:
-        raise UsageError(
-            "nothing selected",
-            hint="select threads with --older-than, --expired, --match, --where or --status,"
-            " or prune with --keep-last, --keep-within or --keep-tips",
-        )

@@ -1,4 +1,4 @@
-"""What an erasure covers, and the receipt that tells it."""
+"""What an erasure covers, what it leaves no trace of, and the receipt that tells it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,92 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 from ckpt_backends.app_sessions import AppSession
-from ckpt_backends.changes.bundle import SUFFIX
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, begins
-from ckpt_cli.core.filters import Condition, Filter, FilterField, Not, Operand, Operator, parts_of
+from ckpt_cli.core.filters import (
+    Condition,
+    Filter,
+    FilterField,
+    Not,
+    Operand,
+    Operator,
+    parse_filter,
+    parts_of,
+)
 from ckpt_cli.core.memory import parse_namespace, source_of
+
+SHORTEST_WORD = 3
+"""Characters of a word that is looked for in texts; shorter ones are found everywhere."""
+
+
+class Erased(Protocol):
+    """Tells what belongs to an erasure: by names while it runs, later by their digests."""
+
+    def has_thread(self, thread_id: str | None) -> bool:
+        """Return whether a thread belongs to it."""
+        ...
+
+    def has_namespace(self, namespace: Namespace) -> bool:
+        """Return whether a namespace of long-term memory, or one that it is in, belongs to it."""
+        ...
+
+    def has_item(self, key: ItemKey) -> bool:
+        """Return whether an item, or a namespace that it is in, belongs to it."""
+        ...
+
+    def has_session(self, one: AppSession) -> bool:
+        """Return whether a session belongs to it."""
+        ...
+
+    def has_name(self, text: str) -> bool:
+        """Return whether a text names the person."""
+        ...
+
+
+def has_item(erased: Erased, item: Item) -> bool:
+    """Return whether an item, read with its value, belongs to an erasure or came from a thread."""
+    source = source_of(item)
+    return erased.has_item(item.key) or (source is not None and erased.has_thread(source.thread_id))
+
+
+def is_named_in(erased: Erased, value: Any) -> bool:
+    """Return whether a text anywhere in a JSON value is an erased thread's id or names the
+    person.
+    """
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str):
+            if erased.has_thread(one) or erased.has_name(one):
+                return True
+        elif isinstance(one, dict):
+            todo += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            if all(isinstance(label, str) for label in one) and erased.has_namespace(tuple(one)):
+                return True
+            todo += one
+    return False
+
 
 # Salted digests of ids, with which a receipt is verified without naming anyone.
 #
 # Who has the receipt and guesses an id can still check the guess.
 
-
+IdKind = Literal["thread", "namespace", "item", "session", "archive", "name"]
+"""Of threads by id, namespaces by labels, items by labels and key, sessions by key in the store,
+archived threads of other stores by id and the store that the archive names, and texts that name
+the subject, casefolded.
+"""
+_KINDS: tuple[IdKind, ...] = ("thread", "namespace", "item", "session", "archive", "name")
+_NEWER = frozenset({"archive", "name"})
+"""Receipts of the first releases lack these."""
 _SIZE = 20
 """Bytes of a digest."""
 _SALT_SIZE = 16
-_NAMES, _NEWER = ("threads", "namespaces", "items", "sessions"), ("archives", "names")
-"""The keys of a record; receipts of the first releases lack the newer ones."""
 _WORDS = re.compile(r"\w+")
 _LONGEST_NAME = 8
 """Words of a name that is found in a text."""
@@ -35,103 +102,67 @@ class ErasedIds:
     """The digests of all that an erasure removed."""
 
     salt: str = field(default_factory=lambda: os.urandom(_SALT_SIZE).hex())
-    threads: set[str] = field(default_factory=set)
-    namespaces: set[str] = field(default_factory=set)
-    """Namespaces of long-term memory that were erased whole."""
-    items: set[str] = field(default_factory=set)
-    sessions: set[str] = field(default_factory=set)
-    archives: set[str] = field(default_factory=set)
-    """Archived threads of other stores."""
-    names: set[str] = field(default_factory=set)
-    """Texts that name the subject."""
+    digests: dict[IdKind, set[str]] = field(default_factory=lambda: {one: set() for one in _KINDS})
 
-    def digest(self, *parts: str) -> str:
+    def digest(self, kind: str, *parts: str) -> str:
         """Return the digest of an id."""
         from hashlib import blake2b  # late: it loads OpenSSL
 
-        key, text = bytes.fromhex(self.salt), "\0".join((str(len(parts)), *parts))
+        text = "\0".join((str(len(parts) + 1), kind, *parts))
         data = text.encode("utf-8", "surrogatepass")
-        return blake2b(data, digest_size=_SIZE, key=key).hexdigest()
+        return blake2b(data, digest_size=_SIZE, key=bytes.fromhex(self.salt)).hexdigest()
 
-    def add_threads(self, thread_ids: Iterable[str]) -> None:
-        """Add threads."""
-        self.threads.update(self.digest("thread", one) for one in thread_ids)
+    def add(self, kind: IdKind, ids: Iterable[Sequence[str]]) -> None:
+        """Add ids, each as its parts."""
+        self.digests[kind].update(self.digest(kind, *one) for one in ids)
 
-    def add_namespaces(self, namespaces: Iterable[Namespace]) -> None:
-        """Add namespaces."""
-        self.namespaces.update(self.digest("namespace", *one) for one in namespaces)
-
-    def add_items(self, keys: Iterable[ItemKey]) -> None:
-        """Add items of long-term memory."""
-        self.items.update(self.digest("item", *one.namespace, one.key) for one in keys)
-
-    def add_sessions(self, keys: Iterable[str]) -> None:
-        """Add sessions by their keys in the store."""
-        self.sessions.update(self.digest("session", one) for one in keys)
-
-    def add_archives(self, threads: Iterable[tuple[str, str]]) -> None:
-        """Add archived threads, each with its store as the header of the archive names it."""
-        self.archives.update(self.digest("archive", *one) for one in threads)
-
-    def add_names(self, names: Iterable[str]) -> None:
-        """Add texts that name the subject; upper and lower case are the same."""
-        self.names.update(self.digest("name", one.casefold()) for one in names)
+    def has(self, kind: IdKind, *parts: str) -> bool:
+        """Return whether an id was erased."""
+        known = self.digests[kind]
+        return bool(known) and self.digest(kind, *parts) in known
 
     def has_thread(self, thread_id: str | None) -> bool:
         """Return whether a thread was erased."""
-        return thread_id is not None and self.digest("thread", thread_id) in self.threads
+        return thread_id is not None and self.has("thread", thread_id)
+
+    def has_namespace(self, namespace: Namespace) -> bool:
+        """Return whether a namespace, or one that it is in, was erased."""
+        return any(self.has("namespace", *namespace[: n + 1]) for n in range(len(namespace)))
 
     def has_item(self, key: ItemKey) -> bool:
         """Return whether an item, or a namespace that it is in, was erased."""
-        if self.digest("item", *key.namespace, key.key) in self.items:
-            return True
-        labels: Sequence[Namespace] = [key.namespace[:n] for n in range(1, len(key.namespace) + 1)]
-        return bool(self.namespaces) and any(
-            self.digest("namespace", *one) in self.namespaces for one in labels
-        )
+        return self.has("item", *key.namespace, key.key) or self.has_namespace(key.namespace)
 
-    def has_session(self, key: str) -> bool:
-        """Return whether a session was erased."""
-        return self.digest("session", key) in self.sessions
-
-    def has_archive(self, thread_id: str, store: str) -> bool:
-        """Return whether an archive of this thread of another store was erased."""
-        return self.digest("archive", thread_id, store) in self.archives
+    def has_session(self, one: AppSession) -> bool:
+        """Return whether a session, or its thread, was erased."""
+        return self.has("session", one.key) or self.has_thread(one.thread_id)
 
     def has_name(self, text: str) -> bool:
         """Return whether some words in a row of a text name the subject."""
-        if not self.names:
+        if not self.digests["name"]:
             return False
         folded = text.casefold()
         words = [one.span() for one in _WORDS.finditer(folded)]
         return any(
-            self.digest("name", folded[first:last]) in self.names
+            self.has("name", folded[first:last])
             for number, (first, _) in enumerate(words)
             for _, last in words[number : number + _LONGEST_NAME]
         )
 
-    def is_named_in(self, text: str) -> bool:
-        """Return whether a text is the id of an erased thread, or names the subject."""
-        return self.has_thread(text) or self.has_name(text)
-
-    def merge(self, other: ErasedIds) -> None:
-        """Add the digests of an earlier run with the same salt."""
-        for name in (*_NAMES, *_NEWER):
-            getattr(self, name).update(getattr(other, name))
-
 
 def ids_record(ids: ErasedIds) -> dict[str, Any]:
     """Return digests as JSON."""
-    return {"salt": ids.salt, **{name: sorted(getattr(ids, name)) for name in (*_NAMES, *_NEWER)}}
+    return {"salt": ids.salt, **{f"{one}s": sorted(ids.digests[one]) for one in _KINDS}}
 
 
 def ids_from_record(record: Any) -> ErasedIds:
     """Parse digests. Raises `ValueError`, `KeyError` or `TypeError`."""
     if len(bytes.fromhex(record["salt"])) != _SALT_SIZE:
         raise ValueError(record["salt"])
-    found = {name: set(map(_hex, record[name])) for name in _NAMES}
-    found |= {name: set(map(_hex, record.get(name, ()))) for name in _NEWER}
-    return ErasedIds(str(record["salt"]), **found)
+    lists = {
+        one: record.get(f"{one}s", []) if one in _NEWER else record[f"{one}s"] for one in _KINDS
+    }
+    return ErasedIds(str(record["salt"]), {one: set(map(_hex, it)) for one, it in lists.items()})
 
 
 def _hex(text: object) -> str:
@@ -140,11 +171,7 @@ def _hex(text: object) -> str:
     return text
 
 
-SHORTEST_WORD = 3
-"""Characters of a word that is looked for in texts; shorter ones are found everywhere."""
-
-
-@dataclass(slots=True)
+@dataclass
 class ErasureScope:
     """What is asked for. Threads are added while they are found."""
 
@@ -161,31 +188,31 @@ class ErasureScope:
     memory_patterns: Collection[str] = ()
     """What was given to find the namespaces, such as `users/{user}`."""
 
-    def has_thread(self, thread_id: str | None) -> bool:
-        """Return whether a thread belongs to the erasure."""
-        if thread_id is None:
-            return False
-        return thread_id in self.threads or (
-            self.earlier is not None and self.earlier.has_thread(thread_id)
-        )
+    @cached_property
+    def elsewhere(self) -> ErasureScope:
+        """What belongs to it in other stores, where a thread with the same id is another one."""
+        return ErasureScope(self.word, self.words, self.namespaces)
 
     @property
     def has_threads(self) -> bool:
         """Whether any thread is known, now or from an earlier run."""
-        return bool(self.threads or (self.earlier and self.earlier.threads))
+        return bool(self.threads or (self.earlier and self.earlier.digests["thread"]))
+
+    def has_thread(self, thread_id: str | None) -> bool:
+        """Return whether a thread belongs to the erasure."""
+        return thread_id in self.threads or (
+            self.earlier is not None and self.earlier.has_thread(thread_id)
+        )
 
     def has_namespace(self, namespace: Namespace) -> bool:
         """Return whether a namespace is the person's, or below one."""
         return any(begins(namespace, one) for one in self.namespaces)
 
-    def has_item(self, item: Item) -> bool:
-        """Return whether an item, read with its value, is the person's or from a thread."""
-        if self.has_namespace(item.key.namespace):
-            return True
-        if self.earlier is not None and self.earlier.has_item(item.key):
-            return True
-        source = source_of(item)
-        return source is not None and self.has_thread(source.thread_id)
+    def has_item(self, key: ItemKey) -> bool:
+        """Return whether an item is the person's, or an earlier run had found it."""
+        return self.has_namespace(key.namespace) or (
+            self.earlier is not None and self.earlier.has_item(key)
+        )
 
     def has_session(self, one: AppSession) -> bool:
         """Return whether a session is the person's, or of a thread."""
@@ -193,15 +220,28 @@ class ErasureScope:
             self.word is not None and one.user_id == self.word
         )
 
-    @property
+    def has_name(self, text: str) -> bool:
+        """Return whether a text names the person."""
+        return self._pattern is not None and self._pattern.search(text) is not None
+
+    @cached_property
     def names(self) -> list[str]:
         """The words that are long enough to be looked for in texts."""
         return sorted(one for one in {*self.words, self.word or ""} if len(one) >= SHORTEST_WORD)
 
-    @property
-    def name_pattern(self) -> re.Pattern[str] | None:
-        """A pattern for a text that names the person; None if no word is known."""
-        return whole_words(self.names) if self.names else None
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        return re.compile(_whole_words(self.names), re.IGNORECASE) if self.names else None
+
+    def mention_pattern(self, most: int) -> str | None:
+        """Return a regular expression that finds names and ids of threads as whole words; None if
+        there are none.
+
+        Short words would be found everywhere, so they are left out; of the ids, at most `most`.
+        """
+        ids = [one for one in sorted(self.threads)[:most] if len(one) >= SHORTEST_WORD]
+        found = dict.fromkeys((*self.names, *ids))
+        return _whole_words(found) if found else None
 
     def hidden_names(self, text: str) -> re.Pattern[str] | None:
         """Return a pattern for what a receipt may not show of a text; None if it shows nothing."""
@@ -213,28 +253,9 @@ class ErasureScope:
         return re.compile(rf"(?<![^\W_])(?:{found})(?![^\W_])", re.IGNORECASE) if names else None
 
 
-def whole_words(words: Collection[str]) -> re.Pattern[str]:
-    """Return a pattern that finds texts that stand alone, in any case."""
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)", re.IGNORECASE)
-
-
-def names_erased(value: Any, scope: ErasureScope, pattern: re.Pattern[str] | None) -> bool:
-    """Return whether a text anywhere in a JSON value is an erased thread's id or names the
-    person.
-    """
-    todo = [value]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, str):
-            if scope.has_thread(one) or (pattern is not None and pattern.search(one)):
-                return True
-        elif isinstance(one, dict):
-            todo += [*one.keys(), *one.values()]
-        elif isinstance(one, list):
-            if all(isinstance(label, str) for label in one) and scope.has_namespace(tuple(one)):
-                return True
-            todo += one
-    return False
+def _whole_words(words: Iterable[str]) -> str:
+    """Return a regular expression that finds texts that stand alone."""
+    return rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)"
 
 
 _PLACES = ("{subject}", "{user}")
@@ -260,8 +281,6 @@ def parse_subject(text: str, field: str | None) -> ErasureSubject:
 
     Raises `ParseError`, and `UsageError` for a word without a field.
     """
-    from ckpt_cli.core.filters import parse_filter
-
     try:
         found = parse_filter(text)
     except ParseError:
@@ -273,13 +292,20 @@ def parse_subject(text: str, field: str | None) -> ErasureSubject:
                 hint="give a filter such as 'metadata.user = \"anna\"', or set subject in"
                 " [stores.NAME.erase] of the configuration",
             ) from None
-        return ErasureSubject(text, _condition(field, text), text)
+        equal = (Operand(text, quoted=text == "null"),)
+        return ErasureSubject(text, Condition(people_field(field), Operator.EQUAL, equal), text)
     return ErasureSubject(text, found, _word_of(found, field))
 
 
-def check_field(field: str) -> None:
-    """Raise `UsageError` if a word cannot be compared with this field."""
-    _condition(field, "x")
+def people_field(field: str) -> FilterField:
+    """Return the field with which a word is compared. Raises `UsageError` if it is none."""
+    try:
+        found = parse_filter(f"{field} = 'x'")
+    except ParseError as error:
+        raise UsageError(f"'{field}' is not a field of a thread: {error.message}") from None
+    if not isinstance(found, Condition):
+        raise UsageError(f"'{field}' is not a field of a thread")
+    return found.field
 
 
 def memory_namespace(pattern: str, word: str) -> Namespace:
@@ -305,7 +331,7 @@ def names_of(subject: ErasureSubject, field: str | None) -> tuple[str, ...]:
     """
     if subject.word is not None:
         return (subject.word,)
-    found = list(_affirmed(subject.filter))
+    found = list(_conditions(subject.filter, affirmed=True))
     of_people = [one for one in found if _is_of_people(one, field)]
     return tuple(sorted(_texts(of_people if field is not None else of_people or found)))
 
@@ -320,8 +346,7 @@ def words_of(expression: Filter, field: str | None) -> set[str]:
 
 
 def _is_of_people(one: Condition, field: str | None) -> bool:
-    own = None if field is None else _condition(field, "x").field
-    return one.field == own or _names_person(one.field)
+    return _names_person(one.field) or (field is not None and one.field == people_field(field))
 
 
 def _texts(found: Iterable[Condition]) -> set[str]:
@@ -333,42 +358,13 @@ def _texts(found: Iterable[Condition]) -> set[str]:
     }
 
 
-def _conditions(expression: Filter) -> Iterator[Condition]:
+def _conditions(expression: Filter, *, affirmed: bool = False) -> Iterator[Condition]:
+    """Yield the conditions of a filter; if they must be `affirmed`, none behind a `not`."""
     if isinstance(expression, Condition):
         yield expression
-    for part in parts_of(expression):
-        yield from _conditions(part)
-
-
-def _affirmed(expression: Filter) -> Iterator[Condition]:
-    if isinstance(expression, Condition):
-        yield expression
-    elif not isinstance(expression, Not):
+    elif not (affirmed and isinstance(expression, Not)):
         for part in parts_of(expression):
-            yield from _affirmed(part)
-
-
-def mention_pattern(words: Iterable[str], thread_ids: Collection[str], most: int) -> str | None:
-    """Return a regular expression that finds words and ids as whole words; None if there are none.
-
-    Short words would be found everywhere, so they are left out; of the ids, at most `most`.
-    """
-    usable = [one for one in sorted({*words}) if len(one) >= SHORTEST_WORD]
-    ids = [one for one in sorted(thread_ids)[:most] if len(one) >= SHORTEST_WORD]
-    found = "|".join(re.escape(one) for one in dict.fromkeys((*usable, *ids)))
-    return rf"(?<!\w)(?:{found})(?!\w)" if found else None
-
-
-def _condition(field: str, word: str) -> Condition:
-    from ckpt_cli.core.filters import parse_filter
-
-    try:
-        found = parse_filter(f"{field} = 'x'")
-    except ParseError as error:
-        raise UsageError(f"'{field}' is not a field of a thread: {error.message}") from None
-    if not isinstance(found, Condition):
-        raise UsageError(f"'{field}' is not a field of a thread")
-    return Condition(found.field, Operator.EQUAL, (Operand(word, quoted=word == "null"),))
+            yield from _conditions(part, affirmed=affirmed)
 
 
 def _names_person(field: FilterField) -> bool:
@@ -382,11 +378,60 @@ def _word_of(expression: Filter, field: str | None) -> str | None:
     """Return the word of a filter that only compares the field of the profile with it."""
     if not isinstance(expression, Condition) or expression.operator is not Operator.EQUAL:
         return None
-    if field is not None and expression.field != _condition(field, "x").field:
-        return None
-    if field is None and not _names_person(expression.field):
-        return None
-    return expression.operands[0].text
+    asked = expression.field
+    is_person = _names_person(asked) if field is None else asked == people_field(field)
+    return expression.operands[0].text if is_person else None
+
+
+# Lines of the log of operations without the ids of erased threads, and the history of `ckpt sql`.
+
+ERASED = "[erased]"
+CANNOT_UNDO = "what it changed was erased"
+_ENTRY = rb"(?:(?!\+).*\n)*(?:\+.*(?:\n|$))+|(?s:.+)"
+_WORD, _LITERAL = r"[^\s'\"(),;=<>]+", r"'((?:[^']|'')*)'"
+
+
+def named_queries(history: bytes, erased: Erased) -> list[bytes]:
+    """Return the entries of a history of queries that name an erased thread or the person.
+
+    An entry is a time as a comment, then the lines of the query, each behind a `+`, as
+    prompt-toolkit's `FileHistory` writes them.
+    """
+    return [one for one in re.findall(_ENTRY, history) if _is_named(one, erased)]
+
+
+def without_queries(history: bytes, erased: Erased) -> bytes:
+    """Return a history without the queries that name an erased thread or the person."""
+    return b"".join(one for one in re.findall(_ENTRY, history) if not _is_named(one, erased))
+
+
+def _is_named(entry: bytes, erased: Erased) -> bool:
+    lines = entry.decode(errors="replace").split("\n")
+    text = "\n".join(one[1:] for one in lines if one.startswith("+"))
+    literals = (one.replace("''", "'") for one in re.findall(_LITERAL, text))
+    words = {one.strip("%") for one in (*re.findall(_WORD, text), *literals)}
+    return any(map(erased.has_thread, words)) or erased.has_name(text)
+
+
+def scrubbed(record: Mapping[str, Any], is_erased: Callable[[str], bool]) -> dict[str, Any]:
+    """Return a line without erased ids and without texts that may quote one.
+
+    The operation cannot be taken back any more.
+    """
+    threads = record.get("threads")
+    kept = [
+        ERASED if not isinstance(one, str) or is_erased(one) else one
+        for one in (threads if isinstance(threads, list) else ())
+    ]
+    return {
+        **record,
+        "threads": kept,
+        "reason": None if record.get("reason") is None else ERASED,
+        "command": f"ckpt {record.get('action', '')} {ERASED}",
+        "added": [],
+        "cannot_undo": CANNOT_UNDO,
+        "ended": ERASED if record.get("ended") else "",
+    }
 
 
 PlaceState = Literal["erased", "kept", "unreachable"]
@@ -413,6 +458,20 @@ class ErasurePlace:
     """Whether something is left here that a later run can erase."""
     is_unknown: bool = False
     """Whether it was not looked at, so that nobody can say later what is back."""
+
+
+def left_place(
+    store: str, kind: PlaceKind, items: int | None, size: int | None, reason: str
+) -> ErasurePlace:
+    """Return a place where something is left that a later run can erase."""
+    return ErasurePlace(store, kind, items, size, "kept", reason, is_left=True)
+
+
+def unknown_place(
+    store: str, kind: PlaceKind, items: int | None, size: int | None, reason: str
+) -> ErasurePlace:
+    """Return the place for something that may be of the subject and was not looked at."""
+    return ErasurePlace(store, kind, items, size, "kept", reason, is_left=True, is_unknown=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,21 +513,16 @@ class ErasureReport:
         """
         return not (self.is_dry_run or self.stopped or any(one.is_left for one in self.places))
 
-    def add(self, places: Iterable[ErasurePlace]) -> None:
+    def add(self, *places: ErasurePlace) -> None:
         """Add places; what two stores of one server report is kept once."""
-        for one in places:
-            if one not in self.places:
-                self.places.append(one)
+        self.places += [one for one in dict.fromkeys(places) if one not in self.places]
 
-    def did(self, statements: Iterable[str]) -> None:
+    def did(self, *statements: str) -> None:
         """Add statements, each once."""
         self.statements += [one for one in statements if one not in self.statements]
 
 
 FORMAT = 1
-_HIDDEN = "[erased]"
-_ARCHIVE = re.compile(rf"[^/]*{re.escape(SUFFIX)}")
-"""The name of an archive, which holds the id of a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,75 +543,34 @@ class ErasureReceipt:
     @property
     def named_folders(self) -> list[str]:
         """The folders whose names are in the receipt as they are."""
-        return [one for one in self.folders if _HIDDEN not in one]
+        return [one for one in self.folders if ERASED not in one]
 
     def unnamed_folders(self, named: Iterable[str]) -> Iterator[str]:
         """Yield the folders whose names hide an id, unless one that is named now fits."""
         for one in self.folders:
-            if _HIDDEN in one:
-                fits = re.compile(".+".join(map(re.escape, one.split(_HIDDEN))), re.DOTALL)
+            if ERASED in one:
+                fits = re.compile(".+".join(map(re.escape, one.split(ERASED))), re.DOTALL)
                 if not any(fits.fullmatch(text) for text in named):
                     yield one
-
-
-def receipt_record(
-    report: ErasureReport,
-    receipt: ErasureReceipt,
-    facts: Mapping[str, Any],
-    hidden: re.Pattern[str] | None,
-) -> dict[str, Any]:
-    """Return a receipt as JSON. `facts` are who, when and which version; `hidden` finds names."""
-
-    def shown(text: str) -> str:
-        text = _ARCHIVE.sub(f"{_HIDDEN}{SUFFIX}", text)
-        return text if hidden is None else hidden.sub(_HIDDEN, text)
-
-    return {
-        "ckpt_erasure_receipt": FORMAT,
-        **facts,
-        "store": shown(receipt.store),
-        "place": receipt.place,
-        "complete": report.is_complete,
-        "stopped": shown(report.stopped),
-        "places": [place_record(one, shown) for one in report.places],
-        "statements": [shown(one) for one in report.statements],
-        "mentions": len(report.mentions) if report.is_searched else None,
-        "folders": [shown(one) for one in receipt.folders],
-        "memories": list(receipt.memories),
-        **ids_record(receipt.ids),
-    }
-
-
-def place_record(
-    one: ErasurePlace, shown: Callable[[str], str] = lambda text: text
-) -> dict[str, Any]:
-    """Return a place as JSON."""
-    return {
-        "store": shown(one.store),
-        "kind": one.kind,
-        "items": one.items,
-        "bytes": one.bytes,
-        "state": one.state,
-        "reason": shown(one.reason),
-        # A verification sees neither what was not looked at, nor old bytes in an engine.
-        **({"unknown": True} if one.is_unknown or (one.is_left and one.kind == "engine") else {}),
-    }
 
 
 def receipt_from_record(record: Any) -> ErasureReceipt:
     """Parse a receipt. Raises `ValueError`, `KeyError` or `TypeError`."""
     if record["ckpt_erasure_receipt"] != FORMAT:
         raise ValueError(record["ckpt_erasure_receipt"])
+    unknown = (
+        ErasurePlace(
+            *(str(one["store"]), one["kind"], None, None, "unreachable"),
+            reason=f"the erasure left it: {one['reason']}",
+        )
+        for one in record["places"]
+        if one.get("unknown")
+    )
     return ErasureReceipt(
         str(record["store"]),
         str(record["place"]),
         ids_from_record(record),
         tuple(map(str, record["folders"])),
         tuple(map(str, record["memories"])),
-        tuple(_unknown(one) for one in record["places"] if one.get("unknown")),
+        tuple(unknown),
     )
-
-
-def _unknown(record: Any) -> ErasurePlace:
-    reason = f"the erasure left it: {record['reason']}"
-    return ErasurePlace(str(record["store"]), record["kind"], None, None, "unreachable", reason)

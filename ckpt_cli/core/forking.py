@@ -133,6 +133,14 @@ class CheckpointPlan:
         """Whether nothing is left to resume: only a new input makes the thread go on."""
         return self.next == () and not self.saved
 
+    def redacted(self) -> CheckpointPlan:
+        """Return it with types and sizes in place of values, questions and errors."""
+        from ckpt_cli.core.redact import redact_change, redact_step  # late: few are redacted
+
+        changes = {name: redact_change(change) for name, change in self.changes.items()}
+        now = None if self.now is None else redact_step(self.now)
+        return replace(self, changes=changes, now=now)
+
 
 # Copy a checkpoint so that LangGraph resumes from the copy as after its own time travel.
 #

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Tagged, Value, items_of
@@ -148,6 +148,35 @@ class Resume(NamedTuple):
             return None
         return tuple(path_text(path) for path in (*self.runs, *self.handlers))
 
+    def below(self, node: NodePath) -> Resume:
+        """Return the same of a subgraph as its caller's, which `node` is in."""
+
+        def under(paths: tuple[NodePath, ...]) -> tuple[NodePath, ...]:
+            return tuple((*node, *path) for path in paths)
+
+        inner: dict[str, Any] = {name: under(getattr(self, name)) for name in _PATHS}
+        runs = None if self.runs is None else under(self.runs)
+        saved = self.saved_inside or bool(self.applies or self.handlers)
+        return Resume(runs, **inner, saved_inside=saved, assumed=self.assumed)
+
+
+_PATHS = ("applies", "asks", "handlers", "repeats", "answered", "possible")
+
+
+def joined(parts: Sequence[Resume]) -> Resume:
+    """Return what a resume does from what it does with each task."""
+
+    def all_of(name: str) -> tuple[NodePath, ...]:
+        return tuple(path for one in parts for path in getattr(one, name))
+
+    paths: dict[str, Any] = {name: all_of(name) for name in _PATHS}
+    return Resume(
+        runs=None if any(one.runs is None for one in parts) else all_of("runs"),
+        **paths,
+        saved_inside=any(one.saved_inside for one in parts),
+        assumed=any(one.assumed for one in parts),
+    )
+
 
 class Level(NamedTuple):
     """What a resume does in one namespace, before subgraphs are looked at."""
@@ -160,21 +189,6 @@ class Level(NamedTuple):
     """The error handlers that run, each with its run before; None if that stored nothing."""
     assumed: bool = False
     """The name of a handler is the usual one: nothing stored tells it."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing runs before the saved results are applied."""
-        return not (self.runs or self.started or self.handlers)
-
-
-class Following(NamedTuple):
-    """The nodes that run after the saved results are applied."""
-
-    nodes: tuple[str, ...] | None
-    """None if it is not known."""
-    possible: tuple[str, ...] = ()
-    """If it is not known: one or more of these, the others of them later, since they may be
-    deferred."""
 
 
 def resume_level(
@@ -295,8 +309,11 @@ def following(
     sends: Callable[[], Sequence[Write]],
     learned: Callable[[], Readers],
     deferred: Callable[[Collection[str]], Mapping[str, bool]],
-) -> Following:
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return the nodes that run once the saved results of all tasks of a step are applied.
+
+    If they are not known, None, with nodes of which one or more run, and the others later, since
+    they may be deferred.
 
     `sends` returns the checkpoint's writes on `__pregel_tasks` with their values, `learned` the
     nodes that read each channel, as seen in the thread, and `deferred` which of some channels
@@ -313,7 +330,7 @@ def following(
         ids = {write.task_id for task in done for write in task.writes}
         sent = sends_among(write for write in sends() if write.task_id in ids)
     if sent is None or None in sent:
-        return Following(None)
+        return None, ()
     edges: dict[str, str] = {}
     ready: set[str] = set()
     is_named = has_branches(body) or any(map(_names_node, (*body.versions, *written)))
@@ -326,7 +343,7 @@ def following(
             readers = learned().get(channel, ())
             if not readers and (channel in writers or not is_named):
                 # Before LangGraph 0.3.15, the edges after a node read a channel with its name.
-                return Following(None)
+                return None, ()
             ready.update(readers)
     return _in_order([node for node in sent if node is not None], edges, ready, body, deferred)
 
@@ -337,7 +354,7 @@ def _in_order(
     ready: Collection[str],
     body: Body,
     deferred: Callable[[Collection[str]], Mapping[str, bool]],
-) -> Following:
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return which of the nodes that were triggered run first: deferred ones run when no other
     does.
     """
@@ -354,11 +371,11 @@ def _in_order(
     if edges and not is_alone and body.v >= 4:
         forms = deferred(edges.keys())
         if not edges.keys() <= forms.keys():
-            return Following(None, tuple(sorted({*sent, *ready, *edges.values(), *waiting})))
+            return None, tuple(sorted({*sent, *ready, *edges.values(), *waiting}))
     first = {*ready, *(node for channel, node in edges.items() if not forms[channel])}
     if sent or first:
-        return Following((*sent, *sorted(first)))
-    return Following(tuple(sorted({*edges.values(), *waiting})))
+        return (*sent, *sorted(first)), ()
+    return tuple(sorted({*edges.values(), *waiting})), ()
 
 
 def deferred_channels(bodies: Iterable[Body]) -> dict[str, bool]:

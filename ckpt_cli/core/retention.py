@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ckpt_backends.changes.removal import Inside, Removal
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import BlobKey, Status
+from ckpt_backends.model import BlobKey, Status, ThreadSize
 from ckpt_cli.core.lineage import is_stateful
 
 PROTECTED = {
@@ -211,7 +211,7 @@ class RemovalSum:
     blobs: int = 0
     bytes: int = 0
 
-    def add(self, one: PlannedRemoval) -> None:
+    def add(self, one: PlannedRemoval | ThreadSize) -> None:
         self.threads += 1
         self.checkpoints += one.checkpoints
         self.writes += one.writes
@@ -232,6 +232,14 @@ class PurgeSums:
     @property
     def threads(self) -> int:
         return self.removed.threads + self.pruned.threads
+
+    @property
+    def checkpoints(self) -> int:
+        return self.removed.checkpoints + self.pruned.checkpoints
+
+    @property
+    def bytes(self) -> int:
+        return self.removed.bytes + self.pruned.bytes
 
 
 @dataclass(slots=True)
@@ -256,21 +264,13 @@ class PurgeReport:
     """A note about removed data that could not be erased."""
 
 
-def removal_record(one: PlannedRemoval) -> dict[str, Any]:
-    """Return one thread of a plan as JSON, without the fields that are only needed to apply it."""
-    return {
-        "thread_id": one.thread_id,
-        "action": one.action,
-        "reason": one.reason,
-        "checkpoints": one.checkpoints,
-        "writes": one.writes,
-        "blobs": one.blobs,
-        "bytes": one.bytes,
-    }
-
-
 _TOLD = ("thread_id", "action", "reason", "checkpoints", "writes", "blobs", "bytes")
-"""The fields of a `removal_record`, in its order."""
+"""What a plan tells of a thread, without the fields that are only needed to apply it."""
+
+
+def removal_record(one: PlannedRemoval) -> dict[str, Any]:
+    """Return one thread of a plan as JSON."""
+    return {name: getattr(one, name) for name in _TOLD}
 
 
 def record_in_line(line: Mapping[str, Any]) -> dict[str, Any]:

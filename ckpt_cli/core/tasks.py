@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import combinations, islice, product
 from operator import attrgetter
 from typing import NamedTuple
@@ -383,6 +383,28 @@ def function_names(
     return [name for name in names if 0 < len(name) <= _LONGEST]
 
 
+class Lookups(NamedTuple):
+    """What tells more about a step than its checkpoint and the writes on it.
+
+    These read from the store, so they are called only if the result depends on them.
+    """
+
+    parent_sends: Callable[[], Sequence[Write]]
+    """Returns the parent's writes on `__pregel_tasks`, with their values."""
+    own_sends: Callable[[], Sequence[Write]]
+    """The same of the checkpoint itself."""
+    learned_thread: Callable[[], Readers]
+    """Returns the result of `learn` for the thread."""
+    learned_store: Callable[[], Readers]
+    calls: Callable[[], Mapping[str, str]]
+    """Returns the result of `subgraph_calls` for the namespace."""
+    functions: Callable[[], Iterable[str]] = tuple
+    """Returns names of the thread that may be `@task` functions."""
+    functions_elsewhere: Callable[[], Iterable[str]] = tuple
+    followers: Callable[[str], Collection[str] | None] = lambda _: None
+    """Returns the result of `followers_of` for a node."""
+
+
 class Attribution:
     """The planned tasks of one checkpoint, and the writes that are not assigned to a task yet."""
 
@@ -393,23 +415,14 @@ class Attribution:
         metadata: Mapping[str, Value],
         writes: Iterable[Write],
         own: Readers,
-        *,
-        learned_thread: Callable[[], Readers],
-        learned_store: Callable[[], Readers],
-        calls: Callable[[], Mapping[str, str]],
-        functions: Callable[[], Iterable[str]] = tuple,
-        functions_elsewhere: Callable[[], Iterable[str]] = tuple,
+        around: Lookups,
     ) -> None:
         self.sends: list[Run] = []
         self.nodes: dict[str, Run] = {}
         self.own = own
         """The nodes that read each channel, as the body itself tells."""
         self._body = body
-        self._learned_thread = learned_thread
-        self._learned_store = learned_store
-        self._ask_calls = calls
-        self._functions = functions
-        self._functions_elsewhere = functions_elsewhere
+        self._around = around
         self._key = key
         self._step = step_from(metadata)
         self._unclaimed: dict[str, list[Write]] = {}
@@ -467,7 +480,7 @@ class Attribution:
             for task_id, node in self._called_here().items():
                 if node in runs:
                     self._claim(runs[node], task_id)
-        self._match_hashes(runs, self._learned_thread)
+        self._match_hashes(runs, self._around.learned_thread)
 
     def plan_readers(self, channel: str) -> bool:
         """Plan the nodes that a channel triggers, if the body does not name them.
@@ -506,17 +519,19 @@ class Attribution:
             ran = ran or set(self._proven(channel, {START}, {}))
         else:
             # Some of the nodes that it triggers may not have run yet.
-            ran = set(self._learned_thread().get(channel, ())) or ran
-        ran = ran or set(self._learned_thread().get(channel, ())) or self._called(channel)
+            ran = set(self._around.learned_thread().get(channel, ())) or ran
+        ran = ran or set(self._around.learned_thread().get(channel, ())) or self._called(channel)
         if ran:
             return {node: {channel} for node in ran}
         if not self._homeless():
             return {}
-        return self._proven(channel, self._learned_store().get(channel, ()), self._store_channels)
+        return self._proven(
+            channel, self._around.learned_store().get(channel, ()), self._store_channels
+        )
 
     @cached_property
     def _store_channels(self) -> Nodes:
-        return _inverted(self._learned_store())
+        return _inverted(self._around.learned_store())
 
     def _match_hashes(self, runs: Mapping[str, Run], learned: Callable[[], Readers]) -> None:
         lacking = [run for run in runs.values() if not run.writes]
@@ -600,7 +615,7 @@ class Attribution:
 
     @cached_property
     def _calls(self) -> Mapping[str, str]:
-        return self._ask_calls()
+        return self._around.calls()
 
     def _handlers(self) -> dict[str, tuple[str, str]]:
         """Return task id to (node, path) for the error handlers of failed tasks.
@@ -631,9 +646,13 @@ class Attribution:
         unknown = {*calls, *(self._homeless() - set(traced))}
         if self._origin is None or not unknown:
             return {}
-        names = dict.fromkeys([*self._functions(), *self.nodes, *self._words_of_errors(unknown)])
+        names = dict.fromkeys(
+            [*self._around.functions(), *self.nodes, *self._words_of_errors(unknown)]
+        )
         found = self._hashed_calls(self._origin, names, unknown, calls)
-        if unknown - found.keys() and (more := set(self._functions_elsewhere()) - names.keys()):
+        if unknown - found.keys() and (
+            more := set(self._around.functions_elsewhere()) - names.keys()
+        ):
             # All names: a call that is found now may have made calls of known functions.
             names |= dict.fromkeys(sorted(more)[:_ELSEWHERE])
             found |= self._hashed_calls(self._origin, names, unknown, calls)
@@ -844,56 +863,30 @@ def plan_step(
     body: Body,
     metadata: Mapping[str, Value],
     writes: Sequence[Write],
-    *,
-    parent_sends: Callable[[], Sequence[Write]],
-    own_sends: Callable[[], Sequence[Write]],
-    learned_thread: Callable[[], Readers],
-    learned_store: Callable[[], Readers],
-    calls: Callable[[], Mapping[str, str]],
+    around: Lookups,
     delta_channels: Collection[str] = (),
-    functions: Callable[[], Iterable[str]] = tuple,
-    functions_elsewhere: Callable[[], Iterable[str]] = tuple,
-    followers: Callable[[str], Collection[str] | None] = lambda _: None,
 ) -> Step:
     """Return the step after a checkpoint, given the writes stored on the checkpoint.
 
-    The callables read from the store, so they are called only if the result depends on them.
-    `parent_sends` and `own_sends` return the parent's and the checkpoint's own writes on
-    `__pregel_tasks` with their values; `learned_thread` and `learned_store` the result of `learn`
-    for the thread and the store; `calls` the result of `subgraph_calls` for the namespace;
-    `followers` the result of `followers_of` for a node. None of them is called for a StateGraph's
-    checkpoint of format 4 with matching paths or hashes.
+    Nothing is looked up for a StateGraph's checkpoint of format 4 with matching paths or hashes.
     """
     by_caller = written_by_caller(body, writes)
-    sends = sent_nodes(body, parent_sends, own_sends if SENDS in by_caller else None)
+    sends = sent_nodes(body, around.parent_sends, around.own_sends if SENDS in by_caller else None)
     own, source = learn([body]), source_from(metadata)
     ready = Ready()
     is_known = body.v >= 1 and sends is not None
     if is_known:
-        ready = find_ready(body, own, learned_thread, delta_channels, by_caller)
+        ready = find_ready(body, own, around.learned_thread, delta_channels, by_caller)
         if not ready.unread and (ready.fired or sends or source != "input"):
             told = _told_by_paths(body, sends or (), ready.fired, writes)
             if told is not None:
                 return told
-    runs = Attribution(
-        key,
-        body,
-        metadata,
-        writes,
-        own,
-        learned_thread=learned_thread,
-        learned_store=learned_store,
-        calls=calls,
-        functions=functions,
-        functions_elsewhere=functions_elsewhere,
-    )
+    runs = Attribution(key, body, metadata, writes, own, around)
     if not is_known:
         return _step(runs, is_known=False)
     runs.plan_sends(sends or ())
     runs.plan_nodes(ready.fired)
-    is_known, is_assumed = _plan_unread(
-        runs, body, ready.unread, source, learned_thread, learned_store, followers
-    )
+    is_known, is_assumed = _plan_unread(runs, body, ready.unread, source, around)
     if source == "input" and body.versions and not (runs.sends or runs.nodes):
         # An input always makes a node run; here the graph is not known.
         is_known = False
@@ -901,13 +894,7 @@ def plan_step(
 
 
 def _plan_unread(
-    runs: Attribution,
-    body: Body,
-    unread: Sequence[str],
-    source: str | None,
-    learned_thread: Callable[[], Readers],
-    learned_store: Callable[[], Readers],
-    followers: Callable[[str], Collection[str] | None],
+    runs: Attribution, body: Body, unread: Sequence[str], source: str | None, around: Lookups
 ) -> tuple[bool, bool]:
     """Plan the nodes of channels without a known reader.
 
@@ -915,22 +902,23 @@ def _plan_unread(
     """
     is_known, is_assumed, is_open = len(unread) <= _UNREAD, False, False
     for channel in [name for name in unread[:_UNREAD] if not runs.plan_readers(name)]:
+        planned = [*runs.sends, *runs.nodes.values()]
         if runs.has_strangers():
             is_known = False
         elif channel == START:
             # The input of a StateGraph, and nothing else is stored.
             runs.plan_nodes({START: {START}})
             is_assumed = True
-        elif _all_finished(runs):
+        elif planned and all(map(_is_finished, planned)):
             is_assumed = True
         elif is_output(body, channel):
-            nodes = followers(channel)
+            nodes = around.followers(channel)
             runs.plan_nodes({node: {channel} for node in nodes or ()})
             is_assumed |= nodes is None or bool(nodes)
             is_open |= nodes is None
-        elif (source != "update" or channel in learned_thread()) and not learned_store().get(
-            channel
-        ):
+        elif (
+            source != "update" or channel in around.learned_thread()
+        ) and not around.learned_store().get(channel):
             # Probably the output of a graph of bare Pregel nodes, which none of them reads.
             is_assumed = True
         else:
@@ -1079,11 +1067,6 @@ def _call_names(path: str, nodes: Mapping[str, str | None]) -> tuple[str, ...]:
     return tuple(known) if 1 < len(known) == len(names) else ()
 
 
-def _all_finished(runs: Attribution) -> bool:
-    planned = [*runs.sends, *runs.nodes.values()]
-    return bool(planned) and all(map(_is_finished, planned))
-
-
 def _is_finished(run: Run) -> bool:
     # A write that is stored with the checkpoint it produced names its node.
     return any(write.channel not in CONTROL or write.node is not None for write in run.writes)
@@ -1095,40 +1078,27 @@ def _names(tasks: Iterable[Task]) -> tuple[str, ...]:
 
 def _task(run: Run) -> Task:
     is_finished = _is_finished(run)
+    identity = run.writes[0].task_id if run.writes else None
+    found = Task(identity, run.node, run.path, is_finished, None, False, (), tuple(run.writes))
     channels = {write.channel for write in run.writes}
     if CONTROL.isdisjoint(channels):
-        # Almost all tasks neither asked nor failed.
-        identity = run.writes[0].task_id if run.writes else None
-        return Task(identity, run.node, run.path, is_finished, None, False, (), tuple(run.writes))
-    error = next((write for write in reversed(run.writes) if write.channel == ERROR), None)
-    return Task(
-        id=run.writes[0].task_id if run.writes else None,
-        node=run.node,
-        path=run.path,
-        finished=is_finished,
-        error=None if error is None else _error_text(_value(error)),
-        handled=False,
-        questions=tuple(
-            question
-            for write in run.writes
-            if write.channel == INTERRUPT
-            for question in _questions(
-                _value(write),
-                write,
-                run.node,
-                answered=is_finished,
-                # LangGraph replaces a question by the next one, but keeps it beside an error.
-                failed_answer=not is_finished and {ERROR, RESUME} <= channels,
-            )
-        ),
-        writes=tuple(run.writes),
+        return found  # Almost all tasks neither asked nor failed.
+    errors = [write for write in run.writes if write.channel == ERROR]
+    # LangGraph replaces a question by the next one, but keeps it beside an error.
+    failed_answer = not is_finished and {ERROR, RESUME} <= channels
+    questions = (
+        question
+        for write in run.writes
+        if write.channel == INTERRUPT
+        for question in _questions(write, found, failed_answer=failed_answer)
     )
+    error = _error_text(_value(errors[-1])) if errors else None
+    return found._replace(error=error, questions=tuple(questions))
 
 
-def _questions(
-    value: Value, write: Write, node: str | None, *, answered: bool, failed_answer: bool
-) -> Iterator[Question]:
+def _questions(write: Write, task: Task, *, failed_answer: bool) -> Iterator[Question]:
     """Yield the Interrupts of a write: a list of them, or a single one in LangGraph 0.2."""
+    value = _value(write)
     cut = value if isinstance(value, Cut) else None
     raised = value if cut is None else cut.kept
     items = items_of(raised)
@@ -1138,9 +1108,9 @@ def _questions(
         yield Question(
             interrupt_id=_interrupt_id(fields),
             task_id=write.task_id,
-            node=node,
+            node=task.node,
             value=asked if cut is None else cut.with_kept(asked),
-            answered=answered,
+            answered=task.finished,
             failed_answer=failed_answer,
             response_schema=fields.get("response_schema"),
         )
@@ -1187,25 +1157,19 @@ def conditions_of(step: Step | None) -> tuple[Status, ...]:
     """
     if step is None:
         return (Status.EMPTY,)
+    runs = (*step.tasks, *step.others)
+    found = []
     # Most steps have neither, and a list asks this of each.
-    if any(run.error is not None or run.questions for run in (*step.tasks, *step.others)):
-        found = _met(step)
-        if found:
-            return tuple(found)
+    if any(run.error is not None or run.questions for run in runs):
+        if blocking_failures(step):
+            found.append(Status.ERROR)
+        if any(question.is_open for run in runs for question in run.questions):
+            found.append(Status.INTERRUPTED)
+    if found:
+        return tuple(found)
     if step.next is None:
         return (Status.UNKNOWN,)
     return (Status.PENDING if step.next else Status.DONE,)
-
-
-def _met(step: Step) -> list[Status]:
-    """Return whether a task failed, and whether one asks."""
-    found = []
-    if blocking_failures(step):
-        found.append(Status.ERROR)
-    runs = (*step.tasks, *step.others)
-    if any(question.is_open for run in runs for question in run.questions):
-        found.append(Status.INTERRUPTED)
-    return found
 
 
 def status_of(step: Step | None) -> Status:
@@ -1222,7 +1186,9 @@ def is_surely_done(checkpoint: Checkpoint) -> bool:
     """
     # `read_body` would copy all of it to check each part, of every head of a store.
     body = None if checkpoint.body is None else decode_checkpoint(checkpoint.body)
-    if not isinstance(body, dict) or _format(body) < 4 or _may_be_input(checkpoint):
+    if not isinstance(body, dict) or _may_be_input(checkpoint):
+        return False
+    if not isinstance(v := body.get("v"), int) or v < 4:
         return False
     values, versions, seen = (body.get(name, {}) for name in _MAPS)
     if not (isinstance(values, dict) and isinstance(versions, dict) and isinstance(seen, dict)):
@@ -1233,7 +1199,8 @@ def is_surely_done(checkpoint: Checkpoint) -> bool:
         return False
     if not _VERSIONS.issuperset(map(type, versions.values())):
         return False
-    named = [one for one in versions if isinstance(one, str) and _names_node(one)]
+    # All threads of a graph have the same channels: `named_node` remembers them.
+    named = [one for one in versions if isinstance(one, str) and named_node(one) is not None]
     if not named and START not in versions:
         return False
     if any(one in values for one in named):
@@ -1243,11 +1210,6 @@ def is_surely_done(checkpoint: Checkpoint) -> bool:
         for node, channels in seen.items()
         if node not in NOT_NODES
     )
-
-
-def _format(body: Mapping[Value, Value]) -> int:
-    v = body.get("v")
-    return v if isinstance(v, int) else 0
 
 
 def _may_be_input(checkpoint: Checkpoint) -> bool:
@@ -1260,12 +1222,6 @@ def _may_be_input(checkpoint: Checkpoint) -> bool:
         return False
     found = decode(metadata)
     return not isinstance(found, dict) or found.get("source") == "input"
-
-
-@lru_cache(4096)
-def _names_node(channel: str) -> bool:
-    # All threads of a graph have the same channels.
-    return named_node(channel) is not None
 
 
 def blocking_failures(step: Step) -> list[Task]:
@@ -1316,6 +1272,13 @@ class TaskWrite(NamedTuple):
             return self.instead
         return decode(self.write.value)
 
+    def redacted(self) -> TaskWrite:
+        """Return it with type and size in place of its value."""
+        from ckpt_cli.core.redact import redact, redact_write  # late: few answers are redacted
+
+        instead = None if self.write.value is None else redact(self.value)
+        return self._replace(write=redact_write(self.write), instead=instead)
+
 
 def task_writes(writes: Iterable[Write], step: Step) -> list[TaskWrite]:
     """Return the writes in the order in which LangGraph applies them, each with its task.
@@ -1335,11 +1298,6 @@ def task_writes(writes: Iterable[Write], step: Step) -> list[TaskWrite]:
 def tasks_by_id(step: Step) -> dict[str, Task]:
     """Return task id to task for all writes, without the null task."""
     return {write.task_id: run for run in (*step.tasks, *step.others) for write in run.writes}
-
-
-def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
-    """Return a checkpoint's writes in the order in which LangGraph applies them."""
-    return [one.write for one in task_writes(writes, step)]
 
 
 def _place(one: TaskWrite) -> tuple[datetime, str, str, int]:
@@ -1380,27 +1338,24 @@ def next_paths(step: Step) -> tuple[NodePath, ...] | None:
 
     Returns None if the next nodes are not known.
     """
-    if step.next is None:
-        return None
-    return _paths(step.tasks)
+    return None if step.next is None else _paths(step.tasks)
 
 
 def waiting_paths(step: Step) -> tuple[NodePath, ...] | None:
     """Return the same for the tasks without a saved result, of which `get_state` of LangGraph 1.2
     gives the nodes as `next`.
     """
-    if step.waiting is None:
-        return None
-    return _paths(task for task in step.tasks if not task.finished)
+    waiting = [task for task in step.tasks if not task.finished]
+    return None if step.waiting is None else _paths(waiting)
 
 
 def _paths(tasks: Iterable[Task]) -> tuple[NodePath, ...]:
-    return tuple(path for task in tasks if task.node is not None for path in _task_paths(task))
-
-
-def _task_paths(task: Task) -> list[NodePath]:
-    asking = [asked_by(question) for question in task.questions if question.is_open]
-    return asking or [(task.node or "?",)]
+    found: list[NodePath] = []
+    for task in tasks:
+        asking = [asked_by(question) for question in task.questions if question.is_open]
+        if task.node is not None:
+            found += asking or [(task.node,)]
+    return tuple(found)
 
 
 def failures(step: Step) -> list[Task]:
@@ -1484,14 +1439,10 @@ def new_input(
 
 def finished(step: Step) -> tuple[str, ...]:
     """Return the nodes with stored output, one entry per task."""
-    runs: Sequence[Task] = [
-        *step.tasks,
-        *(
-            run
-            for run in step.others
-            if not is_call(run.path) and not run.path.startswith(UPDATE_PATH)
-        ),
-    ]
+    others = (
+        run for run in step.others if not is_call(run.path) and not run.path.startswith(UPDATE_PATH)
+    )
+    runs = (*step.tasks, *others)
     return tuple(run.node for run in runs if run.finished and run.node is not None)
 
 

@@ -15,15 +15,14 @@ from typing import Any, TypeAlias
 from ckpt_backends.codec import to_json
 from ckpt_backends.errors import UsageError
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Watcher, filter_of
+from ckpt_cli.api.answer import Surroundings, Watcher, filter_of
 from ckpt_cli.api.store import StoreHandle
-from ckpt_cli.api.surroundings import Surroundings
 from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
 from ckpt_cli.core.filters import fields_in
 from ckpt_cli.core.values import parse_path
 from ckpt_cli.queries.messages import last_held
 from ckpt_cli.queries.threads import SORTS
-from ckpt_cli.reading.redaction import RedactedStore
+from ckpt_cli.reading.store import RedactedStore
 from ckpt_cli.render.doctor import checked_record
 from ckpt_cli.render.messages import message_records
 from ckpt_cli.render.text import safe_json, safe_text

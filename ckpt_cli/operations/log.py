@@ -310,58 +310,6 @@ def _part(record: Mapping[str, Any] | None) -> StepPart | None:
     return memory_part(record)
 
 
-# Takes the ids of erased threads out of lines of the log of operations, and reads the history of
-# `ckpt sql`.
-
-
-ERASED = "[erased]"
-CANNOT_UNDO = "what it changed was erased"
-_ENTRY = rb"(?:(?!\+).*\n)*(?:\+.*(?:\n|$))+|(?s:.+)"
-_WORD, _LITERAL = r"[^\s'\"(),;=<>]+", r"'((?:[^']|'')*)'"
-
-
-def history_entries(history: bytes) -> list[bytes]:
-    """Return the entries of a history of queries.
-
-    An entry is a time as a comment, then the lines of the query, each behind a `+`, as
-    prompt-toolkit's `FileHistory` writes them.
-    """
-    return re.findall(_ENTRY, history)
-
-
-def query_of(entry: bytes) -> str:
-    """Return the query of an entry."""
-    lines = entry.decode(errors="replace").split("\n")
-    return "\n".join(one[1:] for one in lines if one.startswith("+"))
-
-
-def words_of_query(text: str) -> set[str]:
-    """Return the words and the literals of a query, without the wildcards around them."""
-    literals = (one.replace("''", "'") for one in re.findall(_LITERAL, text))
-    return {one.strip("%") for one in (*re.findall(_WORD, text), *literals)}
-
-
-def scrubbed(record: Mapping[str, Any], is_erased: Callable[[str], bool]) -> dict[str, Any]:
-    """Return a line without erased ids and without texts that may quote one.
-
-    The operation cannot be taken back any more.
-    """
-    threads = record.get("threads")
-    kept = [
-        ERASED if not isinstance(one, str) or is_erased(one) else one
-        for one in (threads if isinstance(threads, list) else ())
-    ]
-    return {
-        **record,
-        "threads": kept,
-        "reason": None if record.get("reason") is None else ERASED,
-        "command": f"ckpt {record.get('action', '')} {ERASED}",
-        "added": [],
-        "cannot_undo": CANNOT_UNDO,
-        "ended": ERASED if record.get("ended") else "",
-    }
-
-
 _LONGEST = 8 << 20
 _FILES = 9
 _NAME = "log.ndjson"
@@ -405,10 +353,9 @@ class OperationLog:
             yield from _operations_in(path)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of all files as they are."""
+        """Yield the lines of all files as they are. Raises `UsageError`."""
         for path in self._files():
-            with suppress(FileNotFoundError), open_regular(path) as file:
-                yield from file
+            yield from _lines_in(path)
 
     def rewrite(self, turn: Callable[[bytes], bytes]) -> Iterator[Path]:
         """Write each file anew with its lines turned, and yield where its old contents are.
@@ -448,21 +395,25 @@ class OperationLog:
 
 def _operations_in(path: Path) -> Iterator[Operation]:
     """Yield the operations of one file, the newest first. Raises `UsageError`."""
+    for line in reversed(_lines_in(path)):
+        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            yield from_record(json.loads(line))
+
+
+def _lines_in(path: Path) -> list[bytes]:
+    """Return the lines of one file; none if it is not there. Raises `UsageError`."""
     try:
         with open_regular(path) as file:
             check_owner(path, file)
-            lines = file.read().split(b"\n")
+            return file.readlines()
     except FileNotFoundError:
-        return
+        return []
     except OSError as error:
         raise UsageError(
             f"cannot read '{path}': {reason_of(error)}", hint="export XDG_STATE_HOME=FOLDER"
         ) from error
     except StoreUnavailable as error:
         raise UsageError(error.message, hint="export XDG_STATE_HOME=FOLDER") from error
-    for line in reversed(lines):
-        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            yield from_record(json.loads(line))
 
 
 def check_owner(path: Path, file: IO[bytes]) -> None:

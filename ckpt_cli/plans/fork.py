@@ -75,8 +75,8 @@ from ckpt_cli.core.state import (
 )
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.tasks import NodePath, asked_by, is_handler, path_text
-from ckpt_cli.reading.redaction import carried_metadata
-from ckpt_cli.reading.states import read_state, rules_of
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.store import carried_metadata, rules_of
 from ckpt_cli.reading.thread import Moment, ThreadReader, ran_inside
 
 _EDGES = ("branch:", "join:", "start:", "__pregel_tasks")

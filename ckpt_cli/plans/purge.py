@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from hashlib import blake2b
 from itertools import groupby
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ckpt_backends.changes.removal import Inside, Removal
-from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
-from ckpt_backends.errors import CkptError
+from ckpt_backends.errors import CkptError, StoreChanged
+from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.model import BlobKey, Capability, Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.lineage import is_in_call
@@ -26,12 +26,26 @@ from ckpt_cli.core.retention import (
     NOT_FOUND,
     PROTECTED,
     PlannedRemoval,
+    PurgeSums,
     RetentionCandidate,
     RetentionRules,
     choose_kept,
+    from_plan_line,
+    record_in_line,
+    removal_record,
+    to_plan_line,
     why_protected,
 )
 from ckpt_cli.core.state import SENDS, read_body
+from ckpt_cli.plans.saved_plan import (
+    NO_STORE,
+    PlanHeader,
+    SavedPlan,
+    damaged,
+    header_record,
+    line_of,
+    unusable,
+)
 from ckpt_cli.queries.heads import Watch
 from ckpt_cli.queries.memory import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.queries.threads import Selection, selected_threads
@@ -50,6 +64,8 @@ _AT_ONCE, _MOST = 200, 2000
 """Number of threads that are always looked up together, and of those that are at most."""
 _CHECKPOINTS = 40_000
 """A larger group ends after this number of checkpoints."""
+_COMPARED = 500
+"""Number of threads that are compared with their plan at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +79,13 @@ class Policy:
     """Shell patterns of thread ids that are never touched."""
     keep: RetentionRules = field(default_factory=RetentionRules)
     """What is kept inside a thread; if empty, threads are removed whole."""
-    include_interrupted: bool = False
-    include_pending: bool = False
-    include_error: bool = False
+    included: frozenset[Status] = frozenset()
+    """The conditions in which threads are removed despite the protection."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no condition is given, so that it would select all threads."""
         return self.older_than is None and self.selection == Selection() and self.keep.is_empty
-
-    @property
-    def included(self) -> frozenset[Status]:
-        """The conditions in which threads are removed despite the protection."""
-        found: set[Status] = set()
-        found |= {Status.INTERRUPTED} if self.include_interrupted else set()
-        found |= {Status.PENDING, Status.UNKNOWN} if self.include_pending else set()
-        found |= {Status.ERROR} if self.include_error else set()
-        return frozenset(found)
 
     @property
     def reads_heads(self) -> bool:
@@ -480,36 +486,107 @@ def _unnamed(
     return stored
 
 
-_BYTES = 16
-_EXPIRY = "expires_at"
-"""The cell that changes when a thread is only read, where reading extends its time to live."""
+# Saved plans that remove threads: one line of JSON per thread, for review.
+#
+# Deleting a line keeps its thread. A plan that is carried out is copied first: what is shown,
+# asked and removed is read from the private copy.
 
 
-def rows_digest(rows: Iterable[Row]) -> str:
-    """Return the number of rows and a digest of them, which does not depend on their order."""
-    number = total = 0
-    for row in rows:
-        number += 1
-        total = (total + int.from_bytes(_digest(row), "big")) % (1 << 8 * _BYTES)
-    return f"{number} {total:0{2 * _BYTES}x}"
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """A plan on disk; its threads are read one by one, as often as needed."""
+
+    saved: SavedPlan
+    sums: PurgeSums
+    """What will be removed."""
+    kept: Sequence[tuple[str, str]]
+    """The threads that a rule keeps, with the reason."""
+    is_own: bool = False
+    """Whether this run wrote it."""
+
+    @property
+    def going(self) -> int:
+        """Number of threads that will be removed or pruned."""
+        return self.sums.threads
+
+    def threads(self) -> Iterator[PlannedRemoval]:
+        """Yield the threads that will be removed or pruned. Raises `UsageError` at a damaged
+        line.
+        """
+        found = _threads(self.saved, is_own=self.is_own)
+        return (one for one in found if one.action != "keep")
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the `removal_record` of each of these threads."""
+        if not self.is_own:
+            return map(removal_record, self.threads())
+        # What this run wrote is not checked again.
+        found = map(record_in_line, self.saved.records())
+        return (one for one in found if one["action"] != "keep")
 
 
-def _digest(row: Row) -> bytes:
-    digest = blake2b(digest_size=_BYTES)
-    for text in (row.table, *_cells(row)):
-        data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
-    return digest.digest()
+def removal_header(layout: str, now: datetime, action: str = "purge") -> PlanHeader:
+    """Return the header of a plan that only this run carries out."""
+    return PlanHeader(action, "removal", NO_STORE, layout, now)
 
 
-def _cells(row: Row) -> Iterable[str | bytes]:
-    for name in sorted(row.cells.keys() - {_EXPIRY}):
-        cell = row.cells[name]
-        yield name
-        yield type(cell).__name__
-        yield _text(cell)
+def write_plan(path: Path, header: PlanHeader, threads: Iterable[PlannedRemoval]) -> PlanFile:
+    """Write a plan file, which appears only when it is complete.
+
+    Raises `UsageError` if it cannot be written.
+    """
+    counted = _Count()
+    try:
+        with writing(path) as file:
+            file.write(line_of(header_record(header)))
+            for one in map(counted.see, threads):
+                file.write(line_of(to_plan_line(one)))
+    except OSError as error:
+        raise unusable("write", path, error) from error
+    return PlanFile(SavedPlan(path, path, header), counted.sums, counted.kept, is_own=True)
 
 
-def _text(cell: Cell) -> str | bytes:
-    return cell if isinstance(cell, str | bytes) else repr(cell)
+def counted_plan(saved: SavedPlan) -> PlanFile:
+    """Read all threads of a plan of a removal once. Raises `UsageError` at a damaged line."""
+    counted = _Count()
+    for one in _threads(saved):
+        counted.see(one)
+    return PlanFile(saved, counted.sums, counted.kept)
+
+
+def check_unmoved(store: Store, planned: Iterable[PlannedRemoval]) -> None:
+    """Raise `StoreChanged` if a thread of a plan has changed or is gone."""
+    for some in in_chunks(planned, _COMPARED):
+        sizes = store.sizes([one.thread_id for one in some])
+        for one, size in zip(some, sizes, strict=True):
+            thread = store.thread(one.thread_id) or Thread(one.thread_id, None, None, None, 0, 0)
+            why = one.removal.reason_to_skip(thread.last_at, thread.checkpoints, size.writes)
+            if why:
+                raise StoreChanged(
+                    f"thread '{one.thread_id}' {why}, so nothing was removed",
+                    hint="make a new plan with --plan-out",
+                )
+    store.refresh()
+
+
+class _Count:
+    """Counts the threads of a plan while they pass through."""
+
+    def __init__(self) -> None:
+        self.sums = PurgeSums()
+        self.kept: list[tuple[str, str]] = []
+
+    def see(self, one: PlannedRemoval) -> PlannedRemoval:
+        if one.action == "keep":
+            self.kept.append((one.thread_id, one.reason))
+        else:
+            self.sums.add(one)
+        return one
+
+
+def _threads(saved: SavedPlan, *, is_own: bool = False) -> Iterator[PlannedRemoval]:
+    for number, (text, record) in enumerate(saved.lines(), 2):
+        try:
+            yield from_plan_line(record, text.rstrip() if is_own else "")
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise damaged(saved.path, f"line {number} is damaged") from error

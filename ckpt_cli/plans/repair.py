@@ -42,9 +42,8 @@ from ckpt_cli.plans.rollback import plan_head_copy, plan_rollback, readable_head
 from ckpt_cli.queries.doctor.rows import conversations, counterparts, message_lists
 from ckpt_cli.queries.replay import look_at, replay_with_lost
 from ckpt_cli.queries.replay_checks import Lost
-from ckpt_cli.reading import redaction
-from ckpt_cli.reading.redaction import is_redacted
-from ckpt_cli.reading.states import delta_parts, read_state, rules_of
+from ckpt_cli.reading.states import delta_parts, read_state
+from ckpt_cli.reading.store import is_redacted, rules_of
 from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.reading.thread import Moment, ThreadReader, writes_inside
 
@@ -111,7 +110,7 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
             if one.replaces
         ),
     )
-    if redaction.is_redacted(reader.store):
+    if is_redacted(reader.store):
         rebuilt = [replace(one, value=redact(one.value)) for one in rebuilt]
     return Repair(reader.thread_id, tuple(rebuilt), tuple(refused), change)
 
@@ -805,7 +804,7 @@ def _plan_head(
     before = read_state(reader, head).values
     after = {**before, **{one.place.channel: one.value for one in rebuilt}}
     plan = replace(plan, changes=diff_channels(before, after))
-    if redaction.is_redacted(reader.store):
+    if is_redacted(reader.store):
         rebuilt = [replace(one, value=redact(one.value)) for one in rebuilt]
     return replace(nothing, rebuilt=tuple(rebuilt), change=plan.change, plan=plan)
 

@@ -57,8 +57,8 @@ from ckpt_cli.plans.fork import (
     repeated_nodes,
     target_and_head,
 )
-from ckpt_cli.reading.redaction import carried_metadata
 from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.store import carried_metadata
 from ckpt_cli.reading.target import NamedThread, Target, TargetArguments, find_checkpoint
 from ckpt_cli.reading.thread import Moment, ThreadReader
 

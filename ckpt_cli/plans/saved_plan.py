@@ -5,39 +5,61 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from hashlib import scrypt, sha256
+from hashlib import blake2b, scrypt, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.change_records import change_record
-from ckpt_backends.changes.rows import Row
-from ckpt_backends.chunks import in_chunks
+from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import StoreChanged, UsageError, reason_of
 from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.memory.protocol import ItemKey, MemoryStore
-from ckpt_backends.model import StoreInfo, Thread
-from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.copying import CopiedItem
-from ckpt_cli.core.retention import (
-    PlannedRemoval,
-    PurgeSums,
-    from_plan_line,
-    record_in_line,
-    removal_record,
-    to_plan_line,
-)
 from ckpt_cli.core.values import compact_json
 from ckpt_cli.operations.log import OperationStep, place_of, step_record
-from ckpt_cli.plans.purge import rows_digest
 from ckpt_cli.plans.undo import PlannedStep, RefusedStep
+
+_BYTES = 16
+_EXPIRY = "expires_at"
+"""The cell that changes when a thread is only read, where reading extends its time to live."""
+
+
+def rows_digest(rows: Iterable[Row]) -> str:
+    """Return the number of rows and a digest of them, which does not depend on their order."""
+    number = total = 0
+    for row in rows:
+        number += 1
+        total = (total + int.from_bytes(_row_digest(row), "big")) % (1 << 8 * _BYTES)
+    return f"{number} {total:0{2 * _BYTES}x}"
+
+
+def _row_digest(row: Row) -> bytes:
+    digest = blake2b(digest_size=_BYTES)
+    for text in (row.table, *_cells(row)):
+        data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.digest()
+
+
+def _cells(row: Row) -> Iterable[str | bytes]:
+    for name in sorted(row.cells.keys() - {_EXPIRY}):
+        cell = row.cells[name]
+        yield name
+        yield type(cell).__name__
+        yield _text(cell)
+
+
+def _text(cell: Cell) -> str | bytes:
+    return cell if isinstance(cell, str | bytes) else repr(cell)
 
 
 class StoredRows(Protocol):
@@ -348,116 +370,6 @@ def _lines(path: Path, copy: Path) -> Iterator[tuple[str, Any]]:
         raise unusable("read", path, error) from error
     except (ValueError, RecursionError):
         raise damaged(path, "a line is not JSON") from None
-
-
-# Saved plans that remove threads: one line of JSON per thread, for review.
-#
-# Deleting a line keeps its thread. A plan that is carried out is copied first: what is shown,
-# asked and removed is read from the private copy.
-
-
-_AT_ONCE = 500
-"""Number of threads that are compared at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanFile:
-    """A plan on disk; its threads are read one by one, as often as needed."""
-
-    saved: SavedPlan
-    sums: PurgeSums
-    """What will be removed."""
-    kept: Sequence[tuple[str, str]]
-    """The threads that a rule keeps, with the reason."""
-    is_own: bool = False
-    """Whether this run wrote it."""
-
-    @property
-    def going(self) -> int:
-        """Number of threads that will be removed or pruned."""
-        return self.sums.threads
-
-    def threads(self) -> Iterator[PlannedRemoval]:
-        """Yield the threads that will be removed or pruned. Raises `UsageError` at a damaged
-        line.
-        """
-        found = _threads(self.saved, is_own=self.is_own)
-        return (one for one in found if one.action != "keep")
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Yield the `removal_record` of each of these threads."""
-        if not self.is_own:
-            return map(removal_record, self.threads())
-        # What this run wrote is not checked again.
-        found = map(record_in_line, self.saved.records())
-        return (one for one in found if one["action"] != "keep")
-
-
-def removal_header(info: StoreInfo, now: datetime, action: str = "purge") -> PlanHeader:
-    """Return the header of a plan that only this run carries out."""
-    return PlanHeader(action, "removal", NO_STORE, info.layout, now)
-
-
-def write_plan(path: Path, header: PlanHeader, threads: Iterable[PlannedRemoval]) -> PlanFile:
-    """Write a plan file, which appears only when it is complete.
-
-    Raises `UsageError` if it cannot be written.
-    """
-    counted = _Count()
-    try:
-        with writing(path) as file:
-            file.write(line_of(header_record(header)))
-            for one in map(counted.see, threads):
-                file.write(line_of(to_plan_line(one)))
-    except OSError as error:
-        raise unusable("write", path, error) from error
-    return PlanFile(SavedPlan(path, path, header), counted.sums, counted.kept, is_own=True)
-
-
-def counted_plan(saved: SavedPlan) -> PlanFile:
-    """Read all threads of a plan of a removal once. Raises `UsageError` at a damaged line."""
-    counted = _Count()
-    for one in _threads(saved):
-        counted.see(one)
-    return PlanFile(saved, counted.sums, counted.kept)
-
-
-def check_unmoved(store: Store, planned: Iterable[PlannedRemoval]) -> None:
-    """Raise `StoreChanged` if a thread of a plan has changed or is gone."""
-    for some in in_chunks(planned, _AT_ONCE):
-        sizes = store.sizes([one.thread_id for one in some])
-        for one, size in zip(some, sizes, strict=True):
-            thread = store.thread(one.thread_id) or Thread(one.thread_id, None, None, None, 0, 0)
-            why = one.removal.reason_to_skip(thread.last_at, thread.checkpoints, size.writes)
-            if why:
-                raise StoreChanged(
-                    f"thread '{one.thread_id}' {why}, so nothing was removed",
-                    hint="make a new plan with --plan-out",
-                )
-    store.refresh()
-
-
-class _Count:
-    """Counts the threads of a plan while they pass through."""
-
-    def __init__(self) -> None:
-        self.sums = PurgeSums()
-        self.kept: list[tuple[str, str]] = []
-
-    def see(self, one: PlannedRemoval) -> PlannedRemoval:
-        if one.action == "keep":
-            self.kept.append((one.thread_id, one.reason))
-        else:
-            self.sums.add(one)
-        return one
-
-
-def _threads(saved: SavedPlan, *, is_own: bool = False) -> Iterator[PlannedRemoval]:
-    for number, (text, record) in enumerate(saved.lines(), 2):
-        try:
-            yield from_plan_line(record, text.rstrip() if is_own else "")
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise damaged(saved.path, f"line {number} is damaged") from error
 
 
 # A run that saves a plan, or applies one: the facts of the plan, one line each.

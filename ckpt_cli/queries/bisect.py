@@ -29,7 +29,7 @@ from ckpt_cli.core.values import All
 from ckpt_cli.queries.filters import FIELDS_OF_CHECKPOINT, CheckpointFacts, Lineage, channels_named
 from ckpt_cli.queries.history import made_by
 from ckpt_cli.queries.usage import Range
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader, number_of
 
@@ -111,7 +111,7 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
     Raises `UsageError` if values must not be shown, and what the test raises.
     """
     reader, ns = target.reader, target.checkpoint_ns
-    if redaction.is_redacted(reader.store):
+    if is_redacted(reader.store):
         raise UsageError(
             "a test (--exec) needs the values, which --redact hides",
             hint="leave out --redact, or use a condition",
@@ -212,8 +212,8 @@ def _described(
     if asked.fields:
         after = _values_asked(lineage, checkpoint_id, asked)
         before = _values_asked(lineage, parent_id, asked) if parent_id and parent else None
-    if redaction.is_redacted(reader.store):
-        moment, writes = redaction.moment(moment), list(map(redaction.placed, writes))
+    if is_redacted(reader.store):
+        moment, writes = moment.redacted(), [one.redacted() for one in writes]
         before, after = _redacted(before), _redacted(after)
     return replace(found, moment=moment, nodes=nodes, writes=writes, before=before, after=after)
 

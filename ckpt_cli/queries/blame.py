@@ -26,8 +26,8 @@ from ckpt_cli.core.state import (
 from ckpt_cli.core.tasks import TaskWrite, finished, task_writes
 from ckpt_cli.core.value_origin import TracedPath
 from ckpt_cli.core.values import All, Path, parse_path, same, select
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import StateTimeline, read_state
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment
 
@@ -76,7 +76,7 @@ def blame(target: Target, path: str) -> Blame:
         raise UsageError(
             f"'{path}' is not the path of one value", hint="use a path such as messages[-1].content"
         )
-    if not redaction.is_redacted(target.reader.store):
+    if not is_redacted(target.reader.store):
         return _blame(target, steps[0], steps)
     try:
         found = _blame(target, steps[0], steps)
@@ -86,8 +86,8 @@ def blame(target: Target, path: str) -> Blame:
     return replace(
         found,
         value=redact(found.value),
-        moment=redaction.moment(found.moment),
-        writes=list(map(redaction.placed, found.writes)),
+        moment=found.moment.redacted(),
+        writes=[one.redacted() for one in found.writes],
         edit=None if found.edit is None else _redacted(target, found.edit),
     )
 

@@ -15,8 +15,8 @@ from ckpt_cli.core.redact import redact_change
 from ckpt_cli.core.state import Body, read_body, state_values
 from ckpt_cli.core.values import Path
 from ckpt_cli.queries.show import CheckpointView
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment
 
@@ -106,11 +106,11 @@ def compare(first: Target, second: Target | None, channels: Collection[str] | No
 
 
 def _shown(target: Target, found: Comparison) -> Comparison:
-    if not redaction.is_redacted(target.reader.store):
+    if not is_redacted(target.reader.store):
         return found
     return Comparison(
-        None if found.before is None else redaction.moment(found.before),
-        redaction.moment(found.after),
+        None if found.before is None else found.before.redacted(),
+        found.after.redacted(),
         {name: redact_change(change) for name, change in found.changes.items()},
     )
 
@@ -156,7 +156,7 @@ def changed_values(target: Target, found: CheckpointView) -> dict[Path, Change]:
     changes: dict[Path, Change] = {
         (name,): "changed" if name in versions else "added" for name in names
     }
-    if redaction.is_redacted(reader.store):
+    if is_redacted(reader.store):
         return changes
     small = [name for name in names if _is_small(found, name)]
     blobs = before.checkpoint.blobs or {}

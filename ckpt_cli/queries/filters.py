@@ -432,9 +432,7 @@ class Lineage:
     def _metadata(self, ids: Sequence[str], fields: Collection[str]) -> dict[str, dict[str, Value]]:
         if _OF_METADATA.isdisjoint(fields):
             return {}
-        stored = self._reader.store.checkpoints(
-            self._reader.thread_id, checkpoint_ns=self._ns, checkpoint_ids=ids, metadata=True
-        )
+        stored = self._reader.checkpoints(self._ns, ids, metadata=True)
         return {one.key.checkpoint_id: read_metadata(one) for one in stored}
 
     def _steps(self, ids: Sequence[str], fields: Collection[str]) -> dict[str, _StepFacts]:
@@ -466,7 +464,5 @@ class Lineage:
 
     def _with_caller_writes(self, channels: Collection[str] | None) -> set[str]:
         """Return the checkpoints with a state that the caller's own writes change."""
-        stored = self._reader.store.writes(
-            self._reader.thread_id, checkpoint_ns=self._ns, channels=channels
-        )
+        stored = self._reader.writes(self._ns, channels=channels)
         return {one.key.checkpoint_id for one in stored if one.task_id == NULL_TASK_ID}

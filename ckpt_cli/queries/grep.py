@@ -32,8 +32,8 @@ from ckpt_cli.core.search import (
 )
 from ckpt_cli.core.state import ERROR, INTERRUPT, LOST_DELTA, RESUME, SENDS, Body, is_state
 from ckpt_cli.core.tasks import NodePath, asked_by, failed_at, node_path, tasks_by_id
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import Point, StateTimeline, read_state
+from ckpt_cli.reading.store import shown
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference, moment_time
 
 if TYPE_CHECKING:
@@ -161,8 +161,7 @@ def grep_thread(
         [one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)]
     )
     found = _innermost(_named(reader, hit, refs) for hit in hits)
-    shown = tuple(redaction.shown(store, hit) for hit in found)
-    return Searched(shown, unread, find.stopped)
+    return Searched(tuple(shown(store, hit) for hit in found), unread, find.stopped)
 
 
 def _namespace(

@@ -10,7 +10,7 @@ from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import START, given_input
 from ckpt_cli.core.tasks import pulled_node, ran, ran_here
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import shown
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _listed(
 ) -> Entry:
     found = entry_of(reader, moment, older)
     found = found._replace(operation=operations.adding(moment), given=_given(reader, moment))
-    return redaction.shown(reader.store, found)
+    return shown(reader.store, found)
 
 
 def entry_of(reader: ThreadReader, moment: Moment, older: Moment | None = None) -> Entry:

@@ -27,7 +27,7 @@ from ckpt_cli.core.tasks import (
     path_text,
     questions_by_path,
 )
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import shown
 from ckpt_cli.reading.thread import (
     Moment,
     ThreadReader,
@@ -102,7 +102,7 @@ def failures_of_threads(
     for some in in_chunks(threads):
         for one in find(store, some, inference):
             if since is None or (one.at is not None and one.at >= since):
-                yield redaction.shown(store, one)
+                yield shown(store, one)
 
 
 def _at_heads(
@@ -269,14 +269,14 @@ def open_questions(
     for some in in_chunks(threads):
         for waiting in _of_threads(store, some, inference):
             if before is None or (waiting.since is not None and waiting.since <= before):
-                yield redaction.shown(store, waiting)
+                yield shown(store, waiting)
 
 
 def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
     """Yield the open questions of a few hundred threads, in their order."""
     inference = TriggerInference(store)
     found = _of_threads(store, threads, inference)
-    return (redaction.shown(store, waiting) for waiting in found)
+    return (shown(store, waiting) for waiting in found)
 
 
 def _of_threads(

@@ -33,7 +33,7 @@ from ckpt_cli.core.redact import redact, redact_match
 from ckpt_cli.core.search import Finder, Match, gave_up, search
 from ckpt_cli.core.state import Body, read_metadata
 from ckpt_cli.queries.messages import conversation
-from ckpt_cli.reading.redaction import is_redacted
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 

@@ -12,8 +12,8 @@ from ckpt_backends.errors import NotFound
 from ckpt_cli.core.conversation import Turn, message_list, said, transcript
 from ckpt_cli.core.redact import redact_turn
 from ckpt_cli.core.state import given_input
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import unreadable
 
@@ -71,7 +71,7 @@ def conversation(target: Target, channel: str | None) -> Conversation:
         )
     others = [name for name in held if name != channel]
     turns = transcript(found or [])
-    if redaction.is_redacted(reader.store):
+    if is_redacted(reader.store):
         turns = list(map(redact_turn, turns))
     return Conversation(channel, turns, others, remarks)
 
@@ -79,7 +79,7 @@ def conversation(target: Target, channel: str | None) -> Conversation:
 def _given(target: Target, told: Mapping[str, Sequence[Value]], channel: str) -> Conversation:
     """Return the messages of an input, where the state has none yet."""
     turns = transcript(told[channel])
-    if redaction.is_redacted(target.reader.store):
+    if is_redacted(target.reader.store):
         turns = list(map(redact_turn, turns))
     others = [name for name in told if name != channel]
     return Conversation(channel, turns, others, ["its input, which the next step takes in"])

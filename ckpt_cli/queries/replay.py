@@ -65,8 +65,8 @@ from ckpt_cli.queries.replay_checks import (
     Lost,
     is_kept,
 )
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import OldestFirst, bytes_read
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 
@@ -639,7 +639,7 @@ def written(
         tuple(_others(look, channels)),
         _stored(look),
     )
-    return _redacted(answer) if redaction.is_redacted(target.reader.store) else answer
+    return _redacted(answer) if is_redacted(target.reader.store) else answer
 
 
 def _stored(look: Look) -> StoredSizes | None:
@@ -760,11 +760,11 @@ def _key(placed: TaskWrite) -> tuple[str, int, str]:
 
 def _redacted(found: Written) -> Written:
     def hidden(one: Contribution) -> Contribution:
-        return replace(one, placed=redaction.placed(one.placed), value=redact(one.value))
+        return replace(one, placed=one.placed.redacted(), value=redact(one.value))
 
     return Written(
-        redaction.moment(found.child),
-        None if found.parent is None else redaction.moment(found.parent),
+        found.child.redacted(),
+        None if found.parent is None else found.parent.redacted(),
         {
             name: replace(
                 one,

@@ -46,8 +46,7 @@ from ckpt_cli.core.replay import (
 )
 from ckpt_cli.core.state import is_delta, is_state
 from ckpt_cli.core.values import same
-from ckpt_cli.reading import redaction
-from ckpt_cli.reading.states import rules_of
+from ckpt_cli.reading.store import is_redacted, rules_of
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 if TYPE_CHECKING:
@@ -457,7 +456,7 @@ class ChannelChecker:
         differing = {}
         for n, value in found.rebuilt.items():
             if leaders & 1 << n and (one := differences(value, stored)) is not None:
-                hidden = redaction.is_redacted(self._reader.store)
+                hidden = is_redacted(self._reader.store)
                 differing[n] = without_values(one) if hidden else one
         return differing
 

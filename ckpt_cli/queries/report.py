@@ -12,8 +12,8 @@ from ckpt_cli.core.state import given_input
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.history import Entry, made_by
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import State, read_state
+from ckpt_cli.reading.store import is_redacted, shown
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -86,25 +86,25 @@ def reported_checkpoints(
 
     def reported(one: _Read, parent: _Read | None) -> ReportedCheckpoint:
         checkpoint_id = one.moment.key.checkpoint_id
-        is_redacted = redaction.is_redacted(reader.store)
+        hides = is_redacted(reader.store)
         given = given_input(one.moment.body, one.moment.metadata)
         entry = Entry(
-            redaction.moment(one.moment) if is_redacted else one.moment,
+            shown(reader.store, one.moment),
             known.depths[checkpoint_id],
             known.children(checkpoint_id),
             made_by(reader, one.moment, None if parent is None else parent.moment),
             reader.is_plaintext(one.moment),
             operations.adding(one.moment),
-            redact(given) if is_redacted and given is not None else given,
+            redact(given) if hides and given is not None else given,
         )
         before = None if parent is None else parent.state
         changes = {} if before is None else diff_channels(before.values, one.state.values)
-        if not is_redacted:
+        if not hides:
             return ReportedCheckpoint(entry, one.state, before, changes)
         return ReportedCheckpoint(
             entry,
-            redaction.state(one.state),
-            None if before is None else redaction.state(before),
+            one.state.redacted(),
+            None if before is None else before.redacted(),
             {name: redact_change(change) for name, change in changes.items()},
         )
 

@@ -32,7 +32,7 @@ from ckpt_cli.core.secrets import (
     why_unread,
 )
 from ckpt_cli.core.state import read_body, without_snapshot
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.workers import Each, each
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def search_memory(
 
 def _searching(ignored: Sequence[IgnoredSecrets], store: Store) -> Each[SecretReport]:
     scanner = Scanner()
-    redacted = redaction.is_redacted(store)
+    redacted = is_redacted(store)
 
     def search(thread_id: str) -> SecretReport:
         report = SecretReport(scanner.masked(thread_id))

@@ -2,27 +2,91 @@
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
-from ckpt_backends.model import CheckpointKey, Status, ThreadSize
+from ckpt_backends.model import CheckpointKey, Expiry, Status, ThreadSize
+from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import given_input, is_state
 from ckpt_cli.core.tasks import TaskWrite, new_input, task_writes
 from ckpt_cli.queries.heads import ListedThread, details_of
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import LostValues, State, read_state
+from ckpt_cli.reading.store import is_redacted, refuse_raw, shown
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of, unloaded_head
 
 if TYPE_CHECKING:
     from ckpt_cli.core.resume import Resume
     from ckpt_cli.core.state import Join
-    from ckpt_cli.core.values import Selected
+    from ckpt_cli.core.values import Path, Selected
     from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.thread_operations import ThreadOperations
-    from ckpt_cli.reading.store import Lifetime
+
+
+_SAME = timedelta(seconds=2)
+"""Savers set the expiry of rows that belong together one after the other, so small gaps are
+ignored.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """When a checkpoint expires, and what expires before it."""
+
+    at: datetime | None
+    """None if the checkpoint does not expire."""
+    writes_at: datetime | None = None
+    """When its writes expire, if that is earlier."""
+    ancestor: str | None = None
+    """The ancestor that expires first, if that is earlier."""
+    ancestor_at: datetime | None = None
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """The consequences, as sentences for the user."""
+        found = []
+        if self.writes_at is not None:
+            found.append(
+                "its writes expire first: what its tasks had done is then done again on a resume"
+            )
+        if self.ancestor is not None:
+            found.append(
+                f"its ancestor {self.ancestor} expires first: then there is no way back to it,"
+                " and what is rebuilt from its writes is gone"
+            )
+        return found
+
+
+def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
+    """Return how long a checkpoint remains usable; None if nothing of it expires."""
+    if not reader.store.keys_expire:
+        return None
+    ancestors = reader.ancestry(key.checkpoint_ns, key.checkpoint_id)[1:]
+    known = _of(reader.store, key, [key.checkpoint_id, *ancestors])
+    own = known.get(key.checkpoint_id)
+    if own is None or all(one.at is None and one.writes_at is None for one in known.values()):
+        return None
+    times = [
+        (at, name)
+        for name in ancestors
+        if name in known and (at := known[name].at) is not None and _is_before(at, own.at)
+    ]
+    first_at, first = min(times, default=(None, None))
+    writes_at = own.writes_at if _is_before(own.writes_at, own.at) else None
+    return Lifetime(own.at, writes_at, first, first_at)
+
+
+def _of(store: Store, key: CheckpointKey, ids: Sequence[str]) -> dict[str, Expiry]:
+    found = store.expiries(key.thread_id, key.checkpoint_ns, ids)
+    return {one.key.checkpoint_id: one for one in found}
+
+
+def _is_before(one: datetime | None, other: datetime | None) -> bool:
+    return one is not None and (other is None or one < other - _SAME)
 
 
 class NamespaceSummary(NamedTuple):
@@ -52,7 +116,7 @@ class Summary(NamedTuple):
 
     facts: WholeThread
     head: Moment | None
-    lifetime: "Lifetime | None" = None
+    lifetime: Lifetime | None = None
     """How long the head remains usable; None if nothing of it expires."""
     plaintext: bool = False
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
@@ -72,7 +136,7 @@ class CheckpointView(NamedTuple):
     writes: Sequence[TaskWrite]
     children: Sequence[str]
     is_head: bool
-    lifetime: "Lifetime | None" = None
+    lifetime: Lifetime | None = None
     """When it expires; None if nothing of it does."""
     plaintext: bool = False
     """It is stored unencrypted, in a thread with encrypted checkpoints."""
@@ -100,7 +164,7 @@ class CheckpointView(NamedTuple):
         return self._replace(
             moment=self.moment.redacted(),
             state=self.state.redacted(),
-            writes=list(map(redaction.placed, self.writes)),
+            writes=[one.redacted() for one in self.writes],
             given=None if self.given is None else redact(self.given),
         )
 
@@ -140,7 +204,7 @@ def view(
         reader.children(moment.key),
         is_head=is_head,
         resume=resume_of(reader, moment) if is_root else None,
-        lifetime=_lifetime(reader, moment.key),
+        lifetime=lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
         joins=reader.joins(moment),
         dropped=writes and _is_dropped(reader, moment),
@@ -153,7 +217,7 @@ def view(
         given=given_input(moment.body, moment.metadata) if channels is None else None,
         thread=facts(reader, moment) if is_root and facts is not None else None,
     )
-    return redaction.shown(reader.store, found)
+    return shown(reader.store, found)
 
 
 def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
@@ -169,8 +233,6 @@ def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
 
 def summarize(reader: ThreadReader, operations: "ThreadOperations") -> Summary:
     """Return everything that the index and the head show about a thread."""
-    from ckpt_cli.reading.store import lifetime
-
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     facts = whole_thread(
         reader, head, operations=operations, size=True, namespaces=True, title=True
@@ -179,7 +241,7 @@ def summarize(reader: ThreadReader, operations: "ThreadOperations") -> Summary:
         return Summary(facts, None)
     return Summary(
         facts,
-        redaction.shown(reader.store, head),
+        shown(reader.store, head),
         lifetime=lifetime(reader, head.key),
         plaintext=reader.is_plaintext(head),
         unloaded=unloaded_head(reader),
@@ -207,7 +269,7 @@ def whole_thread(
         details = details._replace(bytes=stored.bytes)
     failed = Status.ERROR in details.conditions
     return WholeThread(
-        redaction.shown(reader.store, ListedThread(reader.thread, details)),
+        shown(reader.store, ListedThread(reader.thread, details)),
         can_roll_back=failed and _can_roll_back(reader),
         size=stored,
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces)
@@ -241,14 +303,6 @@ def views(reader: ThreadReader) -> Iterator[CheckpointView]:
             yield view(Target(reader, ns, one.key.checkpoint_id, chosen=False), None, writes=True)
 
 
-def _lifetime(reader: ThreadReader, key: CheckpointKey) -> "Lifetime | None":
-    if not reader.store.keys_expire:
-        return None
-    from ckpt_cli.reading.store import lifetime
-
-    return lifetime(reader, key)
-
-
 def _unstored(moment: Moment, state: State) -> list[str]:
     if moment.body.problem is not None:
         return []
@@ -276,13 +330,24 @@ def picked(target: Target, path: str) -> "list[Selected]":
     values = cast("dict[Value, Value]", dict(read_state(reader, moment, channels).values))
     if isinstance(name, str) and name not in values and name in moment.body.values:
         values[name] = moment.body.values[name]
-    if not redaction.is_redacted(reader.store):
+    if not is_redacted(reader.store):
         return select(values, parsed)
     try:
-        return [redaction.selected(one, parsed) for one in select(values, parsed)]
+        return [_hidden(one, parsed) for one in select(values, parsed)]
     except NotFound:
         # The usual error message would reveal the keys of the state.
         raise NotFound(f"nothing at '{path}' in this state") from None
+
+
+def _hidden(found: "Selected", asked: "Path") -> "Selected":
+    """Return a place with type and size in place of its value; keys that were not asked for are
+    hidden.
+    """
+    path = tuple(
+        step if n == 0 or isinstance(step, int) or step in asked else "*"
+        for n, step in enumerate(found.path)
+    )
+    return found._replace(path=path, value=redact(found.value))
 
 
 def raw_bytes(target: Target) -> bytes:
@@ -291,18 +356,13 @@ def raw_bytes(target: Target) -> bytes:
     Raises `NotFound`, `Unreadable`, `Unsupported` if the layout stores no body, or `UsageError` if
     redaction is on.
     """
-    redaction.refuse_raw(target.reader.store)
+    refuse_raw(target.reader.store)
     if target.reader.is_values_only:
         raise Unsupported(
             "cannot print the stored bytes: this layout stores no checkpoint body",
             hint="`ckpt show --where` prints queries for the rows it stores",
         )
-    stored = target.reader.store.checkpoints(
-        target.reader.thread_id,
-        checkpoint_ns=target.checkpoint_ns,
-        checkpoint_ids=[target.checkpoint_id],
-        body=True,
-    )
+    stored = target.reader.checkpoints(target.checkpoint_ns, [target.checkpoint_id], body=True)
     for found in stored:
         if found.body is not None and found.body.whole is not None:
             raise Unreadable(

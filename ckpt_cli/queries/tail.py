@@ -22,7 +22,7 @@ from ckpt_cli.core.tasks import failures
 from ckpt_cli.queries.history import Entry, entry_of, made_by
 from ckpt_cli.queries.moved_threads import Moved, MovedThreads, fresh, order_of
 from ckpt_cli.queries.threads import Selection, matching
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import shown
 from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Tail:
         # Read the newest one even if it is not wanted, to notice later writes to it.
         found = list(self._entries(reader, sorted(self._seen)[-max(number, 1) :]))
         self._store.refresh()
-        return [redaction.shown(self._store, one) for one in found] if number else []
+        return [shown(self._store, one) for one in found] if number else []
 
     def new(self) -> list[Entry]:
         """Return the checkpoints that were added since the last call, oldest first.
@@ -85,7 +85,7 @@ class Tail:
             if _place(entry) in fresh or _events(entry.moment) - before[_place(entry)][1]
         ]
         self._store.refresh()
-        return [redaction.shown(self._store, one) for one in found]
+        return [shown(self._store, one) for one in found]
 
     def _places(self, reader: ThreadReader) -> set[_Place]:
         namespaces = reader.namespaces if self._ns is None else [self._ns]
@@ -330,4 +330,4 @@ def _movement(
     changes: StepChanges = _NO_CHANGES,
 ) -> Movement:
     found = Movement(event, reader.thread_id, moment.at, moment, nodes, children, changes)
-    return redaction.shown(reader.store, found)
+    return shown(reader.store, found)

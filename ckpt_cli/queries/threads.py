@@ -18,7 +18,7 @@ from ckpt_cli.core.refs import LONGEST_MAKING, just_made
 from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.heads import ListedThread, Watch, with_details, with_sizes, with_titles
 from ckpt_cli.queries.messages import conversation
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import shown
 from ckpt_cli.reading.target import Target, find_thread
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference, stored_time
 
@@ -160,7 +160,7 @@ def list_threads(
             rows = with_sizes(store, rows)
     if first_messages:
         rows = (row._replace(first_message=first_message(store, row.thread)) for row in rows)
-    yield from (redaction.shown(store, row) for row in rows)
+    yield from (shown(store, row) for row in rows)
 
 
 def described_threads(
@@ -180,7 +180,7 @@ def described_threads(
         rows = with_titles(store, with_details(store, rows, inference), every=True)
     if sizes:
         rows = with_sizes(store, rows)
-    return (redaction.shown(store, row) for row in rows)
+    return (shown(store, row) for row in rows)
 
 
 def first_message(store: Store, thread: Thread) -> str | None:

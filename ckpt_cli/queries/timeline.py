@@ -219,7 +219,7 @@ def read_steps(
     """
     indexes = reader.indexes()
     index = {(ns, one.key.checkpoint_id): one for ns, some in indexes.items() for one in some}
-    stored = step_keys(reader.store.writes(reader.thread_id) if writes is None else writes)
+    stored = step_keys(reader.writes() if writes is None else writes)
     drawn = skeletons_of(reader, index, stored)
     found: dict[str, list[TimedCheckpoint]] = {}
     for ns, some in indexes.items():

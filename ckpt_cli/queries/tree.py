@@ -63,7 +63,7 @@ from ckpt_cli.queries.timeline import (
     step_keys,
     timed_checkpoint,
 )
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import is_redacted, shown
 from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def read_keys(reader: ThreadReader, checkpoint_ns: str | None) -> TreeKeys:
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     only = namespaces[0] if len(namespaces) == 1 else None
-    stored = step_keys(reader.store.writes(reader.thread_id, checkpoint_ns=only))
+    stored = step_keys(reader.writes(only))
     # Only the questions of tips are likely to change.
     tips = {(ns, tip) for ns in namespaces for tip in reader.parentage(ns).tips}
     return TreeKeys(index, stored, tips, _seals(index, stored))
@@ -161,12 +161,13 @@ class StepFacts(NamedTuple):
     writes: Sequence[Write]
     """Without values; those of internal channels are left out."""
 
-
-class ToldChanges(NamedTuple):
-    """What a step changed, and the tokens that its messages tell."""
-
-    changes: tuple[ShortChange, ...]
-    tokens: int
+    @property
+    def given(self) -> Sequence[Write]:
+        """What the caller gave at an input, as the next step took it in; else nothing."""
+        if self.source != "input":
+            return ()
+        starts = {one.id for one in (*self.step.tasks, *self.step.others) if one.node == START}
+        return [one for one in self.writes if one.task_id in starts]
 
 
 def step_facts(moment: Moment) -> StepFacts:
@@ -194,67 +195,74 @@ def read_changes(
     parents: Mapping[Key, Key],
     forked: Collection[Key],
     say: Callable[[Value], str],
-) -> dict[Key, ToldChanges]:
-    """Return what the step of each checkpoint in `parents` changed.
+) -> dict[Key, tuple[tuple[ShortChange, ...], int]]:
+    """Return what the step of each checkpoint in `parents` changed, and the tokens that its
+    messages tell.
 
     `facts` has these and their parents; those of a parent that is not stored are left out. The
     writes on a checkpoint in `forked` may be of any of its children, and are not read.
     """
     only = reader.is_values_only
-    inputs = {} if only else _inputs(reader, facts)
+    given = {} if only else {key: one.given for key, one in facts.items() if one.given}
+    inputs = {} if only else _inputs(reader, facts, given)
     changed: dict[Key, Collection[str]] = {}
     makers: dict[Key, Sequence[Write]] = {}
     for key, parent in parents.items():
-        if (from_caller := given(facts[key])) and not only:
-            makers[key] = from_caller
-            changed[key] = {one.channel for one in from_caller}
+        one, before = facts[key], facts.get(parent)
+        if key in given:
+            makers[key] = given[key]
+            changed[key] = {write.channel for write in given[key]}
         elif key in inputs:
             changed[key] = inputs[key].keys()
-        elif parent in inputs or (parent in facts and given(facts[parent]) and not only):
+        elif parent in inputs or parent in given:
             changed[key] = ()  # It is told of the input that this step took in.
-        elif not parent[1] or parent in facts or only:
-            writes = _making(facts, key, parent, is_values_only=only)
-            changed[key] = _changed(facts, key, parent, writes, is_values_only=only)
-            if parent not in forked or only:
-                unclear = set(changed[key]).difference(facts[key].state.plain)
-                makers[key] = [one for one in writes if one.channel in unclear]
+        elif only or before is not None or not parent[1]:
+            writes = one.writes if only else _making(one, before)
+            if only:  # Such layouts store no versions.
+                changed[key] = {
+                    each.channel for each in writes if not each.channel.startswith("__")
+                }
+            else:
+                known = {} if before is None else before.versions
+                changed[key] = [name for name, at in one.versions.items() if known.get(name) != at]
+            if only or parent not in forked:
+                unclear = set(changed[key]).difference(one.state.plain)
+                makers[key] = [each for each in writes if each.channel in unclear]
     written = _read(reader, makers) | inputs
-    is_redacted = redaction.is_redacted(reader.store)
+    hides = is_redacted(reader.store)
     taking = {parent: key for key, parent in parents.items() if parent not in forked}
     found = {}
     for key, names in changed.items():
         values, after = written.get(key, {}), facts[key].state
-        before = facts[parents[key]].state if parents[key] in facts else _NOTHING
-        is_input = key in inputs or (bool(given(facts[key])) and not only)
+        before_it = facts[parents[key]].state if parents[key] in facts else _NOTHING
+        is_input = key in inputs or key in given
         if is_input:
             # What is given becomes part of the next state.
-            before, after = after, _state_after(facts.get(taking.get(key, ("", ""))), values)
-        changes = written_changes(names, before, after, values)
-        texts = short_changes(_redacted(changes) if is_redacted else changes, say)
+            before_it, after = after, _state_after(facts.get(taking.get(key, ("", ""))), values)
+        changes = written_changes(names, before_it, after, values)
+        texts = short_changes(_redacted(changes) if hides else changes, say)
         if is_input and not texts:
             # It gave what the state has already, or nothing to add.
             texts = tuple(
-                ShortChange(name, after=None if is_redacted else say(given_values[-1]))
+                ShortChange(name, after=None if hides else say(given_values[-1]))
                 for name, given_values in sorted(values.items())
             )
-        found[key] = ToldChanges(texts, _tokens(changes))
+        found[key] = texts, _tokens(changes)
     return found
 
 
 def _inputs(
-    reader: ThreadReader, facts: Mapping[Key, StepFacts]
+    reader: ThreadReader, facts: Mapping[Key, StepFacts], given: Collection[Key]
 ) -> dict[Key, dict[str, list[Value]]]:
     """Return by channel what the caller gave at inputs, where no write tells it."""
-    wanted = {key for key, one in facts.items() if one.source == "input" and not given(one)}
+    wanted = [key for key, one in facts.items() if one.source == "input" and key not in given]
     found: dict[Key, dict[str, list[Value]]] = {}
-    for ns in {ns for ns, _ in wanted}:
-        ids = {one for place, one in wanted if place == ns}
-        for moment in reader.moments(ns, ids, state=[START]):
-            value = given_input(moment.body, moment.metadata)
-            if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-                found[ns, moment.key.checkpoint_id] = {str(n): [one] for n, one in value.items()}
-            elif value is not None:
-                found[ns, moment.key.checkpoint_id] = {"input": [value]}
+    for key, moment in _moments(reader, wanted, state=[START]):
+        value = given_input(moment.body, moment.metadata)
+        if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+            found[key] = {str(name): [one] for name, one in value.items()}
+        elif value is not None:
+            found[key] = {"input": [value]}
     return found
 
 
@@ -268,40 +276,12 @@ def _state_after(taking: StepFacts | None, written: Mapping[str, Sequence[Value]
     return brief_state({name: one[-1] for name, one in written.items()}, ())._replace(lengths={})
 
 
-def given(found: StepFacts) -> Sequence[Write]:
-    """Return what the caller gave at an input, as the next step took it in; else nothing."""
-    if found.source != "input":
+def _making(one: StepFacts, before: StepFacts | None) -> Sequence[Write]:
+    """Return the writes on its parent that made a checkpoint."""
+    if before is None or one.source == "input":
         return ()
-    starts = {one.id for one in (*found.step.tasks, *found.step.others) if one.node == START}
-    return [one for one in found.writes if one.task_id in starts]
-
-
-def _making(
-    facts: Mapping[Key, StepFacts], key: Key, parent: Key, *, is_values_only: bool
-) -> Sequence[Write]:
-    """Return the writes that made a checkpoint."""
-    if is_values_only:
-        return facts[key].writes
-    if parent not in facts or facts[key].source == "input":
-        return ()
-    by_hand = not ran_here(facts[key].source)
-    return [one for one in facts[parent].writes if one.task_path.startswith(UPDATE_PATH) == by_hand]
-
-
-def _changed(
-    facts: Mapping[Key, StepFacts],
-    key: Key,
-    parent: Key,
-    writes: Sequence[Write],
-    *,
-    is_values_only: bool,
-) -> Collection[str]:
-    """Return the state channels that a step wrote. Layouts without versions tell by its writes."""
-    versions = facts[key].versions
-    if is_values_only:
-        return {one.channel for one in writes if not one.channel.startswith("__")}
-    before = facts[parent].versions if parent in facts else {}
-    return [name for name, version in versions.items() if before.get(name) != version]
+    by_hand = not ran_here(one.source)
+    return [each for each in before.writes if each.task_path.startswith(UPDATE_PATH) == by_hand]
 
 
 def _read(
@@ -380,65 +360,12 @@ def timed_points(
     return tuple(point for _, point in sorted(found, key=lambda pair: pair[0]))
 
 
-class KnownTree:
-    """What was read of one thread: only what may have changed since is read again.
-
-    A checkpoint never changes, but writes are added to it. Its seal stands for the writes of it and
-    of its parent; it is read again when its seal differs.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[Key, tuple[int, StepDetails]] = {}
-        self.mark: object = None
-        """Stands for all that the last tree was made from."""
-        self.tree: Tree | None = None
-        """The last tree."""
-
-    def details(
-        self,
-        keys: Sequence[Key],
-        seals: Mapping[Key, int],
-        passing: Collection[Key],
-        read: Callable[[Sequence[Key]], Mapping[Key, StepDetails]],
-    ) -> dict[Key, StepDetails]:
-        """Return the details of checkpoints; `read` is called for those that are not known.
-
-        Those in `passing` are read each time.
-        """
-        found: dict[Key, StepDetails] = {}
-        missing: list[Key] = []
-        for key in keys:
-            seal, known = self._found.get(key, (None, None))
-            # The log of operations may change, and what is damaged may be repaired.
-            if (
-                known is None
-                or seal != seals[key]
-                or key in passing
-                or known.change
-                or known.problem is not None
-            ):
-                missing.append(key)
-            else:
-                found[key] = known
-        for key, one in (read(missing) if missing else {}).items():
-            found[key] = one
-            self._found[key] = seals[key], one
-        return found
-
-    def __contains__(self, key: Key) -> bool:
-        """Return whether a checkpoint was read before."""
-        return key in self._found
-
-
 _SMALL, _LARGE = 1_000, 5_000
 """A thread with at most this many checkpoints is read whole, so that folded steps name their
 nodes: on the screen, which reads the thread again whenever it changes, and where it is printed.
 """
 _SHORT_OP = 8
 """Digits of an operation's id; commands take the beginning of an id."""
-
-
-NO_TREE = TreeKeys({}, {}, (), {})
 
 
 class TreeShape(NamedTuple):
@@ -459,12 +386,12 @@ class Tree(NamedTuple):
     details: Mapping[Key, StepDetails]
     refs: Mapping[str, str]
     """Maps a checkpoint id to its short ref."""
-    conditions: Sequence[Status] = ()
+    conditions: Sequence[Status]
     """The conditions of the thread, the worst first."""
-    keys: TreeKeys = NO_TREE
-    unread: frozenset[Key] = frozenset()
+    keys: TreeKeys
+    unread: frozenset[Key]
     """Plain steps that were not read: only the keys of writes tell what is known about them."""
-    forked: frozenset[Key] = frozenset()
+    forked: frozenset[Key]
     """The checkpoints whose writes may be of any of several children."""
     steps: Mapping[Key, TimedStep] = {}
     """The time of each step, if it was asked for."""
@@ -479,20 +406,24 @@ class Tree(NamedTuple):
 
 
 class TreeReader:
-    """Reads the tree of a thread; what is in `known` is not read again."""
+    """Reads the tree of a thread, again and again: only what may have changed since.
+
+    A checkpoint never changes, but writes are added to it. Its seal stands for the writes of it and
+    of its parent; it is read again when its seal differs.
+    """
 
     def __init__(
-        self,
-        reader: ThreadReader,
-        operations: ThreadOperations,
-        say: Callable[[Value], str],
-        known: KnownTree | None = None,
+        self, reader: ThreadReader, operations: ThreadOperations, say: Callable[[Value], str]
     ) -> None:
         """`say` formats a question on one line."""
-        self._reader = reader
-        self._operations = operations
+        self.reader, self.operations = reader, operations
+        """Those of the thread as it is now; a later look needs others."""
         self._say = say
-        self._known = KnownTree() if known is None else known
+        self._known: dict[Key, tuple[int, StepDetails]] = {}
+        """The seal and the details of each checkpoint that was read."""
+        self._mark: object = None
+        """Stands for all that the last tree was made from."""
+        self._tree: Tree | None = None
 
     def read(
         self, shape: TreeShape, keep: Key | None = None, seen: Collection[Key] | None = None
@@ -502,13 +433,13 @@ class TreeReader:
         With `seen`, plain steps are read only if they are in it, also if they are not folded, and
         the times of steps are told; the same tree is returned as before if nothing has changed.
         """
-        known, keys = self._known, read_keys(self._reader, shape.ns)
-        mark = self._mark(shape, keep, keys)
+        keys = read_keys(self.reader, shape.ns)
+        mark = self._mark_of(shape, keep, keys)
         is_stable = keys.is_settled or len(keys.index) > _SMALL
-        if is_stable and seen is not None and known.tree is not None and known.mark == mark:
-            return self.more(known.tree, seen, tips=not keys.is_settled)
-        known.mark, known.tree = mark, self._whole(keys, shape, keep, seen)
-        return known.tree
+        if is_stable and seen is not None and self._tree is not None and self._mark == mark:
+            return self.more(self._tree, seen, tips=not keys.is_settled)
+        self._mark, self._tree = mark, self._whole(keys, shape, keep, seen)
+        return self._tree
 
     def more(self, before: Tree, seen: Collection[Key], *, tips: bool = False) -> Tree:
         """Return a tree with the steps in `seen` read, without a look at what else has changed.
@@ -517,17 +448,17 @@ class TreeReader:
         """
         again = set(before.keys.tips) & before.details.keys() if tips else set()
         wanted = [*again.union(before.unread.intersection(seen))]
-        found = self._details(before.keys, wanted, before.forked)
+        found = self.details(before.keys, wanted, before.forked)
         is_same = all(before.details.get(key) == one for key, one in found.items())
         if is_same and before.unread.isdisjoint(found):
             return before
         after = before._replace(
             details={**before.details, **found},
             unread=before.unread.difference(found),
-            conditions=_conditions(self._reader) if tips else before.conditions,
+            conditions=_conditions(self.reader) if tips else before.conditions,
         )
-        if self._known.tree is not None:
-            self._known.tree = after
+        if self._tree is not None:
+            self._tree = after
         return after
 
     def refold(self, before: Tree, shape: TreeShape, keep: Key) -> Tree:
@@ -536,25 +467,24 @@ class TreeReader:
         """
         plan = plan_tree(_keeping(keep, before.skeletons), nest=shape.nest)
         missing = [key for key in plan.shown if key not in before.details]
-        found = self._details(before.keys, missing, ())
-        tree = before._replace(plan=plan, details={**before.details, **found})
-        self._known.mark, self._known.tree = self._mark(shape, keep, before.keys), tree
-        return tree
+        found = self.details(before.keys, missing, ())
+        self._mark = self._mark_of(shape, keep, before.keys)
+        self._tree = before._replace(plan=plan, details={**before.details, **found})
+        return self._tree
 
-    def _mark(self, shape: TreeShape, keep: Key | None, keys: TreeKeys) -> object:
-        """Return what stands for all that a tree is made from."""
-        return self._reader.thread, shape, None if shape.unfold else keep, keys.seals
+    def _mark_of(self, shape: TreeShape, keep: Key | None, keys: TreeKeys) -> object:
+        return self.reader.thread, shape, None if shape.unfold else keep, keys.seals
 
     def _whole(
         self, keys: TreeKeys, shape: TreeShape, keep: Key | None, seen: Collection[Key] | None
     ) -> Tree:
         """Return a tree that is laid out anew."""
-        reader, index = self._reader, keys.index
+        reader, index = self.reader, keys.index
         drawn = skeletons_of(reader, index, keys.stored)
         apart = forked(drawn.values())
         details: dict[Key, StepDetails] = {}
         if len(index) <= (_LARGE if seen is None else _SMALL):
-            details = self._details(keys, list(index), apart)
+            details = self.details(keys, list(index), apart)
             # Keys do not always show the source and the nodes that ran.
             for key, one in drawn.items():
                 source, ran = details[key].source, details[key].ran
@@ -565,8 +495,8 @@ class TreeReader:
         if not details:
             if seen is not None and shape.unfold:
                 plain = set(plan.shown).difference(plan_tree(placed, nest=True).shown, seen)
-                unread = frozenset(key for key in plain if key not in self._known)
-            details = self._details(keys, [key for key in plan.shown if key not in unread], apart)
+                unread = frozenset(plain - self._known.keys())
+            details = self.details(keys, [key for key in plan.shown if key not in unread], apart)
             details |= details_from_keys((one for one in placed if one.key in unread), keys)
         refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
         tree = Tree(reader.thread_id, plan, details, refs, _conditions(reader), keys, unread, apart)
@@ -577,64 +507,62 @@ class TreeReader:
         scrubber = Scrubber(timed_points(plan, keys, skeletons, steps))
         return tree._replace(steps=steps, scrubber=scrubber, skeletons=skeletons)
 
-    def _details(
+    def details(
         self, keys: TreeKeys, wanted: Sequence[Key], apart: Collection[Key]
     ) -> dict[Key, StepDetails]:
-        def read(missing: Sequence[Key]) -> dict[Key, StepDetails]:
+        """Return the details of checkpoints; those that cannot have changed are not read again."""
+        missing = [key for key in wanted if self._may_differ(key, keys)]
+        if missing:
             # Most messages of a state are those of the state before.
             with remembering():
-                return self._read(keys, missing, apart)
+                found = read_details(self.reader, self.operations, self._say, keys, missing, apart)
+            self._known |= {key: (keys.seals[key], one) for key, one in found.items()}
+        return {key: self._known[key][1] for key in wanted}
 
-        found = self._known.details(wanted, keys.seals, keys.tips, read)
-        if not self._reader.is_values_only:
-            return found
-        return {
-            key: one._replace(ran=nodes_that_ran(keys.stored.get(key, NO_KEYS)) or ())
-            for key, one in found.items()
-        }
+    def _may_differ(self, key: Key, keys: TreeKeys) -> bool:
+        seal, known = self._known.get(key, (None, None))
+        # The log of operations may change, and what is damaged may be repaired.
+        is_lasting = known is not None and not known.change and known.problem is None
+        return not is_lasting or seal != keys.seals[key] or key in keys.tips
 
-    def _read(
-        self, keys: TreeKeys, shown: Sequence[Key], apart: Collection[Key]
-    ) -> dict[Key, StepDetails]:
-        """Return details of the checkpoints shown; reads their parents to find the nodes that ran.
 
-        The parent of an input tells nothing about it, so most runs are told by their first
-        checkpoint.
-        """
-        reader, say, index = self._reader, self._say, keys.index
-        head = ("", reader.head(""))
-        nodes: dict[Key, StepDetails] = {}
-        facts: dict[Key, StepFacts] = {}
-        is_redacted = redaction.is_redacted(reader.store)
-        for key, moment in _moments(reader, shown):
-            change = _change(moment, self._operations.adding(moment), is_redacted=is_redacted)
-            nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say, change)
-            if key == head and (moment.step.next or moment.writes):
-                resumes = resume_of(reader, moment, inside=False).nodes
-                nodes[key] = nodes[key]._replace(resumes=resumes)
+def read_details(
+    reader: ThreadReader,
+    operations: ThreadOperations,
+    say: Callable[[Value], str],
+    keys: TreeKeys,
+    wanted: Sequence[Key],
+    apart: Collection[Key],
+) -> dict[Key, StepDetails]:
+    """Return details of some checkpoints; reads their parents to find the nodes that ran.
+
+    The parent of an input tells nothing about it, so most runs are told by their first checkpoint.
+    """
+    only, head = reader.is_values_only, ("", reader.head(""))
+    # An id that is not text can only be listed.
+    found = dict.fromkeys(wanted, StepDetails(problem="its id is not text"))
+    facts: dict[Key, StepFacts] = {}
+    for key, moment in _moments(reader, wanted):
+        facts[key] = step_facts(moment)
+        found[key] = _node(shown(reader.store, moment), say, operations.adding(moment))
+        if key == head and (moment.step.next or moment.writes):
+            resumes = resume_of(reader, moment, inside=False).nodes
+            found[key] = found[key]._replace(resumes=resumes)
+    parents = {key: (key[0], keys.index[key].parent_checkpoint_id or "") for key in facts}
+    if not only:
+        telling = {parent for key, parent in parents.items() if not facts[key].given}
+        for key, moment in _moments(reader, telling & keys.index.keys() - facts.keys()):
             facts[key] = step_facts(moment)
-        for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
-            nodes[key] = StepDetails(problem="its id is not text")
-        parents = {
-            key: (key[0], index[key].parent_checkpoint_id or "") for key in facts.keys() & nodes
-        }
-        if not reader.is_values_only:
-            telling = {parent for key, parent in parents.items() if not given(facts[key])}
-            for key, moment in _moments(reader, telling & index.keys() - facts.keys()):
-                facts[key] = step_facts(moment)
-        made: dict[Key, tuple[str, ...]] = {}
-        for key, parent in parents.items():
-            before = facts.get(parent)
-            if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
-                made[key] = ran(before.step, before.seen, facts[key].seen)
-        told, nothing = read_changes(reader, facts, parents, apart, say), ToldChanges((), 0)
-        found = {}
-        for key, node in nodes.items():
-            what = told.get(key, nothing)
-            found[key] = node._replace(
-                ran=made.get(key, ()), changes=what.changes, tokens=what.tokens
-            )
-        return found
+    for key, (changes, tokens) in read_changes(reader, facts, parents, apart, say).items():
+        found[key] = found[key]._replace(changes=changes, tokens=tokens)
+    for key, one in found.items():
+        before = facts.get(parents.get(key, key))
+        if only:
+            nodes = nodes_that_ran(keys.stored.get(key, NO_KEYS)) or ()
+            found[key] = one._replace(ran=nodes)
+        elif key in parents and before is not None and ran_here(one.source):
+            found[key] = one._replace(ran=ran(before.step, before.seen, facts[key].seen))
+    return found
 
 
 def _keeping(keep: Key | None, skeletons: Sequence[Skeleton]) -> Sequence[Skeleton]:
@@ -649,16 +577,20 @@ def _conditions(reader: ThreadReader) -> Sequence[Status]:
     return (Status.EMPTY,) if head is None else reader.moment("", head).conditions
 
 
-def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, Moment]]:
+def _moments(
+    reader: ThreadReader, keys: Iterable[Key], *, state: bool | Collection[str] = False
+) -> Iterator[tuple[Key, Moment]]:
     by_ns: dict[str, set[str]] = {}
     for ns, checkpoint_id in keys:
         by_ns.setdefault(ns, set()).add(checkpoint_id)
     for ns, ids in sorted(by_ns.items()):
-        for moment in reader.moments(ns, ids):
+        for moment in reader.moments(ns, ids, state=state):
             yield (ns, moment.key.checkpoint_id), moment
 
 
-def _node(moment: Moment, say: Callable[[Value], str], change: str) -> StepDetails:
+def _node(
+    moment: Moment, say: Callable[[Value], str], added_by: ListedOperation | None
+) -> StepDetails:
     step, ns = moment.step, moment.key.checkpoint_ns
     runs = (*step.tasks, *step.others)
     questions = [question for run in runs for question in run.questions]
@@ -683,16 +615,16 @@ def _node(moment: Moment, say: Callable[[Value], str], change: str) -> StepDetai
             for run in failed
         ),
         forked_from=forked_from if isinstance(forked_from, str) else None,
-        change=change,
+        change=_change(moment, added_by),
         problem=None if problem is None else problem.reason,
     )
 
 
-def _change(moment: Moment, added_by: ListedOperation | None, *, is_redacted: bool) -> str:
+def _change(moment: Moment, added_by: ListedOperation | None) -> str:
     """Return which operation added a checkpoint and why; the metadata tells only the reason."""
     if added_by is None:
         reason = moment.metadata.get(REASON) if moment.metadata.get(BY) == NAME else None
-        return f"reason: {reason}" if isinstance(reason, str) and not is_redacted else ""
+        return f"reason: {reason}" if isinstance(reason, str) else ""
     operation, undone_by = added_by.operation, added_by.undone_by
     text = f"{operation.action} {operation.op[:_SHORT_OP]}"
     text += f", undone by {undone_by[:_SHORT_OP]}" if undone_by else ""

@@ -62,7 +62,7 @@ from ckpt_cli.core.values import unwrap
 from ckpt_cli.queries.heads import heads_of, status_of_head
 from ckpt_cli.queries.incidents import failures_of_threads, of_threads
 from ckpt_cli.queries.timeline import read_steps
-from ckpt_cli.reading import redaction
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 from ckpt_cli.reading.workers import Each, each
 
@@ -485,7 +485,7 @@ def _counting(wanted: StatsQuery, store: Store) -> Each[Stats]:
 
 def user_of(reader: ThreadReader) -> str | None:
     """Return the user of a thread: as the store records it, or as its newest checkpoint says."""
-    if reader.thread.user is not None or redaction.is_redacted(reader.store):
+    if reader.thread.user is not None or is_redacted(reader.store):
         return reader.thread.user
     head = reader.head("")
     for one in reader.store.checkpoints(
@@ -658,7 +658,7 @@ class _ThreadCount:
         self.found.unread = messages.unread
         self.found.without_usage = len(within) - len(kept)
         nodes = nodes_of(self.reader, kept) if "node" in self.wanted.by else {}
-        hidden = redaction.is_redacted(self.reader.store)
+        hidden = is_redacted(self.reader.store)
         for one in kept:
             self.found.of(
                 node=nodes.get(one.origin, UNKNOWN),

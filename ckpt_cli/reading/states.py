@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from ckpt_backends.codec import UNDEFINED, decode
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, Blob, Capability, Checkpoint, TypedBytes, Write
-from ckpt_backends.protocol import Store
-from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.state import (
     LOST_DELTA,
@@ -29,10 +27,11 @@ from ckpt_cli.core.state import (
     without_snapshot,
 )
 from ckpt_cli.core.tasks import CONTROL
+from ckpt_cli.reading.store import rules_of
 from ckpt_cli.reading.thread import DecodedCheckpoint, Moment, ThreadReader
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.reducers import OtherReading, Rules
+    from ckpt_cli.core.reducers import OtherReading
 
 
 _AT_ONCE = 50
@@ -142,13 +141,7 @@ class LostValues:
         ids = self.reader.ancestry(ns, checkpoint.key.checkpoint_id)[1:]
         while ids:
             some, ids = ids[:_AT_ONCE], ids[_AT_ONCE:]
-            read = self.reader.store.checkpoints(
-                self.reader.thread_id,
-                checkpoint_ns=ns,
-                checkpoint_ids=some,
-                body=True,
-                metadata=True,
-            )
+            read = self.reader.checkpoints(ns, some, body=True, metadata=True)
             found = {one.key.checkpoint_id: one for one in read}
             for own in some:
                 if own not in found:
@@ -178,11 +171,8 @@ class LostValues:
         source = read_metadata(own).get("source")
         found: Iterable[Write] = ()
         if before is not None:
-            found = self.reader.store.writes(
-                self.reader.thread_id,
-                checkpoint_ns=own.key.checkpoint_ns,
-                checkpoint_ids=[before.key.checkpoint_id],
-                values=names,
+            found = self.reader.writes(
+                own.key.checkpoint_ns, [before.key.checkpoint_id], values=names
             )
         writes = list(found)
         return self._step(own, read_body(own), source if isinstance(source, str) else None, writes)
@@ -221,9 +211,7 @@ class LostValues:
     def _known(self, step: _Step) -> _Known:
         ns = step.checkpoint.key.checkpoint_ns
         if ns not in self._stored:
-            found = self.reader.store.checkpoints(
-                self.reader.thread_id, checkpoint_ns=ns, body=True, metadata=True
-            )
+            found = self.reader.checkpoints(ns, body=True, metadata=True)
             self._stored[ns] = _known(found)
         return self._stored[ns]
 
@@ -267,29 +255,6 @@ def _is_apart(value: Value, body: Body) -> bool:
     if body.is_javascript:
         return value is not None and value != UNDEFINED
     return isinstance(value, list | dict | bytes | Tagged)
-
-
-class RuledStore(WrappedStore):
-    """A store of which the user told how values that are not stored are rebuilt."""
-
-    def __init__(self, inner: Store, rules: Rules) -> None:
-        super().__init__(inner)
-        self.rules = rules
-
-
-def rules_of(store: Store, body: Body) -> Rules:
-    """Return what was told about a store, also if another wrapper is around it.
-
-    `body` is of the checkpoint that is rebuilt: releases of LangGraph.js do not differ.
-    """
-    from ckpt_cli.core.reducers import JAVASCRIPT, NO_RULES
-
-    inner, found = store, NO_RULES
-    while isinstance(inner, WrappedStore):
-        if isinstance(inner, RuledStore):
-            found = inner.rules
-        inner = inner.inner
-    return found._replace(library=JAVASCRIPT) if body.is_javascript else found
 
 
 class State(NamedTuple):
@@ -376,13 +341,7 @@ def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, l
     if not names or reader.is_values_only:  # they are already part of the stored value
         return grouped
     key = moment.key
-    for write in reader.store.writes(
-        reader.thread_id,
-        checkpoint_ns=key.checkpoint_ns,
-        checkpoint_ids=[key.checkpoint_id],
-        channels=names,
-        values=True,
-    ):
+    for write in reader.writes(key.checkpoint_ns, [key.checkpoint_id], channels=names, values=True):
         if write.task_id == NULL_TASK_ID and write.value is not None:
             grouped.setdefault(write.channel, []).append(decode(write.value))
     return grouped
@@ -449,12 +408,8 @@ def delta_parts(
         key = ancestor.key
         for name in open_names:
             found[name].batches.append([])
-        for write in reader.store.writes(
-            reader.thread_id,
-            checkpoint_ns=key.checkpoint_ns,
-            checkpoint_ids=[key.checkpoint_id],
-            channels=open_names,
-            values=True,
+        for write in reader.writes(
+            key.checkpoint_ns, [key.checkpoint_id], channels=open_names, values=True
         ):
             if write.value is not None:
                 found[write.channel].batches[-1].append(write.value)
@@ -503,9 +458,7 @@ def _ancestors(
     """
     ns = checkpoint.key.checkpoint_ns
     for one in reader.ancestry(ns, checkpoint.key.checkpoint_id)[1:]:
-        yield from reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[one], body=True, values=names
-        )
+        yield from reader.checkpoints(ns, [one], body=True, values=names)
 
 
 _CHECKPOINTS_AT_ONCE = 200
@@ -627,12 +580,8 @@ class StateTimeline:
             self._line.leave(parent)
 
     def _checkpoints(self, ids: Sequence[str]) -> Iterator[Checkpoint]:
-        return self._reader.store.checkpoints(
-            self._reader.thread_id,
-            checkpoint_ns=self._ns,
-            checkpoint_ids=ids,
-            body=True,
-            values=True if self._channels is None else self._channels,
+        return self._reader.checkpoints(
+            self._ns, ids, body=True, values=True if self._channels is None else self._channels
         )
 
     def _rebuilt(
@@ -663,13 +612,7 @@ class StateTimeline:
         if not missing:
             return found
         writes: dict[str, list[Value]] = {}
-        for write in self._reader.store.writes(
-            self._reader.thread_id,
-            checkpoint_ns=self._ns,
-            checkpoint_ids=[parent],
-            channels=missing,
-            values=True,
-        ):
+        for write in self._reader.writes(self._ns, [parent], channels=missing, values=True):
             if write.value is not None:
                 writes.setdefault(write.channel, []).append(decode(write.value))
         rules, graph = rules_of(self._reader.store, body), namespace_kind(self._ns)

@@ -1,86 +1,95 @@
-"""Opens the store of a run for reading."""
+"""Opens the store of a run for reading, and says how its values are shown and rebuilt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from ckpt_backends.encryption import DecryptingStore, Keys, keys_of_environment, keys_of_file
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unreadable, Unsupported
-from ckpt_backends.model import CheckpointKey, Expiry
+from ckpt_backends.errors import (
+    StoreUnavailable,
+    UnknownLayout,
+    Unreadable,
+    Unsupported,
+    UsageError,
+)
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_backends.wrapper import WrappedStore
+from ckpt_cli.core.redact import redact_metadata
+from ckpt_cli.core.resume import user_metadata
 
 if TYPE_CHECKING:
+    from ckpt_backends.codec.values import Value
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_cli.core.reducers import Rules
+    from ckpt_cli.core.resume import UserMetadata
+    from ckpt_cli.core.state import Body
 
 
-_SAME = timedelta(seconds=2)
-"""Savers set the expiry of rows that belong together one after the other, so small gaps are
-ignored.
-"""
+class RedactedStore(WrappedStore):
+    """A store with values that must not be shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetime:
-    """When a checkpoint expires, and what expires before it."""
-
-    at: datetime | None
-    """None if the checkpoint does not expire."""
-    writes_at: datetime | None = None
-    """When its writes expire, if that is earlier."""
-    ancestor: str | None = None
-    """The ancestor that expires first, if that is earlier."""
-    ancestor_at: datetime | None = None
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """The consequences, as sentences for the user."""
-        found = []
-        if self.writes_at is not None:
-            found.append(
-                "its writes expire first: what its tasks had done is then done again on a resume"
-            )
-        if self.ancestor is not None:
-            found.append(
-                f"its ancestor {self.ancestor} expires first: then there is no way back to it,"
-                " and what is rebuilt from its writes is gone"
-            )
-        return found
+def is_redacted(store: Store) -> bool:
+    """Return whether answers from a store must be redacted."""
+    return isinstance(store, RedactedStore)
 
 
-def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
-    """Return how long a checkpoint remains usable; None if nothing of it expires."""
-    if not reader.store.keys_expire:
-        return None
-    ancestors = reader.ancestry(key.checkpoint_ns, key.checkpoint_id)[1:]
-    known = _of(reader.store, key, [key.checkpoint_id, *ancestors])
-    own = known.get(key.checkpoint_id)
-    if own is None or all(one.at is None and one.writes_at is None for one in known.values()):
-        return None
-    times = [
-        (at, name)
-        for name in ancestors
-        if name in known and (at := known[name].at) is not None and _is_before(at, own.at)
-    ]
-    first_at, first = min(times, default=(None, None))
-    writes_at = own.writes_at if _is_before(own.writes_at, own.at) else None
-    return Lifetime(own.at, writes_at, first, first_at)
+class Hidable(Protocol):
+    """A record of an answer."""
+
+    def redacted(self) -> Self:
+        """Return it without values, and without texts that quote them."""
 
 
-def _of(store: Store, key: CheckpointKey, ids: Sequence[str]) -> dict[str, Expiry]:
-    found = store.expiries(key.thread_id, key.checkpoint_ns, ids)
-    return {one.key.checkpoint_id: one for one in found}
+Record = TypeVar("Record", bound=Hidable)
 
 
-def _is_before(one: datetime | None, other: datetime | None) -> bool:
-    return one is not None and (other is None or one < other - _SAME)
+def shown(store: Store, found: Record) -> Record:
+    """Return a record as it may be shown."""
+    return found.redacted() if is_redacted(store) else found
+
+
+def refuse_raw(store: Store) -> None:
+    """Raise `UsageError` if stored bytes would be shown although `--redact` is given."""
+    if is_redacted(store):
+        raise no_raw()
+
+
+def no_raw() -> UsageError:
+    """Return the error for showing stored bytes together with `--redact`."""
+    return UsageError("--raw cannot be combined with --redact", hint="use one of them")
+
+
+def carried_metadata(store: Store, metadata: Mapping[str, Value]) -> UserMetadata:
+    """Return the metadata with which a graph resumes from a checkpoint, or from a copy of it."""
+    return user_metadata(redact_metadata(metadata) if is_redacted(store) else metadata)
+
+
+class RuledStore(WrappedStore):
+    """A store of which the user told how values that are not stored are rebuilt."""
+
+    def __init__(self, inner: Store, rules: Rules) -> None:
+        super().__init__(inner)
+        self.rules = rules
+
+
+def rules_of(store: Store, body: Body) -> Rules:
+    """Return what was told about a store, also if another wrapper is around it.
+
+    `body` is of the checkpoint that is rebuilt: releases of LangGraph.js do not differ.
+    """
+    from ckpt_cli.core.reducers import JAVASCRIPT, NO_RULES
+
+    inner, found = store, NO_RULES
+    while isinstance(inner, WrappedStore):
+        if isinstance(inner, RuledStore):
+            found = inner.rules
+        inner = inner.inner
+    return found._replace(library=JAVASCRIPT) if body.is_javascript else found
 
 
 class _Kept(Protocol):
@@ -145,14 +154,8 @@ class Opening(NamedTuple):
         if observer is not None and store.lists_by_scan:
             store.observe_scans(observer())
         if self.rules is not None:
-            from ckpt_cli.reading.states import RuledStore
-
             store = RuledStore(store, self.rules)
-        if not self.redact:
-            return store
-        from ckpt_cli.reading.redaction import RedactedStore
-
-        return RedactedStore(store)
+        return RedactedStore(store) if self.redact else store
 
     def keys(self) -> Keys:
         """Return a function that returns the keys for encrypted values."""

@@ -34,6 +34,7 @@ from ckpt_cli.core.resume import (
     following,
     goto_tasks,
     has_begun,
+    joined,
     paths_of_callers,
     paths_of_calls,
     resume_level,
@@ -61,6 +62,7 @@ from ckpt_cli.core.state import (
 )
 from ckpt_cli.core.tasks import (
     CONTROL,
+    Lookups,
     NodePath,
     Question,
     Step,
@@ -80,8 +82,6 @@ from ckpt_cli.core.tasks import (
 )
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.state import Body, Followers
-
     Graph = tuple[str, ...]
     """The nodes whose subgraphs it is called in; none for the root."""
 
@@ -112,8 +112,6 @@ class TriggerInference:
     @cached_property
     def readers(self) -> Mapping[str, Collection[str]]:
         """Maps a channel to the nodes that read it."""
-        from ckpt_cli.core.state import learn
-
         return learn(self._heads())
 
     @cached_property
@@ -133,8 +131,6 @@ class TriggerInference:
     def deferred(self) -> Mapping[str, bool]:
         """Maps a channel to whether it triggers a deferred node, as `deferred_channels` does."""
         from ckpt_backends.codec.skim import BodySkimmer
-        from ckpt_cli.core.resume import deferred_channels
-        from ckpt_cli.core.state import read_body
 
         skimmer, left = BodySkimmer(), _READ
 
@@ -152,9 +148,6 @@ class TriggerInference:
     @cached_property
     def functions(self) -> list[str]:
         """Names that may be names of `@task` functions."""
-        from ckpt_cli.core.state import read_metadata
-        from ckpt_cli.core.tasks import function_names
-
         threads = [thread_id for thread_id, _ in self._small_threads()]
         return function_names(
             (ns for thread_id in threads for ns in self._store.namespaces(thread_id)),
@@ -168,8 +161,6 @@ class TriggerInference:
 
     def _heads(self) -> Iterator[Body]:
         """Yield the newest body of each namespace: it knows every node that ran before."""
-        from ckpt_cli.core.state import read_body
-
         for thread_id, _ in self._small_threads():
             heads: dict[str, str] = {}
             for found in self._store.checkpoints(thread_id):
@@ -195,7 +186,6 @@ class TriggerInference:
 def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:
     """Return what a thread's checkpoints tell about which nodes follow which, for each graph."""
     from ckpt_backends.codec.skim import BodySkimmer
-    from ckpt_cli.core.state import learn_followers, read_body, read_metadata, source_from
 
     graphs: dict[Graph, list[tuple[str, str | None, str | None, Body]]] = {}
     decode = BodySkimmer().decode
@@ -408,7 +398,7 @@ def resume_of(
         return found._replace(runs=None)
     if found.runs or found.handlers or level.runs:
         return found
-    after = following(
+    runs, possible = following(
         body,
         (task for task in level.applies if not is_call(task.path)),
         sends=sends,
@@ -416,8 +406,8 @@ def resume_of(
         deferred=partial(reader.deferred, moment.key.checkpoint_ns),
     )
     return found._replace(
-        runs=None if after.nodes is None else tuple((node,) for node in after.nodes),
-        possible=tuple((node,) for node in after.possible),
+        runs=None if runs is None else tuple((node,) for node in runs),
+        possible=tuple((node,) for node in possible),
     )
 
 
@@ -446,61 +436,47 @@ def _runs_of(
 ) -> Resume:
     """Return what runs, with the subgraphs of the tasks that run."""
     calls, callers = paths_of_calls(moment.step), paths_of_callers(moment.step)
-    runs: list[NodePath] | None = [(node,) for node in level.started]
-    idle: tuple[NodePath, ...] | None = ()
-    """What runs if nothing does here: it cannot be told if a subgraph has finished."""
-    applies = [
-        calls.get(task.path, ("?",)) if is_call(task.path) else (task.node or "?",)
-        for task in level.applies
-        if task.node != START
+    begun = [(node, run) for node, run in level.handlers if run is not None]
+    parts = [
+        Resume(
+            runs=tuple((node,) for node in level.started),
+            applies=tuple(
+                calls.get(task.path, ("?",)) if is_call(task.path) else (task.node or "?",)
+                for task in level.applies
+                if task.node != START
+            ),
+            asks=tuple(path for _, run in begun for path in asks_of(run)),
+            handlers=tuple((node,) for node, _ in level.handlers),
+            repeats=tuple((node,) for node, _ in begun),
+            assumed=level.assumed,
+        )
     ]
-    handlers: list[NodePath] = [(node,) for node, _ in level.handlers]
-    repeats: list[NodePath] = [(node,) for node, run in level.handlers if run is not None]
-    asks = [path for _, run in level.handlers if run is not None for path in asks_of(run)]
-    answered: list[NodePath] = []
-    assumed, saved_inside = level.assumed, False
-    possible: list[NodePath] = []
+    is_told = True
     for task in level.runs:
         node = (task.node or "?",)
         if task.node == START:
             # It only hands the input to the first nodes, and what it would write is not stored.
-            runs = None
+            parts.append(Resume(None))
             continue
         inner = list(_resumed_calls(reader, moment, task, seen)) if inside else []
-        going = [one for one in inner if one.runs != () or one.handlers]
-        if not going:
-            if inner:
-                # All that it called has finished, and LangGraph returns it. Where it leads is not
-                # stored: that would be in the writes of this task.
-                applies += [path for one in inner for path in _below(node, one.applies)] or [node]
-                idle = None
-                continue
-            runs = None if runs is None else [*runs, node]
-            asks += asks_of(task)
-            answered += [asked_by(one) for one in task.questions if one.failed_answer]
-            if has_begun(task) or task.path in callers:
-                repeats.append(node)
-        for one in going:
-            runs = None if runs is None or one.runs is None else [*runs, *_below(node, one.runs)]
-            applies += _below(node, one.applies)
-            handlers += _below(node, one.handlers)
-            repeats += _below(node, one.repeats)
-            asks += _below(node, one.asks)
-            assumed = assumed or one.assumed
-            possible += _below(node, one.possible)
-            saved_inside = saved_inside or bool(one.applies or one.handlers)
-            answered += _below(node, one.answered)
-    return Resume(
-        tuple(runs) if runs else idle if runs is not None else None,
-        tuple(applies),
-        tuple(asks),
-        tuple(handlers),
-        tuple(repeats),
-        tuple(answered),
-        saved_inside=saved_inside,
-        assumed=assumed,
-        possible=tuple(possible),
-    )
+        going = [one.below(node) for one in inner if one.runs != () or one.handlers]
+        parts += going
+        if going:
+            continue
+        if inner:
+            # All that it called has finished, and LangGraph returns it. Where it leads is not
+            # stored: that would be in the writes of this task.
+            applied = tuple(path for one in inner for path in one.below(node).applies)
+            parts.append(Resume((), applied or (node,)))
+            is_told = False
+            continue
+        has_run = has_begun(task) or task.path in callers
+        answered = tuple(asked_by(one) for one in task.questions if one.failed_answer)
+        repeats = (node,) if has_run else ()
+        parts.append(Resume((node,), asks=asks_of(task), repeats=repeats, answered=answered))
+    found = joined(parts)
+    # If nothing runs here, it cannot be told what does where a subgraph has finished.
+    return found if found.runs or is_told else found._replace(runs=None)
 
 
 def writes_inside(
@@ -518,10 +494,6 @@ def writes_inside(
                 found = reader.moment(ns, head)
                 yield found.writes
                 yield from writes_inside(reader, found, seen)
-
-
-def _below(node: NodePath, paths: tuple[NodePath, ...]) -> list[NodePath]:
-    return [(*node, *path) for path in paths]
 
 
 def _resumed_calls(
@@ -562,9 +534,7 @@ def _call_id(reader: ThreadReader, moment: Moment, task: Task) -> str | None:
         head = reader.head(ns)
         if head is None or head < key.checkpoint_id:
             continue
-        for one in reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[head], metadata=True
-        ):
+        for one in reader.checkpoints(ns, [head], metadata=True):
             parents = read_metadata(one).get("parents")
             if isinstance(parents, dict) and parents.get(key.checkpoint_ns) == key.checkpoint_id:
                 return task_id
@@ -601,9 +571,7 @@ def _located(reader: ThreadReader, key: CheckpointKey, task: Task) -> Task:
 def _inner_tasks(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iterator[Task]:
     """Yield the tasks of called subgraphs at the checkpoints where something asked or failed."""
     for ns in called(reader, key, task.id, task.node):
-        stored = reader.store.writes(
-            reader.thread_id, checkpoint_ns=ns, channels={INTERRUPT, ERROR}
-        )
+        stored = reader.writes(ns, channels={INTERRUPT, ERROR})
         ids = {write.key.checkpoint_id for write in stored}
         for moment in reader.moments(ns, ids) if ids else ():
             yield from (*moment.step.tasks, *moment.step.others)
@@ -691,10 +659,42 @@ class ThreadReader:
         """The same namespaces as a set, for fast lookups."""
         return frozenset(self.namespaces)
 
+    def checkpoints(
+        self,
+        ns: str | None = None,
+        ids: Collection[str] | None = None,
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        """Return what the store has of the thread, or of a namespace, as `Store.checkpoints`."""
+        return self.store.checkpoints(
+            self.thread_id,
+            checkpoint_ns=ns,
+            checkpoint_ids=ids,
+            body=body,
+            metadata=metadata,
+            values=values,
+        )
+
+    def writes(
+        self,
+        ns: str | None = None,
+        ids: Collection[str] | None = None,
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        """Return the writes of the thread, or of a namespace, as `Store.writes`."""
+        return self.store.writes(
+            self.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, channels=channels, values=values
+        )
+
     def index(self, checkpoint_ns: str) -> list[Checkpoint]:
         """Return the checkpoints of a namespace without bodies, newest first."""
         if checkpoint_ns not in self._indexes:
-            found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns)
+            found = self.checkpoints(checkpoint_ns)
             self._indexes[checkpoint_ns] = list(found)
         return self._indexes[checkpoint_ns]
 
@@ -702,7 +702,7 @@ class ThreadReader:
         """Return the same of all namespaces that have any, with one query."""
         if not self._is_indexed:
             found: dict[str, list[Checkpoint]] = {}
-            for one in self.store.checkpoints(self.thread_id):
+            for one in self.checkpoints():
                 found.setdefault(one.key.checkpoint_ns, []).append(one)
             self._indexes = found | self._indexes
             self._is_indexed = True
@@ -736,9 +736,7 @@ class ThreadReader:
     def delta_channels(self, checkpoint_ns: str) -> set[str]:
         """Return the DeltaChannels of a namespace, from the metadata of all its checkpoints."""
         if checkpoint_ns not in self._delta:
-            found = self.store.checkpoints(
-                self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True
-            )
+            found = self.checkpoints(checkpoint_ns, metadata=True)
             self._delta[checkpoint_ns] = set().union(
                 *(delta_channels(read_metadata(one)) for one in found)
             )
@@ -794,7 +792,7 @@ class ThreadReader:
         )
 
     def _steps(self, checkpoint_ns: str) -> dict[str, int | None]:
-        found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True)
+        found = self.checkpoints(checkpoint_ns, metadata=True)
         return {
             one.key.checkpoint_id: number_of(one.key.checkpoint_id, read_metadata(one))
             for one in found
@@ -802,9 +800,7 @@ class ThreadReader:
 
     def stored_time(self, checkpoint_ns: str, checkpoint_id: str) -> datetime | None:
         """Return the time that a checkpoint holds; None if it cannot be read."""
-        for one in self.store.checkpoints(
-            self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=[checkpoint_id], body=True
-        ):
+        for one in self.checkpoints(checkpoint_ns, [checkpoint_id], body=True):
             return stored_time(read_body(one))
         return None
 
@@ -816,9 +812,7 @@ class ThreadReader:
         }
         without = [checkpoint_id for checkpoint_id, at in times.items() if at is None]
         if without:
-            for one in self.store.checkpoints(
-                self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=without, body=True
-            ):
+            for one in self.checkpoints(checkpoint_ns, without, body=True):
                 times[one.key.checkpoint_id] = moment_time(one.key.checkpoint_id, read_body(one))
         return times
 
@@ -842,18 +836,8 @@ class ThreadReader:
 
         `state` is as in `moments`. Raises `NotFound`.
         """
-        for checkpoint in self.store.checkpoints(
-            self.thread_id,
-            checkpoint_ns=checkpoint_ns,
-            checkpoint_ids=[checkpoint_id],
-            body=True,
-            metadata=True,
-            values=state,
-        ):
-            writes = self._writes_of(checkpoint_ns, [checkpoint_id], False)[checkpoint_id]
-            return DecodedCheckpoint(
-                checkpoint, read_body(checkpoint), read_metadata(checkpoint), writes
-            )
+        for found in self.decoded(checkpoint_ns, [checkpoint_id], state=state):
+            return found
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
 
     def decoded(
@@ -897,13 +881,8 @@ class ThreadReader:
         values: bool | Collection[str],
     ) -> Iterator[tuple[Checkpoint, list[Write]]]:
         """Yield whole checkpoints, one at a time, with their writes and these values of them."""
-        stream = self.store.checkpoints(
-            self.thread_id,
-            checkpoint_ns=checkpoint_ns,
-            checkpoint_ids=checkpoint_ids,
-            body=True,
-            metadata=True,
-            values=state,
+        stream = self.checkpoints(
+            checkpoint_ns, checkpoint_ids, body=True, metadata=True, values=state
         )
         wanted = checkpoint_ids
         if wanted is None:
@@ -921,9 +900,7 @@ class ThreadReader:
         self, checkpoint_ns: str, ids: Iterable[str], values: bool | Collection[str]
     ) -> dict[str, list[Write]]:
         grouped: dict[str, list[Write]] = {one: [] for one in ids}
-        for write in self.store.writes(
-            self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=grouped, values=values
-        ):
+        for write in self.writes(checkpoint_ns, grouped, values=values):
             grouped[write.key.checkpoint_id].append(write)
         return grouped
 
@@ -937,21 +914,18 @@ class ThreadReader:
         body, metadata = read_body(checkpoint, decode_body), read_metadata(checkpoint)
         parent_id = checkpoint.parent_checkpoint_id
         parent = None if parent_id is None else checkpoint.key._replace(checkpoint_id=parent_id)
-        step = plan_step(
-            checkpoint.key,
-            body,
-            metadata,
-            writes,
+        ns = checkpoint.key.checkpoint_ns
+        around = Lookups(
             parent_sends=lambda: [] if parent is None else self.sends_on(parent),
             own_sends=lambda: self.sends_on(checkpoint.key),
-            learned_thread=lambda: self.learned_readers(checkpoint.key.checkpoint_ns),
+            learned_thread=lambda: self.learned_readers(ns),
             learned_store=lambda: self._inference.readers,
-            calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
-            delta_channels=delta_channels(metadata),
-            functions=lambda: self._functions(checkpoint.key.checkpoint_ns),
+            calls=lambda: self._calls.get(ns, {}),
+            functions=lambda: self._functions(ns),
             functions_elsewhere=lambda: self._inference.functions,
             followers=lambda node: self._followers(checkpoint.key, node),
         )
+        step = plan_step(checkpoint.key, body, metadata, writes, around, delta_channels(metadata))
         return Moment(checkpoint, body, metadata, writes, step)
 
     def joins(self, moment: DecodedCheckpoint) -> tuple[Join, ...]:
@@ -969,10 +943,8 @@ class ThreadReader:
         """Return names in this thread that may be `@task` functions."""
         if checkpoint_ns not in self._own_functions:
             ids = self.parentage(checkpoint_ns).tips  # The bodies of these name all that ran.
-            tips = self.store.checkpoints(
-                self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=ids, body=True
-            )
-            found = self.store.checkpoints(self.thread_id, metadata=True)
+            tips = self.checkpoints(checkpoint_ns, ids, body=True)
+            found = self.checkpoints(metadata=True)
             self._own_functions[checkpoint_ns] = function_names(
                 self.namespaces, map(read_metadata, found), map(read_body, tips)
             )
@@ -992,9 +964,7 @@ class ThreadReader:
             return False
         if outer not in self._finished:
             self._finished[outer] = {
-                write.task_id
-                for write in self.store.writes(self.thread_id, checkpoint_ns=outer)
-                if write.channel not in CONTROL
+                write.task_id for write in self.writes(outer) if write.channel not in CONTROL
             }
         return task_id in self._finished[outer]
 
@@ -1011,7 +981,7 @@ class ThreadReader:
         graph = graph_of(checkpoint_ns)
         if graph not in self._learned:
             skimmed = _skimming()
-            found = self.store.checkpoints(self.thread_id, body=True)
+            found = self.checkpoints(body=True)
             self._learned[graph] = learn(
                 read_body(one, skimmed) for one in found if graph_of(one.key.checkpoint_ns) == graph
             )
@@ -1022,7 +992,7 @@ class ThreadReader:
         those of the namespace, or else other threads.
         """
         skimmed = _skimming()
-        bodies = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, body=True)
+        bodies = self.checkpoints(checkpoint_ns, body=True)
         found = deferred_channels(read_body(one, skimmed) for one in bodies)
         return found if found.keys() >= {*channels} else {**self._inference.deferred, **found}
 

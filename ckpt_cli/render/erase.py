@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, get_args
 
-from ckpt_backends.changes.remains import Remains
+from ckpt_backends.changes.bundle import SUFFIX
+from ckpt_backends.changes.remains import Remaining, Remains
 from ckpt_backends.erasing.thread import ChangedPath
-from ckpt_cli.core.erasure import ErasurePlace, ErasureReport, place_record
+from ckpt_cli.core.erasure import (
+    ERASED,
+    FORMAT,
+    ErasurePlace,
+    ErasureReceipt,
+    ErasureReport,
+    ErasureScope,
+    Mention,
+    PlaceKind,
+    PlaceState,
+    ids_record,
+)
 from ckpt_cli.core.values import format_path
 from ckpt_cli.plans.erase import DRY_RUN, ErasurePlan
 from ckpt_cli.plans.erase_value import EraseValuePlan
+from ckpt_cli.render.fields import (
+    BYTES,
+    FLAG,
+    INTEGER,
+    TEXT,
+    Field,
+    Shape,
+    Type,
+    View,
+    each,
+    maybe,
+    one_of,
+    optional,
+)
 from ckpt_cli.render.table import THREAD, Column, size, table_lines
-from ckpt_cli.render.text import Style, StyledLine, line, safe_text, wrap
+from ckpt_cli.render.text import Style, StyledLine, Ui, line, safe_text, wrap
 from ckpt_cli.render.values import counted
 
 _STYLES: dict[str, Style] = {"erased": "add", "kept": "change", "unreachable": "dim"}
@@ -30,151 +58,301 @@ _NOUNS = {
 }
 
 
-def place_columns() -> Sequence[Column]:
-    """Return the columns of the places."""
-    return [
-        Column("STATE", "state", style=lambda state: _STYLES[state]),
-        Column("WHAT", "kind"),
-        Column("ITEMS", "items", right=True, drop=1),
-        Column("SIZE", "bytes", size, right=True, drop=2),
-        Column("WHERE", "store", style="head"),
-        Column("WHY", "reason", cut=True, style="dim", least=40),
-    ]
+def _is_unknown(one: ErasurePlace) -> bool:
+    """Whether a verification sees nothing of it: it was not looked at, or is bytes of an engine."""
+    return one.is_unknown or (one.is_left and one.kind == "engine")
 
 
-def place_rows(report: ErasureReport) -> list[dict[str, Any]]:
-    """Return one row for each place."""
-    return list(map(place_record, report.places))
+PLACE = Shape(
+    "A place that held something of the subject, or may still hold it.",
+    Field("store", TEXT, "A URL without secrets, a folder or a file."),
+    Field("kind", one_of(*get_args(PlaceKind)), "What it holds."),
+    Field("items", maybe(INTEGER), "Threads, items, sessions or files; null if unknown."),
+    Field("bytes", maybe(BYTES), "Their size; null if unknown."),
+    Field("state", one_of(*get_args(PlaceState)), "What became of them."),
+    Field("reason", TEXT, "Why it was not erased, or how it was."),
+    optional("unknown", FLAG, "A verification cannot tell whether it is erased.", _is_unknown),
+)
+PLACE_COLUMNS = PLACE.columns(
+    Column("STATE", "state", style=lambda state: _STYLES[state]),
+    Column("WHAT", "kind"),
+    Column("ITEMS", "items", right=True, drop=1),
+    Column("SIZE", "bytes", size, right=True, drop=2),
+    Column("WHERE", "store", style="head"),
+    Column("WHY", "reason", cut=True, style="dim", least=40),
+)
+MENTION = Shape(
+    "A place that names the subject or an erased thread, and stays.",
+    Field("store", TEXT, "Where it is."),
+    Field("kind", one_of("thread", "memory", "archive"), "What it is."),
+    Field("name", TEXT, "The thread, the item as NAMESPACE/KEY, or the file."),
+    Field("hits", INTEGER, "How often it names one of them."),
+    Field("where", TEXT, "The first place in it."),
+)
+_MENTION_COLUMNS = MENTION.columns(
+    Column("WHAT", "kind"),
+    Column("NAME", "name", style="head"),
+    Column("HITS", "hits", right=True),
+    Column("FIRST", "where", cut=True, style="dim"),
+    Column("WHERE", "store", cut=True, style="dim", drop=1),
+)
 
 
-def erasure_record(report: ErasureReport) -> dict[str, Any]:
-    """Return the whole answer as a JSON object."""
-    return {
-        "subject": report.subject,
-        "dry_run": report.is_dry_run,
-        "complete": report.is_complete,
-        "places": place_rows(report),
-        "mentions": [asdict(one) for one in report.mentions] if report.is_searched else None,
-        "more_mentions": report.has_more_mentions,
-        "statements": report.statements,
-        "stopped": report.stopped,
-    }
+def _mentions(report: ErasureReport) -> Sequence[Mention] | None:
+    return report.mentions if report.is_searched else None
 
 
-def erasure_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
+ERASURE = Shape(
+    "What an erasure did, or would do; docs/erase.md explains it.",
+    Field("subject", maybe(TEXT), "The person, as given; null if threads were chosen otherwise."),
+    Field("dry_run", FLAG, "Whether nothing was erased.", "is_dry_run"),
+    Field("complete", FLAG, "Whether nothing is left that can be erased.", "is_complete"),
+    Field("places", each(PLACE), "What was found, and what became of it."),
+    Field(
+        "mentions", maybe(each(MENTION)), "What names it elsewhere; null if not asked.", _mentions
+    ),
+    Field("more_mentions", FLAG, "Whether there are more than these.", "has_more_mentions"),
+    Field("statements", each(TEXT), "What engines and files did to the old bytes."),
+    Field("stopped", TEXT, "Why it stopped early; '' if it did not."),
+)
+VERIFICATION = Shape(
+    "What of a receipt is back, place by place.",
+    Field("receipt", TEXT, "The file."),
+    Field(
+        "complete",
+        FLAG,
+        "Whether nothing is back, and every place could be checked.",
+        lambda found: all(one.state == "erased" for one in found.places),
+    ),
+    Field("places", each(PLACE), "`items` counts what is back."),
+)
+
+
+def _places(places: Iterable[ErasurePlace]) -> list[dict[str, Any]]:
+    return list(map(PLACE.record, places))
+
+
+def _erasure_lines(report: ErasureReport, ui: Ui) -> Iterator[StyledLine]:
     """Yield the places and the mentions."""
     if report.is_dry_run and report.places:
-        yield from _plan_lines(report, width)
+        yield from _plan_lines(report, ui)
     elif report.places:
-        yield from table_lines(place_rows(report), place_columns(), width)
+        yield from table_lines(_places(report.places), PLACE_COLUMNS, ui)
     else:
         yield line("Nothing to erase.")
     if report.statements:
         yield line("")
         text = f"done: {', '.join(report.statements)}"
-        yield from (line((safe_text(part), "dim")) for part in wrap(text, width))
-    yield from mention_lines(report, width)
+        yield from (line((safe_text(part), "dim")) for part in wrap(text, ui.width))
+    if report.mentions:
+        yield from _mention_lines(report, ui)
 
 
-def _plan_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
+def _plan_lines(report: ErasureReport, ui: Ui) -> Iterator[StyledLine]:
     """Yield what would be erased, and below it what would stay."""
     found = [one for one in report.places if one.reason == DRY_RUN]
     unread = [one for one in report.places if one.reason != DRY_RUN]
     if found:
         yield line("Would erase:")
-        columns = [one for one in place_columns() if one.key not in {"state", "reason"}]
-        yield from table_lines(map(place_record, found), columns, width)
+        columns = [one for one in PLACE_COLUMNS if one.key not in {"state", "reason"}]
+        yield from table_lines(_places(found), columns, ui)
     if unread:
         yield line("Would stay:")
-        yield from table_lines(map(place_record, unread), place_columns()[1:], width)
+        yield from table_lines(_places(unread), PLACE_COLUMNS[1:], ui)
 
 
-def mention_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
+def _mention_lines(report: ErasureReport, ui: Ui) -> Iterator[StyledLine]:
     """Yield where the person is named elsewhere."""
-    if not report.mentions:
-        return
     more = "more than " if report.has_more_mentions else ""
     yield line("")
     number = counted(len(report.mentions), "other place")
     yield line((f"Named in {more}{number}, which stay:", "question"))
-    rows = [asdict(one) for one in report.mentions[:_NAMED]]
-    columns = [
-        Column("WHAT", "kind"),
-        Column("NAME", "name", style="head"),
-        Column("HITS", "hits", right=True),
-        Column("FIRST", "where", cut=True, style="dim"),
-        Column("WHERE", "store", cut=True, style="dim", drop=1),
-    ]
-    yield from table_lines(rows, columns, width)
+    rows = map(MENTION.record, report.mentions[:_NAMED])
+    yield from table_lines(rows, _MENTION_COLUMNS, ui)
     if len(report.mentions) > _NAMED:
         yield line((f"{len(report.mentions) - _NAMED} more; -o json lists them", "dim"))
 
 
+ERASURE_VIEW = View(
+    ERASURE.record, _erasure_lines, lambda report: _places(report.places), PLACE_COLUMNS
+)
+VERIFICATION_VIEW = View(
+    VERIFICATION.record,
+    lambda found, ui: table_lines(_places(found.places), PLACE_COLUMNS, ui),
+    lambda found: _places(found.places),
+    PLACE_COLUMNS,
+)
+
+
+class Verification(NamedTuple):
+    """What of a receipt is back."""
+
+    receipt: str
+    """Its file."""
+    places: Sequence[ErasurePlace]
+
+
 def erasure_question(plan: ErasurePlan) -> str:
     """Return the question for confirmation."""
-    numbers: dict[str, int] = {}
+    numbers = Counter[str]()
     for one in plan.found():
-        numbers[one.kind] = numbers.get(one.kind, 0) + (one.items or 0)
+        numbers[one.kind] += one.items or 0
     parts = [counted(number, _NOUNS[kind]) for kind, number in numbers.items() if number]
     return f"Erase {', '.join(parts) or 'what an earlier run left'}? This cannot be undone."
 
 
-def verification_record(receipt: str, places: Sequence[ErasurePlace]) -> dict[str, Any]:
-    """Return the answer of `erase --verify` as a JSON object."""
+_ARCHIVE = re.compile(rf"[^/]*{re.escape(SUFFIX)}")
+"""The name of an archive, which holds the id of a thread."""
+
+
+def receipt_record(
+    report: ErasureReport, receipt: ErasureReceipt, scope: ErasureScope, facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a receipt as JSON, with the names of the scope hidden.
+
+    `facts` are who, when and which version.
+    """
+    texts = [receipt.store, *receipt.folders, report.stopped, *report.statements]
+    texts += [text for one in report.places for text in (one.store, one.reason)]
+    hidden = scope.hidden_names("\n".join(texts))
+
+    def shown(text: str) -> str:
+        text = _ARCHIVE.sub(f"{ERASED}{SUFFIX}", text)
+        return text if hidden is None else hidden.sub(ERASED, text)
+
+    places = [
+        replace(one, store=shown(one.store), reason=shown(one.reason)) for one in report.places
+    ]
     return {
-        "receipt": receipt,
-        "complete": all(one.state == "erased" for one in places),
-        "places": list(map(place_record, places)),
+        "ckpt_erasure_receipt": FORMAT,
+        **facts,
+        "store": shown(receipt.store),
+        "place": receipt.place,
+        "complete": report.is_complete,
+        "stopped": shown(report.stopped),
+        "places": _places(places),
+        "statements": list(map(shown, report.statements)),
+        "mentions": len(report.mentions) if report.is_searched else None,
+        "folders": list(map(shown, receipt.folders)),
+        "memories": list(receipt.memories),
+        **ids_record(receipt.ids),
     }
 
+
+# Single values.
 
 _MOST_LINES = 30
 
 
-def erased_record(
-    plan: EraseValuePlan, remains: Remains | None, *, dry_run: bool
-) -> dict[str, Any]:
-    """Return what happens to one thread as a JSON object."""
-    return {
-        "thread_id": plan.thread_id,
-        "dry_run": dry_run,
-        "places": [_place(one, number) for one, number in _in_order(plan)],
-        "checkpoints": plan.counts.checkpoints,
-        "writes": plan.counts.writes,
-        "values": plan.counts.values,
-        "remains": None if remains is None else _remains_record(remains),
-    }
+class ErasedValues(NamedTuple):
+    """What happens to one thread, or happened."""
+
+    plan: EraseValuePlan
+    remains: Remains | None = None
+    """What the engine may keep; None in a dry run."""
+    is_dry_run: bool = False
+
+    @property
+    def places(self) -> list[tuple[ChangedPath, int]]:
+        """The places in order, each with the number of rows that have it."""
+        places = self.plan.counts.places.items()
+        return sorted(places, key=lambda one: (one[0].place, one[0].channel, str(one[0].path)))
 
 
-def erased_columns() -> Sequence[Column]:
-    """Return the columns of the places."""
-    return [
-        THREAD,
+def _kept(one: Remaining) -> str:
+    return "kept" if one.is_reachable or one.needs_rewrite else "unreachable"
+
+
+_CHANGED = Shape(
+    "A place of a thread that is overwritten.",
+    Field(
+        "place", one_of("value", "write", "metadata"), "What holds it.", lambda one: one[0].place
+    ),
+    Field("channel", maybe(TEXT), "Channel.", lambda one: one[0].channel or None),
+    Field("path", TEXT, "Path in it.", lambda one: format_path(one[0].path)),
+    Field("rows", INTEGER, "Checkpoints, writes or values that have it there.", lambda one: one[1]),
+)
+_REMAINS = Shape(
+    "What the engine did to the old bytes.",
+    Field("done", each(TEXT), "Statements and steps."),
+    Field(
+        "places",
+        each(
+            Shape(
+                "Where old bytes may still be.",
+                Field("place", TEXT, "Where."),
+                Field("state", one_of("kept", "unreachable"), "Whether they can be erased.", _kept),
+                Field("reason", TEXT, "Why."),
+            )
+        ),
+        "Where they may still be.",
+    ),
+)
+ERASED_VALUES = Shape(
+    "What happens to the values of one thread, or happened.",
+    Field("thread_id", TEXT, "Thread.", "plan.thread_id"),
+    Field("dry_run", FLAG, "Whether nothing was written.", "is_dry_run"),
+    Field("places", each(_CHANGED), "What is overwritten."),
+    Field("checkpoints", INTEGER, "Checkpoints that change.", "plan.counts.checkpoints"),
+    Field("writes", INTEGER, "Writes that change.", "plan.counts.writes"),
+    Field("values", INTEGER, "Values stored apart that change.", "plan.counts.values"),
+    Field("remains", maybe(_REMAINS), "What the engine may keep; null in a dry run."),
+)
+ERASED_ANSWER = Type(
+    {
+        "description": "What happens to the values of a thread; a list for several threads.",
+        "anyOf": [ERASED_VALUES.schema, each(ERASED_VALUES).schema],
+    },
+    "JSON",
+)
+_ERASED_COLUMNS = [
+    THREAD,
+    *_CHANGED.columns(
         Column("PLACE", "place"),
         Column("PATH", "path", cut=True),
         Column("TIMES", "rows", right=True),
-    ]
+    ),
+]
 
 
-def erased_rows(plans: Sequence[EraseValuePlan]) -> Iterator[dict[str, Any]]:
+def _erased_record(found: Sequence[ErasedValues]) -> Any:
+    records = list(map(ERASED_VALUES.record, found))
+    return records[0] if len(records) == 1 else records
+
+
+def _erased_rows(found: Iterable[ErasedValues]) -> Iterator[dict[str, Any]]:
     """Yield one row for each place of each thread."""
-    for plan in plans:
-        for one, number in _in_order(plan):
-            yield {"thread_id": plan.thread_id, **_place(one, number)}
+    for one in found:
+        for place in one.places:
+            yield {"thread_id": one.plan.thread_id, **_CHANGED.record(place)}
 
 
-def erased_lines(
-    plans: Sequence[EraseValuePlan], width: int, *, is_done: bool = False
+def _erased_lines(
+    found: Sequence[ErasedValues],
+    ui: Ui,
+    *,
+    is_done: bool = False,
+    is_shown: bool = False,
+    remains: Remains | None = None,
 ) -> Iterator[StyledLine]:
-    """Yield what is rewritten in each thread, or what was."""
-    for plan in plans:
-        rows = list(erased_rows([plan]))
-        yield from table_lines(rows[:_MOST_LINES], erased_columns(), width)
+    """Yield what is rewritten in each thread, or what was, unless `is_shown` already; then what
+    was done about the old bytes, and where they may still be.
+    """
+    for one in () if is_shown else found:
+        rows = list(_erased_rows([one]))
+        yield from table_lines(rows[:_MOST_LINES], _ERASED_COLUMNS, ui)
         if len(rows) > _MOST_LINES:
             yield line((f"... and {counted(len(rows) - _MOST_LINES, 'other place')}", "dim"))
-        yield line(f"{_counts(plan, is_done=is_done)}; ids, versions and times stay")
-    if not is_done:
+        yield line(f"{_counts(one.plan, is_done=is_done)}; ids, versions and times stay")
+    if not (is_shown or is_done):
         yield line(("This rewrites stored history. It cannot be undone.", "warn"))
+    if remains is not None and remains.done:
+        yield line(("removed old bytes: ", "dim"), safe_text(", ".join(remains.done)))
+    for place in () if remains is None else remains.places:
+        yield line(("may still be in ", "dim"), safe_text(f"{place.place}: {place.reason}"))
+
+
+ERASED_VIEW = View(_erased_record, _erased_lines, _erased_rows, _ERASED_COLUMNS)
 
 
 def _counts(plan: EraseValuePlan, *, is_done: bool) -> str:
@@ -191,39 +369,3 @@ def _counts(plan: EraseValuePlan, *, is_done: bool) -> str:
     *first, last = numbers or ["nothing"]
     named = f"{', '.join(first)} and {last}" if first else last
     return f"{named} of thread '{safe_text(plan.thread_id)}' {'changed' if is_done else 'change'}"
-
-
-def remains_lines(remains: Remains) -> Iterator[StyledLine]:
-    """Yield what was done about the old bytes, and where they may still be."""
-    if remains.done:
-        yield line(("removed old bytes: ", "dim"), safe_text(", ".join(remains.done)))
-    for one in remains.places:
-        yield line(("may still be in ", "dim"), safe_text(f"{one.place}: {one.reason}"))
-
-
-def _in_order(plan: EraseValuePlan) -> list[tuple[ChangedPath, int]]:
-    places = plan.counts.places.items()
-    return sorted(places, key=lambda one: (one[0].place, one[0].channel, str(one[0].path)))
-
-
-def _place(one: ChangedPath, number: int) -> dict[str, Any]:
-    return {
-        "place": one.place,
-        "channel": one.channel or None,
-        "path": format_path(one.path),
-        "rows": number,
-    }
-
-
-def _remains_record(remains: Remains) -> dict[str, Any]:
-    return {
-        "done": list(remains.done),
-        "places": [
-            {
-                "place": one.place,
-                "state": "kept" if one.is_reachable or one.needs_rewrite else "unreachable",
-                "reason": one.reason,
-            }
-            for one in remains.places
-        ],
-    }

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.diff import Comparison
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.operations import ListedOperation
-    from ckpt_cli.queries.show import CheckpointView, Summary, WholeThread
+    from ckpt_cli.queries.show import CheckpointView, Lifetime, Summary, WholeThread
     from ckpt_cli.queries.stores import FoundStore, OpenableLayout
-    from ckpt_cli.reading.store import Lifetime
     from ckpt_cli.reading.thread import Moment
 
 

@@ -9,8 +9,7 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from ckpt_cli.core.doctor.findings import Severity
-from ckpt_cli.core.retention import PurgeReport, PurgeSums, RemovalSum
-from ckpt_cli.render.table import age, optional_iso, size
+from ckpt_cli.render.table import age, optional_iso
 from ckpt_cli.render.text import safe_text
 
 if TYPE_CHECKING:
@@ -29,50 +28,17 @@ _KIND = re.compile(r"(?:\w+\.)*(?P<name>[^\W\d]\w{0,79})\s*[(:]")
 _OTHER = "other"
 
 
-def purge_summary(
-    sums: PurgeSums, kept: Iterable[tuple[str, str]], report: PurgeReport, seconds: float | None
-) -> dict[str, Any]:
-    """Sum up a purge; without `seconds`, its plan.
-
-    `sums` is what was removed, or would be. `kept` are the threads that a rule keeps.
-    """
-    by_rule = Counter(_brief(why) for _, why in kept)
-    skipped = Counter(map(_brief, report.skipped.values()))
-    is_plan = seconds is None
-    parts = _removed(sums, is_plan=is_plan) or [
-        "would remove nothing" if is_plan else "removed nothing"
-    ]
-    if seconds is not None:
-        parts[-1] += f" in {_duration(seconds)}"
-    for verb, reasons in (("kept", by_rule), ("skipped", skipped)):
-        if reasons:
-            parts.append(f"{verb} {reasons.total():,} ({_reasons(reasons)})")
-    if report.left:
-        parts.append(f"{report.left:,} left: {report.stopped or 'stopped'}")
-    return {
-        "dry_run": is_plan,
-        "removed": {"threads": sums.removed.threads, "pruned": sums.pruned.threads},
-        "checkpoints": sums.removed.checkpoints + sums.pruned.checkpoints,
-        "bytes": sums.removed.bytes + sums.pruned.bytes,
-        "kept": dict(by_rule.most_common()),
-        "skipped": dict(skipped.most_common()),
-        "left": report.left,
-        "seconds": None if seconds is None else round(seconds, 3),
-        "summary": f"purge: {', '.join(parts)}",
-    }
-
-
 def doctor_summary(
     severities: Mapping[Severity, int], codes: Counter[str], threads: int, unchecked: int
 ) -> dict[str, Any]:
     """Sum up the findings of a doctor; `unchecked` threads could not be checked completely."""
     counts = {one: severities.get(one, 0) for one in Severity}
-    found = [_counted(n, one) for one, n in counts.items() if n]
-    text = f"doctor: {', '.join(found) or 'no findings'} in {_counted(threads, 'thread')}"
+    found = [grouped_count(n, one) for one, n in counts.items() if n]
+    text = f"doctor: {', '.join(found) or 'no findings'} in {grouped_count(threads, 'thread')}"
     if codes:
-        text += f": {_most(codes)}"
+        text += f": {most_frequent(codes)}"
     if unchecked:
-        text += f"; could not check {_counted(unchecked, 'thread')}"
+        text += f"; could not check {grouped_count(unchecked, 'thread')}"
     return {
         "threads": threads,
         "severities": {one.value: n for one, n in counts.items()},
@@ -96,11 +62,11 @@ def errors_summary(
         waiting.add(question.key.thread_id)
         questions += 1
         oldest = min(filter(None, [oldest, question.since]), default=None)
-    text = f"errors: {_counted(len(threads), 'thread')} failed" if threads else "errors: none"
+    text = f"errors: {grouped_count(len(threads), 'thread')} failed" if threads else "errors: none"
     if first is not None:
         text += f" since {_clock(first, now, zone)}"
     if kinds.keys() - {_OTHER}:
-        text += f": {_most(kinds)}"
+        text += f": {most_frequent(kinds)}"
     if waiting:
         verb = "waits" if len(waiting) == 1 else "wait"
         text += f"; {len(waiting):,} {verb} for a person"
@@ -124,46 +90,15 @@ def error_class(text: str) -> str:
     return _OTHER if found is None else found["name"]
 
 
-def _removed(sums: PurgeSums, *, is_plan: bool) -> list[str]:
-    verbs = ("would remove", "would prune") if is_plan else ("removed", "pruned")
-    return [
-        f"{verb} {_counted(one.threads, 'thread')} ({_amount(one)})"
-        for verb, one in zip(verbs, (sums.removed, sums.pruned), strict=True)
-        if one.threads
-    ]
-
-
-def _amount(one: RemovalSum) -> str:
-    return f"{_counted(one.checkpoints, 'checkpoint')}, {size(one.bytes)}"
-
-
-def _brief(why: str) -> str:
-    """Return a reason without the option that would overrule it."""
-    return why.partition(" (to remove: ")[0]
-
-
-def _reasons(reasons: Counter[str]) -> str:
-    if len(reasons) == 1:
-        return safe_text(next(iter(reasons)))
-    return _most(reasons)
-
-
-def _most(counts: Counter[str]) -> str:
+def most_frequent(counts: Counter[str]) -> str:
     """Return the most frequent names with their numbers: `KeyError 8, other 2`."""
     shown = [f"{safe_text(name)} {n:,}" for name, n in counts.most_common(_MOST)]
     rest = counts.total() - sum(n for _, n in counts.most_common(_MOST))
     return ", ".join([*shown, *([f"others {rest:,}"] if rest else [])])
 
 
-def _counted(n: int, noun: str) -> str:
+def grouped_count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 or noun == Severity.INFO else f"{n:,} {noun}s"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _clock(moment: datetime, now: datetime, zone: tzinfo) -> str:

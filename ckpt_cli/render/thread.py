@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.resume import Resume
     from ckpt_cli.core.state import Join
     from ckpt_cli.core.tasks import NodePath, Question, Step, Task
-    from ckpt_cli.queries.show import WholeThread
-    from ckpt_cli.reading.store import Lifetime
+    from ckpt_cli.queries.show import Lifetime, WholeThread
     from ckpt_cli.reading.thread import Moment
 
 

@@ -33,9 +33,8 @@ from ckpt_cli.queries.messages import Conversation, conversation
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.threads import described_threads
 from ckpt_cli.queries.usage import thread_messages
-from ckpt_cli.reading import redaction
 from ckpt_cli.reading.states import State, read_state, state_channels
-from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.store import Opening, is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import DecodedCheckpoint, ThreadReader, TriggerInference, number_of
 from ckpt_cli.render.fields import ANY, Shape, Type
@@ -195,7 +194,7 @@ def _of_namespace(
     depths = reader.parentage(ns).depths if "depth" in reading.columns else {}
     times = reader.times(ns) if "ts" in reading.columns else {}
     metadata = Need.METADATA in reading.needs
-    hide = redaction.is_redacted(reader.store)
+    hide = is_redacted(reader.store)
     stored = (
         reader.store.checkpoints(
             reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
@@ -429,11 +428,11 @@ MESSAGES = QueryTable(
 
 
 def _rows_of_tasks(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
-    hide = redaction.is_redacted(reading.store)
+    hide = is_redacted(reading.store)
     for reader in reading.readers(threads):
         for ns, ids in reading.namespaces(reader):
             for moment in reader.moments(ns, ids):
-                record = moment_record(redaction.moment(moment) if hide else moment, [])
+                record = moment_record(moment.redacted() if hide else moment, [])
                 for task in record["tasks"]:
                     yield {
                         "thread_id": reader.thread_id,
@@ -516,7 +515,7 @@ THREADS = QueryTable(
 
 
 def _rows_of_usage(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
-    hide = redaction.is_redacted(reading.store)
+    hide = is_redacted(reading.store)
     for reader in reading.readers(threads):
         for one, node in thread_messages(reader, with_nodes="node" in reading.columns):
             price = reading.prices.of(one.model)
@@ -578,8 +577,8 @@ def _of_checkpoint(
     else:
         names = state_channels(reader, one)
     sizes = _stored_sizes(one, names) if "bytes" in reading.columns else {}
-    if state is not None and redaction.is_redacted(reader.store):
-        state = redaction.state(state)
+    if state is not None and is_redacted(reader.store):
+        state = state.redacted()
     blobs = one.checkpoint.blobs or {}
     for name in names:
         if wanted is not None and name not in wanted:
@@ -643,7 +642,7 @@ VALUES = QueryTable(
 
 
 def _rows_of_writes(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
-    hide = redaction.is_redacted(reading.store)
+    hide = is_redacted(reading.store)
     for reader in reading.readers(threads):
         for ns, ids in reading.namespaces(reader):
             # Writes of checkpoints that are gone belong to no answer.
@@ -652,7 +651,7 @@ def _rows_of_writes(reading: TableReading, threads: Sequence[Thread]) -> Iterato
             for placed in _placed(reading, reader, ns, ids):
                 checkpoint_id = placed.write.key.checkpoint_id
                 if checkpoint_id in stored:
-                    shown = redaction.placed(placed) if hide else placed
+                    shown = placed.redacted() if hide else placed
                     yield {
                         "thread_id": reader.thread_id,
                         "checkpoint_ns": ns,

@@ -22,22 +22,29 @@ from ckpt_cli.core.doctor.findings import CODES, Finding
 from ckpt_cli.core.edit_state import ChannelEdit, StoredObjects, objects_of, parse_edit
 from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.core.replay import Repair
-from ckpt_cli.core.retention import PlannedRemoval, RetentionRules
+from ckpt_cli.core.retention import PlannedRemoval, PurgeReport, RetentionRules
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.operations.log import AppliedChange, OperationLog, OperationStep, place_of
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
-from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
+from ckpt_cli.plans.purge import (
+    PlanFile,
+    Policy,
+    plan_named,
+    plan_purge,
+    removal_header,
+    write_plan,
+)
 from ckpt_cli.plans.repair import plan_message_repair, plan_value_repair, plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.saved_plan import PlanFile, removal_header, write_plan
 from ckpt_cli.plans.undo import PlannedStep, added_at, newest_added, plan_undo, planned_step
 from ckpt_cli.queries.operations import REDO, UNDO, changes_of_thread, operation_named, steps_left
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.operations import part_text, value_lines
-from ckpt_cli.render.plan import done_lines, plan_lines, purge_lines, repair_lines
-from ckpt_cli.render.text import StyledLine, line
+from ckpt_cli.render.plan import done_lines, plan_lines, repair_lines
+from ckpt_cli.render.purge import Removal, removal_lines
+from ckpt_cli.render.text import StyledLine, Ui, line
 from ckpt_cli.render.values import counted
 
 
@@ -252,11 +259,15 @@ class Planner:
     def _removing(
         self, store: Store, path: Path, threads: Iterable[PlannedRemoval], action: str
     ) -> ReviewedRemoval:
-        plan = write_plan(path, removal_header(store.describe(), self._now()), threads)
+        now = self._now()
+        plan = write_plan(path, removal_header(store.describe().layout, now), threads)
         if not plan.going:
             why = "; ".join(f"{name}: {reason}" for name, reason in plan.kept[:_REASONS])
             raise Refused("nothing to do" + (f": {why}" if why else ""))
-        return ReviewedRemoval(plan, lambda width: list(purge_lines(plan, width)), action)
+        removal = Removal(plan, PurgeReport(), is_dry_run=True)
+        return ReviewedRemoval(
+            plan, lambda width: list(removal_lines(removal, Ui(now, width=width))), action
+        )
 
     def _forked(
         self, store: Store, place: CheckpointKey, how: Fork, options: RollbackOptions

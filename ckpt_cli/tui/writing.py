@@ -29,9 +29,9 @@ from ckpt_cli.core.forking import sealed_change
 from ckpt_cli.core.retention import PurgeReport
 from ckpt_cli.operations.command_text import user_name
 from ckpt_cli.plans.purge import Policy
-from ckpt_cli.render.plan import question as question_of
-from ckpt_cli.render.plan import report_lines
-from ckpt_cli.render.text import StyledLine, safe_text
+from ckpt_cli.render.purge import Removal, removal_lines
+from ckpt_cli.render.purge import question as question_of
+from ckpt_cli.render.text import StyledLine, Ui, safe_text
 from ckpt_cli.tui.command_line import match_of, purge_command, write_command
 from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.messages import screen_hint
@@ -235,7 +235,9 @@ class Writing:
         removed = await self._carried_out(ask, found.lines, partial(self._remove, found))
         if removed is not None:
             report, notes = removed
-            lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
+            removal = Removal(found.plan, report, is_dry_run=False)
+            ui = Ui(self._context.now(), width=_WIDTH)
+            lines = [text.text for text in removal_lines(removal, ui)]
             say(self._main, "; ".join([*lines, *notes]), is_error=bool(report.stopped))
             self._main.threads_pane.load()
 

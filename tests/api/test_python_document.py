@@ -27,7 +27,7 @@ CLASSES = {
 }
 
 UNPROMISED = {
-    *("named", "checkpoint_of", "checkpoint"),
+    *("named", "chosen", "checkpoint_of", "checkpoint"),
     *("read_tree", "select", "conversation", "entry", "operations"),
 }
 """What commands need of handles, and scripts do not: it uses classes that may change."""

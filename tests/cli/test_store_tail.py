@@ -27,7 +27,7 @@ from ckpt_cli.api.opening import open as open_handle
 from ckpt_cli.core.filters import parse_filter
 from ckpt_cli.queries import moved_threads
 from ckpt_cli.queries.tail import Movement, StoreTail
-from ckpt_cli.reading.redaction import RedactedStore
+from ckpt_cli.reading.store import RedactedStore
 from ckpt_cli.render.store_tail import movement_line, movement_record
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store

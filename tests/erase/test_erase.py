@@ -254,16 +254,16 @@ def test_an_archive_of_another_store_stays(home: Home) -> None:
 def test_a_thread_that_changes_meanwhile_is_left(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_cli.apply.erase import ErasureRun
+    from ckpt_cli.apply import erase
 
-    remove = ErasureRun._remove
+    remove = erase._remove_threads
 
-    def agent_first(run: ErasureRun, writable: Any) -> None:
+    def agent_first(writable: Any, batch: Any) -> Any:
         with home.bench.saver() as saver:
             talk(saver, THREADS[0], CANARY)
-        remove(run, writable)
+        return remove(writable, batch)
 
-    monkeypatch.setattr(ErasureRun, "_remove", agent_first)
+    monkeypatch.setattr(erase, "_remove_threads", agent_first)
     receipt = home.folder / "receipt.json"
     partly = home.erase(*SUBJECT, "--receipt", receipt)
     assert partly.code == 7
@@ -420,14 +420,14 @@ def test_a_signal_stops_it_between_two_places(home: Home, monkeypatch: pytest.Mo
     from ckpt_cli.apply.erase import ErasureRun
 
     use(home)
-    erase_memory = ErasureRun._all_memory
+    erase_memory = ErasureRun._memory
 
     def interrupted(run: ErasureRun) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         erase_memory(run)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ErasureRun, "_all_memory", interrupted)
+        patched.setattr(ErasureRun, "_memory", interrupted)
         stopped = home.erase(*SUBJECT, "--receipt", "receipt.json")
     assert (stopped.code, "SIGTERM" in stopped.err) == (7, True)
     record = json.loads((home.folder / "receipt.json").read_text())

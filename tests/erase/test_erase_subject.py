@@ -12,14 +12,13 @@ from ckpt_cli.core.erasure import (
     check_memory_pattern,
     ids_from_record,
     ids_record,
+    is_named_in,
     memory_namespace,
-    mention_pattern,
-    names_erased,
     parse_subject,
+    scrubbed,
     words_of,
 )
 from ckpt_cli.core.filters import format_filter
-from ckpt_cli.operations.log import scrubbed
 from ckpt_cli.plans.erase import ErasureRequest, why_not_looked_at
 
 FIELD = "metadata.user"
@@ -72,16 +71,17 @@ def test_a_namespace_of_memory() -> None:
 
 
 def test_short_words_are_not_looked_for() -> None:
-    assert mention_pattern(["", "ab"], ["1"], 10) is None
-    assert mention_pattern(["a.b"], ["t-42", "t-43"], 1) == r"(?<!\w)(?:a\.b|t\-42)(?!\w)"
+    assert ErasureScope("", ["ab"], threads={"1"}).mention_pattern(10) is None
+    scope = ErasureScope(None, ["a.b"], threads={"t-42", "t-43"})
+    assert scope.mention_pattern(1) == r"(?<!\w)(?:a\.b|t\-42)(?!\w)"
 
 
 def test_ids_are_found_again_by_their_digests() -> None:
     ids = ErasedIds()
-    ids.add_threads(["t", "lone \ud800"])
-    ids.add_namespaces([("users", "anna")])
-    ids.add_items([ItemKey(("notes",), "k")])
-    ids.add_sessions(["s"])
+    ids.add("thread", [("t",), ("lone \ud800",)])
+    ids.add("namespace", [("users", "anna")])
+    ids.add("item", [("notes", "k")])
+    ids.add("session", [("s",)])
     found = ids_from_record(ids_record(ids))
     assert found.has_thread("t")
     assert found.has_thread("lone \ud800")
@@ -89,19 +89,17 @@ def test_ids_are_found_again_by_their_digests() -> None:
     assert found.has_item(ItemKey(("users", "anna", "x"), "any"))
     assert found.has_item(ItemKey(("notes",), "k"))
     assert not found.has_item(ItemKey(("users",), "anna"))
-    assert found.has_session("s")
-    assert ErasedIds().digest("thread", "t") not in ids.threads
+    assert found.has("session", "s")
+    assert ErasedIds().digest("thread", "t") not in ids.digests["thread"]
 
 
 def test_a_record_that_names_someone() -> None:
     scope = ErasureScope("anna", {"anna"}, [("users", "anna")], {"t1"})
-    pattern = scope.name_pattern
-    assert names_erased({"a": [{"b": "t1"}]}, scope, pattern)
-    assert names_erased(
-        {"namespace": ["users", "anna", "x"]}, ErasureScope(None, (), scope.namespaces), None
-    )
-    assert names_erased({"reason": "see Anna."}, scope, pattern)
-    assert not names_erased({"reason": "see annabel", "threads": ["t2"], "n": 1}, scope, pattern)
+    assert is_named_in(scope, {"a": [{"b": "t1"}]})
+    of_memory = ErasureScope(None, (), scope.namespaces)
+    assert is_named_in(of_memory, {"namespace": ["users", "anna", "x"]})
+    assert is_named_in(scope, {"reason": "see Anna."})
+    assert not is_named_in(scope, {"reason": "see annabel", "threads": ["t2"], "n": 1})
 
 
 def test_a_line_of_the_log_without_ids() -> None:

@@ -135,18 +135,19 @@ def test_metadata_that_cannot_be_read_is_no_complete_erasure(desk: Desk) -> None
 def test_an_agent_that_writes_meanwhile_makes_it_incomplete(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_cli.apply.erase import ErasureRun
+    from ckpt_cli.apply import erase
 
-    remove = ErasureRun._remove
+    remove = erase._remove_threads
 
-    def agent_too(run: ErasureRun, writable: Any) -> None:
-        remove(run, writable)
+    def agent_too(writable: Any, batch: Any) -> Any:
+        found = remove(writable, batch)
         writable.close()
         desk.talk("new", "anna-1")
+        return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(ErasureRun, "_remove", agent_too)
-        patched.setattr(ErasureRun, "_remains", lambda *_: None)
+        patched.setattr(erase, "_remove_threads", agent_too)
+        patched.setattr(erase.ErasureRun, "_remains", lambda *_: None)
         answer = desk.erase(code=7)
     (left,) = (one for one in answer["places"] if "written again" in one["reason"])
     assert (left["kind"], left["items"]) == ("threads", 1)

@@ -7,13 +7,8 @@ import shutil
 from pathlib import Path
 
 from ckpt_cli.apply.erase import write_receipt
-from ckpt_cli.core.erasure import (
-    ErasedIds,
-    ErasurePlace,
-    ErasureReceipt,
-    ErasureReport,
-    ErasureScope,
-)
+from ckpt_cli.core.erasure import ErasedIds, ErasureReceipt, ErasureReport, ErasureScope, left_place
+from ckpt_cli.render.erase import receipt_record
 from tests.support import ckpt
 
 THREAD = "trip-to-kyoto"
@@ -24,10 +19,10 @@ def test_no_file_and_no_folder_tells_an_id(tmp_path: Path) -> None:
     archive = "/srv/user_42_old/it%27s%20bert-968ccf654c35-20260101T000000Z.ckpt.gz"
     reason = f"cannot read the archive '{archive}': it is cut off"
     report = ErasureReport(None, is_dry_run=False)
-    report.add([ErasurePlace(archive, "archives", None, None, "kept", reason, is_left=True)])
+    report.add(left_place(archive, "archives", None, None, reason))
     receipt = ErasureReceipt("/srv/a.db", "", ErasedIds(), ("/srv/user_42_old", "/srv/x"), ())
     path = tmp_path / "receipt.json"
-    write_receipt(path, report, receipt, ErasureScope(threads={"user_42"}), {})
+    write_receipt(path, receipt_record(report, receipt, ErasureScope(threads={"user_42"}), {}))
     record = json.loads(path.read_text())
     assert record["folders"] == ["/srv/[erased]_old", "/srv/x"]
     (place,) = record["places"]

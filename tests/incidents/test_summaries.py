@@ -15,7 +15,8 @@ from ckpt_cli.core.doctor.findings import Severity
 from ckpt_cli.core.retention import PurgeReport, PurgeSums, RemovalSum
 from ckpt_cli.core.tasks import Question
 from ckpt_cli.queries.incidents import Failure, Waiting
-from ckpt_cli.render.summaries import doctor_summary, error_class, errors_summary, purge_summary
+from ckpt_cli.render.purge import PURGE_SUMMARY, PurgeSummary
+from ckpt_cli.render.summaries import doctor_summary, error_class, errors_summary
 from tests.support import ckpt
 
 NOW = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
@@ -26,18 +27,17 @@ def test_a_purge_is_summed_up() -> None:
     sums = PurgeSums(removed=RemovalSum(9312, 120_000, 0, 0, 1229 * MIB))
     kept = [(str(n), "a step is pending (to remove: --include-pending)") for n in range(1688)]
     report = PurgeReport(skipped={"a": "changed meanwhile", "b": "changed meanwhile"}, sums=sums)
-    assert purge_summary(sums, kept, report, 14.2)["summary"] == (
+    assert PurgeSummary(sums, kept, report, 14.2).text() == (
         "purge: removed 9,312 threads (120,000 checkpoints, 1.2 GiB) in 14 s,"
         " kept 1,688 (a step is pending), skipped 2 (changed meanwhile)"
     )
     sums = PurgeSums(pruned=RemovalSum(1, 1, 0, 0, 10))
     report = PurgeReport(left=3, stopped="the time is up", sums=sums)
-    assert purge_summary(sums, [], report, 3725)["summary"] == (
+    assert PurgeSummary(sums, [], report, 3725).text() == (
         "purge: pruned 1 thread (1 checkpoint, 10 B) in 1 h 2 min, 3 left: the time is up"
     )
-    assert purge_summary(PurgeSums(), [], PurgeReport(), None)["summary"] == (
-        "purge: would remove nothing"
-    )
+    found = PURGE_SUMMARY.record(PurgeSummary(PurgeSums(), [], PurgeReport(), None))
+    assert found["summary"] == "purge: would remove nothing"
 
 
 def test_findings_are_summed_up() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.random_numbers import seeded
-from ckpt_cli.plans.purge import rows_digest
+from ckpt_cli.plans.saved_plan import rows_digest
 from ckpt_cli.session import Session
 from tests.support import ckpt
 

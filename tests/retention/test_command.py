@@ -19,7 +19,7 @@ import pytest
 
 from ckpt_backends.postgres import catalog
 from ckpt_cli.core.retention import PurgeSums, RemovalSum
-from ckpt_cli.render.plan import question
+from ckpt_cli.render.purge import question
 from tests.backends.agent import fill, graph_of, saver_of
 from tests.cli.terminal import ckpt_in_terminal
 from tests.servers import Server, postgres_database

@@ -13,7 +13,7 @@ from ormsgpack import Ext, packb
 from ckpt_backends.registry import open_store
 from ckpt_cli.app import root
 from ckpt_cli.queries.tail import StoreTail, Tail
-from ckpt_cli.reading.redaction import RedactedStore
+from ckpt_cli.reading.store import RedactedStore
 from ckpt_cli.render.records import entry_record
 from ckpt_cli.render.store_tail import movement_line, movement_record
 from tests.security.corpus import DDL

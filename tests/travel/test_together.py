@@ -15,9 +15,9 @@ import pytest
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import config_of
-from ckpt_cli.commands.plan_out import saved_removal
+from ckpt_cli.commands.purge import RemovalRun
 from ckpt_cli.plans.fork import heads_of
-from ckpt_cli.plans.saved_plan import PlanFile
+from ckpt_cli.plans.purge import PlanFile
 from ckpt_cli.reading.thread import ThreadReader
 from tests.harness.opening import empty_store
 from tests.harness.sqlite import SqliteHarness
@@ -223,12 +223,14 @@ def state(filled: Filled) -> list[tuple[dict[str, int], int]]:
 def test_a_delete_that_keeps_a_thread_says_so(
     sample: Path, monkeypatch: pytest.MonkeyPatch, others: list[str], code: int
 ) -> None:
+    planned = RemovalRun.planned
+
     def make_and_move(*args: Any) -> PlanFile:
-        plan = saved_removal(*args)
+        plan = planned(*args)
         run(str(sample), ["rollback", "trip-to-kyoto", "--steps", "1", "--yes"])
         return plan
 
-    monkeypatch.setattr("ckpt_cli.commands.delete.saved_removal", make_and_move)
+    monkeypatch.setattr(RemovalRun, "planned", make_and_move)
     answer = ckpt("-s", sample, "threads", "delete", "trip-to-kyoto", *others, "--yes")
     assert answer.code == code, answer.err
     assert "not deleted: trip-to-kyoto changed meanwhile" in answer.err

@@ -18,9 +18,10 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.screen import NOW, Seat, sit
 from ckpt_backends.url import parse_url
+from ckpt_cli.core.tree import StepDetails
 from ckpt_cli.queries import tree
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import KnownTree, TreeReader, TreeShape
+from ckpt_cli.queries.tree import TreeKeys, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.tui.panes.tree_picture import GrowingTree, draw_tree
@@ -239,20 +240,25 @@ def test_the_next_question_of_the_same_task_is_shown(tmp_path: Path) -> None:
         sit(store, look)
 
 
-def test_details_are_read_again_if_writes_were_added() -> None:
-    from ckpt_cli.core.tree import StepDetails
+def test_details_are_read_again_if_writes_were_added(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
 
-    known, asked = KnownTree(), []
-
-    def read(keys: Any) -> dict[Any, StepDetails]:
+    def read(_: object, __: object, ___: object, ____: object, keys: Any, _____: object) -> Any:
         asked.append(list(keys))
         return {key: StepDetails(problem="damaged" if key == ("", "c") else None) for key in keys}
 
+    monkeypatch.setattr(tree, "read_details", read)
     keys = [("", one) for one in "abc"]
     seals = dict.fromkeys(keys, 1)
-    known.details(keys, seals, (), read)
-    known.details(keys, {**seals, keys[0]: 2}, (), read)
-    known.details(keys, {**seals, keys[0]: 2}, {keys[1]}, read)
+    more = {**seals, keys[0]: 2}
+    opening = Opening(parse_url(str(store)))
+    with opening.open(lambda _: None) as opened:
+        reader, operations = ThreadReader(opened, "long"), ThreadOperations(opening, "long")
+        trees = TreeReader(reader, operations, str)
+        for stored, tips in ((seals, ()), (more, ()), (more, (keys[1],))):
+            assert trees.details(TreeKeys({}, {}, tips, stored), keys, ()).keys() == set(keys)
     assert asked == [keys, [keys[0], keys[2]], [keys[1], keys[2]]]
 
 

@@ -55,8 +55,8 @@ from ckpt_cli.core.state import SENDS, Version, delta_channels
 from ckpt_cli.core.state import without_snapshot as without_snapshot_of_channels
 from ckpt_cli.core.values import fields_of
 from ckpt_cli.queries.memory import named_blobs, root_of
-from ckpt_cli.reading.redaction import is_redacted
 from ckpt_cli.reading.states import State, read_state
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 

@@ -24,7 +24,7 @@ from ckpt_cli.core.filters import (
 )
 from ckpt_cli.queries.heads import Details, ListedThread, with_titles
 from ckpt_cli.queries.threads import Selection, parse_status
-from ckpt_cli.reading.redaction import is_redacted
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import TriggerInference, read_heads
 from ckpt_cli.render.table import age
 from ckpt_cli.render.text import (

@@ -12,7 +12,7 @@ from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree import Row as TreeRow
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import KnownTree, Tree, TreeReader, TreeShape
+from ckpt_cli.queries.tree import Tree, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.text import StyledLine
@@ -91,8 +91,7 @@ class GrowingTree:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._kept = KeptReader()
-        self._thread_id: str | None = None
-        self._known = KnownTree()
+        self._trees: TreeReader | None = None
         self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
 
     def read(
@@ -109,8 +108,6 @@ class GrowingTree:
         Of the steps that a fold would hide, only those in `seen` are read. The checkpoint `keep` is
         not folded. Raises `NotFound`.
         """
-        if asked.thread_id != self._thread_id:
-            self._thread_id, self._known = asked.thread_id, KnownTree()
         reader = self._kept.of(store, asked.thread_id)
         tree = self._reader(reader).read(asked.shape, keep, seen)
         # A line says the day if it is not today.
@@ -152,8 +149,12 @@ class GrowingTree:
         return self._drawn[1]
 
     def _reader(self, reader: ThreadReader) -> TreeReader:
+        """Return what reads the tree of a thread; it keeps what it read while this is the same."""
         operations = ThreadOperations(self._opening, reader.thread_id)
-        return TreeReader(reader, operations, _say, self._known)
+        if self._trees is None or self._trees.reader.thread_id != reader.thread_id:
+            self._trees = TreeReader(reader, operations, _say)
+        self._trees.reader, self._trees.operations = reader, operations
+        return self._trees
 
 
 def _parentage(reader: ThreadReader, ns: str | None) -> Mapping[str, Parentage]:

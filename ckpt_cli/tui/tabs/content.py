@@ -23,7 +23,7 @@ from ckpt_cli.core.tree import Key, StepDetails
 from ckpt_cli.queries.history import made_by
 from ckpt_cli.queries.replay import KeptReplay
 from ckpt_cli.queries.tree import Tree
-from ckpt_cli.reading.redaction import carried_metadata
+from ckpt_cli.reading.store import carried_metadata
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.render.table import step_number

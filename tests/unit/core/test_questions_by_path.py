@@ -9,6 +9,7 @@ import ormsgpack
 from ckpt_backends.model import NULL_TASK_ID, TypedBytes, Write
 from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.core.tasks import (
+    Lookups,
     Question,
     call_path,
     handler_path,
@@ -59,11 +60,13 @@ def planned(writes: list[Write], chance: random.Random) -> tuple[Question, ...]:
         read_body(one),
         read_metadata(one),
         writes,
-        parent_sends=tuple,
-        own_sends=tuple,
-        learned_thread=lambda: LEARNED,
-        learned_store=lambda: LEARNED,
-        calls=dict,
+        Lookups(
+            parent_sends=tuple,
+            own_sends=tuple,
+            learned_thread=lambda: LEARNED,
+            learned_store=lambda: LEARNED,
+            calls=dict,
+        ),
     )
     return tuple(found for run in (*step.tasks, *step.others) for found in run.questions)
 

@@ -11,7 +11,7 @@ import pytest
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, Status, TypedBytes
 from ckpt_cli.core.state import Body, read_body, read_metadata
-from ckpt_cli.core.tasks import conditions_of, is_surely_done, plan_step
+from ckpt_cli.core.tasks import Lookups, conditions_of, is_surely_done, plan_step
 
 KEY = CheckpointKey("t", "", "1f1e8188-c5c9-67ba-8002-556aa7a743b8")
 CHANNELS = ("items", "__start__", "branch:to:a", "join:a+b:b", "__pregel_tasks", "a")
@@ -26,11 +26,13 @@ def conditions(
         body,
         metadata,
         (),
-        parent_sends=tuple,
-        own_sends=tuple,
-        learned_thread=lambda: learned,
-        learned_store=lambda: learned,
-        calls=dict,
+        Lookups(
+            parent_sends=tuple,
+            own_sends=tuple,
+            learned_thread=lambda: learned,
+            learned_store=lambda: learned,
+            calls=dict,
+        ),
     )
     return conditions_of(step)
 

@@ -19,14 +19,15 @@ from ckpt_cli.core import tasks
 from ckpt_cli.core.elimination import SortedWrites, possible_orders
 from ckpt_cli.core.state import Body, Readers, Version, find_ready, half_filled, learn, state_values
 from ckpt_cli.core.tasks import (
+    Lookups,
     Step,
     TaskWrite,
     conditions_of,
     plan_step,
     status_of,
     subgraph_calls,
+    task_writes,
     tasks_by_id,
-    write_order,
 )
 
 ID = "1f1e5fb1-d49f-650c-8000-82528a6163b8"
@@ -112,13 +113,17 @@ def plan(
         body,
         {"source": "loop", "step": 0} if metadata is None else metadata,
         writes,
-        parent_sends=given.give("parent", given.parent),
-        own_sends=given.give("own", given.own),
-        learned_thread=given.give("thread", given.thread),
-        learned_store=given.give("store", given.store),
-        calls=given.give("namespaces", subgraph_calls(given.namespaces).get(key.checkpoint_ns, {})),
+        Lookups(
+            parent_sends=given.give("parent", given.parent),
+            own_sends=given.give("own", given.own),
+            learned_thread=given.give("thread", given.thread),
+            learned_store=given.give("store", given.store),
+            calls=given.give(
+                "namespaces", subgraph_calls(given.namespaces).get(key.checkpoint_ns, {})
+            ),
+            followers=(followers or {}).get,
+        ),
         delta_channels=delta,
-        followers=(followers or {}).get,
     )
 
 
@@ -510,11 +515,13 @@ def test_thousands_of_calls_cost_a_checkpoint_nothing() -> None:
             at,
             {"source": "loop", "step": 0},
             [write(str(n))],
-            parent_sends=sources.give("parent", []),
-            own_sends=sources.give("own", []),
-            learned_thread=sources.give("thread", {}),
-            learned_store=sources.give("store", {}),
-            calls=lambda: calls,
+            Lookups(
+                parent_sends=sources.give("parent", []),
+                own_sends=sources.give("own", []),
+                learned_thread=sources.give("thread", {}),
+                learned_store=sources.give("store", {}),
+                calls=lambda: calls,
+            ),
         )
         assert found.waiting == ()
 
@@ -581,7 +588,7 @@ def test_writes_are_ordered_by_path_that_the_hash_gives() -> None:
         write(first),
         write(NULL_TASK_ID),
     ]
-    ordered = write_order(rows, plan(at, rows))
+    ordered = [one.write for one in task_writes(rows, plan(at, rows))]
     assert [(w.task_id, w.idx) for w in ordered] == [
         (NULL_TASK_ID, 0),
         (first, 0),
@@ -896,7 +903,8 @@ def test_whatever_is_stored_has_an_answer(
     runs = (*found.tasks, *found.others)
     kept = [w for run in runs for w in run.writes]
     assert Counter(map(id, kept)) == Counter(id(w) for w in rows if w.task_id != NULL_TASK_ID)
-    assert sorted(map(id, write_order(rows, found))) == sorted(map(id, rows))
+    ordered = [one.write for one in task_writes(rows, found)]
+    assert sorted(map(id, ordered)) == sorted(map(id, rows))
     assert status_of(found) in Status
     assert all(question.answered == run.finished for run in runs for question in run.questions)
     if found.next is None:

@@ -12,7 +12,7 @@ import pytest
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core import tasks
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks import Step, plan_step, pull_path, send_path
+from ckpt_cli.core.tasks import Lookups, Step, plan_step, pull_path, send_path
 
 KEY = CheckpointKey("t", "", "1f1e8188-c5c9-67ba-8002-556aa7a743b8")
 CHANNELS = ("items", "__start__", "branch:to:a", "branch:to:b", "join:a+b:c", "__pregel_tasks")
@@ -26,11 +26,13 @@ def planned(body: Body, source: str, writes: Sequence[Write]) -> Step:
         body,
         {"source": source, "step": 1},
         writes,
-        parent_sends=tuple,
-        own_sends=tuple,
-        learned_thread=lambda: learned,
-        learned_store=lambda: learned,
-        calls=dict,
+        Lookups(
+            parent_sends=tuple,
+            own_sends=tuple,
+            learned_thread=lambda: learned,
+            learned_store=lambda: learned,
+            calls=dict,
+        ),
     )
 
 
