@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ckpt_cli.commands.trust import TRUST, TRUSTED
+from ckpt_cli.render.bisect import BISECTION
 from ckpt_cli.render.copy import COPY, EXPORTED, EXPORTED_TABLE, REKEY, RESTORED
+from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES
 from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
 from ckpt_cli.render.fields import Schema, Shape, Type, each
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
@@ -20,7 +22,9 @@ from ckpt_cli.render.memory import (
     SESSION,
 )
 from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
+from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
 from ckpt_cli.render.timeline import TIMELINE
+from ckpt_cli.render.value_diff import DIFF
 
 ANSWERS: Mapping[str, Type | Shape] = {
     "timeline": TIMELINE,
@@ -48,6 +52,14 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "memory import": each(ITEM_ARCHIVE),
     "memory sessions": each(SESSION),
     "memory sessions SESSION": SESSION,
+    "bisect": BISECTION,
+    "diff": DIFF,
+    "diff --writes": WRITTEN,
+    "doctor": EXAMINATION,
+    "doctor --types": EXAMINATION_WITH_TYPES,
+    "replay": REPLAY,
+    "replay --all": each(REPLAYED_THREAD),
+    "replay --all-steps": each(TRANSITION),
     "purge": REMOVAL,
     "purge --summary": PURGE_SUMMARY,
     "gc": REMOVAL,
@@ -61,6 +73,8 @@ ANSWERS: Mapping[str, Type | Shape] = {
 
 A word in capitals stands for an argument.
 """
+SAME_AS = {"replay --match": "replay --all", "replay --where": "replay --all"}
+"""Other words with the answer of these."""
 
 _HOME = "https://raw.githubusercontent.com/langgraph-ckpt/ckpt/main/docs/schema"
 

@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from ckpt_backends.errors import CkptError, ParseError, StoreChanged, StoreUnavailable
 from ckpt_cli.render.text import cell_len, color_chosen, fit, has_color, safe_json, safe_text
 
 if TYPE_CHECKING:
+    from threading import Timer
+
     from rich.progress import Progress
 
     from ckpt_cli.config.store_names import StoreNames
@@ -74,18 +76,15 @@ def progress(
     if not shows_progress():
         yield from items
         return
-    bar = _LateBar(_said(label), total)
-    try:
-        for done, item in enumerate(items):
+
+    def said() -> str:
+        return label if isinstance(label, str) else label()
+
+    with Bar(said(), total) as bar:
+        for done, item in enumerate(items, 1):
             yield item
-            bar.update(done + 1, total, _said(label))
-        bar.update(bar.done, total, _said(label))
-    finally:
-        bar.end()
-
-
-def _said(label: str | Callable[[], str]) -> str:
-    return label if isinstance(label, str) else label()
+            bar.update(done, total, said())
+        bar.advance(0, said())
 
 
 def shows_progress() -> bool:
@@ -93,55 +92,66 @@ def shows_progress() -> bool:
     return sys.stderr.isatty() and not _hidden
 
 
-class _LateBar:
-    """A progress bar on stderr, which appears only when the work takes longer than `SOON`."""
+class Bar:
+    """A progress bar on a terminal, which appears only when the work takes longer than `SOON`."""
 
     def __init__(self, label: str, total: int | None, *, of_bytes: bool = False) -> None:
-        import threading  # late, as is rich: most commands show no bar
-
-        self.done = 0
         self._total = total
-        self._label = label
+        self._task: dict[str, Any] = {
+            "description": safe_text(label),
+            "total": total,
+            "completed": 0,
+        }
         self._of_bytes = of_bytes
         self._bar: Progress | None = None
-        self._has_ended = False
-        self._lock = threading.Lock()
-        self._timer = threading.Timer(SOON, self._draw)
-        self._timer.daemon = True
-        _bars.append(self)
-        self._timer.start()
+        self._timer: Timer | None = None
+        """None if no bar is shown, or none any more."""
+        if shows_progress():
+            import threading  # late, as is rich: most commands show no bar
+
+            self._lock = threading.Lock()
+            self._timer = threading.Timer(SOON, self._draw)
+            self._timer.daemon = True
+            _bars.append(self)
+            self._timer.start()
 
     def update(self, done: int, total: int | None, label: str | None = None) -> None:
-        """Say how much is done."""
-        self.done, self._total = done, total
-        self._label = self._label if label is None else label
+        """Say how much is done. A total that is less than that was an estimate."""
+        self._task |= {"completed": done, "total": None if total is None else max(total, done)}
+        if label is not None:
+            self._task["description"] = safe_text(label)
         if self._bar is not None:
-            self._bar.update(
-                self._bar.task_ids[0], completed=done, total=total, description=self._shown
-            )
+            self._bar.update(self._bar.task_ids[0], **self._task)
+
+    def advance(self, number: int, label: str | None = None) -> None:
+        """Say that more is done."""
+        self.update(self._task["completed"] + number, self._total, label)
 
     def end(self) -> None:
         """Remove the bar, which does not come back."""
+        if self._timer is None:
+            return
         self._timer.cancel()
         with self._lock:
-            self._has_ended = True
+            self._timer = None
             if self._bar is not None:
                 self._bar.stop()
-        if self in _bars:
-            _bars.remove(self)
-
-    @property
-    def _shown(self) -> str:
-        return safe_text(self._label)
+        _bars.remove(self)
 
     def _draw(self) -> None:
         with self._lock:
-            if self._has_ended:
+            if self._timer is None:
                 return
             bar = _new_bar(of_bytes=self._of_bytes)
-            bar.add_task(self._shown, total=self._total, completed=self.done)
+            bar.add_task(**self._task)
             bar.start()
             self._bar = bar
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
 
 def _new_bar(*, of_bytes: bool) -> Progress:
@@ -167,48 +177,18 @@ def _new_bar(*, of_bytes: bool) -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
-class ByteBar:
-    """A progress bar on a terminal for work that is measured in bytes."""
-
-    def __init__(self, label: str, total: int | None) -> None:
-        self._label = label
-        self._total = total
-        self._done = 0
-        self._bar: _LateBar | None = None
-
-    def __enter__(self) -> Self:
-        if shows_progress():
-            self._bar = _LateBar(self._label, self._total, of_bytes=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.end()
-            self._bar = None
-
-    def advance(self, number: int) -> None:
-        """Add bytes that are done."""
-        self._done += number
-        if self._bar is not None:
-            # Sizes are estimates of what is read.
-            total = None if self._total is None else max(self._total, self._done)
-            self._bar.update(self._done, total)
-
-
 class ScanBar:
     """A `ScanObserver` that shows progress on a terminal, and the report as a note."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
-        self._bar: _LateBar | None = None
+        self._bar: Bar | None = None
 
     def scanning(self, label: str, done: int, total: int | None) -> None:
-        if not shows_progress():
-            return
-        if self._bar is None:
-            self._bar = _LateBar(label, total)
-        # The estimate of an engine may be too low.
-        self._bar.update(done, None if total is None else max(total, done))
+        if self._bar is None and shows_progress():
+            self._bar = Bar(label, total)
+        if self._bar is not None:
+            self._bar.update(done, total)
 
     def scanned(self, report: str) -> None:
         if self._bar is not None:
@@ -231,7 +211,7 @@ def no_progress() -> Iterator[None]:
         _hidden.pop()
 
 
-_bars: list[_LateBar] = []
+_bars: list[Bar] = []
 """Bars that are on the terminal now, or may appear."""
 _hidden: list[bool] = []
 """Not empty while an answer is being written."""

@@ -24,6 +24,7 @@ from ckpt_cli.render.text import (
     Style,
     StyledLine,
     Ui,
+    folded,
     has_color,
     line,
     safe_json,
@@ -143,7 +144,6 @@ class Output:
         if self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(_tsv_lines(rows, columns))
         else:
-            from ckpt_cli.render.folding import folded
             from ckpt_cli.render.table import table_lines
 
             self._page(chain(table_lines(rows, columns, self.ui), folded(_below(rest), self.width)))
@@ -166,8 +166,6 @@ class Output:
         if self._chosen in {"json", "ndjson"}:
             lines: Iterable[str] = map(_json_line, rows)
         elif self.table:
-            from ckpt_cli.render.folding import folded
-
             lines = self._paint(folded(map(text, rows), self.width))
         else:
             lines = _tsv_lines(rows, columns)
@@ -205,8 +203,6 @@ class Output:
         elif self._chosen == "tsv":
             self._print(_tsv_lines(rows(), columns))
         else:
-            from ckpt_cli.render.folding import folded  # late: JSON is not folded
-
             self._page(folded(text(), self.width))
 
     def summary(self, record: Record) -> None:

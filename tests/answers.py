@@ -9,14 +9,15 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from ckpt_backends.testing.command_line import CommandResult
-from ckpt_cli.answers import ANSWERS, schema_of
+from ckpt_cli.answers import ANSWERS, SAME_AS, schema_of
 from ckpt_cli.app import root
 
 UNDESCRIBED = {
-    *("threads list", "show", "history", "diff", "messages", "grep", "tail", "blame", "bisect"),
-    *("replay", "doctor", "stats", "du", "metrics", "sql", "rollback", "fork", "repair messages"),
-    *("repair values", "repair writes", "undo", "redo", "apply", "ops list", "ops show"),
-    *("ops verify", "secrets", "stores", "errors --summary", "copy --as"),
+    *("threads list", "show", "history", "messages", "grep", "tail", "blame", "stats", "du"),
+    *("replay --repair", "doctor --summary", "metrics", "sql", "rollback", "fork"),
+    *("repair messages", "repair values", "repair writes", "undo", "redo", "apply"),
+    *("ops list", "ops show", "ops verify", "secrets", "stores"),
+    *("errors --summary", "copy --as"),
 }
 """Commands, and options of them, whose answer has no schema yet."""
 
@@ -57,7 +58,7 @@ def _closest(argv: list[str]) -> list[str]:
     command = root().named_in(argv).split()
     given = set(argv) | {part for one in argv for part in one.split("=", 1)}
     found: dict[int, list[str]] = {}
-    for name in {*ANSWERS, *UNDESCRIBED}:
+    for name in {*ANSWERS, *SAME_AS, *UNDESCRIBED}:
         words = name.split()
         options = [one for one in words[len(command) :] if not one.isupper()]
         if words[: len(command)] == command and given.issuperset(options):
@@ -67,7 +68,7 @@ def _closest(argv: list[str]) -> list[str]:
 
 @cache
 def _strict(name: str, *, is_item: bool) -> Draft202012Validator:
-    schema = schema_of(name)
+    schema = schema_of(SAME_AS.get(name, name))
     if is_item and schema.get("type") == "array":
         schema = schema["items"]
     Draft202012Validator.check_schema(schema)

@@ -139,6 +139,12 @@ class Browser:
         (kind, asked), *_ = self.trouble
         assert (kind, asked["request"]["url"]) == ("request", file.as_uri())
         del self.trouble[0]
+        # A report unpacks what it holds after it was loaded.
+        self.run(
+            "new Promise(done => { const look = (left) => left && document.getElementById('data')"
+            " && !document.body.dataset.shown ? setTimeout(look, 10, left - 1) : done();"
+            " look(500); })"
+        )
 
     def go(self, url: str) -> None:
         """Open an address, forgetting what earlier pages did."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ckpt_backends.errors import (
     FILE_DAMAGED,
@@ -34,12 +34,10 @@ from ckpt_cli.api.answer import (
     unwatched,
 )
 from ckpt_cli.config.store_names import memory_place
-from ckpt_cli.core.doctor.checks import ReplayedTogether
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
 from ckpt_cli.core.doctor.types import TypeUses, is_strict
-from ckpt_cli.core.elimination import Judgement
 from ckpt_cli.core.reducers import known_reducers
-from ckpt_cli.core.replay import Place, Replayed, ReplayReport, judge_all, report
+from ckpt_cli.core.replay import Replayed, ReplayedTogether, judge_all
 from ckpt_cli.core.search import compile_pattern, stopped_text
 from ckpt_cli.core.secrets import Scanner, SecretFinding, parse_ignored
 from ckpt_cli.queries.bisect import Bisection, BisectOptions, Test, bisect, bisect_by_test
@@ -73,10 +71,10 @@ from ckpt_cli.reading.store import LiveStore, is_passing, is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.workers import LostThread
-from ckpt_cli.render.bisect import bisect_record
-from ckpt_cli.render.doctor import checked_record, finding_record, types_record
+from ckpt_cli.render.bisect import BISECTION_VIEW
+from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES, THREAD_REPORT, finding_shape
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS
-from ckpt_cli.render.replay import report_record, thread_rows, transition_rows
+from ckpt_cli.render.replay import REPLAYED_THREAD
 from ckpt_cli.render.search import SECRET, hit_record
 from ckpt_cli.render.store_tail import movement_record
 from ckpt_cli.render.usage import amount_records, survey_record
@@ -149,21 +147,6 @@ def _interval(store: Store, around: Surroundings) -> float:
     return _SCAN_INTERVAL
 
 
-class JudgedThread(NamedTuple):
-    """A thread that was replayed, with the reducers of its channels."""
-
-    found: Replayed
-    judgements: Mapping[Place, Judgement]
-
-    def report(self) -> Answer[ReplayReport]:
-        """Return the verdicts, as `ckpt replay` prints them."""
-        return Answer(report(self.found, self.judgements), report_record)
-
-    def transitions(self) -> AnswerList[JudgedThread]:
-        """Return each channel of each transition, as `ckpt replay --all-steps` prints them."""
-        return AnswerList(self, lambda one: transition_rows(one.found, one.judgements))
-
-
 def reducers_of(around: Surroundings, told: Mapping[str, str] | None) -> dict[str, str]:
     """Return the reducers of the profile and those that are told, which win.
 
@@ -194,14 +177,15 @@ def replay_one(
     told: Mapping[str, str] | None,
     ns: str | None = None,
     upto: str | None = None,
-) -> JudgedThread:
+) -> Replayed:
     """Replay a thread, one namespace of it, or the steps up to one checkpoint there.
 
     Raises `NotFound` for an unknown channel, and `UsageError` for an unknown reducer.
     """
-    reducers = reducers_for(reader, around, told)
-    ((found, judgements),) = judge_all([replay_thread(reader, ns, upto)], reducers)
-    return JudgedThread(found, judgements)
+    (found,) = judge_all([replay_thread(reader)], reducers_for(reader, around, told))
+    if ns is None:
+        return found
+    return found.part(ns, None if upto is None else set(reader.ancestry(ns, upto)))
 
 
 def replay_several(
@@ -211,8 +195,8 @@ def replay_several(
     told: Mapping[str, str] | None,
     executor: Executor,
     watch: Watcher,
-) -> Iterator[Answer[ReplayReport]]:
-    """Yield the report on each thread; those that contradict themselves come last.
+) -> Iterator[Answer[Replayed]]:
+    """Yield each thread, replayed; those that contradict themselves come last.
 
     Raises what `replay_one` raises, at once.
     """
@@ -221,7 +205,7 @@ def replay_several(
         threads = list(threads)
         check_channels(store, (one.thread_id for one in threads), told, "these threads")
     judged = judge_all(watch(replay_threads(store, executor, threads)), reducers)
-    return (Answer(report(*one), thread_rows) for one in judged)
+    return (Answer(one, REPLAYED_THREAD.record) for one in judged)
 
 
 def bisected(
@@ -240,9 +224,9 @@ def bisected(
     options = BisectOptions(times, binary, watch)
     wanted = filter_of(around, condition)
     if wanted is not None and test is None:
-        return Answer(bisect(target, wanted, options), bisect_record)
+        return Answer(bisect(target, wanted, options), BISECTION_VIEW)
     if wanted is None and test is not None:
-        return Answer(bisect_by_test(target, test, options), bisect_record)
+        return Answer(bisect_by_test(target, test, options), BISECTION_VIEW)
     raise UsageError(
         "bisect takes a condition or a test" + ("" if test is None else ", not both"),
         hint="such as 'values.plan = null'",
@@ -439,6 +423,8 @@ class Examination(Iterator[Answer[Finding]]):
         self.codes = Counter[str]()
         self.types: TypeUses | None = None
         """The classes that values name; None if they are not gathered."""
+        self.findings: list[dict[str, Any]] = []
+        """What `to_dict` returns of them."""
         self._findings = findings(self)
 
     @property
@@ -451,19 +437,8 @@ class Examination(Iterator[Answer[Finding]]):
 
     def to_dict(self) -> dict[str, Any]:
         """Check what is left, and return what `ckpt doctor -o json` prints."""
-        findings = [one.to_dict() for one in self]
-        types = {} if self.types is None else types_record(self.types)
-        return {
-            "store": self.store,
-            "complete": self.complete,
-            "checked": checked_record(self.checked),
-            "findings": findings,
-            "unchecked": [
-                {"thread_id": thread_id or None, "reason": reason}
-                for thread_id, reason in self.unchecked.items()
-            ],
-            **types,
-        }
+        self.findings = [one.to_dict() for one in self]
+        return (EXAMINATION if self.types is None else EXAMINATION_WITH_TYPES).record(self)
 
 
 def examination(
@@ -498,7 +473,8 @@ def examination(
             for use in checked.types:
                 uses.add(use)
             yield from (_counted(one, into) for one in _once(checked.findings, told))
-            together.add(checked.replayed)
+            if checked.replayed is not None:
+                together.add(checked.replayed)
         last = findings_together(store, together, terms, _with_fixes)
         yield from (_counted(one, into) for one in last)
         is_told = any(one.code == "file-damaged" for one in own)
@@ -517,15 +493,10 @@ def checked_thread(
 ) -> Answer[ThreadReport]:
     """Check one thread."""
     checked = check_thread(reader, terms_of(around, grace, deep=deep), _with_fixes)
-    words = words_of(around)
+    shape = finding_shape(tuple(words_of(around)))
 
     def record(found: ThreadReport) -> dict[str, Any]:
-        return {
-            "thread_id": found.thread_id,
-            "complete": not found.unchecked,
-            "checked": checked_record(found.checked),
-            "findings": [finding_record(one, words) for one in found.findings],
-        }
+        return THREAD_REPORT.record(found) | {"findings": [*map(shape.record, found.findings)]}
 
     return Answer(checked, record)
 
@@ -586,7 +557,7 @@ def _readable(findings: Iterator[Finding], into: Examination) -> Iterator[Findin
 def _counted(finding: Finding, into: Examination) -> Answer[Finding]:
     into.severities[finding.severity] += 1
     into.codes[finding.code] += 1
-    return Answer(finding, lambda found: finding_record(found, into.words))
+    return Answer(finding, finding_shape(tuple(into.words)).record)
 
 
 def _to_check(

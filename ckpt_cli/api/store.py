@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
     from ckpt_cli.api.questions import Examination, SearchHits, SecretSearch
     from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
-    from ckpt_cli.core.replay import ReplayReport
+    from ckpt_cli.core.replay import Replayed
     from ckpt_cli.core.stats import Stats
     from ckpt_cli.queries.heads import ListedThread
     from ckpt_cli.queries.incidents import Failure, FailureGroup, Waiting
@@ -436,7 +436,7 @@ class StoreHandle(Closing):
         jobs: int = 1,
         cluster: str | None = None,
         watch: Watcher = unwatched,
-    ) -> Iterator[Answer[ReplayReport]]:
+    ) -> Iterator[Answer[Replayed]]:
         """Yield the verdicts on each thread, as `ckpt replay --all` prints them.
 
         `reducers` maps channels to the names of their reducers, as in `ThreadHandle.replay`. The

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.errors import NotFound, Unreadable, UsageError
+from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.api.answer import (
     Answer,
     AnswerList,
@@ -26,8 +26,8 @@ from ckpt_cli.render.text import safe_text
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
-    from ckpt_cli.api.questions import JudgedThread, SearchHits
-    from ckpt_cli.core.replay import ReplayReport
+    from ckpt_cli.api.questions import SearchHits
+    from ckpt_cli.core.replay import Replayed
     from ckpt_cli.core.stats import Stats
     from ckpt_cli.core.timeline import Timeline
     from ckpt_cli.core.values import Selected
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.incidents import Failure, Waiting
     from ckpt_cli.queries.messages import Conversation
     from ckpt_cli.queries.replay import Written
-    from ckpt_cli.queries.report import ChosenCheckpoints, ReportedCheckpoint
     from ckpt_cli.queries.show import CheckpointView, Summary
     from ckpt_cli.queries.thread_operations import ThreadOperations
     from ckpt_cli.queries.tree import Tree
@@ -237,13 +236,13 @@ class CheckpointHandle:
         A text is a ref of this thread, such as `step:3`.
         """
         from ckpt_cli.queries.diff import compare
-        from ckpt_cli.render.records import diff_record
+        from ckpt_cli.render.value_diff import DIFF_VIEW
 
         if isinstance(other, str):
             other = self.thread.at(other, ns=self.ns or None)
         one, two = (self, None) if other is None else (other, self)
         found = compare(one.target, None if two is None else two.target, _names(channels))
-        return Answer(found, diff_record)
+        return Answer(found, DIFF_VIEW)
 
     def diff_writes(
         self,
@@ -257,22 +256,26 @@ class CheckpointHandle:
         """
         from ckpt_cli.api.questions import reducers_for
         from ckpt_cli.queries.replay import written
-        from ckpt_cli.render.replay import written_record
+        from ckpt_cli.render.replay import WRITTEN_VIEW
 
         chosen = _names(channels)
         told = reducers_for(self.target.reader, self.thread.around, reducers, chosen or ())
-        return Answer(written(self.target, told, chosen), written_record)
+        return Answer(written(self.target, told, chosen), WRITTEN_VIEW)
 
-    def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[ReplayReport]:
+    def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[Replayed]:
         """Verify the steps that led to it, as `ckpt replay THREAD@REF` does.
 
         `reducers` is as in `ThreadHandle.replay`. Raises `NotFound` or `UsageError`.
         """
-        return self._replayed(reducers).report()
+        from ckpt_cli.render.replay import REPLAY_VIEW
 
-    def transitions(self, reducers: Mapping[str, str] | None = None) -> AnswerList[JudgedThread]:
+        return Answer(self._replayed(reducers), REPLAY_VIEW)
+
+    def transitions(self, reducers: Mapping[str, str] | None = None) -> AnswerList[Replayed]:
         """Return each channel of each of these steps, as `ckpt replay --all-steps` prints it."""
-        return self._replayed(reducers).transitions()
+        from ckpt_cli.render.replay import transitions
+
+        return AnswerList(self._replayed(reducers), transitions)
 
     def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
         """Return how long the steps took that led to it, as `ckpt timeline` prints it.
@@ -322,13 +325,36 @@ class CheckpointHandle:
             turns = []
         return statistics_record(statistics(turns))
 
-    def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
+    def report(
+        self,
+        *,
+        all_ns: bool = False,
+        since: When | None = None,
+        last: int = 200,
+        watch: Watcher = unwatched,
+    ) -> str:
         """Return the HTML page of `ckpt report`, opened at this checkpoint.
 
         It shows the newest `last` checkpoints of this namespace, or of all with `all_ns`; `since`
-        is an age such as `2h` or a time. Raises `UsageError` for a time that cannot be read.
+        is an age such as `2h` or a time. `watch` gets the checkpoints as they are read. Notes what
+        is not in the page. Raises `UsageError` for a time that cannot be read.
         """
-        return "".join(report_of(self, all_ns=all_ns, since=since, last=last))
+        # Late: no other answer draws a page.
+        from ckpt_backends.installing import release
+        from ckpt_cli.queries.report import read_report, reported_checkpoints
+        from ckpt_cli.render.report import report_page
+        from ckpt_cli.render.text import Ui
+
+        thread, around, operations = self.thread, self.thread.around, self.thread.operations
+        after = time_of(around, since)
+        tree = thread.read_tree(None if all_ns else self.ns, all_ns=all_ns, keep=self)
+        found = read_report(self.target, tree, operations, all_ns=all_ns, since=after, last=last)
+        checkpoints = watch(reported_checkpoints(found, operations))
+        ui = Ui(around.now, around.zone)
+        page, left_out = report_page(found, checkpoints, around.names.words, release(), ui)
+        for one in left_out:
+            around.note(one[0].lower() + one[1:].rstrip("."))
+        return page
 
     def raw(self) -> bytes:
         """Return the stored bytes of the checkpoint, undecoded."""
@@ -352,7 +378,7 @@ class CheckpointHandle:
             )
         return self._entry
 
-    def _replayed(self, reducers: Mapping[str, str] | None) -> JudgedThread:
+    def _replayed(self, reducers: Mapping[str, str] | None) -> Replayed:
         from ckpt_cli.api.questions import replay_one
 
         return replay_one(self.target.reader, self.thread.around, reducers, self.ns, self.id)
@@ -521,19 +547,11 @@ class ThreadHandle:
     def _tree_lines(
         self, ns: str | None = None, *, all_ns: bool = False, unfold: bool = False
     ) -> Iterator[StyledLine]:
+        from ckpt_cli.render.text import Ui
         from ckpt_cli.render.tree import tree_lines
 
-        found, around = self.read_tree(ns, all_ns=all_ns, unfold=unfold), self.around
-        yield from tree_lines(
-            found.plan,
-            found.details,
-            found.refs,
-            thread_id=self.id,
-            zone=around.zone,
-            now=around.now,
-            status=", ".join(found.conditions),
-            width=_WIDTH,
-        )
+        found = self.read_tree(ns, all_ns=all_ns, unfold=unfold)
+        return tree_lines(found, Ui(self.around.now, self.around.zone, _WIDTH))
 
     def interrupts(self) -> Iterator[Answer[Waiting]]:
         """Yield the questions that wait for an answer, as `ckpt interrupts` prints them."""
@@ -630,19 +648,23 @@ class ThreadHandle:
 
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
-    ) -> Answer[ReplayReport]:
+    ) -> Answer[Replayed]:
         """Verify the thread against its recorded writes, as `ckpt replay` does.
 
         `reducers` maps channels to the names of their reducers, in addition to those of the
         profile; others are inferred. Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
-        return self._replayed(reducers, ns).report()
+        from ckpt_cli.render.replay import REPLAY_VIEW
+
+        return Answer(self._replayed(reducers, ns), REPLAY_VIEW)
 
     def transitions(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
-    ) -> AnswerList[JudgedThread]:
+    ) -> AnswerList[Replayed]:
         """Return each channel of each transition, as `ckpt replay --all-steps` prints it."""
-        return self._replayed(reducers, ns).transitions()
+        from ckpt_cli.render.replay import transitions
+
+        return AnswerList(self._replayed(reducers, ns), transitions)
 
     def doctor(self, *, deep: bool = False, grace: When = "1m") -> Answer[ThreadReport]:
         """Check the thread, as `ckpt doctor THREAD` does; the arguments are those of the store's.
@@ -722,7 +744,7 @@ class ThreadHandle:
         found, within = named.checkpoint(self.around.now, self.around.zone), (since, until)
         return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
-    def _replayed(self, reducers: Mapping[str, str] | None, ns: str | None) -> JudgedThread:
+    def _replayed(self, reducers: Mapping[str, str] | None, ns: str | None) -> Replayed:
         from ckpt_cli.api.questions import replay_one
 
         return replay_one(self.reader, self.around, reducers, self._namespace(ns))
@@ -796,98 +818,3 @@ def memories_from(
 
     found = memories_of(place, is_wanted, around.note)
     return None if found is None else memory_rows(found, redacted=around.opening.redact)
-
-
-def report_of(
-    found: CheckpointHandle,
-    *,
-    all_ns: bool,
-    since: When | None,
-    last: int,
-    watch: Watcher = unwatched,
-) -> Iterable[str]:
-    """Yield the page about a thread in pieces; it first shows this checkpoint.
-
-    `watch` gets the checkpoints as they are read. Notes what is not in the page. Raises
-    `UsageError` for a time that cannot be read.
-    """
-    # Late: no other answer draws a page.
-    from ckpt_backends.installing import release
-    from ckpt_cli.queries.report import choose_checkpoints
-    from ckpt_cli.queries.show import summarize
-    from ckpt_cli.reading.store import is_redacted
-    from ckpt_cli.render.report import ReportParts, checkpoint_json, report_page
-    from ckpt_cli.render.tree import UNICODE, TreeWording
-    from ckpt_cli.render.tree_pictures import draw_tree
-
-    thread, reader = found.thread, found.target.reader
-    around = thread.around
-    namespaces = reader.namespaces if all_ns else [found.ns]
-    key = (found.ns, found.id)
-    chosen = choose_checkpoints(
-        reader, namespaces, since=time_of(around, since), last=last, keep=key
-    )
-    tree = thread.read_tree(None if all_ns else found.ns, all_ns=all_ns, keep=found)
-    drawn = draw_tree(
-        tree.plan, TreeWording(tree.plan, tree.details, tree.refs, UNICODE), around.zone
-    )
-    places = {one: place for place, one in enumerate(chosen.keys)}
-    refs = tree.refs
-    parts = ReportParts(
-        summary=summarize(reader, thread.operations),
-        tree=drawn,
-        checkpoints=checkpoint_json(
-            watch(_reported(found, chosen)), places, drawn.rows, refs, around.zone
-        ),
-        start=places[key],
-        ref=refs.get(found.id, found.id),
-        ns=found.ns,
-        checkpoint_id=found.id,
-        conversation=_conversation(found.target),
-        timeline=found.timeline(since=since, last=last),
-        info=reader.store.describe(),
-        words=around.names.words,
-        left_out=_left_out(chosen),
-        version=release(),
-        is_redacted=is_redacted(reader.store),
-        now=around.now,
-        zone=around.zone,
-    )
-    page = report_page(parts)
-    for one in page.left_out:
-        around.note(one[0].lower() + one[1:].rstrip("."))
-    return page.pieces
-
-
-def _reported(found: CheckpointHandle, chosen: ChosenCheckpoints) -> Iterator[ReportedCheckpoint]:
-    from ckpt_cli.queries.report import reported_checkpoints
-
-    by_ns: dict[str, list[str]] = {}
-    for ns, checkpoint_id in chosen.keys:
-        by_ns.setdefault(ns, []).append(checkpoint_id)
-    for ns, ids in by_ns.items():
-        yield from reported_checkpoints(found.target.reader, ns, ids, found.thread.operations)
-
-
-def _conversation(target: Target) -> Conversation | None:
-    from ckpt_cli.queries.messages import conversation
-
-    try:
-        return conversation(target, None)
-    except (NotFound, Unreadable):
-        return None
-
-
-def _left_out(chosen: ChosenCheckpoints) -> list[str]:
-    from ckpt_cli.render.values import counted
-
-    left_out = []
-    if chosen.older:
-        option = "an earlier --since" if chosen.before_since else "--last N"
-        left_out.append(
-            f"{counted(chosen.older, 'older checkpoint')} not included; {option} adds more."
-        )
-    if chosen.in_calls:
-        number = counted(chosen.in_calls, "checkpoint")
-        left_out.append(f"{number} in other namespaces not included; --all-ns adds them.")
-    return left_out

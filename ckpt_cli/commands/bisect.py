@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -16,7 +15,6 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, Namespace, Thread
 from ckpt_cli.queries.bisect import Bisection, Candidate, Test
 from ckpt_cli.reading.target import TargetArguments
-from ckpt_cli.render.bisect import bisect_columns, bisect_lines
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -96,13 +94,8 @@ def bisect(
         # A command may print to the terminal itself.
         watch=unwatched if execute else partial(progress, total=None, label="reading checkpoints"),
     )
-    found, output = answer.found, session.output
-    output.document(
-        answer.to_dict,
-        lambda: bisect_lines(found, session.names.words, session.now, session.zone, output.width),
-        rows=lambda: [answer.to_dict()] if found.moment else [],
-        columns=bisect_columns(),
-    )
+    found = answer.found
+    session.show(answer, words=session.names.words)
     for text in _notes(found, binary=binary):
         session.note(text)
     if found.moment is None:
@@ -134,12 +127,11 @@ def _command_test(command: str) -> Test:
     `UsageError` if the shell cannot run the command at the first state, and `PartlyDone` if the
     command ends in another way.
     """
-    run = _runner(command)
     is_first = True
 
     def test(candidate: Candidate) -> bool | None:
         nonlocal is_first
-        code = run(candidate)
+        code = _exit_code(command, candidate)
         if is_first and code in _CANNOT_RUN:
             raise UsageError(
                 f"the shell cannot run '{command}' (exit code {code})",
@@ -159,51 +151,34 @@ def _command_test(command: str) -> Test:
     return test
 
 
-def _runner(command: str) -> Callable[[Candidate], int]:
-    """Return a function that runs the command on a state and returns its exit code.
+def _exit_code(command: str, candidate: Candidate) -> int:
+    """Run the command on a state; the code is negative if a signal killed it."""
+    import json  # late, as is subprocess: few searches run a command
+    import subprocess
 
-    The code is negative if a signal killed the command.
-    """
-
-    def run(candidate: Candidate) -> int:
-        import json  # late, as is subprocess: few searches run a command
-        import subprocess
-
-        state = json.dumps(candidate.values, ensure_ascii=False)
-        try:
-            done = subprocess.run(  # noqa: S602
-                command,
-                shell=True,
-                check=False,
-                input=state.encode(errors="surrogatepass"),
-                # stdout is for the answer.
-                stdout=_stderr(),
-                env={**os.environ, **_names(candidate)},
-            )
-        except (OSError, ValueError) as error:
-            reason = (getattr(error, "strerror", None) or str(error)).lower()
-            raise UsageError(f"cannot run '{command}': {reason}") from error
-        return done.returncode
-
-    return run
-
-
-def _names(candidate: Candidate) -> dict[str, str]:
-    """Return the environment variables that name the checkpoint."""
+    state = json.dumps(candidate.values, ensure_ascii=False)
+    try:
+        stdout = sys.stderr.fileno()  # stdout is for the answer
+    except (OSError, ValueError):  # It is no file where Python code replaced it.
+        stdout = subprocess.DEVNULL
     key, step = candidate.key, candidate.step
-    return {
+    about = {
         "CKPT_THREAD": key.thread_id,
         "CKPT_NAMESPACE": key.checkpoint_ns,
         "CKPT_CHECKPOINT": key.checkpoint_id,
         "CKPT_PARENT": candidate.parent_checkpoint_id or "",
         "CKPT_STEP": "" if step is None else str(step),
     }
-
-
-def _stderr() -> int:
-    import subprocess
-
     try:
-        return sys.stderr.fileno()
-    except (OSError, ValueError):  # It is no file where Python code replaced it.
-        return subprocess.DEVNULL
+        done = subprocess.run(  # noqa: S602
+            command,
+            shell=True,
+            check=False,
+            input=state.encode(errors="surrogatepass"),
+            stdout=stdout,
+            env={**os.environ, **about},
+        )
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise UsageError(f"cannot run '{command}': {reason}") from error
+    return done.returncode

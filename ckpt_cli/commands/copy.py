@@ -29,7 +29,7 @@ from ckpt_cli.commands.arguments import (
 from ckpt_cli.commands.changing import confirm, show_and_apply, write
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import CopyReport
-from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
+from ckpt_cli.diagnostics import Bar, progress, shows_progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import AsOf, At, DryRun, Jobs, Match, Where, Yes
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread, plan_thread_copy
@@ -279,7 +279,7 @@ def _review(review: PlanReview, terms: CopyTerms, ids: Sequence[str]) -> None:
 
 def _planned(terms: CopyTerms, ids: Sequence[str], size: int | None) -> CopyReport:
     planned = CopyReport(str(terms.source), str(terms.target), is_dry_run=True)
-    with ByteBar("comparing", size) as bar:
+    with Bar("comparing", size, of_bytes=True) as bar:
         for one in plan_threads(terms, ids, bar.advance):
             planned.add(one)
     return planned
@@ -300,7 +300,7 @@ def _copy(
     try:
         with (
             recorder.operation("copy", reason=reason) as recording,
-            ByteBar("copying", size) as bar,
+            Bar("copying", size, of_bytes=True) as bar,
             closing(copy_threads(terms, ids, executor, bar.advance, recording)) as copied,
         ):
             for one in copied:

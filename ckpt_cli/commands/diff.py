@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Annotated
 
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.thread import CheckpointHandle
-from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.replay import Verdict
 from ckpt_cli.options import Channels, Namespace, OptionalThread
 from ckpt_cli.queries.replay import check_channels
 from ckpt_cli.reading.target import TargetArguments
-from ckpt_cli.render.history import change_columns
-from ckpt_cli.render.records import change_rows
-from ckpt_cli.render.replay import WRITTEN_COLUMNS, written_lines, written_rows
-from ckpt_cli.render.value_diff import diff_header_lines, diff_text
 from ckpt_cli.session import Session
 
 
@@ -73,15 +68,7 @@ def diff(
     if channel and not found.changes:
         ids = {at.thread.id for at in (one, other) if at is not None}
         check_channels(session.store, ids, channel, f"thread '{' or '.join(sorted(ids))}'")
-    session.output.document(
-        answer.to_dict,
-        lambda: chain(
-            diff_header_lines(found),
-            diff_text(found.changes, stat=stat, width=session.output.width),
-        ),
-        rows=lambda: change_rows(found.changes),
-        columns=change_columns(),
-    )
+    session.show(answer, stat=stat)
     if not found.changes:
         session.note("no changes" if found.before else "the first checkpoint has no values")
     for name in found.missing(channel or ()):
@@ -94,12 +81,7 @@ def _show_writes(
     session: Session, checkpoint: CheckpointHandle, channel: list[str] | None, *, exit_code: bool
 ) -> None:
     answer = checkpoint.diff_writes(session.names.told_reducers, channel)
-    found = answer.found
-    session.output.document(
-        answer.to_dict,
-        lambda: written_lines(found, session.output.width),
-        rows=lambda: written_rows(found),
-        columns=WRITTEN_COLUMNS,
-    )
-    if exit_code and any(one.verdict is Verdict.MISMATCH for one in found.channels.values()):
+    session.show(answer)
+    channels = answer.found.channels.values()
+    if exit_code and any(one.verdict is Verdict.MISMATCH for one in channels):
         raise Exit(1)

@@ -14,15 +14,13 @@ from ckpt_cli.core.doctor.findings import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Summary, Where
 from ckpt_cli.render.doctor import (
+    FINDING_COLUMNS,
     RECORD_COLUMNS,
-    TYPE_RECORD_COLUMNS,
-    finding_columns,
+    TYPE,
     finding_row,
     progress_text,
     summary_text,
     type_lines,
-    type_record,
-    types_record,
     unchecked_notes,
 )
 from ckpt_cli.render.summaries import doctor_summary
@@ -93,7 +91,11 @@ def doctor(
     elif output.array:
         output.document(found.to_dict, tuple)
     elif types and not output.table:
-        _print_types(session, found)
+        _count(found)
+        output.records(
+            map(TYPE.record, found.types.listed() if found.types else ()), TYPE.columns()
+        )
+        session.note(_summary(found))
     else:
         _print(session, found)
     for text in () if summary else unchecked_notes(found.unchecked):
@@ -106,9 +108,8 @@ def doctor(
 
 
 def _print_summary(session: Session, found: Examination) -> None:
-    """Print one line; the findings are only counted."""
-    for _ in found:
-        pass
+    """Print one line."""
+    _count(found)
     unchecked = sum(map(bool, found.unchecked))
     session.output.summary(
         doctor_summary(found.severities, found.codes, found.checked.threads, unchecked)
@@ -124,22 +125,20 @@ def _print(session: Session, found: Examination) -> None:
                 continue  # the table of types shows it
             yield finding_row(one.found, found.words) if output.table else one.to_dict()
 
-    def summary() -> str:
-        return summary_text(found.severities, found.checked, sum(map(bool, found.unchecked)))
-
-    columns = finding_columns() if output.table else RECORD_COLUMNS
-    output.records(rows(), columns, rest=summary)
+    columns = FINDING_COLUMNS if output.table else RECORD_COLUMNS
+    output.records(rows(), columns, rest=lambda: _summary(found))
     if not output.table:
-        session.note(summary())
+        session.note(_summary(found))
     types = found.types
     if types is not None:
-        output.document(lambda: types_record(types), lambda: type_lines(types, output.width))
+        output.document(dict, lambda: type_lines(types, output.ui))
 
 
-def _print_types(session: Session, found: Examination) -> None:
-    """Print the types as records; the findings are only counted."""
+def _count(found: Examination) -> None:
+    """Check everything; the findings are only counted."""
     for _ in found:
         pass
-    types = [] if found.types is None else found.types.listed()
-    session.output.records(map(type_record, types), TYPE_RECORD_COLUMNS)
-    session.note(summary_text(found.severities, found.checked, sum(map(bool, found.unchecked))))
+
+
+def _summary(found: Examination) -> str:
+    return summary_text(found.severities, found.checked, sum(map(bool, found.unchecked)))

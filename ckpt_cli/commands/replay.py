@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any
+from itertools import chain
+from typing import Annotated
 
 from typer import Context, Exit, Option
 
@@ -12,21 +13,18 @@ from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.core.elimination import Verdict
 from ckpt_cli.core.reducers import known_reducers
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.replay import ReplayReport
+from ckpt_cli.core.replay import JudgedCheck, Replayed, Verdict
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, Cluster, DryRun, Jobs, Match, OptionalThread, Where, Yes
 from ckpt_cli.reading.target import TargetArguments, find_thread
 from ckpt_cli.render.replay import (
-    CHANNEL_COLUMNS,
-    REPORT_COLUMNS,
+    REPLAY_VIEW,
     THREAD_COLUMNS,
-    channel_rows,
-    report_lines,
-    report_rows,
+    VERIFY_VIEW,
     transition_columns,
+    transitions,
 )
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
@@ -105,12 +103,14 @@ def replay(
         found = session.handle.replay_all(
             match=match, where=where or (), reducers=told, jobs=jobs, cluster=cluster, watch=watch
         )
-        reports = _show_threads(session, found)
-        _conclude(session, reports, verify=verify, strict=strict)
+        first: dict[Verdict, JudgedCheck] = {}
+        session.show_list(_noting(found, first), THREAD_COLUMNS)
+        _conclude(session, first, verify=verify, strict=strict)
     else:
         target = TargetArguments(thread, at, ns)
         about = _show(session, target, told, all_steps=all_steps, findings=verify or strict)
-        _conclude(session, [about], verify=verify, strict=strict)
+        first = {one.verdict: one for one in reversed(about.findings)}
+        _conclude(session, first, verify=verify, strict=strict)
 
 
 def _show(
@@ -120,48 +120,39 @@ def _show(
     *,
     all_steps: bool,
     findings: bool,
-) -> ReplayReport:
+) -> Replayed:
     """Replay a thread, or a part of it. Prints its channels, or all its steps.
 
     The rows of TSV are the channels, or only the `findings`.
     """
     checkpoint = session.checkpoint(target)
     thread = checkpoint.thread
-    reader = thread.reader
-    ns = checkpoint.ns if target.ns is not None else None
-    is_part = checkpoint.target.chosen
-    steps = checkpoint.transitions(told) if is_part else thread.transitions(told, ns=ns)
-    transitions = steps.found.found.transitions
-    if not any(one.checks for one in transitions):
-        number = counted(len(transitions), "transition")
-        session.note(f"nothing to verify: no channel was written to or changed in {number}")
-    refs = short_refs([one.key.checkpoint_id for n in reader.namespaces for one in reader.index(n)])
-    answer = steps.found.report()
-    about = answer.found
-    if all_steps:
-        session.output.records(steps, transition_columns(refs))
+    if checkpoint.target.chosen:
+        answer = checkpoint.replay(told)
     else:
-        session.output.document(
-            answer.to_dict,
-            lambda: report_lines(about, refs, session.output.width),
-            rows=lambda: report_rows(about) if findings else channel_rows(about),
-            columns=REPORT_COLUMNS if findings else CHANNEL_COLUMNS,
-        )
-    return about
+        answer = thread.replay(told, ns=checkpoint.ns if target.ns is not None else None)
+    found = answer.found
+    if not any(one.checks for one in found.transitions):
+        number = counted(len(found.transitions), "transition")
+        session.note(f"nothing to verify: no channel was written to or changed in {number}")
+    index = chain.from_iterable(map(thread.reader.index, thread.reader.namespaces))
+    refs = short_refs([one.key.checkpoint_id for one in index])
+    if all_steps:
+        session.output.records(transitions(found), transition_columns(refs))
+    else:
+        answer.view = VERIFY_VIEW if findings else REPLAY_VIEW
+        session.show(answer, refs=refs)
+    return found
 
 
-def _show_threads(session: Session, found: Iterable[Answer[ReplayReport]]) -> list[ReplayReport]:
-    """Print a row for each thread. Returns the reports with findings."""
-    reports: list[ReplayReport] = []
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for one in found:
-            if one.found.findings:
-                reports.append(one.found)
-            yield one.to_dict()
-
-    session.output.records(rows(), THREAD_COLUMNS)
-    return reports
+def _noting(
+    found: Iterable[Answer[Replayed]], first: dict[Verdict, JudgedCheck]
+) -> Iterator[Answer[Replayed]]:
+    """Yield the threads, and note the first finding of each kind."""
+    for answer in found:
+        for one in answer.found.findings:
+            first.setdefault(one.verdict, one)
+        yield answer
 
 
 def _repair(
@@ -182,16 +173,15 @@ def _repair(
 
 
 def _conclude(
-    session: Session, reports: Sequence[ReplayReport], *, verify: bool, strict: bool
+    session: Session, first: Mapping[Verdict, JudgedCheck], *, verify: bool, strict: bool
 ) -> None:
     """Say how to look at the first finding that counts, and exit with 1 if that was asked for."""
-    findings = [(about, one) for about in reports for one in about.findings]
-    wrong = [pair for pair in findings if pair[1].verdict is Verdict.MISMATCH]
-    for about, one in wrong or (findings if strict else []):
-        child = one.transition.child
-        diff = shell.command("ckpt", "diff", "--writes", ids=[f"{about.thread_id}@{child}"])
-        what = "difference" if wrong else "step that cannot be verified"
-        session.note(f"`{diff}` shows the first {what}")
-        if verify or strict:
-            raise Exit(1)
+    wrong = first.get(Verdict.MISMATCH)
+    one = wrong or (first.get(Verdict.UNVERIFIABLE) if strict else None)
+    if one is None:
         return
+    ids = [f"{one.thread_id}@{one.transition.child}"]
+    what = "difference" if wrong else "step that cannot be verified"
+    session.note(f"`{shell.command('ckpt', 'diff', '--writes', ids=ids)}` shows the first {what}")
+    if verify or strict:
+        raise Exit(1)

@@ -8,7 +8,6 @@ from typing import Annotated
 from typer import Context, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.api.thread import report_of
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, Namespace, OptionalThread, not_huge
 from ckpt_cli.reading.target import TargetArguments
@@ -56,4 +55,4 @@ def report(
         )
     found = session.checkpoint(TargetArguments(thread, at, ns))
     watch = partial(progress, total=None, label="reading checkpoints")
-    session.output.verbatim(*report_of(found, all_ns=all_ns, since=since, last=last, watch=watch))
+    session.output.verbatim(found.report(all_ns=all_ns, since=since, last=last, watch=watch))

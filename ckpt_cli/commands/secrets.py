@@ -61,7 +61,7 @@ def secrets(
     """
     session: Session = ctx.obj
     if kinds:
-        from ckpt_cli.core.secret_rules import known_kinds
+        from ckpt_cli.core.secrets import known_kinds
 
         session.output.records(map(SECRET_KIND.record, known_kinds().items()), SECRET_KIND_COLUMNS)
         return

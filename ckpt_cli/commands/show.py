@@ -132,36 +132,16 @@ def _show_tree(
 
     def text() -> Iterator[StyledLine]:
         # Here, since a plain `show` needs none of it.
-        from ckpt_cli.render.tree import ASCII, UNICODE, tree_lines
-        from ckpt_cli.render.tree_pictures import mermaid_lines
+        if draws == "tree":
+            from ckpt_cli.render.tree import tree_lines as lines
+        elif draws == "svg":
+            from ckpt_cli.render.tree_pictures import svg_lines as lines
+        else:
+            from ckpt_cli.render.tree_pictures import mermaid_lines as lines
 
         found = thread.read_tree(named.ns, all_ns=all_ns, unfold=unfold, keep=keep)
-        if draws == "mermaid":
-            yield from mermaid_lines(found.plan, found.details, found.refs)
-            return
-        if draws == "svg":
-            from ckpt_cli.render.tree_pictures import svg_lines
-
-            yield from svg_lines(
-                found.plan,
-                found.details,
-                found.refs,
-                thread_id=thread.id,
-                zone=session.zone,
-                status=", ".join(found.conditions),
-            )
-            return
-        yield from tree_lines(
-            found.plan,
-            found.details,
-            found.refs,
-            thread_id=thread.id,
-            zone=session.zone,
-            now=session.now,
-            status=", ".join(found.conditions),
-            width=session.output.width,
-            glyphs=UNICODE if session.output.unicode and not ascii_only else ASCII,
-        )
+        ui = session.output.ui
+        return lines(found, ui._replace(unicode=ui.unicode and not ascii_only))
 
     from ckpt_cli.render.history import history_columns
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -26,11 +27,22 @@ from ckpt_cli import diagnostics
 from ckpt_cli.config.folders import history_file
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Where, not_huge
+from ckpt_cli.render.table import AT, Column
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from ckpt_cli.api.sql import SqlSession, ThreadChoice
+    from ckpt_cli.sql.results import ResultColumn
 
+_NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
+_TABLES = (Column("TABLE", "table", style="head"), Column("ROWS", "text"))
+_COLUMNS = (
+    Column("COLUMN", "column", style="head"),
+    Column("TYPE", "type", style="node"),
+    Column("UNIT", "unit", drop=1),
+    Column("READS", "reads", style="dim"),
+    Column("WHAT", "text"),
+)
 _SECONDS = 300
 PROMPT, MORE = "ckpt> ", "  ... "
 HELP = """\
@@ -141,13 +153,22 @@ def _answer(
     session: Session, asking: SqlSession, query: str, choice: ThreadChoice, seconds: int | None
 ) -> None:
     """Print the answer to a query. Raises `ParseError`, `UsageError` or `Refused`."""
-    from ckpt_cli.render.sql import result_columns
-
     if session.settings.get("verbose"):
         for need in asking.needs(query, seconds):
             session.note(f"reading {need.schema}.{need.table}: {', '.join(need.columns)}")
     with asking.asked(query, choice, seconds) as found:
-        session.output.records(found, result_columns(found.columns, session.now, session.zone))
+        session.output.records(found, [_column(one) for one in found.columns])
+
+
+def _column(one: ResultColumn) -> Column:
+    if one.type == "TIMESTAMP WITH TIME ZONE":
+        return Column(one.key, one.key, AT, style="time")
+    is_number = any(part in one.type for part in _NUMBERS) and not one.type.endswith("]")
+    return Column(one.key, one.key, _text, right=is_number, cut=not is_number, least=40)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _query(query: str | None, file: Path | None) -> str:
@@ -196,13 +217,12 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _describe(session: Session, table: str | None) -> None:
-    from ckpt_cli.render.sql import COLUMN_COLUMNS, TABLE_COLUMNS
     from ckpt_cli.sql.planning import column_records, table_records
 
     if table is None:
-        session.output.records(table_records(), TABLE_COLUMNS)
+        session.output.records(table_records(), _TABLES)
     else:
-        session.output.records(column_records(table), COLUMN_COLUMNS)
+        session.output.records(column_records(table), _COLUMNS)
 
 
 class LineReader(Protocol):

@@ -19,7 +19,7 @@ from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.diagnostics import no_progress, progress
 from ckpt_cli.options import ExitCode, Match, Where, not_huge
 from ckpt_cli.queries.threads import SORTS, Sort
-from ckpt_cli.render.text import StyledLine, line, safe_text
+from ckpt_cli.render.text import StyledLine, Ui, folded, line, safe_text
 from ckpt_cli.render.threads import thread_line
 from ckpt_cli.session import Session
 
@@ -233,9 +233,10 @@ def _watch(session: Session, read: Callable[[StoreHandle], Table], interval: flo
                     problem = session.names.without_values(error.message)
                     live.drop()
                 width, height = screen.size
+                ui = output.ui._replace(width=width)
                 at = f"{session.now.astimezone(session.zone):%H:%M:%S}"
                 heading = f"{at}  every {interval:g} s, q ends"
-                screen.draw(output.painted(_screen(shown, heading, problem, width, height)))
+                screen.draw(output.painted(_screen(shown, heading, problem, ui, height)))
                 took = time.monotonic() - began
                 if not screen.wait(max(interval, took * (_SHARE - 1))):
                     return
@@ -244,11 +245,8 @@ def _watch(session: Session, read: Callable[[StoreHandle], Table], interval: flo
         live.drop()
 
 
-def _screen(
-    shown: Table, heading: str, problem: str, width: int, height: int
-) -> Sequence[StyledLine]:
+def _screen(shown: Table, heading: str, problem: str, ui: Ui, height: int) -> Sequence[StyledLine]:
     """Return the lines of a screen; rows that do not fit are left out."""
-    from ckpt_cli.render.folding import folded
     from ckpt_cli.render.table import table_lines
 
     rows, columns, below = shown
@@ -256,11 +254,11 @@ def _screen(
     if problem:
         text = f"  the connection is lost; trying again: {safe_text(problem)}"
         top = line((heading, "dim"), (text, "error"))
-    table = folded(table_lines(rows, columns, width), width) if rows else ()
+    table = folded(table_lines(rows, columns, ui), ui.width) if rows else ()
     room = max(height - _HEADER, 1)
     found = list(islice(table, room + 1))
     if len(found) > room:
         found[room - 1 :] = [line(("…", "dim"))]
     elif below and len(found) < room:
         found.append(line((safe_text(below), "dim")))
-    return [*islice(folded([top], width), 1), line(""), *found][:height]
+    return [*islice(folded([top], ui.width), 1), line(""), *found][:height]

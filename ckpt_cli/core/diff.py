@@ -349,25 +349,6 @@ def sizes(change: ChannelChange) -> tuple[int, int]:
     )
 
 
-def op_records(ops: Iterable[Op]) -> list[dict[str, Any]]:
-    """Return the JSON form of ops.
-
-    A path is a JSON pointer over keys, fields and indexes of the value itself, without the wrappers
-    of the JSON form (`$set`, `$args`, `$map`).
-    """
-    return [_op_record(op) for op in ops]
-
-
-def change_record(change: ChannelChange) -> dict[str, Any]:
-    """Return the JSON form of a channel's change; a side that does not exist is null."""
-    return {
-        "change": change.change,
-        "before": to_json(change.before),
-        "after": to_json(change.after),
-        "ops": op_records(change.ops),
-    }
-
-
 def json_size(value: Value) -> int:
     """Return the number of bytes of a value as compact JSON."""
     text = json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"))
@@ -379,7 +360,12 @@ def pointer(path: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
-def _op_record(op: Op) -> dict[str, Any]:
+def op_record(op: Op) -> dict[str, Any]:
+    """Return an op as JSON.
+
+    A path is a JSON pointer over keys, fields and indexes of the value itself, without the wrappers
+    of the JSON form (`$set`, `$args`, `$map`).
+    """
     record: dict[str, Any] = {"op": op.op, "path": pointer(op.path)}
     if op.moved_from is not None:
         record["from"] = pointer((*op.path[:-1], op.moved_from))

@@ -53,12 +53,12 @@ def is_shortened(checkpoint_ns: str, text: str) -> bool:
     return re.fullmatch(pattern, checkpoint_ns, re.DOTALL) is not None
 
 
-def named(namespaces: Sequence[str]) -> str:
-    """Some namespaces as a hint lists them."""
+def named(names: Sequence[str]) -> str:
+    """Some namespaces, or short refs, as a hint lists them."""
     from ckpt_backends import shell
 
-    shown = ", ".join(map(shell.name, namespaces[:_SHOWN_CANDIDATES]))
-    more = len(namespaces) - _SHOWN_CANDIDATES
+    shown = ", ".join(map(shell.name, names[:_SHOWN_CANDIDATES]))
+    more = len(names) - _SHOWN_CANDIDATES
     return shown + (f" and {more} more" if more > 0 else "")
 
 

@@ -400,12 +400,7 @@ def stored_answer(
     answer = callers_answer(writes)
     if answer is None or answer.value is None:
         return None
-    left = [
-        question
-        for run in (*step.tasks, *step.others)
-        for question in run.questions
-        if not question.answered
-    ]
+    left = [question for question in step.questions if not question.answered]
     used = any(is_used(answer, some) for some in (writes, *inner()))
     if left and all(question.failed_answer for question in left):
         return None if used else "unused"

@@ -13,7 +13,7 @@ from ckpt_backends.codec.stored_text import is_findable, is_findable_in_any_case
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.conversation import as_message
-from ckpt_cli.core.values import Path
+from ckpt_cli.core.values import Path, same
 
 FASTER = "a repetition inside a repetition, such as '(a+)+', takes long"
 """Hint for a pattern that takes too long."""
@@ -277,12 +277,8 @@ def search(value: Value, find: Finder, first: int = 0) -> Iterator[Match | None]
         if text is not None:
             yield from _lines(path, place, text, find)
         elif isinstance(item, list):
-            todo += reversed(
-                [
-                    ((*path, index), (*place, _identity(part)), part)
-                    for index, part in enumerate(item)
-                ]
-            )
+            parts = [((*path, n), (*place, _identity(one)), one) for n, one in enumerate(item)]
+            todo += reversed(parts)
         elif isinstance(item, dict):
             for key, part in reversed(item.items()):
                 name = key if isinstance(key, str | int) else str(key)
@@ -309,7 +305,7 @@ def appended_from(before: Value, after: Value) -> int:
     """Return the number of earlier items if a list was only appended to; otherwise 0."""
     if not isinstance(before, list) or not isinstance(after, list) or len(before) > len(after):
         return 0
-    return len(before) if all(map(_alike, before, after)) else 0
+    return len(before) if same(before, after[: len(before)]) else 0
 
 
 def new_matches(
@@ -337,21 +333,6 @@ def new_matches(
 def _is_raw(value: Tagged) -> bool:
     """Return whether it is an extension type with a payload that could not be decoded."""
     return value.type.startswith("ext:") and isinstance(value.payload, bytes)
-
-
-def _alike(one: Value, other: Value) -> bool:
-    """Compare strictly; faster than numbering values if most of them are equal."""
-    if one is other:  # Objects that were decoded once.
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Tagged) and isinstance(other, Tagged):
-        return one.type == other.type and _alike(one.payload, other.payload)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
-    return one == other
 
 
 def _lines(path: Path, place: tuple[str | int, ...], text: str, find: Finder) -> Iterator[Match]:

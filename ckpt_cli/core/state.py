@@ -132,17 +132,6 @@ def _lacking(fields: Mapping[Value, Value], *, is_apart: bool) -> tuple[str, ...
     """
     values, versions = fields.get("channel_values"), fields.get("channel_versions")
     seen = fields.get("versions_seen")
-    if (
-        type(versions) is dict
-        and type(seen) is dict
-        and (is_apart or type(values) is dict)
-        and type(fields.get("v")) is int
-        and type(fields.get("id")) is str
-        and "ts" in fields
-        and _NUMBERS.issuperset(map(type, versions.values()))
-        and _MAPS.issuperset(map(type, seen.values()))
-    ):
-        return ()
     is_right = {
         "v": type(fields.get("v")) in {int, float},
         "id": isinstance(fields.get("id"), str),

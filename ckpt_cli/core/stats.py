@@ -8,8 +8,9 @@ from enum import Flag, auto
 from typing import Literal, get_args
 
 from ckpt_backends.errors import UsageError
+from ckpt_cli.core.conversation import TokenCounts
 from ckpt_cli.core.timeline import NodeTime
-from ckpt_cli.core.usage import PriceList, TokenCounts
+from ckpt_cli.core.usage import PriceList
 
 Grouping = Literal["node", "channel", "model", "thread", "day", "user"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)

@@ -852,6 +852,21 @@ class Step(NamedTuple):
     assumed: bool
     """The answer is likely, but nothing stored proves it."""
 
+    @property
+    def runs(self) -> tuple[Task, ...]:
+        """All tasks."""
+        return (*self.tasks, *self.others)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions of all tasks, with those that have an answer."""
+        return tuple(question for run in self.runs for question in run.questions)
+
+    @property
+    def open_questions(self) -> tuple[Question, ...]:
+        """Those that wait for an answer."""
+        return tuple(question for question in self.questions if question.is_open)
+
 
 def failed_answers(task: Task) -> list[Question]:
     """Return the questions of a task whose stored answers made it fail."""
@@ -1157,13 +1172,12 @@ def conditions_of(step: Step | None) -> tuple[Status, ...]:
     """
     if step is None:
         return (Status.EMPTY,)
-    runs = (*step.tasks, *step.others)
     found = []
     # Most steps have neither, and a list asks this of each.
-    if any(run.error is not None or run.questions for run in runs):
+    if any(run.error is not None or run.questions for run in step.runs):
         if blocking_failures(step):
             found.append(Status.ERROR)
-        if any(question.is_open for run in runs for question in run.questions):
+        if step.open_questions:
             found.append(Status.INTERRUPTED)
     if found:
         return tuple(found)
@@ -1297,7 +1311,7 @@ def task_writes(writes: Iterable[Write], step: Step) -> list[TaskWrite]:
 
 def tasks_by_id(step: Step) -> dict[str, Task]:
     """Return task id to task for all writes, without the null task."""
-    return {write.task_id: run for run in (*step.tasks, *step.others) for write in run.writes}
+    return {write.task_id: run for run in step.runs for write in run.writes}
 
 
 def _place(one: TaskWrite) -> tuple[datetime, str, str, int]:
@@ -1364,11 +1378,7 @@ def failures(step: Step) -> list[Task]:
     Calls of `@task` functions are left out: their failure counts for the caller, or was caught
     there.
     """
-    return [
-        run
-        for run in (*step.tasks, *step.others)
-        if run.error is not None and not is_call(run.path)
-    ]
+    return [run for run in step.runs if run.error is not None and not is_call(run.path)]
 
 
 def marks(step: Step, *, passed: bool) -> list[str]:

@@ -5,81 +5,16 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Generic, TypeVar
 
-from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
-from ckpt_cli.core.conversation import Message, usage_fields, usage_of
+from ckpt_cli.core.conversation import Message, TokenCounts
 from ckpt_cli.core.lineage import depth_of
 from ckpt_cli.core.state import START
 from ckpt_cli.core.tasks import UPDATE_PATH, pulled_node
-from ckpt_cli.core.values import unwrap
-
-_DETAILS = {
-    "cache_read": (
-        ("input_token_details", "cache_read"),
-        ("prompt_tokens_details", "cached_tokens"),
-        ("input_tokens_details", "cached_tokens"),
-    ),
-    "cache_creation": (("input_token_details", "cache_creation"),),
-    "reasoning": (
-        ("output_token_details", "reasoning"),
-        ("completion_tokens_details", "reasoning_tokens"),
-        ("output_tokens_details", "reasoning_tokens"),
-    ),
-}
-"""Key names in different libraries, as (dict, key)."""
-_APART = {"cache_read": "cache_read_input_tokens", "cache_creation": "cache_creation_input_tokens"}
-"""Key names of Anthropic, which does not count these tokens as `input_tokens`."""
-
-
-@dataclass(slots=True)
-class TokenCounts:
-    """The tokens of some messages."""
-
-    messages: int = 0
-    input: int = 0
-    """All tokens of the prompts, cached ones included."""
-    output: int = 0
-    """All tokens of the answers, reasoning included."""
-    cache_read: int = 0
-    cache_creation: int = 0
-    reasoning: int = 0
-    total: int = 0
-
-    def add(self, other: TokenCounts) -> None:
-        """Add the tokens of other messages."""
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
-
-
-def counts_of(message: Message) -> TokenCounts | None:
-    """Return the tokens of one message; None if it does not say."""
-    usage = usage_of(message)
-    if usage is None:
-        return None
-    stored = usage_fields(message)
-    found = TokenCounts(1, usage.input, usage.output, total=usage.total)
-    for name, places in _DETAILS.items():
-        for outer, key in places:
-            details = unwrap(stored.get(outer))
-            if isinstance(details, dict) and (number := _number(details.get(key))):
-                setattr(found, name, number)
-                break
-    for name, key in _APART.items():
-        number = _number(stored.get(key))
-        setattr(found, name, getattr(found, name) or number)
-        found.input += number
-        found.total += number
-    return found
-
-
-def _number(value: Value) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
 
 _PER = 1_000_000
 
@@ -334,26 +269,18 @@ class SizeTally(Generic[_Key]):
 
 def rank(amounts: Iterable[ByteSum[_Key]], most: int) -> Ranking[_Key]:
     """Return the `most` largest amounts of a stream, which alone are held in memory."""
-    heap: list[tuple[int, _Reversed, int, ByteSum[_Key]]] = []
     number = total = 0
-    for amount in amounts:
-        number += 1
-        total += amount.bytes
-        item = (amount.bytes, _Reversed(str(amount.key)), -number, amount)
-        if len(heap) < most:
-            heapq.heappush(heap, item)
-        else:
-            heapq.heappushpop(heap, item)
-    top = tuple(item[-1] for item in sorted(heap, reverse=True))
+
+    def counted() -> Iterator[ByteSum[_Key]]:
+        nonlocal number, total
+        for one in amounts:
+            number += 1
+            total += one.bytes
+            yield one
+
+    stream = counted()
+    top = tuple(heapq.nsmallest(most, stream, key=lambda one: (-one.bytes, str(one.key))))
+    for _ in stream:  # Without room for any, they are counted all the same.
+        pass
     rest = total - sum(one.bytes for one in top)
     return Ranking(top, number - len(top), rest, total)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reversed:
-    """Text that sorts in reverse order."""
-
-    text: str
-
-    def __lt__(self, other: _Reversed) -> bool:
-        return self.text > other.text

@@ -452,16 +452,9 @@ def _has_cut(value: Value) -> int:
     """Count the places where something was left out."""
     found, todo = 0, [value]
     while todo:
-        match todo.pop():
-            case Cut() as cut:
-                found += 1
-                todo.append(cut.kept)
-            case Tagged() as tagged:
-                todo.append(tagged.payload)
-            case list() as items:
-                todo += items
-            case dict() as fields:
-                todo += fields.values()
+        one = todo.pop()
+        found += isinstance(one, Cut)
+        todo += _parts(one)
     return found
 
 
@@ -503,14 +496,7 @@ def is_larger(value: Value, most: int) -> bool:
         left -= 1 + (len(one) if isinstance(one, str | bytes | list | dict) else 0)
         if left < 0:
             return True
-        if isinstance(one, list):
-            waiting += one
-        elif isinstance(one, dict):
-            waiting += [*one.keys(), *one.values()]
-        elif isinstance(one, Tagged):
-            waiting.append(one.payload)
-        elif isinstance(one, Cut):
-            waiting.append(one.kept)
+        waiting += _parts(one)
     return False
 
 

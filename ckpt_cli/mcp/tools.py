@@ -23,7 +23,7 @@ from ckpt_cli.core.values import parse_path
 from ckpt_cli.queries.messages import last_held
 from ckpt_cli.queries.threads import SORTS
 from ckpt_cli.reading.store import RedactedStore
-from ckpt_cli.render.doctor import checked_record
+from ckpt_cli.render.doctor import CHECKED
 from ckpt_cli.render.messages import message_records
 from ckpt_cli.render.text import safe_json, safe_text
 
@@ -674,7 +674,7 @@ def _doctor(asked: Asked) -> Iterator[Item]:
         asked.get("threads"), where=asked.where, deep=asked.get("deep", False), watch=asked.watch
     )
     yield from (one.to_dict() for one in found)
-    yield {"complete": found.complete, "checked": checked_record(found.checked)}
+    yield {"complete": found.complete, "checked": CHECKED.record(found.checked)}
 
 
 TROUBLE_TOOLS = (

@@ -24,14 +24,23 @@ from ckpt_cli.core.conversation import CallForm, CallPlace, Pairing, mended, pai
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_broken_inside, stale_resumes
 from ckpt_cli.core.edit_state import ChannelEdit, check_editable, stored_value
-from ckpt_cli.core.elimination import Judgement, Verdict, is_unreadable, verdict_of
 from ckpt_cli.core.forking import CheckpointPlan, check_body, inside_snapshot
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.random_numbers import random_id
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.reducers import ABSENT, REDUCERS, Absent, Held, Pending, is_complete
 from ckpt_cli.core.reducers import fits as message_fits
-from ckpt_cli.core.replay import DamagedValue, Rebuilt, Refusal, Repair, judge_all
+from ckpt_cli.core.replay import (
+    DamagedValue,
+    Judgement,
+    Rebuilt,
+    Refusal,
+    Repair,
+    Verdict,
+    is_unreadable,
+    judge_all,
+    verdict_of,
+)
 from ckpt_cli.core.resume import callers_answer, is_used
 from ckpt_cli.core.state import BY, FROM, NAME, is_state, read_metadata
 from ckpt_cli.core.support_matrix import NO_ANSWERS, NO_STEPS
@@ -40,8 +49,7 @@ from ckpt_cli.core.values import Path, Selected, format_path, parse_path, same, 
 from ckpt_cli.plans.fork import RETRIES, RollbackOptions, check_store, whole
 from ckpt_cli.plans.rollback import plan_head_copy, plan_rollback, readable_head
 from ckpt_cli.queries.doctor.rows import conversations, counterparts, message_lists
-from ckpt_cli.queries.replay import look_at, replay_with_lost
-from ckpt_cli.queries.replay_checks import Lost
+from ckpt_cli.queries.replay import Lost, look_at, replay_thread
 from ckpt_cli.reading.states import delta_parts, read_state
 from ckpt_cli.reading.store import is_redacted, rules_of
 from ckpt_cli.reading.target import TargetArguments, find_checkpoint
@@ -77,15 +85,15 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
             "cannot repair: this layout stores values inside checkpoints",
             hint=f"--repair works on {', '.join(usable)}",
         )
-    found, lost = replay_with_lost(reader)
-    ((_, judgements),) = judge_all([found], reducers)
+    lost: list[Lost] = []
+    (found,) = judge_all([replay_thread(reader, lost=lost)], reducers)
     known: dict[_Key, TypedBytes] = {}
     rebuilt: list[Rebuilt] = []
     refused: list[Refusal] = []
     for one in lost:
         place = place_of(one)
         key = (place.checkpoint_ns, place.channel, place.version)
-        judgement = judgements[namespace_kind(place.checkpoint_ns), place.channel]
+        judgement = found.judgements[namespace_kind(place.checkpoint_ns), place.channel]
         if key in known or not _is_damage(one, judgement):
             continue
         pieces = Reassembly()
@@ -817,13 +825,13 @@ def _restored(
     reader: ThreadReader, rows: Store, head: Moment, reducers: Mapping[str, str]
 ) -> Iterator[_Made]:
     """Yield the missing and unreadable values of a thread that stores them inside checkpoints."""
-    replayed, lost = replay_with_lost(reader)
-    ((_, judgements),) = judge_all([replayed], reducers)
+    lost: list[Lost] = []
+    (replayed,) = judge_all([replay_thread(reader, lost=lost)], reducers)
     partly = _partly_lost(reader, head)
     done: set[str] = set()
     for one in [*lost, *partly]:
         place = place_of(one)
-        judgement = judgements[namespace_kind(place.checkpoint_ns), place.channel]
+        judgement = replayed.judgements[namespace_kind(place.checkpoint_ns), place.channel]
         is_there = place.channel in one.child.body.values
         if not is_there and verdict_of(one.check, judgement)[0] is not Verdict.MISMATCH:
             continue  # Its reducer may have made no value.

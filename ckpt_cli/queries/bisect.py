@@ -11,7 +11,6 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, Status
-from ckpt_cli.core.bisection import OnsetSearch, Verdict, binary, linear
 from ckpt_cli.core.filters import (
     METADATA,
     VALUES,
@@ -31,7 +30,10 @@ from ckpt_cli.queries.history import made_by
 from ckpt_cli.queries.usage import Range
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.target import Target
-from ckpt_cli.reading.thread import Moment, ThreadReader, number_of
+from ckpt_cli.reading.thread import Moment, ThreadReader
+
+Verdict = bool | None
+"""Whether the condition holds; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
             Candidate(
                 CheckpointKey(reader.thread_id, ns, facts.checkpoint_id),
                 parentage.named_parent(facts.checkpoint_id),
-                number_of(facts.checkpoint_id, facts.metadata or {}),
+                facts.number,
                 {name: to_json(value) for name, value in facts.values.items()},
             )
         )
@@ -252,3 +254,87 @@ def _values_asked(lineage: Lineage, checkpoint_id: str, asked: _Asked) -> dict[s
         elif values:
             found[format_field(field)] = values[0]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Onset:
+    """The place where a condition begins to hold; places count from 0, the oldest."""
+
+    place: int
+    from_start: bool
+    """No earlier place is known where the condition does not hold."""
+    skipped: tuple[int, ...]
+    """The places directly before it without a verdict: it may have begun to hold there."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnsetSearch:
+    """The result of a search."""
+
+    onset: Onset | None
+    """None if the condition holds nowhere."""
+    tried: int
+    """Number of places that were judged, with or without a verdict."""
+    skipped: int
+    """Number of these without a verdict."""
+
+
+def linear(verdicts: Iterable[Verdict]) -> OnsetSearch:
+    """Return the first place where the condition holds after one where it does not.
+
+    If it only holds before it first does not, returns the first place. Stops reading when it is
+    found.
+    """
+    earliest: Onset | None = None
+    seen_without = False
+    skipped: list[int] = []
+    tried = without_verdict = 0
+    for place, verdict in enumerate(verdicts):
+        tried += 1
+        if verdict is None:
+            without_verdict += 1
+            skipped.append(place)
+            continue
+        if verdict and seen_without:
+            return OnsetSearch(Onset(place, False, tuple(skipped)), tried, without_verdict)
+        if verdict and earliest is None:
+            earliest = Onset(place, True, tuple(skipped))
+        seen_without = seen_without or not verdict
+        skipped.clear()
+    return OnsetSearch(earliest, tried, without_verdict)
+
+
+def binary(number: int, judge: Callable[[int], Verdict]) -> OnsetSearch:
+    """Return a place where the condition begins to hold, by halving; judges few of `number` places.
+
+    If it begins to hold several times, finds one of them. Finds none if the condition does not hold
+    at the newest place.
+    """
+    known: dict[int, Verdict] = {}
+
+    def ask(place: int) -> Verdict:
+        if place not in known:
+            known[place] = judge(place)
+        return known[place]
+
+    def answer(onset: Onset | None) -> OnsetSearch:
+        return OnsetSearch(onset, len(known), sum(one is None for one in known.values()))
+
+    low = next((place for place in range(number) if ask(place) is not None), None)
+    if low is None:
+        return answer(None)
+    if known[low]:
+        return answer(Onset(low, True, tuple(range(low))))
+    high = next(place for place in reversed(range(low, number)) if ask(place) is not None)
+    if not known[high]:
+        return answer(None)
+    while (middle := _nearest_verdict(low, high, ask)) is not None:
+        low, high = (low, middle) if known[middle] else (middle, high)
+    return answer(Onset(high, False, tuple(range(low + 1, high))))
+
+
+def _nearest_verdict(low: int, high: int, ask: Callable[[int], Verdict]) -> int | None:
+    """Return a place between two that has a verdict, nearest to their middle; None without any."""
+    middle = (low + high) // 2
+    places = sorted(range(low + 1, high), key=lambda place: abs(place - middle))
+    return next((place for place in places if ask(place) is not None), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -29,7 +29,7 @@ from ckpt_cli.core.filters import (
     values_at,
     values_in,
 )
-from ckpt_cli.core.state import read_metadata, source_from, step_from
+from ckpt_cli.core.state import read_metadata, source_from
 from ckpt_cli.core.tasks import blocking_error
 from ckpt_cli.queries.heads import Details, ListedThread, Watch, details_of, heads_of, sizes_of
 from ckpt_cli.reading.states import StateTimeline, read_state
@@ -82,55 +82,54 @@ class _Candidate:
         """`Opaque` if it cannot be read; None if it was not read yet."""
 
     def __call__(self, field: FilterField) -> Sequence[Value] | None:
+        if field.name in _OF_INDEX:
+            return (_OF_INDEX[field.name](self.thread, self.now),)
+        head, details = self.head, self.details
         match field.name:
-            case "thread":
-                return (self.thread.thread_id,)
-            case "user":
-                return (self.thread.user,)
-            case "checkpoints":
-                return (self.thread.checkpoints,)
-            case "age":
-                return (self._since(self.thread.first_at),)
-            case "idle":
-                return (self._since(self.thread.last_at),)
-            case "first_at":
-                return (_seconds(self.thread.first_at),)
-            case "last_at":
-                return (_seconds(self.thread.last_at),)
             case "bytes":
                 return None if self.bytes is None else (self.bytes,)
             case "values":
                 return None if self.state is None else _found(self.state, field)
-            case "metadata" if self.head is not None and not self.head.metadata:
-                return _found(_metadata(self.head), field)
-        return None if self.details is None else _in_head(self.details, field)
+            case _ if details is None:
+                return None
+            case "status":
+                return details.conditions
+            case "next":
+                return details.runs or details.next or ()
+            case "error":
+                return (details.error,)
+            case "question":
+                asked = details.question
+                return () if asked is None else values_in(asked.value, field.path)
+            case "source" if details.head is not None:
+                return (details.head.source,)
+            case "step" if details.head is not None:
+                return (details.head.step,)
+            case "metadata" if head is not None and not head.metadata:
+                return _found(_metadata(head), field)
+            case "metadata" if details.head is not None:
+                return values_at(details.head.metadata, field.path)
+        return ()
 
-    def _since(self, moment: datetime | None) -> float | None:
-        return None if moment is None else (self.now - moment).total_seconds()
+
+def _since(moment: datetime | None, now: datetime) -> float | None:
+    return None if moment is None else (now - moment) / SECOND
+
+
+_OF_INDEX: Mapping[str, Callable[[Thread, datetime], Value]] = {
+    "thread": lambda thread, _: thread.thread_id,
+    "user": lambda thread, _: thread.user,
+    "checkpoints": lambda thread, _: thread.checkpoints,
+    "age": lambda thread, now: _since(thread.first_at, now),
+    "idle": lambda thread, now: _since(thread.last_at, now),
+    "first_at": lambda thread, _: _seconds(thread.first_at),
+    "last_at": lambda thread, _: _seconds(thread.last_at),
+}
+"""What the index answers, with ages as of a time."""
 
 
 def _seconds(moment: datetime | None) -> float | None:
     return None if moment is None else (moment - EPOCH) / SECOND
-
-
-def _in_head(details: Details, field: FilterField) -> Sequence[Value]:
-    match field.name:
-        case "status":
-            return details.conditions
-        case "next":
-            return details.runs or details.next or ()
-        case "error":
-            return (details.error,)
-        case "question":
-            return () if details.question is None else values_in(details.question.value, field.path)
-    if details.head is None:
-        return ()
-    match field.name:
-        case "source":
-            return (details.head.source,)
-        case "step":
-            return (details.head.step,)
-    return values_at(details.head.metadata, field.path)
 
 
 def _metadata(head: Moment) -> Known:
@@ -324,23 +323,9 @@ def read_known(stored: TypedBytes | None) -> Known:
 
 
 def checkpoint_facts(metadata: Known, values: Known | None, of_thread: Facts) -> Facts:
-    """Return what a filter may ask about one checkpoint.
-
-    What cannot be read stays unknown, and so do all values without `values`.
-    """
-
-    def facts(field: FilterField) -> Sequence[Value] | None:
-        if field.name == VALUES:
-            return None if values is None else _readable(values, field)
-        if field.name == METADATA:
-            return _readable(metadata, field)
-        if field.name not in OF_CHECKPOINTS:
-            return of_thread(field)
-        if isinstance(metadata, Opaque):
-            return None
-        return (source_from(metadata) if field.name == "source" else step_from(metadata),)
-
-    return facts
+    """Return what a filter may ask about one checkpoint; without `values`, they are not known."""
+    of_checkpoint = CheckpointFacts("", metadata, values=values)
+    return lambda field: (of_checkpoint if field.name in OF_CHECKPOINTS else of_thread)(field)
 
 
 # Read what a filter asks about each checkpoint of a lineage, and nothing more.
@@ -367,28 +352,32 @@ class CheckpointFacts:
     """
 
     checkpoint_id: str
-    metadata: Mapping[str, Value] | None = None
+    metadata: Known | None = None
     step: _StepFacts | None = None
     values: Known | None = None
 
+    @property
+    def number(self) -> int | None:
+        """The step, from the metadata, or else from the id."""
+        known = self.metadata
+        return number_of(self.checkpoint_id, known if isinstance(known, Mapping) else {})
+
     def __call__(self, field: FilterField) -> Sequence[Value] | None:
-        match field.name:
-            case "values":
-                return None if self.values is None else _readable(self.values, field)
-            case "status":
-                return None if self.step is None else self.step.conditions
-            case "next":
-                return None if self.step is None else self.step.next
-            case "error":
-                return None if self.step is None else (self.step.error,)
-        if self.metadata is None:
+        if field.name in _OF_STEP:
+            if self.step is None:
+                return None
+            match field.name:
+                case "status":
+                    return self.step.conditions
+                case "next":
+                    return self.step.next
+            return (self.step.error,)
+        known = self.values if field.name == VALUES else self.metadata
+        if known is None or field.name in {VALUES, METADATA}:
+            return None if known is None else _readable(known, field)
+        if isinstance(known, Opaque):
             return None
-        match field.name:
-            case "step":
-                return (number_of(self.checkpoint_id, self.metadata),)
-            case "source":
-                return (source_from(self.metadata),)
-        return values_at(self.metadata, field.path)
+        return (self.number if field.name == "step" else source_from(known),)
 
 
 class Lineage:

@@ -111,8 +111,7 @@ def details_of(reader: ThreadReader, head: Moment | None, *, title: bool = True)
     """Return the details from a head, without its expiry and the size of its thread."""
     if head is None:
         return Details((status_of_head(reader.thread, None),), None, None)
-    runs = (*head.step.tasks, *head.step.others)
-    questions = (one for run in runs for one in run.questions if one.is_open)
+    questions = head.step.open_questions
     resume = resume_of(reader, head, inside=False) if head.step.next or head.writes else None
     said = None
     if title:
@@ -126,7 +125,7 @@ def details_of(reader: ThreadReader, head: Moment | None, *, title: bool = True)
         next=head.step.waiting,
         runs=head.step.next if resume is None else resume.nodes,
         error=blocking_error(head.step),
-        question=next(questions, None),
+        question=questions[0] if questions else None,
         title=said,
     )
 

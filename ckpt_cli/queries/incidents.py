@@ -32,9 +32,9 @@ from ckpt_cli.reading.thread import (
     Moment,
     ThreadReader,
     TriggerInference,
-    called,
     has_write,
     head_keys,
+    heads_inside,
     heads_with,
     read_heads,
     writes_of_heads,
@@ -124,18 +124,14 @@ def _open(reader: ThreadReader, moment: Moment) -> Iterator[Failure]:
     The same error is stored at every level, from the node that failed up to the root.
     """
     for task in blocking_failures(moment.step):
-        inner = list(_inside(reader, moment.key, task)) if reader.thread.namespaces > 1 else []
+        inner: list[Failure] = []
+        if reader.thread.namespaces > 1:
+            for head in heads_inside(reader, moment.key, task.id, task.node):
+                inner += _open(reader, head)
         if any(one.error == task.error for one in inner):
             yield from inner
         else:
             yield _failure(moment, task, blocks=True)
-
-
-def _inside(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iterator[Failure]:
-    for ns in called(reader, key, task.id, task.node):
-        head = reader.head(ns)
-        if head is not None:
-            yield from _open(reader, reader.moment(ns, head))
 
 
 def _in_history(
@@ -258,7 +254,7 @@ class Waiting(NamedTuple):
 
 
 def open_questions(
-    store: Store, threads: Iterable[Thread], before: datetime | None
+    store: Store, threads: Iterable[Thread], before: datetime | None = None
 ) -> Iterator[Waiting]:
     """Yield the open questions of some threads, in the order of the threads.
 
@@ -270,13 +266,6 @@ def open_questions(
         for waiting in _of_threads(store, some, inference):
             if before is None or (waiting.since is not None and waiting.since <= before):
                 yield shown(store, waiting)
-
-
-def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
-    """Yield the open questions of a few hundred threads, in their order."""
-    inference = TriggerInference(store)
-    found = _of_threads(store, threads, inference)
-    return (shown(store, waiting) for waiting in found)
 
 
 def _of_threads(
@@ -321,12 +310,14 @@ def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
 
     The same Interrupt is stored at every level, from the node that asked up to the root.
     """
-    for task in (*moment.step.tasks, *moment.step.others):
+    for task in moment.step.runs:
         own = [question for question in task.questions if question.is_open]
         if not own:
             continue
-        has_calls = reader.thread.namespaces > 1
-        inner = list(_questions_inside(reader, moment.key, task.id, task.node)) if has_calls else []
+        inner: list[Waiting] = []
+        if reader.thread.namespaces > 1:
+            for head in heads_inside(reader, moment.key, task.id, task.node):
+                inner += _leaves(reader, head)
         asked = {waiting.question.interrupt_id for waiting in inner}
         yield from inner
         for question in own:
@@ -334,13 +325,3 @@ def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
                 question.interrupt_id is not None and question.interrupt_id not in asked
             ):
                 yield Waiting(moment.key, question, moment.at)
-
-
-def _questions_inside(
-    reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
-) -> Iterator[Waiting]:
-    """Yield the open questions of subgraphs that a task called, stateful ones included."""
-    for ns in called(reader, key, task_id, node):
-        head = reader.head(ns)
-        if head is not None:
-            yield from _leaves(reader, reader.moment(ns, head))

@@ -1,4 +1,4 @@
-"""Choose and read the checkpoints of a report, each with what changed since its parent."""
+"""Read what a report about a thread shows: its checkpoints, each with what changed there."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ckpt_backends.errors import NotFound, Unreadable
+from ckpt_backends.model import StoreInfo
 from ckpt_cli.core.diff import ChannelChange, diff_channels
 from ckpt_cli.core.redact import redact, redact_change
 from ckpt_cli.core.state import given_input
+from ckpt_cli.core.timeline import Timeline
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.history import Entry, made_by
+from ckpt_cli.queries.messages import Conversation, conversation
+from ckpt_cli.queries.show import Summary, summarize
 from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.queries.timeline import timeline
+from ckpt_cli.queries.tree import Tree
 from ckpt_cli.reading.states import State, read_state
 from ckpt_cli.reading.store import is_redacted, shown
+from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -43,6 +51,50 @@ class ReportedCheckpoint:
     """The parent's state; None if the parent is not stored."""
     changes: Mapping[str, ChannelChange]
     """What changed since the parent; empty if the parent is not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A thread, shown at one of its checkpoints."""
+
+    target: Target
+    """The checkpoint that is shown first."""
+    summary: Summary
+    tree: Tree
+    chosen: ChosenCheckpoints
+    conversation: Conversation | None
+    """At this checkpoint; None if no channel holds messages."""
+    timeline: Timeline
+    info: StoreInfo
+    is_redacted: bool
+
+
+def read_report(
+    target: Target,
+    tree: Tree,
+    operations: ThreadOperations,
+    *,
+    all_ns: bool,
+    since: datetime | None,
+    last: int,
+) -> Report:
+    """Return all but the checkpoints: the newest `last`, also of subgraphs with `all_ns`."""
+    reader, key = target.reader, (target.checkpoint_ns, target.checkpoint_id)
+    namespaces = reader.namespaces if all_ns else [target.checkpoint_ns]
+    try:
+        found = conversation(target, None)
+    except (NotFound, Unreadable):
+        found = None
+    return Report(
+        target,
+        summarize(reader, operations),
+        tree,
+        choose_checkpoints(reader, namespaces, since=since, last=last, keep=key),
+        found,
+        timeline(reader, *key, since=since, last=last),
+        reader.store.describe(),
+        is_redacted(reader.store),
+    )
 
 
 def choose_checkpoints(
@@ -76,12 +128,20 @@ def choose_checkpoints(
 
 
 def reported_checkpoints(
+    report: Report, operations: ThreadOperations
+) -> Iterator[ReportedCheckpoint]:
+    """Yield the checkpoints of a report by namespace, about newest first."""
+    by_ns: dict[str, list[str]] = {}
+    for ns, checkpoint_id in report.chosen.keys:
+        by_ns.setdefault(ns, []).append(checkpoint_id)
+    for ns, ids in by_ns.items():
+        yield from _of_namespace(report.target.reader, ns, ids, operations)
+
+
+def _of_namespace(
     reader: ThreadReader, checkpoint_ns: str, ids: Collection[str], operations: ThreadOperations
 ) -> Iterator[ReportedCheckpoint]:
-    """Yield checkpoints of a namespace: about newest first, but never before those made from it.
-
-    A checkpoint is held in memory until its parent was read.
-    """
+    """Yield checkpoints of a namespace; each is held in memory until its parent was read."""
     known = reader.parentage(checkpoint_ns)
 
     def reported(one: _Read, parent: _Read | None) -> ReportedCheckpoint:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
-from ckpt_backends.model import CheckpointKey, Expiry, Status, ThreadSize
-from ckpt_backends.protocol import Store
+from ckpt_backends.model import CheckpointKey, Status, ThreadSize
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import given_input, is_state
 from ckpt_cli.core.tasks import TaskWrite, new_input, task_writes
@@ -66,7 +65,8 @@ def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
     if not reader.store.keys_expire:
         return None
     ancestors = reader.ancestry(key.checkpoint_ns, key.checkpoint_id)[1:]
-    known = _of(reader.store, key, [key.checkpoint_id, *ancestors])
+    found = reader.store.expiries(key.thread_id, key.checkpoint_ns, [key.checkpoint_id, *ancestors])
+    known = {one.key.checkpoint_id: one for one in found}
     own = known.get(key.checkpoint_id)
     if own is None or all(one.at is None and one.writes_at is None for one in known.values()):
         return None
@@ -78,11 +78,6 @@ def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
     first_at, first = min(times, default=(None, None))
     writes_at = own.writes_at if _is_before(own.writes_at, own.at) else None
     return Lifetime(own.at, writes_at, first, first_at)
-
-
-def _of(store: Store, key: CheckpointKey, ids: Sequence[str]) -> dict[str, Expiry]:
-    found = store.expiries(key.thread_id, key.checkpoint_ns, ids)
-    return {one.key.checkpoint_id: one for one in found}
 
 
 def _is_before(one: datetime | None, other: datetime | None) -> bool:
@@ -267,22 +262,20 @@ def whole_thread(
     details = details_of(reader, head, title=title)
     if stored is not None:
         details = details._replace(bytes=stored.bytes)
-    failed = Status.ERROR in details.conditions
+    can_roll_back = False
+    if Status.ERROR in details.conditions:
+        from ckpt_cli.core.support_matrix import limit  # late: few threads failed
+
+        can_roll_back = limit("rollback", reader.capabilities) is None
     return WholeThread(
         shown(reader.store, ListedThread(reader.thread, details)),
-        can_roll_back=failed and _can_roll_back(reader),
+        can_roll_back=can_roll_back,
         size=stored,
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces)
         if namespaces
         else None,
         operations=() if operations is None else operations.newest,
     )
-
-
-def _can_roll_back(reader: ThreadReader) -> bool:
-    from ckpt_cli.core.support_matrix import limit  # late: few threads failed
-
-    return limit("rollback", reader.capabilities) is None
 
 
 def _namespace(reader: ThreadReader, checkpoint_ns: str) -> NamespaceSummary:

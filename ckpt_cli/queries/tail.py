@@ -110,8 +110,7 @@ class Tail:
 
 def _events(moment: Moment) -> frozenset[str]:
     """Return the questions and failures of a checkpoint's step."""
-    runs = (*moment.step.tasks, *moment.step.others)
-    asked = {f"{one.task_id} asked {one.interrupt_id}" for run in runs for one in run.questions}
+    asked = {f"{one.task_id} asked {one.interrupt_id}" for one in moment.step.questions}
     return frozenset(asked | {f"{run.id} failed: {run.error}" for run in failures(moment.step)})
 
 

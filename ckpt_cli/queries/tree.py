@@ -12,7 +12,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write
-from ckpt_cli.core.conversation import as_message
+from ckpt_cli.core.conversation import as_message, counts_of
 from ckpt_cli.core.diff import (
     BriefState,
     ShortChange,
@@ -53,7 +53,6 @@ from ckpt_cli.core.timeline import (
     timed_steps,
 )
 from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree
-from ckpt_cli.core.usage import counts_of
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.timeline import (
     NO_KEYS,
@@ -166,7 +165,7 @@ class StepFacts(NamedTuple):
         """What the caller gave at an input, as the next step took it in; else nothing."""
         if self.source != "input":
             return ()
-        starts = {one.id for one in (*self.step.tasks, *self.step.others) if one.node == START}
+        starts = {one.id for one in self.step.runs if one.node == START}
         return [one for one in self.writes if one.task_id in starts]
 
 
@@ -592,9 +591,7 @@ def _node(
     moment: Moment, say: Callable[[Value], str], added_by: ListedOperation | None
 ) -> StepDetails:
     step, ns = moment.step, moment.key.checkpoint_ns
-    runs = (*step.tasks, *step.others)
-    questions = [question for run in runs for question in run.questions]
-    failed = [run for run in runs if run.error is not None and not run.handled]
+    failed = [run for run in step.runs if run.error is not None and not run.handled]
     forked_from = moment.metadata.get("forked_from")
     problem = moment.body.problem
     return StepDetails(
@@ -605,10 +602,9 @@ def _node(
         next=step.next,
         questions=tuple(
             f"{path_text(node_path(ns, asked_by(one)))}: {say(one.value)}"
-            for one in questions
-            if one.is_open
+            for one in step.open_questions
         ),
-        answered=sum(question.answered for question in questions),
+        answered=sum(question.answered for question in step.questions),
         errors=tuple(
             f"{path_text(node_path(ns, failed_at(run)))}: {run.error}"
             + (f"  ({RETRIED})" if run.finished else "")

@@ -29,7 +29,14 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation import MODEL_ROLES, Message, as_message, model_of
+from ckpt_cli.core.conversation import (
+    MODEL_ROLES,
+    Message,
+    TokenCounts,
+    as_message,
+    counts_of,
+    model_of,
+)
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.lineage import is_subgraph_call, namespace_kind
 from ckpt_cli.core.refs import just_made
@@ -53,14 +60,12 @@ from ckpt_cli.core.usage import (
     Origin,
     Ranking,
     SizeTally,
-    TokenCounts,
     Told,
-    counts_of,
     rank,
 )
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.queries.heads import heads_of, status_of_head
-from ckpt_cli.queries.incidents import failures_of_threads, of_threads
+from ckpt_cli.queries.incidents import failures_of_threads, open_questions
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
@@ -759,7 +764,7 @@ def _add_index(found: StoreMetrics, threads: list[Thread]) -> None:
 def _add_tasks(
     found: StoreMetrics, store: Store, threads: list[Thread], since: datetime | None
 ) -> None:
-    asked = list(of_threads(store, threads))
+    asked = list(open_questions(store, threads))
     times = [one.since for one in asked if one.since is not None]
     found.questions = (found.questions or 0) + len(asked)
     found.oldest_question_at = min(

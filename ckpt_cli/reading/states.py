@@ -9,6 +9,7 @@ from itertools import chain, islice, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import UNDEFINED, decode
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, Blob, Capability, Checkpoint, TypedBytes, Write
@@ -137,16 +138,7 @@ class LostValues:
     def _line(self, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
         """Yield a checkpoint and its stored ancestors with bodies, nearest first."""
         yield checkpoint
-        ns = checkpoint.key.checkpoint_ns
-        ids = self.reader.ancestry(ns, checkpoint.key.checkpoint_id)[1:]
-        while ids:
-            some, ids = ids[:_AT_ONCE], ids[_AT_ONCE:]
-            read = self.reader.checkpoints(ns, some, body=True, metadata=True)
-            found = {one.key.checkpoint_id: one for one in read}
-            for own in some:
-                if own not in found:
-                    return
-                yield found[own]
+        yield from _ancestors(self.reader, checkpoint, _AT_ONCE, metadata=True)
 
     def _unproven(
         self, checkpoint: Checkpoint, body: Body, metadata: Mapping[str, Value]
@@ -337,12 +329,18 @@ def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, l
         for write in moment.writes
         if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
     }
-    grouped: dict[str, list[Value]] = {}
     if not names or reader.is_values_only:  # they are already part of the stored value
-        return grouped
+        return {}
     key = moment.key
-    for write in reader.writes(key.checkpoint_ns, [key.checkpoint_id], channels=names, values=True):
-        if write.task_id == NULL_TASK_ID and write.value is not None:
+    stored = reader.writes(key.checkpoint_ns, [key.checkpoint_id], channels=names, values=True)
+    return _by_channel(one for one in stored if one.task_id == NULL_TASK_ID)
+
+
+def _by_channel(writes: Iterable[Write]) -> dict[str, list[Value]]:
+    """Return the values of some writes by channel, without those that were not read."""
+    grouped: dict[str, list[Value]] = {}
+    for write in writes:
+        if write.value is not None:
             grouped.setdefault(write.channel, []).append(decode(write.value))
     return grouped
 
@@ -402,7 +400,7 @@ def delta_parts(
         return {}
     found = {name: DeltaParts() for name in names}
     open_names = set(names)
-    for ancestor in _ancestors(reader, checkpoint, open_names):
+    for ancestor in _ancestors(reader, checkpoint, 1, values=open_names):
         if not open_names:
             break
         key = ancestor.key
@@ -451,14 +449,22 @@ def rebuild_deltas(
 
 
 def _ancestors(
-    reader: ThreadReader, checkpoint: Checkpoint, names: Collection[str]
+    reader: ThreadReader,
+    checkpoint: Checkpoint,
+    at_once: int,
+    *,
+    metadata: bool = False,
+    values: Collection[str] = (),
 ) -> Iterator[Checkpoint]:
-    """Yield the ancestors, nearest first, with the values of some channels; stops at a
-    missing one.
-    """
+    """Yield the ancestors with bodies, nearest first; stops at a missing one."""
     ns = checkpoint.key.checkpoint_ns
-    for one in reader.ancestry(ns, checkpoint.key.checkpoint_id)[1:]:
-        yield from reader.checkpoints(ns, [one], body=True, values=names)
+    for some in in_chunks(reader.ancestry(ns, checkpoint.key.checkpoint_id)[1:], at_once):
+        read = reader.checkpoints(ns, some, body=True, metadata=metadata, values=values)
+        found = {one.key.checkpoint_id: one for one in read}
+        for own in some:
+            if own not in found:
+                return
+            yield found[own]
 
 
 _CHECKPOINTS_AT_ONCE = 200
@@ -611,10 +617,8 @@ class StateTimeline:
         missing = [name for name in missing if name not in anew]
         if not missing:
             return found
-        writes: dict[str, list[Value]] = {}
-        for write in self._reader.writes(self._ns, [parent], channels=missing, values=True):
-            if write.value is not None:
-                writes.setdefault(write.channel, []).append(decode(write.value))
+        stored_writes = self._reader.writes(self._ns, [parent], channels=missing, values=True)
+        writes = _by_channel(stored_writes)
         rules, graph = rules_of(self._reader.store, body), namespace_kind(self._ns)
         return found | {
             name: rules.merge(graph, name, before.get(name), writes.get(name, []), delta=True)[0]

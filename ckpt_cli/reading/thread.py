@@ -352,7 +352,7 @@ _DEEPEST = 50
 def locate(reader: ThreadReader, moment: Moment) -> Moment:
     """Return the checkpoint with questions and errors that name the node in a subgraph."""
     step = moment.step
-    if not any(task.questions or task.error is not None for task in (*step.tasks, *step.others)):
+    if not any(task.questions or task.error is not None for task in step.runs):
         return moment
     tasks = tuple(_located(reader, moment.key, task) for task in step.tasks)
     others = tuple(_located(reader, moment.key, task) for task in step.others)
@@ -376,6 +376,16 @@ def called(
     while (again := f"{call}|{number}") in known:
         yield again
         number += 1
+
+
+def heads_inside(
+    reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
+) -> Iterator[Moment]:
+    """Yield the heads of the subgraphs that a task called."""
+    for ns in called(reader, key, task_id, node):
+        head = reader.head(ns)
+        if head is not None:
+            yield reader.moment(ns, head)
 
 
 def resume_of(
@@ -424,7 +434,7 @@ def ran_inside(reader: ThreadReader, moment: Moment, task: Task) -> Iterator[Nod
         if call.task_id is None and not call.number:
             continue
         for one in reversed(list(reader.moments(ns))):
-            for run in (*one.step.tasks, *one.step.others):
+            for run in one.step.runs:
                 if run.finished and run.node not in (None, START) and not is_call(run.path):
                     yield (task.node, run.node or "?")
                 else:
@@ -526,7 +536,7 @@ def _call_id(reader: ThreadReader, moment: Moment, task: Task) -> str | None:
     if index is not None:
         made = (one for one in hashed if namespace_in(key.checkpoint_ns, str(node), one) in known)
         return next(made, None)
-    others = {run.id for run in (*moment.step.tasks, *moment.step.others)} | hashed
+    others = {run.id for run in moment.step.runs} | hashed
     for ns in reader.namespaces:
         outer, caller, task_id, number = innermost(ns)
         if task_id in {None, *others} or (outer, caller, number) != (key.checkpoint_ns, node, ""):
@@ -574,7 +584,7 @@ def _inner_tasks(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iterat
         stored = reader.writes(ns, channels={INTERRUPT, ERROR})
         ids = {write.key.checkpoint_id for write in stored}
         for moment in reader.moments(ns, ids) if ids else ():
-            yield from (*moment.step.tasks, *moment.step.others)
+            yield from moment.step.runs
 
 
 def _asked(node: str, question: Question, inner: list[Task]) -> Question:

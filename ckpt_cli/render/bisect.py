@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime, tzinfo
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from ckpt_backends import shell
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.queries.bisect import Bisection
-from ckpt_cli.render.records import values_record
-from ckpt_cli.render.table import Column, age, optional_iso, plain_columns, step_words, when
-from ckpt_cli.render.text import StyledLine, command_field, field
+from ckpt_cli.render.fields import (
+    FLAG,
+    INTEGER,
+    TEXT,
+    TIME,
+    VALUE,
+    Field,
+    Shape,
+    View,
+    by_name,
+    each,
+    maybe,
+)
+from ckpt_cli.render.table import age, step_words, when
+from ckpt_cli.render.text import StyledLine, Ui, command_field, field
 from ckpt_cli.render.threads import counted_names
 from ckpt_cli.render.values import counted, summary
 
@@ -19,36 +31,10 @@ _SHOWN = 1000
 """Maximum width of a value."""
 
 
-def bisect_record(found: Bisection) -> dict[str, Any]:
-    """Return the answer of `bisect` as JSON."""
-    moment = found.moment
-    record: dict[str, Any] = {
-        "thread_id": found.thread_id,
-        "checkpoint_ns": found.checkpoint_ns,
-        "checkpoint_id": None,
-        "parent_checkpoint_id": None,
-        "step": None,
-        "nodes": None,
-        "before": None if found.before is None else values_record(found.before),
-        "after": None if found.after is None else values_record(found.after),
-        "ts": None,
-        "source": None,
-        "tasks": _tasks(found),
-        "from_start": found.from_start,
-        "skipped": list(found.skipped),
-        "tried": found.search.tried,
-        "unjudged": found.search.skipped,
-    }
-    if moment is not None:
-        record |= {
-            **moment.key._asdict(),
-            "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
-            "step": moment.number,
-            "nodes": None if found.nodes is None else list(found.nodes),
-            "ts": optional_iso(moment.at),
-            "source": moment.source,
-        }
-    return record
+def _of_moment(name: str) -> Callable[[Bisection], Any]:
+    """Return what takes something of the checkpoint; None if there is none."""
+    take = attrgetter(name)
+    return lambda found: None if found.moment is None else take(found.moment)
 
 
 def _tasks(found: Bisection) -> list[dict[str, Any]]:
@@ -63,23 +49,56 @@ def _tasks(found: Bisection) -> list[dict[str, Any]]:
     return list(tasks.values())
 
 
-def bisect_columns() -> Sequence[Column]:
-    """Return the columns of `bisect` as TSV."""
-    names = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "step")
-    return plain_columns(*names, "nodes", "before", "after", "ts", "source", "tasks", "tried")
+_TASK = Shape(
+    "A task.",
+    Field("task_id", TEXT, "Task.", itemgetter("task_id")),
+    Field("node", maybe(TEXT), "Its node.", itemgetter("node")),
+    Field("channels", each(TEXT), "What it wrote.", itemgetter("channels")),
+)
+_VALUES = maybe(by_name(VALUE))
+BISECTION = Shape(
+    "Where a condition begins to hold.",
+    Field("thread_id", TEXT, "Thread."),
+    Field("checkpoint_ns", TEXT, "Namespace."),
+    Field(
+        "checkpoint_id",
+        maybe(TEXT),
+        "First checkpoint where it holds; null if it holds nowhere.",
+        _of_moment("key.checkpoint_id"),
+    ),
+    Field(
+        "parent_checkpoint_id",
+        maybe(TEXT),
+        "Its parent.",
+        _of_moment("checkpoint.parent_checkpoint_id"),
+    ),
+    Field("step", maybe(INTEGER), "Its step.", _of_moment("number")),
+    Field(
+        "nodes", maybe(each(TEXT)), "Nodes that ran to make it; null if its parent is not stored."
+    ),
+    Field("before", _VALUES, "At the parent, what the condition names."),
+    Field("after", _VALUES, "The same at the checkpoint."),
+    Field("ts", maybe(TIME), "When it was saved.", _of_moment("at")),
+    Field("source", maybe(TEXT), "Its source.", _of_moment("source")),
+    Field("tasks", each(_TASK), "Tasks that made it.", _tasks),
+    Field("from_start", FLAG, "No earlier checkpoint is known where it does not hold."),
+    Field("skipped", each(TEXT), "Checkpoints directly before that could not be judged."),
+    Field("tried", INTEGER, "Number of checkpoints that were judged.", "search.tried"),
+    Field("unjudged", INTEGER, "How many of them could not be.", "search.skipped"),
+)
 
 
-def bisect_lines(
-    found: Bisection, words: Sequence[str], now: datetime, zone: tzinfo, width: int
-) -> Iterator[StyledLine]:
+def _lines(found: Bisection, ui: Ui, words: Sequence[str]) -> Iterator[StyledLine]:
     """Yield the checkpoint, what made it, and what changed; nothing if there is none.
 
     `words` are the options that name the store.
     """
-    moment = found.moment
+    moment, width = found.moment, ui.width
     if moment is None:
         return
-    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
+    at = ""
+    if moment.at is not None:
+        at = f"  {when(moment.at, ui.now, ui.zone)} ({age(moment.at, ui.now)} ago)"
     yield from field("first", moment.key.checkpoint_id, width, "id")
     yield from field("step", f"{step_words(moment.number, moment.source)}{at}", width)
     if found.nodes:
@@ -104,3 +123,14 @@ def _value_lines(found: Bisection, width: int) -> Iterator[StyledLine]:
             if values is not None:
                 value = summary(values[name], _SHOWN) if name in values else "(nothing)"
                 yield from field(label, f"{name}: {value}", width)
+
+
+BISECTION_VIEW = View(
+    BISECTION.record,
+    _lines,
+    lambda found: [BISECTION.record(found)] if found.moment else [],
+    BISECTION.columns(
+        *("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "step", "nodes"),
+        *("before", "after", "ts", "source", "tasks", "tried"),
+    ),
+)

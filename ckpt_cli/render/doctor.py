@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
 from ckpt_cli.core.doctor.types import (
     VARIABLE,
+    NamedIn,
     TypeUse,
     TypeUses,
     can_be_allowed,
     is_blocked,
     is_dangerous,
 )
-from ckpt_cli.render.table import Column, plain_columns, table_lines
-from ckpt_cli.render.text import Style, StyledLine, command_field, field, line
+from ckpt_cli.render.fields import FLAG, INTEGER, TEXT, Field, Shape, each, maybe, one_of
+from ckpt_cli.render.table import Column, table_lines
+from ckpt_cli.render.text import Style, StyledLine, Ui, command_field, field, line
 from ckpt_cli.render.values import counted
 
 _SHOWN = 3
@@ -31,56 +34,122 @@ _STYLES: Mapping[str, Style] = {
 }
 
 
-def finding_record(finding: Finding, store_words: Sequence[str]) -> dict[str, Any]:
-    """Return a finding as JSON; `store_words` name the store in the commands for it."""
-    return {
-        "code": finding.code,
-        "severity": finding.severity.value,
-        "thread_id": finding.thread_id,
-        "checkpoint_ns": finding.checkpoint_ns,
-        "checkpoint_id": finding.checkpoint_id,
-        "channel": finding.channel,
-        "task_id": finding.task_id,
-        "detail": finding.detail,
-        "fix": finding.fix(store_words) or None,
-        "look": finding.look(store_words) or None,
-    }
+@cache
+def finding_shape(words: Sequence[str]) -> Shape:
+    """Return what is told of a finding; `words` name the store in the commands for it."""
+    return Shape(
+        "A fault. A part of its place that does not apply is null.",
+        Field("code", TEXT, "What it is: [doctor.md](doctor.md#codes) lists the codes."),
+        Field("severity", one_of(*Severity), "How bad it is."),
+        Field("thread_id", maybe(TEXT), "Thread; null for the store as a whole."),
+        Field("checkpoint_ns", maybe(TEXT), "Namespace."),
+        Field("checkpoint_id", maybe(TEXT), "Checkpoint."),
+        Field("channel", maybe(TEXT), "Channel."),
+        Field("task_id", maybe(TEXT), "Task."),
+        Field("detail", TEXT, "What is wrong."),
+        Field(
+            "fix",
+            maybe(TEXT),
+            "A command, or a statement of the engine, that mends it.",
+            lambda one: one.fix(words) or None,
+        ),
+        Field(
+            "look", maybe(TEXT), "A command that shows more.", lambda one: one.look(words) or None
+        ),
+    )
 
 
-def checked_record(checked: Checked) -> dict[str, int]:
-    """Return how much was checked, as JSON."""
-    return {
-        "threads": checked.threads,
-        "checkpoints": checked.checkpoints,
-        "writes": checked.writes,
-        "values": checked.values,
-    }
+FINDING = finding_shape(())
+CHECKED = Shape(
+    "How much was checked.",
+    Field("threads", INTEGER, "Threads."),
+    Field("checkpoints", INTEGER, "Checkpoints."),
+    Field("writes", INTEGER, "Writes."),
+    Field("values", INTEGER, "Values that were decoded; each counts once."),
+)
+TYPE = Shape(
+    "A class or function that values name in one form.",
+    Field("type", TEXT, "The whole name.", "named.text"),
+    Field("module", TEXT, "Module.", "named.module"),
+    Field("name", TEXT, "Name in it.", "named.name"),
+    Field("method", maybe(TEXT), "Method that is called.", lambda one: one.named.method or None),
+    Field("format", one_of(*NamedIn), "How values name it.", "named.form"),
+    Field("count", INTEGER, "Number of values."),
+    Field("blocked", FLAG, f"{VARIABLE} refuses it.", lambda one: is_blocked(one.named)),
+    Field("dangerous", FLAG, "Decoding it does harm.", lambda one: is_dangerous(one.named)),
+    Field("thread_id", TEXT, "Thread that names it first.", "key.thread_id"),
+    Field("checkpoint_ns", TEXT, "Namespace.", "key.checkpoint_ns"),
+    Field("checkpoint_id", TEXT, "Oldest checkpoint.", "key.checkpoint_id"),
+    Field("channel", maybe(TEXT), "Channel; null for metadata and the rest of a checkpoint."),
+)
+_FINDINGS = Field("findings", each(FINDING)._replace(convert=None), "What was found.")
+_UNCHECKED = Shape(
+    "A thread that could not be checked completely.",
+    Field(
+        "thread_id", maybe(TEXT), "Thread; null for the store itself.", lambda one: one[0] or None
+    ),
+    Field("reason", TEXT, "Why.", lambda one: one[1]),
+)
+EXAMINATION = Shape(
+    "What is wrong with a store.",
+    Field("store", TEXT, "Its URL, without secrets."),
+    Field("complete", FLAG, "Whether all could be read."),
+    Field("checked", CHECKED, "How much was checked."),
+    _FINDINGS,
+    Field(
+        "unchecked",
+        each(_UNCHECKED),
+        "What could not be checked.",
+        lambda found: found.unchecked.items(),
+    ),
+)
+_TYPES = (
+    Field("types", each(TYPE), "What values name.", lambda found: found.types.listed()),
+    Field(
+        "allowed_msgpack_modules",
+        each(each(TEXT)),
+        "What to give the saver so that it admits them: the module and the name of each.",
+        lambda found: found.types.to_allow(),
+    ),
+)
+EXAMINATION_WITH_TYPES = Shape(
+    "What is wrong with a store, and what its values name.", *EXAMINATION.fields.values(), *_TYPES
+)
+THREAD_REPORT = Shape(
+    "What is wrong with a thread.",
+    Field("thread_id", TEXT, "Thread."),
+    Field("complete", FLAG, "Whether all could be read.", lambda found: not found.unchecked),
+    Field("checked", CHECKED, "How much was checked."),
+    _FINDINGS,
+)
 
 
 def finding_row(finding: Finding, store_words: Sequence[str]) -> dict[str, Any]:
-    """Return the same with what only a table shows."""
+    """Return a finding with what only a table shows."""
     where = finding.thread_id
     if where is not None and finding.checkpoint_id is not None:
         where = f"{where}@{finding.ref or finding.checkpoint_id}"
     name, command = _help(finding, store_words)
     return {
-        **finding_record(finding, store_words),
+        **finding_shape(tuple(store_words)).record(finding),
         "where": where,
         "help": f"{name}: {command}" if command else None,
     }
 
 
-def finding_columns() -> list[Column]:
-    """Return the columns of the table and of TSV."""
-    return [
-        Column("SEVERITY", "severity", style=lambda one: _STYLES.get(str(one), "plain"), drop=3),
-        Column("CODE", "code"),
-        Column("THREAD@REF", "where", style="id"),
-        Column("NAMESPACE", "checkpoint_ns", drop=2),
-        Column("CHANNEL", "channel", drop=1),
-        Column("WHAT", "detail", cut=True, least=30),
-        Column("FIX OR SEE", "help"),
-    ]
+FINDING_COLUMNS = [
+    Column("SEVERITY", "severity", style=lambda one: _STYLES.get(str(one), "plain"), drop=3),
+    Column("CODE", "code"),
+    Column("THREAD@REF", "where", style="id"),
+    Column("NAMESPACE", "checkpoint_ns", drop=2),
+    Column("CHANNEL", "channel", drop=1),
+    Column("WHAT", "detail", cut=True, least=30),
+    Column("FIX OR SEE", "help"),
+]
+RECORD_COLUMNS = FINDING.columns(
+    *("severity", "code", "thread_id", "checkpoint_ns", "checkpoint_id", "channel", "task_id"),
+    *("detail", "fix", "look"),
+)
 
 
 def finding_lines(finding: Finding, store_words: Sequence[str], width: int) -> Iterator[StyledLine]:
@@ -101,35 +170,13 @@ def finding_lines(finding: Finding, store_words: Sequence[str], width: int) -> I
         yield command_field(name, command)
 
 
-RECORD_COLUMNS = plain_columns(
-    "severity",
-    "code",
-    "thread_id",
-    "checkpoint_ns",
-    "checkpoint_id",
-    "channel",
-    "task_id",
-    "detail",
-    "fix",
-    "look",
-)
-
-
 def summary_text(severities: Counter[Severity], checked: Checked, unchecked: int) -> str:
     """Return one line about all findings and about what was checked.
 
     `unchecked` is the number of threads that could not be checked completely.
     """
-    about = ", ".join(
-        counted(number, name)
-        for number, name in (
-            (checked.threads, "thread"),
-            (checked.checkpoints, "checkpoint"),
-            (checked.writes, "write"),
-            (checked.values, "value"),
-        )
-        if number or name == "thread"
-    )
+    numbers = [(name.removesuffix("s"), n) for name, n in CHECKED.record(checked).items()]
+    about = ", ".join(counted(n, name) for name, n in numbers if n or name == "thread")
     parts = [_counted(severities[one], one) for one in Severity if severities[one]]
     found = " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]])) or "no findings"
     text = f"checked {about}: {found}"
@@ -184,40 +231,13 @@ _TYPE_STYLES: Mapping[str, Style] = {
 }
 
 
-def types_record(uses: TypeUses) -> dict[str, Any]:
-    """Return the classes as JSON."""
-    return {
-        "types": [type_record(one) for one in uses.listed()],
-        "allowed_msgpack_modules": [list(one) for one in uses.to_allow()],
-    }
-
-
-def type_record(use: TypeUse) -> dict[str, Any]:
-    """Return one class as JSON."""
-    named, key = use.named, use.key
-    return {
-        "type": named.text,
-        "module": named.module,
-        "name": named.name,
-        "method": named.method or None,
-        "format": named.form.value,
-        "count": use.count,
-        "blocked": is_blocked(named),
-        "dangerous": is_dangerous(named),
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "checkpoint_id": key.checkpoint_id,
-        "channel": use.channel,
-    }
-
-
-def type_lines(uses: TypeUses, width: int) -> Iterator[StyledLine]:
+def type_lines(uses: TypeUses, ui: Ui) -> Iterator[StyledLine]:
     """Yield a table of the classes, and below it what admits those that strict mode blocks."""
     listed = uses.listed()
     if not listed:
         yield line("no value names a class")
         return
-    yield from table_lines(map(_row, listed), _COLUMNS, width)
+    yield from table_lines(map(_row, listed), _COLUMNS, ui)
     allowed = uses.to_allow()
     if allowed:
         yield line("")
@@ -228,7 +248,7 @@ def type_lines(uses: TypeUses, width: int) -> Iterator[StyledLine]:
 
 def _row(use: TypeUse) -> dict[str, Any]:
     return {
-        **type_record(use),
+        **TYPE.record(use),
         "strict": _strict(use),
         "where": f"{use.key.thread_id}@{use.ref or use.key.checkpoint_id}",
     }
@@ -265,20 +285,6 @@ def _literal(text: str) -> str:
     return f'"{text}"' if literal == f"'{text}'" else literal
 
 
-TYPE_RECORD_COLUMNS = plain_columns(
-    "type",
-    "module",
-    "name",
-    "method",
-    "format",
-    "count",
-    "blocked",
-    "dangerous",
-    "thread_id",
-    "checkpoint_ns",
-    "checkpoint_id",
-    "channel",
-)
 _COLUMNS = [
     Column("TYPE", "type"),
     Column("FORMAT", "format", drop=2),

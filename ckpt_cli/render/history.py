@@ -11,7 +11,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
 from ckpt_cli.core.conversation import as_message, said
 from ckpt_cli.core.tasks import path_text
-from ckpt_cli.render.table import AT, Column, plain_columns, size, step_number
+from ckpt_cli.render.table import AT, Column, size, step_number
 from ckpt_cli.render.text import StyledLine, line, safe_text, short_ns
 from ckpt_cli.render.threads import counted_names, marks_style, next_node_names, node_names
 from ckpt_cli.render.values import summary, value_text
@@ -102,9 +102,3 @@ def write_columns() -> Sequence[Column]:
 def channel_columns() -> Sequence[Column]:
     """Return the columns of a checkpoint's values as TSV."""
     return [Column("CHANNEL", "channel"), Column("VALUE", "value"), Column("REBUILT", "rebuilt")]
-
-
-def change_columns() -> Sequence[Column]:
-    """Return the columns of `diff` as TSV, one row per operation."""
-    names = ("channel", "change", "op", "path", "before", "after")
-    return plain_columns(*names)

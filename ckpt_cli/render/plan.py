@@ -15,7 +15,6 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.diff import ChannelChange, json_size
-from ckpt_cli.core.diff import change_record as channel_record
 from ckpt_cli.core.forking import (
     ChangeOutcome,
     CheckpointPlan,
@@ -30,7 +29,7 @@ from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lin
 from ckpt_cli.render.text import StyledLine, cell_len, command_field, field, line, safe_text
 from ckpt_cli.render.thread import config_text, handler_words
 from ckpt_cli.render.threads import counted_names, node_names
-from ckpt_cli.render.value_diff import diff_text
+from ckpt_cli.render.value_diff import CHANGE, diff_text
 from ckpt_cli.render.values import counted, named_value, summary
 
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
@@ -66,7 +65,7 @@ def plan_record(plan: CheckpointPlan, undo: str, *, dry_run: bool, rows: bool) -
         "asked": list(dict.fromkeys(path[0] for path in plan.asked)),
         "later": list(plan.later),
         "abandoned": plan.abandoned,
-        "changes": {name: channel_record(change) for name, change in plan.changes.items()},
+        "changes": {name: CHANGE.record(change) for name, change in plan.changes.items()},
         "also": [_touched_record(one) for one in plan.also],
         "configurable": None if plan.configurable is None else dict(plan.configurable),
         "metadata": None if plan.configurable is None else dict(plan.metadata),
@@ -232,14 +231,11 @@ def _trouble(plan: CheckpointPlan, width: int) -> Iterator[StyledLine]:
     """Yield the errors and open questions of the head before the change."""
     if plan.now is None:
         return
-    tasks = (*plan.now.tasks, *plan.now.others)
-    for task in filter(has_failed, tasks):
+    for task in filter(has_failed, plan.now.runs):
         yield from field("error", f"{path_text(failed_at(task))}: {task.error}", width, "error")
-    for task in tasks:
-        for one in task.questions:
-            if one.is_open:
-                text = f"{path_text(asked_by(one))}: {summary(one.value, _QUESTION)}"
-                yield from field("question", text, width, "question")
+    for one in plan.now.open_questions:
+        text = f"{path_text(asked_by(one))}: {summary(one.value, _QUESTION)}"
+        yield from field("question", text, width, "question")
 
 
 def _changes(
@@ -289,15 +285,9 @@ def _state(plan: CheckpointPlan) -> str:
     conditions = conditions_of(plan.now)
     if plan.now is None:
         return ", ".join(conditions)
-    tasks = (*plan.now.tasks, *plan.now.others)
     nodes: dict[Status, Sequence[str]] = {
-        Status.ERROR: [path_text(failed_at(one)) for one in tasks if has_failed(one)],
-        Status.INTERRUPTED: [
-            path_text(asked_by(question))
-            for one in tasks
-            for question in one.questions
-            if question.is_open
-        ],
+        Status.ERROR: [path_text(failed_at(one)) for one in plan.now.runs if has_failed(one)],
+        Status.INTERRUPTED: [path_text(asked_by(one)) for one in plan.now.open_questions],
     }
     waiting = plan.now.waiting or ()
     return ", ".join(
@@ -310,9 +300,10 @@ def _left_with(plan: CheckpointPlan) -> str:
     """The errors and open questions of the head, which stay on the abandoned branch."""
     if plan.now is None:
         return ""
-    tasks = (*plan.now.tasks, *plan.now.others)
-    asked = any(one.is_open for task in tasks for one in task.questions)
-    parts = {"error": any(map(has_failed, tasks)), "question": asked}
+    parts = {
+        "error": any(map(has_failed, plan.now.runs)),
+        "question": bool(plan.now.open_questions),
+    }
     found = " and ".join(f"its {name}" for name, holds in parts.items() if holds)
     return f" with {found}" if found else ""
 

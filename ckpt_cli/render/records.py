@@ -6,7 +6,7 @@ absent, the data was not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec import to_json
@@ -17,11 +17,9 @@ from ckpt_cli.render.table import optional_iso
 from ckpt_cli.render.threads import thread_record
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.diff import ChannelChange
     from ckpt_cli.core.state import Join
     from ckpt_cli.core.tasks import Question, Task, TaskWrite
     from ckpt_cli.core.values import Selected
-    from ckpt_cli.queries.diff import Comparison
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.show import CheckpointView, Lifetime, Summary, WholeThread
@@ -76,7 +74,6 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
     """Return a checkpoint without its values and writes, as in `history`."""
     step, key, body = moment.step, moment.key, moment.body
     conditions = [one.value for one in moment.conditions]
-    runs = (*step.tasks, *step.others)
     record = {
         "thread_id": key.thread_id,
         "checkpoint_ns": key.checkpoint_ns,
@@ -90,9 +87,9 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "waiting": _names(step.waiting),
         "status": conditions[0],
         "conditions": conditions,
-        "tasks": [task_record(task) for task in runs],
+        "tasks": [task_record(task) for task in step.runs],
         "metadata": values_record(moment.metadata),
-        "interrupts": [question_record(one) for task in runs for one in task.questions],
+        "interrupts": list(map(question_record, step.questions)),
         "children": list(children),
         "versions": values_record(body.versions),
         "write_count": len(moment.writes),
@@ -225,32 +222,6 @@ def summary_record(found: Summary) -> dict[str, Any]:
     if found.unloaded:
         record["unloaded"] = found.unloaded
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
-
-
-def diff_record(found: Comparison) -> dict[str, Any]:
-    """Return the answer of `diff`."""
-    from ckpt_cli.core.diff import change_record
-
-    return {
-        "from": None if found.before is None else _key_record(found.before),
-        "to": _key_record(found.after),
-        "channels": {name: change_record(change) for name, change in found.changes.items()},
-    }
-
-
-def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
-    """Yield the answer of `diff`, one row per operation, or per added or removed channel."""
-    from ckpt_cli.core.diff import change_record
-
-    for name, change in changes.items():
-        record = change_record(change)
-        ops = record.pop("ops") or [record]
-        for op in ops:
-            yield {**op, "channel": name, "change": change.change}
-
-
-def _key_record(moment: Moment) -> dict[str, Any]:
-    return {**_place(moment.key), "step": moment.number, "ts": optional_iso(moment.at)}
 
 
 def _place(key: CheckpointKey) -> dict[str, Any]:

@@ -4,30 +4,45 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, get_args
 
-from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation import said
 from ckpt_cli.core.diff import ShortChange
-from ckpt_cli.core.elimination import Contribution, Effect, Judgement, Verdict, differences_of
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.reducers import NOT_STORED, is_not_stored
 from ckpt_cli.core.replay import (
-    ChannelReport,
-    FailedCheck,
-    Place,
+    Contribution,
+    Differences,
+    Effect,
+    JudgedCheck,
+    Judgement,
     Replayed,
-    ReplayReport,
-    Transition,
+    ReplayedChannel,
+    Verdict,
     label,
-    verdicts,
 )
-from ckpt_cli.queries.replay import StepChannel, StoredSizes, Written
-from ckpt_cli.queries.replay_checks import NO_DELTA
+from ckpt_cli.queries.replay import NO_DELTA, StepChannel, StoredSizes, Written
 from ckpt_cli.reading.thread import Moment
-from ckpt_cli.render.records import write_record
+from ckpt_cli.render.fields import (
+    ANY,
+    BYTES,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    TIME,
+    VALUE,
+    Field,
+    Shape,
+    View,
+    by_name,
+    each,
+    maybe,
+    one_of,
+    optional,
+)
 from ckpt_cli.render.table import (
     THREAD,
     Column,
@@ -37,13 +52,9 @@ from ckpt_cli.render.table import (
     step_words,
     table_lines,
 )
-from ckpt_cli.render.text import Span, Style, StyledLine, cell_len, fit, line, safe_text
+from ckpt_cli.render.text import Span, Style, StyledLine, Ui, cell_len, fit, line, safe_text
 from ckpt_cli.render.value_diff import difference_records, difference_texts
 from ckpt_cli.render.values import counted, summary
-
-if TYPE_CHECKING:
-    from ckpt_cli.core.elimination import Differences
-
 
 _LONG = 24
 """Characters of a value before that leave enough room for the one after."""
@@ -70,11 +81,12 @@ def _text(one: ShortChange, arrow: str) -> str:
     return f"{name}{before}{arrow}{safe_text(one.after)}"
 
 
-_VERDICTS: dict[Verdict, Style] = {
-    Verdict.MATCH: "add",
+_STYLES: Mapping[str, Style] = {
+    Verdict.MATCH: "plain",
     Verdict.MISMATCH: "error",
     Verdict.UNVERIFIABLE: "change",
 }
+_VERDICTS: Mapping[str, Style] = {**_STYLES, Verdict.MATCH: "add"}
 _EFFECTS: dict[Effect, tuple[str, Style]] = {
     "applied": ("", "plain"),
     "duplicate": ("changes nothing", "dim"),
@@ -86,52 +98,153 @@ _EFFECTS: dict[Effect, tuple[str, Style]] = {
 }
 
 
-def written_record(found: Written) -> dict[str, Any]:
-    """Return the answer of `diff --writes` as JSON."""
-    key = found.child.key
-    return {
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "checkpoint_id": None if found.parent is None else found.parent.key.checkpoint_id,
-        "child": key.checkpoint_id,
-        "step": found.child.number,
-        "source": found.child.source,
-        "channels": {name: _channel(one) for name, one in found.channels.items()},
-        "others": [_write(one) for one in found.others],
-        **({} if found.stored is None else {"stored": _stored(found.stored)}),
-    }
+def _with_differences(text: str, found: Differences | None) -> str:
+    return text if found is None else f"{text}: {', '.join(difference_texts(found))}"
 
 
-def _stored(found: StoredSizes) -> dict[str, Any]:
-    saved = 1 - found.kept / found.written if found.written else None
-    return {
-        "writes": found.writes,
-        "written_bytes": found.written,
-        "values": found.values,
-        "value_bytes": found.kept,
-        "merged_away": None if saved is None else round(saved, 4),
-    }
+def _reason(one: JudgedCheck) -> str:
+    """Return why a step is no match, and where its value differs."""
+    return _with_differences(one.reason, one.differences)
 
 
-def written_rows(found: Written) -> Iterator[dict[str, Any]]:
-    """Yield one row per write; a channel that changed without writes gets one row too."""
-    for name, one in found.channels.items():
-        record = _channel(one)
-        shared = {name: record[name] for name in ("verdict", "reason", "reducer")}
-        for write in record["writes"] or [{"channel": name}]:
-            yield {**write, **shared}
-    yield from map(_write, found.others)
+def _differences(one: JudgedCheck | StepChannel) -> dict[str, Any] | None:
+    return None if one.differences is None else difference_records(one.differences)
 
 
-WRITTEN_COLUMNS = plain_columns(
-    *("channel", "node", "task_id", "task_path", "idx", "effect", "added", "removed"),
-    *("changed", "bytes", "value", "reducer", "verdict", "reason"),
+_VERDICT = one_of(*Verdict)
+
+
+def _number(verdict: Verdict, found: Replayed | ReplayedChannel) -> int:
+    return found.verdicts.get(verdict, 0)
+
+
+_COUNTS = tuple(
+    Field(verdict.value, INTEGER, f"Number of transitions: {verdict}.", partial(_number, verdict))
+    for verdict in Verdict
+)
+_REDUCER = (
+    Field("reducer", maybe(TEXT), "Reducer; null if it is not known.", "judgement.reducer"),
+    Field("evidence", INTEGER, "Steps that no other explains.", "judgement.evidence"),
+    Field("candidates", each(TEXT), "All that explain the channel.", "judgement.survivors"),
+    optional("told", FLAG, "The reducer was given.", "judgement.chosen"),
+)
+_TRANSITION = (
+    Field("checkpoint_ns", TEXT, "Namespace.", "transition.checkpoint_ns"),
+    Field("checkpoint_id", maybe(TEXT), "Parent, which holds the writes.", "transition.parent"),
+    Field("child", TEXT, "Checkpoint that was made from them.", "transition.child"),
+    Field("step", maybe(INTEGER), "Its step.", "transition.step"),
+    Field("source", maybe(TEXT), "Its source.", "transition.source"),
+)
+_DIFFERENCES = optional("differences", ANY, "Where the stored value differs.", _differences)
+
+
+def _typed(one: Contribution, name: str) -> Any:
+    value = one.placed.write.value
+    return None if value is None else getattr(value, name)
+
+
+def _count(name: str, one: Contribution) -> int | None:
+    """Return a number of items; None if it is not known."""
+    return None if one.counts is None else getattr(one.counts, name)
+
+
+_ITEMS = "Items of the channel that it {}; null if that is not known."
+WRITE = Shape(
+    "A write of a task, and what it did.",
+    Field("task_id", TEXT, "Task.", "placed.write.task_id"),
+    Field("node", maybe(TEXT), "Its node.", "placed.node"),
+    Field("task_path", maybe(TEXT), "Its path.", "placed.path"),
+    Field("idx", INTEGER, "Number of the write within the task.", "placed.write.idx"),
+    Field("channel", TEXT, "Channel.", "placed.write.channel"),
+    Field("type", maybe(TEXT), "Type tag of the value.", lambda one: _typed(one, "type")),
+    Field("bytes", INTEGER, "Size of the value as stored.", "placed.write.size"),
+    optional("at", TIME, "When it was stored.", "placed.write.at"),
+    Field("value", VALUE, "Value."),
+    optional("encrypted", FLAG, "It is encrypted.", lambda one: bool(_typed(one, "encrypted"))),
+    Field(
+        "effect",
+        one_of(*get_args(Effect)),
+        "`applied`, `duplicate` (it changes nothing), `overwritten`, `dropped`, `ignored`,"
+        " `special` (LangGraph's own) or `unknown`.",
+    ),
+    *(
+        Field(name, maybe(INTEGER), _ITEMS.format(name), partial(_count, name))
+        for name in ("added", "removed", "changed")
+    ),
 )
 
 
-def written_lines(found: Written, width: int) -> Iterator[StyledLine]:
+STEP_CHANNEL = Shape(
+    "How one channel was made.",
+    *(one for one in _REDUCER if one.key != "told"),
+    Field("before", VALUE, "Value at the parent; null if there was none."),
+    Field("writes", each(WRITE), "What was written to it, in order."),
+    Field("rebuilt", VALUE, "What the writes make; null if the reducer is not known."),
+    Field("stored", VALUE, "What is stored."),
+    Field("verdict", _VERDICT, "Whether the stored value follows from the writes."),
+    Field("reason", maybe(TEXT), "Why not.", lambda one: one.reason or None),
+    _DIFFERENCES,
+    Field("assumed", FLAG, "The order or the choice of the writes is not stored."),
+    Field(
+        "bytes",
+        Shape(
+            "Sizes as compact JSON.",
+            Field("before", BYTES, "Before."),
+            Field("written", BYTES, "All writes."),
+            Field("stored", BYTES, "After."),
+        ),
+        "Sizes as compact JSON.",
+        "sizes",
+    ),
+)
+
+
+def _saved(found: StoredSizes) -> float | None:
+    return round(1 - found.kept / found.written, 4) if found.written else None
+
+
+STORED = Shape(
+    "What is stored for the step.",
+    Field("writes", INTEGER, "Number of its writes."),
+    Field("written_bytes", BYTES, "Their size.", "written"),
+    Field("values", INTEGER, "Values that are stored with it, not shared with its parent."),
+    Field("value_bytes", BYTES, "Their size.", "kept"),
+    Field("merged_away", maybe(NUMBER), "Share that merging saved.", _saved),
+)
+
+
+WRITTEN = Shape(
+    "How a checkpoint was made from its parent.",
+    Field("thread_id", TEXT, "Thread.", "child.key.thread_id"),
+    Field("checkpoint_ns", TEXT, "Namespace.", "child.key.checkpoint_ns"),
+    Field(
+        "checkpoint_id",
+        maybe(TEXT),
+        "Parent, which holds the writes; null if it is not stored.",
+        lambda found: None if found.parent is None else found.parent.key.checkpoint_id,
+    ),
+    Field("child", TEXT, "The checkpoint.", "child.key.checkpoint_id"),
+    Field("step", maybe(INTEGER), "Its step.", "child.number"),
+    Field("source", maybe(TEXT), "Its source.", "child.source"),
+    Field("channels", by_name(STEP_CHANNEL), "What was written to, or changed."),
+    Field("others", each(WRITE), "Writes that changed no channel."),
+    optional("stored", STORED, "Sizes, where values are stored apart."),
+)
+
+
+def _written_rows(found: Written) -> Iterator[dict[str, Any]]:
+    """Yield one row per write; a channel that changed without writes gets one row too."""
+    for name, one in found.channels.items():
+        record = STEP_CHANNEL.record(one)
+        shared = {name: record[name] for name in ("verdict", "reason", "reducer")}
+        for write in record["writes"] or [{"channel": name}]:
+            yield {**write, **shared}
+    yield from map(WRITE.record, found.others)
+
+
+def written_lines(found: Written, ui: Ui) -> Iterator[StyledLine]:
     """Yield a block for each channel: the value before, each write, and the value after."""
-    child, parent = found.child, found.parent
+    child, parent, width = found.child, found.parent, ui.width
     yield line((safe_text(child.key.thread_id), "head"), *_origin(child, parent))
     yield line(
         ("  ", "plain"),
@@ -150,6 +263,17 @@ def written_lines(found: Written, width: int) -> Iterator[StyledLine]:
         yield line(("other writes", "head"))
         for write in found.others:
             yield from _write_lines(write, width, channel=True)
+
+
+WRITTEN_VIEW = View(
+    WRITTEN.record,
+    written_lines,
+    _written_rows,
+    plain_columns(
+        *("channel", "node", "task_id", "task_path", "idx", "effect", "added", "removed"),
+        *("changed", "bytes", "value", "reducer", "verdict", "reason"),
+    ),
+)
 
 
 def _origin(child: Moment, parent: Moment | None) -> Iterator[Span]:
@@ -243,73 +367,101 @@ def _write_lines(one: Contribution, width: int, *, channel: bool = False) -> Ite
     yield line(*start, f"  {value}", (end, style))
 
 
-def _channel(one: StepChannel) -> dict[str, Any]:
-    judgement = one.judgement
-    return {
-        "reducer": judgement.reducer,
-        "evidence": judgement.evidence,
-        "candidates": list(judgement.survivors),
-        "before": to_json(one.before),
-        "writes": [_write(write) for write in one.writes],
-        "rebuilt": to_json(one.rebuilt),
-        "stored": to_json(one.stored),
-        "verdict": one.verdict.value,
-        "reason": one.reason or None,
-        **({} if one.differences is None else {"differences": difference_records(one.differences)}),
-        "assumed": one.assumed,
-        "bytes": asdict(one.sizes),
-    }
-
-
-def _write(one: Contribution) -> dict[str, Any]:
-    counts = dict.fromkeys(("added", "removed", "changed"))
-    return {
-        **write_record(one.placed),
-        "value": to_json(one.value),
-        "effect": one.effect,
-        **(counts if one.counts is None else asdict(one.counts)),
-    }
-
-
-_STYLES: Mapping[str, Style] = {
-    Verdict.MATCH: "plain",
-    Verdict.MISMATCH: "error",
-    Verdict.UNVERIFIABLE: "change",
-}
 _SHOWN = 20
 """Maximum number of findings with the same reason that are shown one by one."""
 
 
-def transition_rows(
-    found: Replayed, judgements: Mapping[Place, Judgement]
-) -> Iterator[dict[str, Any]]:
-    """Yield one row for each channel of a transition that was written to, or that changed."""
-    for transition in found.transitions:
-        kind = namespace_kind(transition.checkpoint_ns)
-        for check, verdict, reason in verdicts(transition, judgements):
-            judgement = judgements[kind, check.channel]
-            differs = differences_of(check, judgement)
-            yield {
-                "thread_id": found.thread_id,
-                **_transition(transition),
-                "channel": check.channel,
-                "writes": check.wrote,
-                "verdict": verdict.value,
-                "reason": _with_differences(reason, differs) or None,
-                **_differences(differs),
-                "assumed": verdict is Verdict.MATCH and bool(check.assumed & judgement.mask),
-                **_reducer_of(judgement),
-            }
+TRANSITION = Shape(
+    "A channel that a transition wrote or changed.",
+    Field("thread_id", TEXT, "Thread."),
+    *_TRANSITION,
+    Field("channel", TEXT, "Channel.", "check.channel"),
+    Field("writes", INTEGER, "Number of writes to it.", "check.wrote"),
+    Field("verdict", _VERDICT, "Whether its value follows from them."),
+    Field("reason", maybe(TEXT), "Why not.", lambda one: _reason(one) or None),
+    _DIFFERENCES,
+    Field("assumed", FLAG, "Whether the writes match in an order that is not stored."),
+    *_REDUCER,
+)
+FINDING = Shape(
+    "A channel that does not follow from its writes, or cannot be verified.",
+    *_TRANSITION,
+    Field(
+        "channel",
+        maybe(TEXT),
+        "Channel; null if the checkpoint cannot be read.",
+        lambda one: one.check.channel or None,
+    ),
+    Field("verdict", _VERDICT, "Whether it is wrong."),
+    Field("reason", TEXT, "Why.", _reason),
+    _DIFFERENCES,
+)
+CHANNEL = Shape("One channel of one graph.", *_REDUCER, *_COUNTS)
+REPLAY = Shape(
+    "Whether the states of a thread follow from what its tasks wrote.",
+    Field("thread_id", TEXT, "Thread."),
+    Field("transitions", INTEGER, "Number of steps.", lambda found: len(found.transitions)),
+    *_COUNTS,
+    Field("assumed", INTEGER, "Values that match in an order of writes that is not stored."),
+    Field(
+        "channels",
+        by_name(CHANNEL),
+        "By channel; one of a subgraph is named after the node that calls it: `research/notes`.",
+        lambda found: {label(place): one for place, one in found.channels.items()},
+    ),
+    Field("findings", each(FINDING), "What does not match."),
+)
+
+
+def _first(found: Replayed) -> str | None:
+    first = found.mismatches or found.findings
+    return _said(first[0]) if first else None
+
+
+REPLAYED_THREAD = Shape(
+    "The same of one of several threads.",
+    *REPLAY.fields.values(),
+    Field("first", maybe(TEXT), "Its first finding.", _first),
+)
+
+
+def _wrong(number: int) -> Style:
+    return "error" if number else "plain"
+
+
+_NUMBERS = (
+    Column("MATCH", "match", right=True),
+    Column("MISMATCH", "mismatch", right=True, style=_wrong),
+    Column("UNVERIFIABLE", "unverifiable", right=True),
+)
+THREAD_COLUMNS = REPLAYED_THREAD.columns(
+    THREAD,
+    Column("TRANSITIONS", "transitions", right=True),
+    *_NUMBERS,
+    Column("FIRST FINDING", "first", cut=True, drop=1),
+    *("channels", "findings"),
+)
+_CHANNEL_COLUMNS = [
+    Column("THREAD", "thread_id", table=False),
+    Column("NAMESPACE", "namespace", drop=1),
+    Column("CHANNEL", "channel", style="head"),
+    *CHANNEL.columns(
+        Column("REDUCER", "reducer", empty="?"),
+        Column("EVIDENCE", "evidence", right=True, drop=2),
+        *_NUMBERS,
+        "candidates",
+    ),
+]
 
 
 def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
-    """Return the columns of `replay`; `refs` are the short forms of checkpoint ids."""
+    """Return the columns of `replay --all-steps`; `refs` are short forms of checkpoint ids."""
 
     def short(checkpoint_id: str) -> str:
         return refs.get(checkpoint_id, checkpoint_id)
 
-    return [
-        Column("THREAD", "thread_id", table=False),
+    return TRANSITION.columns(
+        "thread_id",
         Column("NAMESPACE", "checkpoint_ns", namespace_kind, drop=3),
         Column("STEP", "step", right=True),
         Column("SOURCE", "source", drop=4),
@@ -320,105 +472,60 @@ def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
         Column("REDUCER", "reducer", drop=2, empty="?"),
         Column("EVIDENCE", "evidence", right=True, drop=7),
         Column("VERDICT", "verdict", style=lambda verdict: _STYLES[verdict]),
-        Column("ASSUMED", "assumed", table=False),
-        Column("CANDIDATES", "candidates", table=False),
+        *("assumed", "candidates"),
         Column("REASON", "reason", cut=True, drop=1),
-        Column("DIFFERENCES", "differences", table=False),
-    ]
+        "differences",
+    )
 
 
-def report_record(found: ReplayReport) -> dict[str, Any]:
-    """Return the answer of `replay` as JSON."""
-    return {
-        "thread_id": found.thread_id,
-        "transitions": found.transitions,
-        **_counts(found.verdicts),
-        "assumed": found.assumed,
-        "channels": {label(place): _channel_row(one) for place, one in found.channels.items()},
-        "findings": [_finding(one) for one in found.findings],
-    }
-
-
-def report_rows(found: ReplayReport) -> Iterator[dict[str, Any]]:
-    """Yield the findings of `replay --verify`, one row each."""
-    for one in found.findings:
-        yield {"thread_id": found.thread_id, **_finding(one)}
-
-
-REPORT_COLUMNS = plain_columns(
-    *("thread_id", "checkpoint_ns", "checkpoint_id", "child", "step", "source"),
-    *("channel", "verdict", "reason"),
-)
-
-
-def thread_rows(found: ReplayReport) -> dict[str, Any]:
-    """Return one thread of `replay --all`: the answer of `--verify`, and its first finding."""
-    record = report_record(found)
-    first = [one for one in found.findings if one.verdict is Verdict.MISMATCH] or found.findings
-    return record | {"first": None if not first else _said(first[0])}
-
-
-THREAD_COLUMNS = [
-    THREAD,
-    Column("TRANSITIONS", "transitions", right=True),
-    Column("MATCH", "match", right=True),
-    Column("MISMATCH", "mismatch", right=True, style=lambda n: "error" if n else "plain"),
-    Column("UNVERIFIABLE", "unverifiable", right=True),
-    Column("FIRST FINDING", "first", cut=True, drop=1),
-    Column("CHANNELS", "channels", table=False),
-    Column("FINDINGS", "findings", table=False),
-]
-
-
-def report_lines(found: ReplayReport, refs: Mapping[str, str], width: int) -> Iterator[StyledLine]:
+def _report_lines(found: Replayed, ui: Ui, refs: Mapping[str, str]) -> Iterator[StyledLine]:
     """Yield the channels of one thread, what differs or cannot be verified, and the sum."""
     if found.channels:
-        yield from table_lines(channel_rows(found), CHANNEL_COLUMNS, width)
+        yield from table_lines(_channel_rows(found), _CHANNEL_COLUMNS, ui)
     yield from _finding_lines(found, refs)
     if found.channels:
         yield line("")
     if found.assumed:
         yield line((f"{counted(found.assumed, 'value')} matched in an assumed order", "dim"))
-    yield line(counted(found.transitions, "transition"), *_sum_spans(_counts(found.verdicts)))
+    sums: list[Span | str] = []
+    for verdict in Verdict:
+        if number := found.verdicts.get(verdict, 0):
+            sums += [", " if sums else ": ", (f"{number} {verdict}", _STYLES[verdict])]
+    yield line(counted(len(found.transitions), "transition"), *sums)
 
 
-def _sum_spans(counts: Mapping[str, int]) -> Iterator[Span]:
-    before = ": "
-    for name, n in counts.items():
-        if n:
-            yield (before, "plain")
-            yield (f"{n} {name}", _STYLES[name])
-            before = ", "
-
-
-def channel_rows(found: ReplayReport) -> Iterator[dict[str, Any]]:
+def _channel_rows(found: Replayed) -> Iterator[dict[str, Any]]:
     """Yield the channels of one thread, each with its namespace, one row each."""
     for (graph, channel), one in found.channels.items():
-        yield {
-            "thread_id": found.thread_id,
-            "namespace": graph,
-            "channel": channel,
-            **_channel_row(one),
-        }
+        place = {"thread_id": found.thread_id, "namespace": graph, "channel": channel}
+        yield place | CHANNEL.record(one)
 
 
-CHANNEL_COLUMNS = [
-    Column("THREAD", "thread_id", table=False),
-    Column("NAMESPACE", "namespace", drop=1),
-    Column("CHANNEL", "channel", style="head"),
-    Column("REDUCER", "reducer", empty="?"),
-    Column("EVIDENCE", "evidence", right=True, drop=2),
-    Column("MATCH", "match", right=True),
-    Column("MISMATCH", "mismatch", right=True, style=lambda n: "error" if n else "plain"),
-    Column("UNVERIFIABLE", "unverifiable", right=True),
-    Column("CANDIDATES", "candidates", table=False),
-]
+def _finding_rows(found: Replayed) -> Iterator[dict[str, Any]]:
+    for one in found.findings:
+        yield {"thread_id": found.thread_id, **FINDING.record(one)}
 
 
-def _finding_lines(found: ReplayReport, refs: Mapping[str, str]) -> Iterator[StyledLine]:
+def transitions(found: Replayed) -> Iterator[dict[str, Any]]:
+    """Yield the answer of `replay --all-steps`."""
+    return map(TRANSITION.record, found.judged())
+
+
+REPLAY_VIEW = View(REPLAY.record, _report_lines, _channel_rows, _CHANNEL_COLUMNS)
+VERIFY_VIEW = REPLAY_VIEW._replace(
+    rows=_finding_rows,
+    columns=plain_columns(
+        *("thread_id", "checkpoint_ns", "checkpoint_id", "child", "step", "source"),
+        *("channel", "verdict", "reason"),
+    ),
+)
+"""As TSV, this is a row for each finding."""
+
+
+def _finding_lines(found: Replayed, refs: Mapping[str, str]) -> Iterator[StyledLine]:
     for verdict in (Verdict.MISMATCH, Verdict.UNVERIFIABLE):
+        start: Span = (f"{verdict}  ", _STYLES[verdict])
         mine = [one for one in found.findings if one.verdict is verdict]
-        of_reason = Counter(one.reason for one in mine)
         shown: Counter[str] = Counter()
         if mine:
             yield line("")
@@ -426,70 +533,15 @@ def _finding_lines(found: ReplayReport, refs: Mapping[str, str]) -> Iterator[Sty
             shown[one.reason] += 1
             if shown[one.reason] <= _SHOWN:
                 child = refs.get(one.transition.child, one.transition.child)
-                yield line(
-                    (f"{verdict}  ", _STYLES[verdict]), (f"{safe_text(child)}  ", "id"), _said(one)
-                )
-        for reason, n in of_reason.items():
-            if n > _SHOWN:
-                yield line((f"{verdict}  ", _STYLES[verdict]), f"{n - _SHOWN} more: {reason}")
+                yield line(start, (f"{safe_text(child)}  ", "id"), _said(one))
+        for reason, number in shown.items():
+            if number > _SHOWN:
+                yield line(start, f"{number - _SHOWN} more: {reason}")
 
 
-def _said(one: FailedCheck) -> str:
+def _said(one: JudgedCheck) -> str:
     transition = one.transition
     where = f" in {transition.checkpoint_ns}" if transition.checkpoint_ns else ""
-    channel = f" {one.channel}" if one.channel else ""
+    channel = f" {one.check.channel}" if one.check.channel else ""
     said = safe_text(f"step {step_number(transition.step)}{where}{channel}: {one.reason}")
     return _with_differences(said, one.differences)
-
-
-def _with_differences(text: str, found: Differences | None) -> str:
-    if found is None:
-        return text
-    from ckpt_cli.render.value_diff import difference_texts  # late: most values match
-
-    return f"{text}: {', '.join(difference_texts(found))}"
-
-
-def _differences(found: Differences | None) -> dict[str, Any]:
-    if found is None:
-        return {}
-    from ckpt_cli.render.value_diff import difference_records  # late: most values match
-
-    return {"differences": difference_records(found)}
-
-
-def _transition(one: Transition) -> dict[str, Any]:
-    return {
-        "checkpoint_ns": one.checkpoint_ns,
-        "checkpoint_id": one.parent,
-        "child": one.child,
-        "step": one.step,
-        "source": one.source,
-    }
-
-
-def _finding(one: FailedCheck) -> dict[str, Any]:
-    return {
-        **_transition(one.transition),
-        "channel": one.channel or None,
-        "verdict": one.verdict.value,
-        "reason": _with_differences(one.reason, one.differences),
-        **_differences(one.differences),
-    }
-
-
-def _channel_row(one: ChannelReport) -> dict[str, Any]:
-    return {**_reducer_of(one.judgement), **_counts(one.verdicts)}
-
-
-def _reducer_of(judgement: Judgement) -> dict[str, Any]:
-    return {
-        "reducer": judgement.reducer,
-        "evidence": judgement.evidence,
-        "candidates": list(judgement.survivors),
-        **({"told": True} if judgement.chosen else {}),
-    }
-
-
-def _counts(found: Mapping[Verdict, int]) -> dict[str, int]:
-    return {verdict.value: found.get(verdict, 0) for verdict in Verdict}

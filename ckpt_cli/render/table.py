@@ -290,7 +290,10 @@ def _cell(row: Record, column: Column, shown: Collection[str], ui: Ui) -> Span:
         return column.empty, "plain"
     style = column.style(value) if callable(column.style) else column.style
     if isinstance(column.show, Timed):
-        return column.show.text(datetime.fromisoformat(value), ui), style
+        try:
+            return column.show.text(datetime.fromisoformat(value), ui), style
+        except ValueError:  # DuckDB has times that Python has not, such as infinity.
+            return safe_text(value), style
     return safe_text(column.show(value)), style
 
 

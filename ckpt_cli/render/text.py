@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime, tzinfo
 from functools import cache
@@ -250,6 +250,46 @@ def line(*spans: Span | str) -> StyledLine:
     """Make a line from pieces; bare strings get the style plain, empty pieces are left out."""
     styled: list[Span] = [(span, "plain") if isinstance(span, str) else span for span in spans]
     return StyledLine(tuple(span for span in styled if span[0]))
+
+
+_HANG = 2
+"""Columns by which the rest of a folded line is indented further than its beginning."""
+
+
+def folded(lines: Iterable[StyledLine], width: int) -> Iterator[StyledLine]:
+    """The lines, in pieces where one is wider than `width`, unless it is printed whole."""
+    for one in lines:
+        text = one.text
+        if one.whole or len(text) * 2 <= width or cell_len(text) <= width:
+            yield one
+        else:
+            yield from _pieces(one, text, width)
+
+
+def _pieces(one: StyledLine, text: str, width: int) -> Iterator[StyledLine]:
+    indent = " " * min(len(text) - len(text.lstrip(" ")) + _HANG, width // 2)
+    start = 0
+    for number, piece in enumerate(_parts(text, width, len(indent))):
+        at = text.index(piece, start)
+        start = at + len(piece)
+        spans = tuple(_cut(one.spans, at, at + len(piece.rstrip(" "))))
+        yield StyledLine(spans if number == 0 else ((indent, "plain"), *spans))
+
+
+def _parts(text: str, width: int, indent: int) -> Iterator[str]:
+    first = next(wrap(text, width))
+    yield first
+    if rest := text[len(first) :].lstrip(" "):
+        yield from wrap(rest, width - indent)
+
+
+def _cut(spans: Iterable[Span], start: int, end: int) -> Iterator[Span]:
+    """The part of some spans from one character to another."""
+    at = 0
+    for text, style in spans:
+        if part := text[max(start - at, 0) : max(end - at, 0)]:
+            yield part, style
+        at += len(text)
 
 
 _LABEL = 9

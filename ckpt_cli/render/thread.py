@@ -58,7 +58,7 @@ def resume_call(head: Moment, found: Resume) -> ResumeCall:
     asked = list(
         {
             one.interrupt_id or (one.task_id, place): one
-            for run in (*head.step.tasks, *head.step.others)
+            for run in head.step.runs
             for place, one in enumerate(run.questions)
             if one.is_open
         }.values()
@@ -354,21 +354,19 @@ def step_lines(
         saved = [task.node for task in step.tasks if task.finished and task.node is not None]
         results = "result" if len(saved) == 1 else "results"
         yield from field("saved", f"the {results} of {counted_names(saved)}", width)
-    runs = (*step.tasks, *step.others)
-    for task in runs:
+    for task in step.runs:
         if task.error is not None:
             became = RETRIED if task.finished else HANDLED if _is_over(task, step) else ""
             text = f"{path_text(failed_at(task))}: {error_start(task.error)}"
             yield from field("error", text + (f"  ({became})" if became else ""), width, "error")
-    for task in runs:
-        for question in task.questions:
-            mark = "question" if question.is_open else "answered"
-            style: Style = "question" if question.is_open else "dim"
-            asked = f"{path_text(asked_by(question))}: {summary(question.value, _QUESTION)}"
-            yield from field(mark, asked, width, style)
-            if question.response_schema is not None:
-                schema = summary(question.response_schema, _QUESTION, quote=True)
-                yield from field("answer", f"must fit {schema}", width, "dim")
+    for question in step.questions:
+        mark = "question" if question.is_open else "answered"
+        style: Style = "question" if question.is_open else "dim"
+        asked = f"{path_text(asked_by(question))}: {summary(question.value, _QUESTION)}"
+        yield from field(mark, asked, width, style)
+        if question.response_schema is not None:
+            schema = summary(question.response_schema, _QUESTION, quote=True)
+            yield from field("answer", f"must fit {schema}", width, "dim")
     if resume is not None:
         yield from resume_lines(moment, resume, width)
 

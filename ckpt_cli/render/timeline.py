@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, tzinfo
 from typing import Any, NamedTuple
 
-from ckpt_cli.core.timeline import Kind, NodeTime, TimedStep, Timeline, seconds_between
+from ckpt_cli.core.timeline import Kind, NodeTime, OpenStep, TimedStep, Timeline, seconds_between
 from ckpt_cli.core.tree import Key
 from ckpt_cli.render.fields import (
     INTEGER,
@@ -178,8 +178,8 @@ _UNICODE: dict[Kind, str] = {"run": "█", "human": "▒", "idle": "·"}
 _ASCII: dict[Kind, str] = {"run": "#", "human": "?", "idle": "."}
 
 
-class _Row(NamedTuple):
-    """One line of the drawing."""
+class BarRow(NamedTuple):
+    """One line of the drawing: a step, or a call of a subgraph."""
 
     number: str
     name: str
@@ -190,6 +190,10 @@ class _Row(NamedTuple):
     mark: str = ""
     key: Key | None = None
     """The checkpoint that it ends with."""
+    begins: float = 0.0
+    """Where its bar begins, as a part of the longest one."""
+    length: float | None = None
+    """The length of its bar in the same unit; None if its time is not known."""
 
     @property
     def seconds(self) -> float | None:
@@ -216,7 +220,7 @@ def timeline_rows(
     """
     for text in (*_heading(found), line("")):
         yield None, text
-    rows = list(_rows(found.steps))
+    rows = bar_rows(found.steps)
     shape = _shape(rows, ui.width)
     if longest_bar is not None:
         shape = shape._replace(bars=min(shape.bars, longest_bar))
@@ -240,17 +244,40 @@ def _heading(found: Timeline) -> Iterator[StyledLine]:
     steps = counted(sum(not one.depth for one in found.steps), "step")
     left = f", {found.left_out} earlier ones left out" if found.left_out else ""
     yield line(("thread ", "dim"), (safe_text(found.thread_id), "head"), f"   {steps}{left}")
-    if found.seconds is None:
-        return
+    if found.seconds is not None:
+        yield line(spent_text(found))
+
+
+def spent_text(found: Timeline) -> str:
+    """Return what the time of a thread was spent on; its first and last times must be known."""
     parts = [f"{duration(found.running_seconds)} running"]
     if found.waiting_seconds:
         parts.append(f"{duration(found.waiting_seconds)} waiting for answers")
     if found.idle_seconds:
         parts.append(f"{duration(found.idle_seconds)} idle")
-    yield line(f"{duration(found.seconds)}: {', '.join(parts)}")
+    return f"{duration(found.seconds or 0.0)}: {', '.join(parts)}"
 
 
-def _rows(steps: Sequence[TimedStep]) -> Iterator[_Row]:
+def bar_rows(steps: Sequence[TimedStep]) -> list[BarRow]:
+    """Return the rows of steps; the bars of a subgraph begin within the step that called it."""
+    rows = list(_rows(steps))
+    runs = [one.seconds or 0.0 for one in rows if one.kind == "run" and not one.depth]
+    longest = max(runs, default=0.0) or max((one.seconds or 0.0 for one in rows), default=0.0)
+    outer: BarRow | None = None
+    found = []
+    for one in rows:
+        if outer is None or not one.depth or _is_after(one, outer):
+            outer = one
+        if one.seconds is None or not longest:
+            found.append(one)
+            continue
+        whole = max(longest, outer.seconds or one.seconds)
+        before = seconds_between(outer.start, one.start) or 0.0
+        found.append(one._replace(begins=before / whole, length=one.seconds / whole))
+    return found
+
+
+def _rows(steps: Sequence[TimedStep]) -> Iterator[BarRow]:
     """Yield a row for each step, and one above the steps of each subgraph call."""
     calls: list[str] = []
     """The namespaces of the calls that the step before is part of, outermost first."""
@@ -259,7 +286,7 @@ def _rows(steps: Sequence[TimedStep]) -> Iterator[_Row]:
             yield _call(steps, place)
         calls = [*calls[: max(step.depth - 1, 0)], step.checkpoint_ns][: step.depth]
         if is_shown(step):
-            yield _Row(
+            yield BarRow(
                 number="" if step.depth else step_number(step.step),
                 name=_name(step),
                 kind=step.kind,
@@ -271,7 +298,7 @@ def _rows(steps: Sequence[TimedStep]) -> Iterator[_Row]:
             )
 
 
-def _call(steps: Sequence[TimedStep], place: int) -> _Row:
+def _call(steps: Sequence[TimedStep], place: int) -> BarRow:
     """Return the row of a call, from its first step to its last."""
     first = last = steps[place]
     kinds: set[Kind] = set()
@@ -283,7 +310,7 @@ def _call(steps: Sequence[TimedStep], place: int) -> _Row:
         last = step if step.depth == first.depth else last
         kinds.add(step.kind)
     name = short_ns(first.checkpoint_ns.rpartition("|")[2])
-    return _Row(
+    return BarRow(
         "",
         name,
         # It was not at work all the time if it was stopped, or waited.
@@ -327,7 +354,7 @@ class _Shape(NamedTuple):
     has_marks: bool = True
 
 
-def _shape(rows: Sequence[_Row], width: int) -> _Shape:
+def _shape(rows: Sequence[BarRow], width: int) -> _Shape:
     """Return the columns: bars have the rest of the width, before clock times and marks."""
     names = min(_NAMES, max((cell_len(one.name) + one.depth for one in rows), default=0))
     numbers = max((len(one.number) for one in rows), default=0)
@@ -341,15 +368,10 @@ def _shape(rows: Sequence[_Row], width: int) -> _Shape:
 
 
 def _drawn(
-    rows: Sequence[_Row], zone: tzinfo, shape: _Shape, glyphs: dict[Kind, str]
+    rows: Sequence[BarRow], zone: tzinfo, shape: _Shape, glyphs: dict[Kind, str]
 ) -> Iterator[tuple[Key | None, StyledLine]]:
-    runs = [one.seconds or 0.0 for one in rows if one.kind == "run" and not one.depth]
-    longest = max(runs, default=0.0) or max((one.seconds or 0.0 for one in rows), default=0.0)
     day: date | None = None
-    outer: _Row | None = None
     for one in rows:
-        if outer is None or not one.depth or _is_after(one, outer):
-            outer = one
         shown = one.start or one.end
         clock = ""
         if shown is not None:
@@ -360,7 +382,7 @@ def _drawn(
                 yield None, line((f"{at:%a} {at.day} {at:%b %Y}", "dim"))
         name = fit(" " * one.depth + safe_text(one.name), shape.names)
         took = "" if one.seconds is None else f"  {duration(one.seconds):>{_TOOK}}"
-        bar = _bar(one, outer, longest, shape.bars, glyphs) if shape.bars else ""
+        bar = _bar(one, shape.bars, glyphs) if shape.bars else ""
         yield (
             one.key,
             line(
@@ -377,32 +399,33 @@ def _drawn(
         )
 
 
-def _is_after(one: _Row, outer: _Row) -> bool:
+def _is_after(one: BarRow, outer: BarRow) -> bool:
     """Return whether a row began after a step: a call of a step that is not over yet."""
     return one.start is not None and outer.end is not None and one.start >= outer.end
 
 
-def _bar(one: _Row, outer: _Row, longest: float, room: int, glyphs: dict[Kind, str]) -> str:
-    """Return the bar of a row; that of an inner row begins where it began in its outer step."""
-    if one.seconds is None or not longest:
+def _bar(one: BarRow, room: int, glyphs: dict[Kind, str]) -> str:
+    if one.length is None:
         return ""
-    whole = max(longest, outer.seconds or one.seconds)
-    before = seconds_between(outer.start, one.start) or 0.0
-    begin = min(round(before / whole * room), room - 1)
-    length = min(max(round(one.seconds / whole * room), 1), room - begin)
+    begin = min(round(one.begins * room), room - 1)
+    length = min(max(round(one.length * room), 1), room - begin)
     return " " * begin + glyphs[one.kind] * length
 
 
 def _open(found: Timeline, ui: Ui) -> Iterator[StyledLine]:
     step = found.open
     assert step is not None  # noqa: S101
-    words = {"human": "waiting for an answer", "idle": "failed", "run": "running, or stopped"}
-    what = words[step.kind] if step.cause != "fork" else "nothing has run"
     nodes: Span = (safe_text(", ".join(step.nodes)), "node")
     since = ""
     if step.since is not None:
         since = f" since {when(step.since, ui.now, ui.zone)} ({age(step.since, ui.now)})"
-    yield line((what, _NOW[step.kind]), since, ": " if step.nodes else "", nodes)
+    yield line((open_words(step), _NOW[step.kind]), since, ": " if step.nodes else "", nodes)
+
+
+def open_words(step: OpenStep) -> str:
+    """Return what a branch is doing since its last checkpoint."""
+    words = {"human": "waiting for an answer", "idle": "failed", "run": "running, or stopped"}
+    return words[step.kind] if step.cause != "fork" else "nothing has run"
 
 
 def _remarks(found: Timeline) -> Iterator[StyledLine]:

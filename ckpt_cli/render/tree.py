@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_cli.core.lineage import innermost, is_subgraph_call
-from ckpt_cli.core.timeline import Kind, TimedStep, seconds_between
+from ckpt_cli.core.timeline import Kind, seconds_between
 from ckpt_cli.core.tree import (
     CallRow,
     FoldRow,
@@ -20,9 +20,10 @@ from ckpt_cli.core.tree import (
     StepRow,
     TreeLayout,
 )
+from ckpt_cli.queries.tree import Tree
 from ckpt_cli.render.replay import changes_text
 from ckpt_cli.render.table import duration, thousands
-from ckpt_cli.render.text import Span, Style, StyledLine, cell_len, fit, line, safe_text, wrap
+from ckpt_cli.render.text import Span, Style, StyledLine, Ui, cell_len, fit, line, safe_text, wrap
 from ckpt_cli.render.values import counted
 
 _TASK_ID_SHOWN = 8
@@ -79,19 +80,13 @@ ASCII = Glyphs(
 class TreeWording:
     """The text of each row. Only this class escapes data for printing."""
 
-    def __init__(
-        self,
-        plan: TreeLayout,
-        details: Mapping[Key, StepDetails],
-        refs: Mapping[str, str],
-        glyphs: Glyphs,
-    ) -> None:
+    def __init__(self, tree: Tree, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
-        self._ns = plan.ns
-        self._details = details
-        self._refs = refs
+        self._ns = tree.plan.ns
+        self._details = tree.details
+        self._refs = tree.refs
         self._asked_below: dict[Key, list[str]] = {}
-        for row in plan.rows:
+        for row in tree.plan.rows:
             if isinstance(row, CallRow) and row.nested:
                 below = self._asked_below.setdefault(row.caller, [])
                 for node in map(self.node, row.heads):
@@ -279,64 +274,55 @@ class RowDraft(NamedTuple):
 
 def in_columns(drafts: Sequence[RowDraft], width: int, dots: str) -> Iterator[StyledLine]:
     """Yield the lines with times aligned to the end of the longest, so short trees stay narrow."""
-    drafts = [
-        one
-        if cell_len(one.changes) <= _MOST
-        else one._replace(changes=cut(one.changes, _MOST, dots))
-        for one in drafts
-    ]
+    drafts = [one._replace(changes=cut(one.changes, _MOST, dots)) for one in drafts]
     time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
-    rights = [
-        f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time
-        for draft in drafts
-    ]
+    columns = [_writes_and_time(draft, time_width) for draft in drafts]
     sizes = [cells_of((*draft.left, *draft.text, *draft.marks)) for draft in drafts]
     natural = max(
         (
-            size + _more(draft.changes) + _more(right)
-            for draft, size, right in zip(drafts, sizes, rights, strict=True)
+            size + (2 + cell_len(draft.changes) if draft.changes else 0) + cells_of(right)
+            for draft, size, right in zip(drafts, sizes, columns, strict=True)
             if not draft.remark
         ),
         default=0,
     )
-    for draft, size, right in zip(drafts, sizes, rights, strict=True):
+    for draft, size, right in zip(drafts, sizes, columns, strict=True):
         full = width if draft.remark else min(width, natural)
-        yield _set(draft, size, right, full, dots)
+        is_tight = full < _ROOMY and size + cells_of(right) > full
+        yield with_right(draft, () if is_tight else right, full, dots)
 
 
-def _more(text: str) -> int:
-    return 2 + cell_len(text) if text else 0
+def _writes_and_time(draft: RowDraft, time_width: int) -> tuple[Span, ...]:
+    if not draft.writes:
+        return (("  ", "plain"), (draft.time, "time")) if draft.time else ()
+    gap = " " * (2 + time_width - len(draft.time))
+    return ("  ", "plain"), (draft.writes + gap, "dim"), (draft.time, "time")
 
 
-def _set(draft: RowDraft, size: int, right: str, width: int, dots: str) -> StyledLine:
-    room = width - _more(right)
-    if size > room and width < _ROOMY:
-        right, room = "", width
-    spans = with_changes(draft, room, dots, size=size)
-    space = width - cells_of(spans) - len(right)
-    # If a long ref leaves no space, writes and time are left out.
-    if not right or space < 2:
-        return trimmed(spans)
-    writes = right[: len(right) - len(draft.time)]
-    return line(*spans, " " * space, (writes, "dim"), (draft.time, "time"))
+def with_right(draft: RowDraft, right: Sequence[Span], width: int, dots: str) -> StyledLine:
+    """Return a line with columns at its right end.
+
+    They are left out if a long ref leaves no space for them.
+    """
+    taken = cells_of(right)
+    spans = with_changes(draft, width - taken, dots)
+    space = width - taken - cells_of(spans)
+    return line(*spans, " " * space, *right) if right and space >= 0 else trimmed(spans)
 
 
-def with_changes(
-    draft: RowDraft, room: int, dots: str, *, size: int | None = None
-) -> tuple[Span, ...]:
+def with_changes(draft: RowDraft, room: int, dots: str) -> tuple[Span, ...]:
     """Return a row without its columns at the right: its text is cut to the room.
 
     What the step changed is added if there is space.
     """
-    size = cells_of((*draft.left, *draft.text, *draft.marks)) if size is None else size
-    text = draft.text
+    size = cells_of((*draft.left, *draft.text, *draft.marks))
     if size > room:
-        text = fitting(text, max(room - size + cells_of(text), 0), dots)
+        text = fitting(draft.text, max(room - size + cells_of(draft.text), 0), dots)
         return (*draft.left, *text, *draft.marks)
     left = room - size - 2
     changes = cut(draft.changes, left, dots) if left >= min(_LEAST, cell_len(draft.changes)) else ""
     more: tuple[Span, ...] = ((f"  {changes}", "plain"),) if changes else ()
-    return (*draft.left, *text, *draft.marks, *more)
+    return (*draft.left, *draft.text, *draft.marks, *more)
 
 
 def fitting(spans: Sequence[Span], room: int, dots: str) -> tuple[Span, ...]:
@@ -381,68 +367,38 @@ _WIDEST_REF_COLUMN = 8
 """Longer refs are rare; they shift only their own row."""
 
 
-def tree_lines(
-    plan: TreeLayout,
-    details: Mapping[Key, StepDetails],
-    refs: Mapping[str, str],
-    *,
-    thread_id: str,
-    zone: tzinfo,
-    now: datetime,
-    status: str | None = None,
-    width: int = 80,
-    glyphs: Glyphs = UNICODE,
-) -> Iterator[StyledLine]:
-    """Yield the tree in `width` columns, at least `NARROWEST`, and no wider than needed.
+def tree_lines(tree: Tree, ui: Ui) -> Iterator[StyledLine]:
+    """Yield the tree in at least `NARROWEST` columns, and no wider than needed.
 
-    `refs` has the short ref of each checkpoint id. A date is printed when it changes, starting from
-    today. A line is longer than `width` only if a ref itself is too long.
+    A date is printed when it changes, starting from today. A line is wider than the terminal only
+    if a ref itself is too long.
     """
-    width = max(width, NARROWEST)
-    yield from tree_header(plan, TreeWording(plan, details, refs, glyphs), thread_id, status, width)
+    width = max(ui.width, NARROWEST)
+    words = TreeWording(tree, UNICODE if ui.unicode else ASCII)
+    yield from tree_header(tree, words, width)
     yield StyledLine(())
-    for _, drawn in drawn_rows(plan, details, refs, zone=zone, now=now, width=width, glyphs=glyphs):
-        yield drawn
-    if plan.folded:
+    drafts = list(TreeDrafter(tree.plan, words, ui.zone).drafts(ui.now))
+    yield from in_columns(drafts, width, words.glyphs.dots)
+    if tree.plan.folded:
         yield StyledLine(())
-        hint = f"{glyphs.fold}{counted(plan.folded, 'plain step')} folded; --unfold shows all"
-        yield line((hint, "dim"))
+        number = counted(tree.plan.folded, "plain step")
+        yield line((f"{words.glyphs.fold}{number} folded; --unfold shows all", "dim"))
 
 
-def drawn_rows(
-    plan: TreeLayout,
-    details: Mapping[Key, StepDetails],
-    refs: Mapping[str, str],
-    *,
-    zone: tzinfo,
-    now: datetime,
-    width: int,
-    glyphs: Glyphs = UNICODE,
-) -> Iterator[tuple[Row | None, StyledLine]]:
-    """Yield the lines of the tree without its header, each with its row.
-
-    Uses `width` columns, however few. The row is None for remarks, dates and gaps between trees.
-    """
-    drafts = list(TreeDrafter(plan, TreeWording(plan, details, refs, glyphs), zone).drafts(now))
-    rows = (draft.row for draft in drafts)
-    return zip(rows, in_columns(drafts, width, glyphs.dots), strict=True)
-
-
-def tree_header(
-    plan: TreeLayout, words: TreeWording, thread_id: str, status: str | None, width: int
-) -> Iterator[StyledLine]:
+def tree_header(tree: Tree, words: TreeWording, width: int) -> Iterator[StyledLine]:
     """Yield the thread id, the number of checkpoints and branches, and the status."""
-    dot = words.glyphs.dot
+    plan, dot = tree.plan, words.glyphs.dot
     counts = [counted(plan.checkpoints, "checkpoint")]
     if plan.branches > 1:
         counts.append(counted(plan.branches, "branch"))
     if plan.calls:
         counts.append(counted(plan.calls, "subgraph call"))
     facts: list[Span] = [(dot.join(counts), "plain")]
+    status = ", ".join(tree.conditions)
     if status:
         facts += [(dot, "plain"), (safe_text(status), status_style(status))]
     inside = f"{dot}{words.short_ns(plan.ns)}" if plan.ns else ""
-    *above, name = wrap(f"thread {safe_text(thread_id)}{inside}", width)
+    *above, name = wrap(f"thread {safe_text(tree.thread_id)}{inside}", width)
     for piece in above:
         yield line((piece, "bold"))
     if cell_len(name) + 3 + cells_of(facts) <= width:
@@ -625,41 +581,27 @@ _WAITS: Mapping[Kind, str] = {"run": "", "human": "▒ ", "idle": "· "}
 class ScreenTree:
     """Draws one tree, and rows of it again."""
 
-    def __init__(
-        self,
-        plan: TreeLayout,
-        refs: Mapping[str, str],
-        steps: Mapping[Key, TimedStep],
-        *,
-        zone: tzinfo,
-        width: int,
-    ) -> None:
-        self._plan = plan
-        self._refs = refs
-        self._steps = steps
-        self._zone = zone
-        self._width = width
-        self._drafter = self._drafter_for({})
-        self._has_tokens = False
+    def __init__(self, tree: Tree, ui: Ui) -> None:
+        self._ui = ui
+        self._width = ui.width
+        self._steps = tree.steps
+        self._drafter = TreeDrafter(tree.plan, TreeWording(tree, UNICODE), ui.zone)
+        self._has_tokens = self._width >= _TOKENS_FROM and any(
+            one.tokens for one in tree.details.values()
+        )
         self._took_width = 0
         """Columns of the longest time."""
 
-    def rows(
-        self, details: Mapping[Key, StepDetails], now: datetime
-    ) -> Iterator[tuple[Row | None, StyledLine]]:
+    def rows(self) -> Iterator[tuple[Row | None, StyledLine]]:
         """Yield all lines, each with its row; the row is None for remarks, dates and gaps."""
-        self._drafter = self._drafter_for(details)
-        self._has_tokens = self._width >= _TOKENS_FROM and any(
-            one.tokens for one in details.values()
-        )
-        drafts = list(self._drafter.drafts(now))
+        drafts = list(self._drafter.drafts(self._ui.now))
         times = (self._took(draft.row) for draft in drafts if draft.row is not None)
         self._took_width = max(map(len, times), default=0)
         return ((draft.row, self._line(draft)) for draft in drafts)
 
-    def show(self, details: Mapping[Key, StepDetails]) -> None:
-        """Use other details for the lines that are drawn again."""
-        self._drafter.words = TreeWording(self._plan, details, self._refs, UNICODE)
+    def show(self, tree: Tree) -> None:
+        """Use other details of the same tree for the lines that are drawn again."""
+        self._drafter.words = TreeWording(tree, UNICODE)
 
     def line(self, row: StepRow) -> StyledLine | None:
         """Return the line of a step; None if all must be drawn again, because more is shown."""
@@ -670,23 +612,11 @@ class ScreenTree:
             return None
         return self._line(drafts[0])
 
-    def _drafter_for(self, details: Mapping[Key, StepDetails]) -> TreeDrafter:
-        words = TreeWording(self._plan, details, self._refs, UNICODE)
-        return TreeDrafter(self._plan, words, self._zone)
-
     def _line(self, draft: RowDraft) -> StyledLine:
-        if draft.remark:
-            return trimmed(with_changes(draft, self._width, UNICODE.dots))
-        columns = self._columns(draft)
-        taken = cells_of(columns)
-        spans = with_changes(draft, self._width - taken, UNICODE.dots)
-        space = self._width - cells_of(spans) - taken
-        if not columns or space < 0:
-            return trimmed(spans)
-        return line(*spans, " " * space, *columns)
+        return with_right(draft, self._columns(draft), self._width, UNICODE.dots)
 
     def _columns(self, draft: RowDraft) -> list[Span]:
-        if draft.row is None:  # a date
+        if draft.row is None or draft.remark:  # a date, or a line outside the columns
             return [(f"  {draft.time}", "time")] if draft.time else []
         took, tokens = self._took(draft.row), 0
         if isinstance(draft.row, StepRow):

@@ -6,23 +6,55 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from importlib.resources import files
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, tostring
 
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_cli.core.tree import (
-    CallRow,
-    FoldRow,
-    Key,
-    Row,
-    SectionRow,
-    StepDetails,
-    StepRow,
-    TreeLayout,
-)
-from ckpt_cli.render.markup import add, element, xml
-from ckpt_cli.render.text import Span, StyledLine, cell_len, safe_text
+from ckpt_cli.core.tree import CallRow, FoldRow, Key, Row, SectionRow, StepRow
+from ckpt_cli.queries.tree import Tree
+from ckpt_cli.render.text import UNLIMITED, Span, StyledLine, Ui, cell_len, safe_text
 from ckpt_cli.render.tree import UNICODE, TreeWording, cut, has_zones, status_style, tree_header
 from ckpt_cli.render.values import counted
+
+# Build HTML and SVG as elements: text never becomes a tag, because nothing is pasted together.
+
+
+def element(tag: str, text: str | None = None, **attributes: str | int | float) -> Element:
+    """Return an element with a text, in which invisible characters are escaped.
+
+    `class_` and `text_anchor` become `class` and `text-anchor`.
+    """
+    found = Element(tag, _named(attributes))
+    found.text = None if text is None else safe_text(text, newlines=True)
+    return found
+
+
+def add(
+    parent: Element, tag: str, text: str | None = None, **attributes: str | int | float
+) -> Element:
+    """Add an element to another one; return it."""
+    child = element(tag, text, **attributes)
+    parent.append(child)
+    return child
+
+
+def html(root: Element) -> str:
+    """Return an element as HTML, with all text escaped."""
+    return tostring(root, encoding="unicode", method="html")
+
+
+def xml(root: Element) -> str:
+    """Return an element as XML, with all text escaped."""
+    return tostring(root, encoding="unicode")
+
+
+def _named(attributes: dict[str, str | int | float]) -> dict[str, str]:
+    return {
+        name.rstrip("_").replace("_", "-"): safe_text(
+            f"{value:g}" if isinstance(value, float) else str(value)
+        )
+        for name, value in attributes.items()
+    }
+
 
 _HARMLESS = frozenset(" -.,?×→·…✓✗●○")
 _LONGEST = 60
@@ -34,12 +66,10 @@ _CLASSES = {
 }
 
 
-def mermaid_lines(
-    plan: TreeLayout, details: Mapping[Key, StepDetails], refs: Mapping[str, str]
-) -> Iterator[StyledLine]:
-    """Yield the rows of a plan as `flowchart TD`, with a box for each line of `tree_lines`."""
-    chart = _Chart(TreeWording(plan, details, refs, UNICODE))
-    for row in plan.rows:
+def mermaid_lines(tree: Tree, ui: Ui) -> Iterator[StyledLine]:  # noqa: ARG001
+    """Yield a tree as `flowchart TD`, with a box for each row of `tree_lines`."""
+    chart = _Chart(TreeWording(tree, UNICODE))
+    for row in tree.plan.rows:
         if isinstance(row, StepRow):
             chart.add_step(row)
         elif isinstance(row, FoldRow):
@@ -161,33 +191,23 @@ class DrawnTree:
     """Number of rows that are not drawn."""
 
 
-def svg_lines(
-    plan: TreeLayout,
-    details: Mapping[Key, StepDetails],
-    refs: Mapping[str, str],
-    *,
-    thread_id: str,
-    zone: tzinfo,
-    status: str,
-) -> Iterator[StyledLine]:
+def svg_lines(tree: Tree, ui: Ui) -> Iterator[StyledLine]:
     """Yield the tree as a document of its own, with colours for light and dark backgrounds."""
-    words = TreeWording(plan, details, refs, UNICODE)
-    drawn = draw_tree(plan, words, zone)
-    root = drawn.picture
+    root = draw_tree(tree, ui.zone).picture
     root.set("xmlns", "http://www.w3.org/2000/svg")
-    header = " ".join(one.text for one in tree_header(plan, words, thread_id, status, 1 << 20))
+    header = " ".join(one.text for one in tree_header(tree, TreeWording(tree, UNICODE), UNLIMITED))
     style = element("style")
     style.text = files("ckpt_cli.data").joinpath("report", "tree.css").read_text("utf-8")
     paper = element("rect", width="100%", height="100%", fill="var(--paper)")
     title, described = element("title"), element("desc")
-    title.text, described.text = safe_text(f"Checkpoints of thread {thread_id}"), header
+    title.text, described.text = safe_text(f"Checkpoints of thread {tree.thread_id}"), header
     root[:] = [title, described, style, paper, *root]
     return (StyledLine(((text, "plain"),), whole=True) for text in xml(root).split("\n"))
 
 
-def draw_tree(plan: TreeLayout, words: TreeWording, zone: tzinfo) -> DrawnTree:
+def draw_tree(tree: Tree, zone: tzinfo) -> DrawnTree:
     """Return the picture of a tree, to be part of a page that has `tree.css`."""
-    return _Drawing(words, zone).draw(plan.rows)
+    return _Drawing(TreeWording(tree, UNICODE), zone).draw(tree.plan.rows)
 
 
 class _Drawing:

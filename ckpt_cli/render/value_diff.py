@@ -11,14 +11,85 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation import as_message
-from ckpt_cli.core.diff import ChannelChange, Counts, Op, count, sizes
-from ckpt_cli.core.elimination import Differences
+from ckpt_cli.core.diff import ChannelChange, Counts, Op, count, op_record, sizes
+from ckpt_cli.core.replay import Differences
 from ckpt_cli.core.values import format_path, is_set, unwrap
 from ckpt_cli.queries.diff import Comparison
 from ckpt_cli.reading.thread import Moment
-from ckpt_cli.render.table import size, step_number
-from ckpt_cli.render.text import Span, Style, StyledLine, cell_len, fit, line, pad, safe_text, wrap
+from ckpt_cli.render.fields import (
+    INTEGER,
+    KEY,
+    TIME,
+    VALUE,
+    Field,
+    Shape,
+    Type,
+    View,
+    by_name,
+    each,
+    maybe,
+    one_of,
+)
+from ckpt_cli.render.table import plain_columns, size, step_number
+from ckpt_cli.render.text import (
+    Span,
+    Style,
+    StyledLine,
+    Ui,
+    cell_len,
+    fit,
+    line,
+    pad,
+    safe_text,
+    wrap,
+)
 from ckpt_cli.render.values import counted, noun_for, summary
+
+CHANGE = Shape(
+    "A channel that differs.",
+    Field("change", one_of("added", "removed", "changed"), "What happened to it."),
+    Field("before", VALUE, "Its value before; null if it did not exist."),
+    Field("after", VALUE, "Its value after; null if it does not exist."),
+    Field(
+        "ops",
+        each(Type({"type": "object"}, "JSON", op_record)),
+        "What changed inside it. `op` is `add`, `remove`, `replace` or `move`, and `path` a JSON"
+        " pointer; there is also `before`, `after`, `from` (of a move), and the `id` of a message.",
+    ),
+)
+_CHECKPOINT = Shape(
+    "A checkpoint.",
+    *KEY,
+    Field("step", maybe(INTEGER), "Its step.", "number"),
+    Field("ts", maybe(TIME), "When it was saved.", "at"),
+)
+DIFF = Shape(
+    "What changed between two checkpoints.",
+    Field("from", maybe(_CHECKPOINT), "The first; null if there is no parent.", "before"),
+    Field("to", _CHECKPOINT, "The second.", "after"),
+    Field("channels", by_name(CHANGE), "Channels that differ.", "changes"),
+)
+
+
+def _change_rows(found: Comparison) -> Iterator[dict[str, Any]]:
+    """Yield one row per operation, or per added or removed channel."""
+    for name, change in found.changes.items():
+        record = CHANGE.record(change)
+        for op in record.pop("ops") or [record]:
+            yield {**op, "channel": name, "change": change.change}
+
+
+def _diff_lines(found: Comparison, ui: Ui, *, stat: bool = False) -> Iterator[StyledLine]:
+    yield from diff_header_lines(found)
+    yield from diff_text(found.changes, stat=stat, width=ui.width)
+
+
+DIFF_VIEW = View(
+    DIFF.record,
+    _diff_lines,
+    _change_rows,
+    plain_columns("channel", "change", "op", "path", "before", "after"),
+)
 
 
 def diff_header_lines(found: Comparison) -> Iterator[StyledLine]:

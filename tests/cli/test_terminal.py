@@ -81,9 +81,9 @@ bar.scanning("scanning", 1, 3)
 bar.scanned("done")
 """
 BYTES = """
-from ckpt_cli.diagnostics import ByteBar
+from ckpt_cli.diagnostics import Bar
 
-with ByteBar("copying", 8) as bar:
+with Bar("copying", 8, of_bytes=True) as bar:
     bar.advance(5)
 """
 STYLE = re.compile(r"\x1b\[[0-9;]*m")

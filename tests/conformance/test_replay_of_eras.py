@@ -11,8 +11,7 @@ import pytest
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.replaying import check_reports, replay_store
-from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.replay import ReplayReport
+from ckpt_cli.core.replay import Replayed, Verdict
 from tests.restore import restore, restore_keys, restore_rows
 from tests.support import FIXTURES, agents, copy_store, eras
 
@@ -45,7 +44,7 @@ value is not stored, and its own library reads that of the other branch, as `tru
 
 
 def check(
-    reports: Mapping[str, ReplayReport],
+    reports: Mapping[str, Replayed],
     era: str,
     damaged: Set[tuple[str, int | None, str]] = frozenset(),
 ) -> None:

@@ -8,7 +8,7 @@ from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.doctor.findings import Finding
-from ckpt_cli.queries.doctor.deep import deep_findings
+from ckpt_cli.queries.doctor.examine import deep_findings
 from ckpt_cli.queries.doctor.rows import Terms, ThreadReport
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from ckpt_cli.queries.replay import KeptReplay, Written, look_at, written
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.replay import written_lines
+from ckpt_cli.render.text import Ui
+
+UI = Ui(datetime.now(UTC), width=80)
 
 
 def _told(found: Written) -> Any:
     channels = {name: dataclasses.asdict(one) for name, one in found.channels.items()}
-    return channels, found.stored, [one.text for one in written_lines(found, 80)]
+    return channels, found.stored, [one.text for one in written_lines(found, UI)]
 
 
 def test_steps_look_as_after_a_replay_of_their_own(

@@ -26,7 +26,7 @@ from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_cli.queries.replay import KeptReplay, written
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.replay import written_record
+from ckpt_cli.render.replay import WRITTEN
 from tests.replay import planting
 from tests.replay.planting import Rows, make_store
 from tests.support import FIXTURES, ckpt, copy_store
@@ -58,7 +58,7 @@ def compared(path: Path, places: Verdicts) -> Verdicts:
     with DecryptingStore(open_store(str(path)), lambda: [KEY.encode()], lambda _: None) as store:
         for thread, ns, child in {place[:3] for place in places}:
             reader, kept = readers.setdefault(thread, (ThreadReader(store, thread), KeptReplay()))
-            step = written_record(written(Target(reader, ns, child, chosen=True), {}, kept=kept))
+            step = WRITTEN.record(written(Target(reader, ns, child, chosen=True), {}, kept=kept))
             for name, one in step["channels"].items():
                 found[thread, ns, child, name] = one["verdict"], one["reducer"]
                 assert one["verdict"] == "mismatch" or "differences" not in one

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
+from base64 import b64decode
 from typing import Any
 
 
 def data_of(page: str) -> dict[str, Any]:
     """Return what the page's script reads."""
-    found = re.search('<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    found = re.search('<script type="text/plain" id="data">([A-Za-z0-9+/=]*)</script>', page)
     assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
+    data: dict[str, Any] = json.loads(zlib.decompress(b64decode(found[1], validate=True)))
     return data
 
 
-def states(checkpoints: list[dict[str, Any]]) -> list[dict[str, Any] | None]:
-    """Return the state of each checkpoint, rebuilt as the page's script does; None if left out."""
-    found: dict[int, dict[str, Any] | None] = {}
+def states(data: dict[str, Any]) -> list[dict[str, Any] | None]:
+    """Return the state of each checkpoint as the page's script does; None if it was left out."""
+    values = data["values"]
 
-    def state(place: int) -> dict[str, Any] | None:
-        one = checkpoints[place]
-        if place not in found:
-            base = state(one["base"]) if "base" in one else {}
-            found[place] = None if base is None or "state" not in one else _changed(base, one)
-        return found[place]
+    def channel(form: Any) -> Any:
+        if isinstance(form, int):
+            return values[form]
+        if isinstance(form, list):
+            return [one for first, count in form for one in values[first : first + count]]
+        return {key: values[place] for key, place in form.items()}
 
-    return [state(place) for place in range(len(checkpoints))]
-
-
-def _changed(base: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
-    gone = set(one.get("gone", ()))
-    kept = {name: value for name, value in base.items() if name not in gone}
-    changes = one["state"].items()
-    return kept | {name: _value(base.get(name), change) for name, change in changes}
-
-
-def _value(before: Any, change: list[Any]) -> Any:
-    if change[0] == 0:
-        return change[1]
-    if change[0] == 1:
-        _, at, gone, items = change
-        return [*before[:at], *items, *before[at + gone :]]
-    return {key: value for key, value in {**before, **change[1]}.items() if key not in change[2]}
+    return [
+        {name: channel(form) for name, form in one["state"].items()} if "state" in one else None
+        for one in data["checkpoints"]
+    ]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from ckpt_backends.model import Status
 from ckpt_cli.core.tree import Skeleton, StepDetails, TreeLayout, plan_tree
 from ckpt_cli.render import tree_pictures as svg
-from ckpt_cli.render.tree import UNICODE, TreeWording
+from ckpt_cli.render.text import Ui
 from ckpt_cli.render.tree_pictures import MOST_ROWS, draw_tree, svg_lines
 from tests.support import ckpt
+from tests.trees import tree_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -24,7 +26,7 @@ def texts(picture: ElementTree.Element) -> list[str]:
 
 def draw(plan: TreeLayout, name: str = "a") -> ElementTree.Element:
     details = {key: StepDetails(ran=(name,), questions=(name,)) for key in plan.shown}
-    lines = svg_lines(plan, details, {}, thread_id=name, zone=UTC, status="done")
+    lines = svg_lines(tree_of(name, plan, details, {}, (Status.DONE,)), Ui(datetime.now(UTC)))
     return ElementTree.fromstring("\n".join(line.text for line in lines))
 
 
@@ -67,7 +69,7 @@ def test_long_runs_are_folded_and_large_trees_bounded() -> None:
     assert len(texts(draw(plan_tree(run)))) < 10
     forked = [Skeleton("", f"{n:05}", "00000" if n else None) for n in range(2_000)]
     plan = plan_tree(forked)
-    drawn = draw_tree(plan, TreeWording(plan, {}, {}, UNICODE), UTC)
+    drawn = draw_tree(tree_of("a", plan, {}, {}), UTC)
     assert drawn.left_out == 2_000 - MOST_ROWS
     picture = draw(plan)
     assert f"{drawn.left_out} earlier rows left out" in texts(picture)[0]

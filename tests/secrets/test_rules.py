@@ -12,8 +12,16 @@ from random import Random
 import pytest
 
 from ckpt_backends.codec.values import Tagged
-from ckpt_cli.core.secret_rules import DETECTORS, LEFT_OUT, RULES, SecretRule, known_kinds
-from ckpt_cli.core.secrets import MASK, Scanner, TextRules
+from ckpt_cli.core.secrets import (
+    DETECTORS,
+    LEFT_OUT,
+    MASK,
+    RULES,
+    Scanner,
+    SecretRule,
+    TextRules,
+    known_kinds,
+)
 from tests.secrets.credentials import credentials
 
 KNOWN = credentials()

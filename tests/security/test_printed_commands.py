@@ -25,9 +25,8 @@ from ckpt_backends.shell import command, name
 from ckpt_backends.sqlite.errors import unavailable
 from ckpt_cli.core.edit_state import ChannelEdit, _check_item
 from ckpt_cli.queries.memory import ItemOrigin
-from ckpt_cli.render.folding import folded
 from ckpt_cli.render.memory import origin_lines
-from ckpt_cli.render.text import Ui, command_field, safe_text
+from ckpt_cli.render.text import Ui, command_field, folded, safe_text
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.panes.thread_list import ThreadFilter
 from tests.deerflow.project import memory, save

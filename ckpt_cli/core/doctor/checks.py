@@ -28,9 +28,8 @@ from ckpt_cli.core.conversation import (
     pair,
 )
 from ckpt_cli.core.doctor.findings import Finding, Severity
-from ckpt_cli.core.elimination import Check, Judgement, Pool, Verdict
 from ckpt_cli.core.reducers import overwrite
-from ckpt_cli.core.replay import Place, Replayed, Transition, judged, verdicts
+from ckpt_cli.core.replay import Replayed
 from ckpt_cli.core.resume import StoredAnswer
 from ckpt_cli.core.state import NOT_STORED, RESUME, Body, Version, delta_channels
 from ckpt_cli.core.tasks import Step, Task, conditions_of
@@ -52,16 +51,12 @@ def known_versions(body: Body) -> set[tuple[str, Version]]:
 def new_versions(body: Body) -> Iterator[tuple[str, Version]]:
     """Yield the channels and versions that a checkpoint itself wrote.
 
-    A checkpoint that knows one of them is a descendant. One that knows none may be one, too.
+    They have the greatest number. A checkpoint that knows one of them is a descendant. One that
+    knows none may be one, too.
     """
-    return _newest(body.versions)
-
-
-def _newest(versions: Mapping[str, Version]) -> Iterator[tuple[str, Version]]:
-    """Yield the channels that the checkpoint itself wrote: they have the greatest number."""
     numbers = {
         (channel, version): found[1]
-        for channel, version in versions.items()
+        for channel, version in body.versions.items()
         if isinstance(version, str) and (found := _UNIQUE.fullmatch(version))
     }
     most = max(numbers.values(), default="")
@@ -93,14 +88,7 @@ def message_findings(
     """
 
     def finding(code: str, detail: str) -> Finding:
-        return Finding(
-            code=code,
-            detail=detail,
-            thread_id=key.thread_id,
-            checkpoint_ns=key.checkpoint_ns,
-            checkpoint_id=key.checkpoint_id,
-            channel=channel,
-        )
+        return Finding.at(key, code, detail, channel)
 
     found = pair(items, others)
     for number, one in enumerate((*found.unanswered, *found.final), 1):
@@ -150,11 +138,6 @@ _ENCRYPTED = "encrypted"
 """All reasons why a value stays encrypted begin with this word."""
 _FOREIGN = "unknown type"
 """The reason if no official serializer has the type of a value."""
-_NO_FAULT = (
-    _FOREIGN,  # An application may have a serializer of its own.
-    NOT_STORED,  # The layout does not store it.
-    _ENCRYPTED,
-)
 _ABSENT = " is missing"
 """End of the reason if a layout stores a value in several rows, and one of them is not stored."""
 _ELSEWHERE = "payload is in "
@@ -179,37 +162,52 @@ def holds_replaced(value: Value) -> bool:
     return any(one is not None and is_replaced(one.content) for one in messages)
 
 
+class Readability(Enum):
+    """Whether a stored value can be decoded, or why not."""
+
+    READABLE = auto()
+    DAMAGED = auto()
+    CLOSED = auto()
+    """It is encrypted, and there is no key or no library to decrypt it."""
+    REFUSED = auto()
+    """It is encrypted, and does not open with the key: either is wrong."""
+    UNREAD = auto()
+    """It is too long to read, or in a store that is not open."""
+    FOREIGN = auto()
+    """No official serializer has its type. An application may have a serializer of its own."""
+    LEFT_OUT = auto()
+    """The layout does not store it."""
+
+
+def readability(value: Value) -> Readability:
+    """Return whether a value could be decoded."""
+    if not isinstance(value, Opaque):
+        return Readability.READABLE
+    reason = value.reason
+    if reason.startswith(DAMAGED):
+        return Readability.DAMAGED
+    if reason.startswith(_ENCRYPTED):
+        return Readability.REFUSED if reason in {WRONG_KEY, CHANGED} else Readability.CLOSED
+    if reason.endswith(_NOT_READ) or reason.startswith(_ELSEWHERE):
+        return Readability.UNREAD
+    if reason.startswith((_FOREIGN, NOT_STORED)):
+        return Readability.FOREIGN if reason == _FOREIGN else Readability.LEFT_OUT
+    return Readability.DAMAGED
+
+
 def is_damaged(value: Value) -> bool:
     """Return whether a decoded value shows that its stored bytes are damaged."""
-    if not isinstance(value, Opaque):
-        return False
-    if value.reason.startswith(DAMAGED):
-        return True
-    return not value.reason.startswith(_NO_FAULT) and not is_unread(value)
+    return readability(value) is Readability.DAMAGED
 
 
-def is_foreign(value: Value) -> bool:
-    """Return whether a value has a type that no official serializer has."""
-    return isinstance(value, Opaque) and value.reason == _FOREIGN
+def is_encrypted(value: Value) -> bool:
+    """Return whether a value stays encrypted, because its key is not known."""
+    return readability(value) in {Readability.CLOSED, Readability.REFUSED}
 
 
 def is_absent(value: Value) -> bool:
     """Return whether a part of a value is not stored; its saver may store it a moment later."""
     return isinstance(value, Opaque) and value.reason.endswith(_ABSENT)
-
-
-def is_unread(value: Value) -> bool:
-    """Return whether a value was left in the store, or in another one."""
-    if not isinstance(value, Opaque):
-        return False
-    return value.reason.endswith(_NOT_READ) or value.reason.startswith(_ELSEWHERE)
-
-
-def is_encrypted(value: Value) -> bool:
-    """Return whether a value stays encrypted, because its key is not known."""
-    if not isinstance(value, Opaque) or is_damaged(value):
-        return False
-    return value.reason.startswith(_ENCRYPTED)
 
 
 # Find DeltaChannels whose value cannot be rebuilt.
@@ -349,7 +347,7 @@ def step_findings(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> It
     """Yield what is wrong with the step after a head that no agent is working on."""
     if is_uncommitted(step):
         nodes = ", ".join(sorted({f"'{task.node}'" for task in step.tasks}))
-        yield _finding("step-uncommitted", key, f"{nodes} finished, and no checkpoint followed")
+        yield Finding.at(key, "step-uncommitted", f"{nodes} finished, and no checkpoint followed")
     yield from stale_resumes(key, step, writes)
 
 
@@ -373,16 +371,15 @@ def stale_resumes(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> It
     answers = [value for write in writes for value in _answers(write, NULL_TASK_ID)]
     if not answers:
         return
-    runs = (*step.tasks, *step.others)
-    asking = [run for run in runs if any(one.is_open for one in run.questions)]
+    asking = [run for run in step.runs if any(one.is_open for one in run.questions)]
     for run in asking:
         if any(same(one, answer) for one in _used(run) for answer in answers):
             node = f"'{run.node}'" if run.node is not None else "a task"
             what = f"{node} has used the stored answer; invoke(None) would use it once more"
-            yield _finding("resume-stale", key, what, run.id)
-    if not any(run.questions for run in runs) and conditions_of(step) == (Status.PENDING,):
+            yield Finding.at(key, "resume-stale", what, task_id=run.id)
+    if not step.questions and conditions_of(step) == (Status.PENDING,):
         what = "an answer is stored, but no task asked; the next question would get it"
-        yield _finding("resume-stale", key, what)
+        yield Finding.at(key, "resume-stale", what)
 
 
 def unused_answer(
@@ -402,9 +399,9 @@ def unused_answer(
         )
         nodes = ", ".join(asking) or "a task"
         what = f"{nodes} has an earlier answer, which is used first"
-        yield _finding("answer-unused", key, what)
+        yield Finding.at(key, "answer-unused", what)
     elif step.next == () and not step.assumed:
-        yield _finding("answer-unused", key, "nothing is next, so no task asks for it")
+        yield Finding.at(key, "answer-unused", "nothing is next, so no task asks for it")
 
 
 def _used(run: Task) -> Iterator[Value]:
@@ -419,17 +416,6 @@ def _answers(write: Write, task_id: str) -> Iterator[Value]:
         value = decode(write.value)
         if not isinstance(value, Opaque):
             yield value
-
-
-def _finding(code: str, key: CheckpointKey, detail: str, task_id: str | None = None) -> Finding:
-    return Finding(
-        code=code,
-        detail=detail,
-        thread_id=key.thread_id,
-        checkpoint_ns=key.checkpoint_ns,
-        checkpoint_id=key.checkpoint_id,
-        task_id=task_id,
-    )
 
 
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
@@ -476,16 +462,12 @@ def lineage_findings(
                 yield _parent_missing(one, parent, missing.get(parent))
             continue
         if places[parent] == 0:
-            yield _lineage_finding(
-                "head-not-newest",
-                checkpoints[0],
-                f"the saver loads this checkpoint, and not {own}, which follows it",
-            )
+            text = f"the saver loads this checkpoint, and not {own}, which follows it"
+            yield Finding.at(checkpoints[0].key, "head-not-newest", text)
         # A layout that orders by the time of storing may list a smaller id as newer.
         if places[parent] < place and _is_smaller(own, parent):
-            yield _lineage_finding(
-                "id-not-increasing", one, f"its id is smaller than that of {parent}"
-            )
+            text = f"its id is smaller than that of {parent}"
+            yield Finding.at(one.key, "id-not-increasing", text)
 
 
 def ahead_finding(head: Checkpoint, now: datetime, tolerance: timedelta) -> Finding | None:
@@ -495,23 +477,15 @@ def ahead_finding(head: Checkpoint, now: datetime, tolerance: timedelta) -> Find
     at = head.at or time_of(head.key.checkpoint_id)
     if at is None or at - now <= tolerance:
         return None
-    return _lineage_finding("clock-ahead", head, f"it is dated {_roughly(at - now)} after now")
+    return Finding.at(head.key, "clock-ahead", f"it is dated {_roughly(at - now)} after now")
 
 
-def orphan_finding(
-    thread_id: str, checkpoint_ns: str, checkpoint_id: str, writes: WritesOfOne
-) -> Finding:
+def orphan_finding(key: CheckpointKey, writes: WritesOfOne) -> Finding:
     """Return the finding for the writes of a checkpoint that is not stored."""
     (task_id,) = writes.tasks if len(writes.tasks) == 1 else (None,)
     number = "1 write names" if writes.number == 1 else f"{writes.number} writes name"
-    return Finding(
-        code="write-orphaned",
-        detail=f"{number} this checkpoint, which is not stored",
-        thread_id=thread_id,
-        checkpoint_ns=checkpoint_ns,
-        checkpoint_id=checkpoint_id,
-        task_id=task_id,
-    )
+    text = f"{number} this checkpoint, which is not stored"
+    return Finding.at(key, "write-orphaned", text, task_id=task_id)
 
 
 def is_orphaned(
@@ -546,26 +520,11 @@ def _is_smaller(one: str, other: str, *, only_times: bool = False) -> bool:
 
 
 def _parent_missing(one: Checkpoint, parent: str, writes: WritesOfOne | None) -> Finding:
-    if writes is None:
-        # A prune leaves this.
-        return _lineage_finding(
-            "parent-missing", one, f"its parent {parent} is not stored", Severity.INFO
-        )
+    text = f"its parent {parent} is not stored"
+    if writes is None:  # A prune leaves this.
+        return Finding.at(one.key, "parent-missing", text, own_severity=Severity.INFO)
     left = "1 of its writes is" if writes.number == 1 else f"{writes.number} of its writes are"
-    return _lineage_finding("parent-missing", one, f"its parent {parent} is not stored, but {left}")
-
-
-def _lineage_finding(
-    code: str, one: Checkpoint, detail: str, own_severity: Severity | None = None
-) -> Finding:
-    return Finding(
-        code=code,
-        detail=detail,
-        thread_id=one.key.thread_id,
-        checkpoint_ns=one.key.checkpoint_ns,
-        checkpoint_id=one.key.checkpoint_id,
-        own_severity=own_severity,
-    )
+    return Finding.at(one.key, "parent-missing", f"{text}, but {left}")
 
 
 def _roughly(span: timedelta) -> str:
@@ -576,40 +535,8 @@ def _roughly(span: timedelta) -> str:
     return f"{seconds} seconds"
 
 
-# Find checkpoints of different branches that use the same number for a new value.
-#
-# LangGraph.js and some Python savers number the versions of a channel, so two branches that begin
-# at one checkpoint count on with the same numbers. If values are stored by their versions, one
-# branch gets the values of the other.
-
-
 _MOST_DIGITS = 40
 """Savers write 32 digits."""
-
-
-class NumberedVersions:
-    """Which checkpoints of one namespace gave a channel which version."""
-
-    def __init__(self) -> None:
-        self._givers: dict[tuple[str, str], list[str]] = {}
-
-    def add(
-        self, checkpoint_id: str, versions: Mapping[str, Version], introduced: Collection[str]
-    ) -> None:
-        """Add a checkpoint with the channels whose versions differ from those of its parent."""
-        for channel in introduced:
-            version = versions[channel]
-            if is_number(version):
-                self._givers.setdefault((channel, str(version)), []).append(checkpoint_id)
-
-    def givers(self, channel: str, version: Version) -> Sequence[str]:
-        """Return the checkpoints that gave a channel this version; none if it is not a number."""
-        return self._givers.get((channel, str(version)), ())
-
-
-def is_number(version: Version) -> bool:
-    """Return whether a version only counts, so that two branches may have the same."""
-    return not isinstance(version, str) or version.isdecimal()
 
 
 def version_number(version: Version) -> int:
@@ -623,32 +550,6 @@ def version_number(version: Version) -> int:
 _EXT_CODES = 8
 """LangGraph's ext types of msgpack have the codes from 0 to 7; a newer release may add some."""
 _BROKEN = frozenset(f"ext:{code}" for code in range(_EXT_CODES))
-
-
-class Readability(Enum):
-    """Whether a stored value can be decoded, or why not."""
-
-    READABLE = auto()
-    DAMAGED = auto()
-    CLOSED = auto()
-    """It is encrypted, and there is no key or no library to decrypt it."""
-    REFUSED = auto()
-    """It is encrypted, and does not open with the key: either is wrong."""
-    UNREAD = auto()
-    """It is too long to read, or in a store that is not open."""
-    FOREIGN = auto()
-    """The layout does not store it, or another serializer wrote it."""
-
-
-def readability(value: Value) -> Readability:
-    """Return whether a value could be decoded."""
-    if not isinstance(value, Opaque):
-        return Readability.READABLE
-    if is_damaged(value):
-        return Readability.DAMAGED
-    if is_encrypted(value):
-        return Readability.REFUSED if value.reason in {WRONG_KEY, CHANGED} else Readability.CLOSED
-    return Readability.UNREAD if is_unread(value) else Readability.FOREIGN
 
 
 def is_broken_inside(value: object) -> bool:
@@ -700,16 +601,9 @@ def repeated_calls(
         if number < _MANY or name in told:
             continue
         told.add(name)
-        short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
-        tool = f"'{short}'" if names else f"a tool (number {len(told)})"
-        yield Finding(
-            code="tool-call-repeated",
-            detail=f"{tool} was called {number} times with the same arguments",
-            thread_id=key.thread_id,
-            checkpoint_ns=key.checkpoint_ns,
-            checkpoint_id=key.checkpoint_id,
-            channel=channel,
-        )
+        tool = f"'{_short(name)}'" if names else f"a tool (number {len(told)})"
+        text = f"{tool} was called {number} times with the same arguments"
+        yield Finding.at(key, "tool-call-repeated", text, channel)
 
 
 def calls_of(message: Message | None) -> Iterator[Call]:
@@ -770,76 +664,15 @@ def _canonical(args: Value) -> str:
         return repr(args)
 
 
-Exact = tuple[str, str, str | None]
-"""Namespace, checkpoint and channel of a finding."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedThread:
-    """A thread that was replayed. Can be sent to another process.
-
-    As in `replay --all`, one that contradicts itself is judged when all threads were replayed.
-    """
-
-    replayed: Replayed
-    left_out: Collection[Exact] = frozenset()
-    """Channels of a checkpoint with a more exact finding, and young checkpoints without one."""
-    versions: Mapping[Exact, Version] = field(default_factory=dict)
-    """The versions of values that are lost or shared."""
-
-    def findings(self, judgements: Mapping[Place, Judgement]) -> Iterator[Finding]:
-        """Yield the mismatches."""
-        for transition in self.replayed.transitions:
-            ns, child = transition.checkpoint_ns, transition.child
-            if (ns, child, None) in self.left_out:
-                continue
-            for check, verdict, reason in verdicts(transition, judgements):
-                place = (ns, child, check.channel)
-                if verdict is Verdict.MISMATCH and place not in self.left_out:
-                    yield self._finding(transition, check, reason)
-
-    def _finding(self, transition: Transition, check: Check, reason: str) -> Finding:
-        ns, child = transition.checkpoint_ns, transition.child
-        code, detail, named = "state-mismatch", reason, None
-        version = str(self.versions.get((ns, child, check.channel), "?"))
+def mismatch_findings(found: Replayed) -> Iterator[Finding]:
+    """Yield what is not as the tasks wrote it, in a thread that was judged."""
+    for one in found.mismatches:
+        check, code, text = one.check, "state-mismatch", one.reason
         if check.lost and not check.missing:
-            named = version
-            code, detail = "value-missing", f"version {version} is not stored"
+            code, text = "value-missing", f"version {check.version} is not stored"
         elif check.shared is not None:
-            named = version
-            code = "branches-share-value"
-            detail = (
-                f"version {version} holds what checkpoint {check.shared} of another branch wrote"
-            )
-        return Finding(
-            code=code,
-            detail=detail,
-            thread_id=self.replayed.thread_id,
-            checkpoint_ns=ns,
-            checkpoint_id=child,
-            channel=check.channel,
-            version=named,
-        )
-
-
-class ReplayedTogether:
-    """Judges the threads that contradict themselves by all threads, as `replay --all` does."""
-
-    def __init__(self, reducers: Mapping[str, str]) -> None:
-        self._reducers = reducers
-        self._pool = Pool()
-        self._waiting: list[ReplayedThread] = []
-
-    def add(self, thread: ReplayedThread | None) -> None:
-        """Take what a thread shows about the reducers of channels."""
-        if thread is None:
-            return
-        thread.replayed.add_to(self._pool)
-        if thread.replayed.is_contradictory:
-            self._waiting.append(thread)
-
-    def findings(self) -> Iterator[tuple[str, list[Finding]]]:
-        """Yield the threads that contradict themselves, each with its mismatches."""
-        for one in self._waiting:
-            judgements = judged(one.replayed, self._pool, self._reducers)
-            yield one.replayed.thread_id, list(one.findings(judgements))
+            code, of = "branches-share-value", f"checkpoint {check.shared} of another branch"
+            text = f"version {check.version} holds what {of} wrote"
+        key = CheckpointKey(found.thread_id, one.transition.checkpoint_ns, one.transition.child)
+        version = None if code == "state-mismatch" else check.version
+        yield Finding.at(key, code, text, check.channel, version=version)

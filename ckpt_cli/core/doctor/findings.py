@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ckpt_backends import shell
 from ckpt_backends.declaration import LAST_STORED, Backend, is_read_only
 from ckpt_backends.model import Capability as C
-from ckpt_backends.model import Fault
+from ckpt_backends.model import CheckpointKey, Fault
 from ckpt_cli.core.support_matrix import LIMITS, limit
 
 # All codes of findings: what each means, how bad it is, and what mends it.
@@ -356,6 +356,29 @@ class Finding:
     ref: str | None = None
     """A short ref of the checkpoint; None if it is not stored, or if no short one was looked up."""
 
+    @classmethod
+    def at(
+        cls,
+        key: CheckpointKey,
+        code: str,
+        detail: str,
+        channel: str | None = None,
+        task_id: str | None = None,
+        *,
+        own_severity: Severity | None = None,
+        version: str | float | None = None,
+    ) -> Finding:
+        """Return a finding at a checkpoint."""
+        return cls(
+            **key._asdict(),
+            code=code,
+            detail=detail,
+            channel=channel,
+            task_id=task_id,
+            own_severity=own_severity,
+            version=None if version is None else str(version),
+        )
+
     @property
     def severity(self) -> Severity:
         return self.own_severity or CODES[self.code].severity
@@ -389,15 +412,9 @@ class Finding:
         return shell.possible_command("ckpt", *store, *plain, *ns, ids=named)
 
 
-def _severity_of(fault: Fault) -> Severity | None:
-    """Return the severity of a fault; None if it is that of its code."""
-    if fault.is_error:
-        return Severity.ERROR
-    return Severity.INFO if fault.is_info else None
-
-
 def from_fault(fault: Fault) -> Finding:
     """Return the finding for a fault that a store reported."""
+    own_severity = Severity.INFO if fault.is_info else None
     return Finding(
         code=fault.code,
         detail=fault.detail,
@@ -406,7 +423,7 @@ def from_fault(fault: Fault) -> Finding:
         checkpoint_id=fault.checkpoint_id,
         channel=fault.channel,
         task_id=fault.task_id,
-        own_severity=_severity_of(fault),
+        own_severity=Severity.ERROR if fault.is_error else own_severity,
         own_fix=fault.fix,
     )
 

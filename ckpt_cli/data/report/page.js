@@ -1,43 +1,20 @@
 "use strict";
-(() => {
-  const { start, checkpoints } = JSON.parse(document.getElementById("data").textContent);
+(async () => {
   const $ = (id) => document.getElementById(id);
+  const packed = Uint8Array.from(atob($("data").textContent), (one) => one.charCodeAt(0));
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const { start, checkpoints, values } = await new Response(unpacked).json();
 
-  // States. Each is told by what differs from that of an earlier checkpoint; some are kept, so that
-  // a step in either direction rebuilds only a few.
-  const KEPT_EVERY = 50;
-  const kept = new Map();
-
-  function changed(before, [kind, first, gone, items]) {
-    if (kind === 0) return first;
-    if (kind === 1) return before.slice(0, first).concat(items, before.slice(first + gone));
-    const fields = new Map(Object.entries(before));
-    for (const [key, value] of Object.entries(first)) fields.set(key, value);
-    for (const key of gone) fields.delete(key);
-    return Object.fromEntries(fields);
+  // States. Each value is kept once; a channel is the place of one, runs of places, or an object of them.
+  function channel(form) {
+    if (typeof form === "number") return values[form];
+    if (Array.isArray(form)) return form.flatMap(([first, count]) => values.slice(first, first + count));
+    return Object.fromEntries(Object.entries(form).map(([key, place]) => [key, values[place]]));
   }
 
   function stateAt(place) {
-    const chain = [];
-    let at = place;
-    while (!kept.has(at)) {
-      chain.push(at);
-      if (checkpoints[at].base === undefined) break;
-      at = checkpoints[at].base;
-    }
-    let state = kept.get(at);
-    for (let n = chain.length - 1; n >= 0; n--) {
-      const one = checkpoints[chain[n]];
-      if (one.state === undefined) return undefined;
-      const next = new Map(one.base === undefined ? [] : state);
-      for (const name of one.gone || []) next.delete(name);
-      for (const [name, change] of Object.entries(one.state)) {
-        next.set(name, changed(next.get(name), change));
-      }
-      state = next;
-      if (n % KEPT_EVERY === KEPT_EVERY - 1) kept.set(chain[n], state);
-    }
-    return state;
+    const state = checkpoints[place].state;
+    return state && Object.fromEntries(Object.entries(state).map(([name, form]) => [name, channel(form)]));
   }
 
   // Text. All that a store holds goes through `safe` and `textContent`; nothing becomes a tag.
@@ -196,24 +173,9 @@
   }
 
   function drawFacts(one) {
-    const facts = [
-      ["Checkpoint", one.id],
-      ["Namespace", one.ns],
-      ["Made from", one.parent_ref],
-      ["Saved", one.at],
-      ["Input", one.given],
-      ["Next", one.next],
-      ["Status", one.status.join(", ")],
-      ["Writes", one.writes ? String(one.writes) : ""],
-      ["Operation", one.operation],
-      ["Cannot be read", one.problem],
-      ["Warning", one.plaintext ? "stored unencrypted, in a thread with encrypted checkpoints" : ""],
-    ];
     const list = $("facts");
     list.replaceChildren();
-    for (const [name, text] of facts) {
-      if (text) list.append(element("dt", "", name), element("dd", "value", text));
-    }
+    for (const [name, text] of one.facts) list.append(element("dt", "", name), element("dd", "value", text));
     const metadata = $("metadata");
     metadata.replaceChildren(field("metadata", one.metadata, opened.has("metadata"), remember("metadata")));
   }
@@ -221,20 +183,11 @@
   function drawTroubles(one) {
     const found = $("troubles");
     found.replaceChildren();
-    for (const error of one.errors) {
-      const became = error.became ? ` (${error.became})` : "";
-      found.append(trouble("error", `${error.node} failed${became}`, error.text));
+    for (const [kind, title, text] of one.troubles) {
+      const trouble = element("div", `trouble ${kind}`);
+      trouble.append(element("h4", "", title), element("pre", "", text));
+      found.append(trouble);
     }
-    for (const question of one.questions) {
-      const became = question.answered ? " (answered)" : "";
-      found.append(trouble("question", `${question.node} asks${became}`, question.text));
-    }
-  }
-
-  function trouble(kind, title, text) {
-    const found = element("div", `trouble ${kind}`);
-    found.append(element("h4", "", title), element("pre", "", text));
-    return found;
   }
 
   function drawChanges(one) {
@@ -264,10 +217,11 @@
       box.append(element("p", "dim", "It does not fit into this page."));
       return;
     }
-    if (state.size === 0) box.append(element("p", "dim", "No channel has a value."));
-    for (const name of [...state.keys()].sort()) {
-      const found = field(name, state.get(name), opened.has(`.${name}`), remember(`.${name}`));
-      if (one.base !== undefined && Object.hasOwn(one.state, name)) found.classList.add("changed");
+    const names = Object.keys(state).sort();
+    if (names.length === 0) box.append(element("p", "dim", "No channel has a value."));
+    for (const name of names) {
+      const found = field(name, state[name], opened.has(`.${name}`), remember(`.${name}`));
+      if (one.changed?.includes(name)) found.classList.add("changed");
       if (Object.hasOwn(one.rebuilt, name)) found.append(element("p", "dim", one.rebuilt[name]));
       box.append(found);
     }
@@ -312,7 +266,7 @@
   });
 
   // For the console of the browser: `ckpt.state(3)`.
-  window.ckpt = { checkpoints, state: (place) => stateAt(place) && Object.fromEntries(stateAt(place)) };
+  window.ckpt = { checkpoints, state: stateAt };
 
   $("stepper").hidden = false;
   show(start);

@@ -13,7 +13,7 @@ from ckpt_backends.errors import CkptError, NotFound, Unreadable
 from ckpt_backends.model import Fault, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.checks import (
-    ReplayedTogether,
+    mismatch_findings,
     step_findings,
     unanchored,
     unstored_deltas,
@@ -29,26 +29,35 @@ from ckpt_cli.core.doctor.findings import (
     Severity,
     from_fault,
 )
+from ckpt_cli.core.doctor.types import gather_names
 from ckpt_cli.core.refs import short_refs
+from ckpt_cli.core.replay import Replayed, ReplayedTogether, judge_all
 from ckpt_cli.core.resume import callers_answer, stored_answer
-from ckpt_cli.core.state import read_body
-from ckpt_cli.queries.doctor.deep import deep_findings
+from ckpt_cli.core.state import delta_channels, read_body
 from ckpt_cli.queries.doctor.rows import (
+    MissingParents,
+    Orphans,
+    SeenCheckpoint,
     Terms,
     ThreadReport,
     ThreadToCheck,
     conversation_findings,
     key_findings,
+    library_findings,
     seen_checkpoint,
 )
 from ckpt_cli.queries.doctor.values import (
+    EmptiedMessages,
+    PlainRows,
+    TypeChecks,
     UnreadableValues,
     gather_types,
     missing_value,
     type_findings,
 )
+from ckpt_cli.queries.replay import KeptCheckpoint, replay_thread
 from ckpt_cli.reading.executor import Executor
-from ckpt_cli.reading.states import LostValues
+from ckpt_cli.reading.states import LostValues, read_state
 from ckpt_cli.reading.thread import (
     Moment,
     ThreadReader,
@@ -132,15 +141,14 @@ def _unanchored(reader: ThreadReader, head: Moment, *, is_suspect: bool) -> Iter
     line = list(known.line(head.key.checkpoint_id))
     if not line or (lost := known.named_parent(line[-1])) in known:
         return
-    found = _finding_at(head)
     if lost is None:
         for channel in sorted(_never_stored(reader, line, channels)):
-            detail = without_past(channel, line[-1], head.key.checkpoint_id)
-            yield found(code="delta-unanchored", detail=detail, channel=channel)
+            text = without_past(channel, line[-1], head.key.checkpoint_id)
+            yield Finding.at(head.key, "delta-unanchored", text, channel)
     elif is_suspect:
         for channel in sorted(unanchored(channels, head.metadata, _stored(reader, line[1:]))):
-            detail = without_snapshot(channel, lost)
-            yield found(code="delta-unanchored", detail=detail, channel=channel)
+            text = without_snapshot(channel, lost)
+            yield Finding.at(head.key, "delta-unanchored", text, channel)
 
 
 def _never_stored(reader: ThreadReader, line: list[str], channels: set[str]) -> set[str]:
@@ -165,15 +173,6 @@ def _stored(reader: ThreadReader, ancestors: list[str]) -> Iterator[Collection[s
         )
         stored = {one.key.checkpoint_id: read_body(one).values.keys() for one in bodies}
         yield from (stored.get(one, ()) for one in some)
-
-
-def _finding_at(head: Moment) -> Callable[..., Finding]:
-    return partial(
-        Finding,
-        thread_id=head.key.thread_id,
-        checkpoint_ns=head.key.checkpoint_ns,
-        checkpoint_id=head.key.checkpoint_id,
-    )
 
 
 Finish = Callable[[Store, Terms, ThreadReport], None]
@@ -264,10 +263,10 @@ def findings_together(
     store: Store, together: ReplayedTogether, terms: Terms, finish: Finish
 ) -> Iterator[Finding]:
     """Yield the mismatches that only all threads together show."""
-    for thread_id, found in together.findings():
-        report = ThreadReport(thread_id)
-        kept = [one for one in found if one.code not in terms.ignored]
-        report.findings = list(_with_refs(store, thread_id, kept))
+    for found in together.last():
+        report = ThreadReport(found.thread_id)
+        kept = [one for one in mismatch_findings(found) if one.code not in terms.ignored]
+        report.findings = list(_with_refs(store, found.thread_id, kept))
         if terms.evicted:
             report.findings = list(_as_evicted(report, terms.evicted))
         finish(store, terms, report)
@@ -434,3 +433,105 @@ def _place(finding: Finding) -> tuple[object, ...]:
         # A checkpoint has one parent, whose absence keys and versions show in different words.
         "" if finding.code == "parent-missing" else finding.detail,
     )
+
+
+def deep_findings(reader: ThreadReader, terms: Terms, report: ThreadReport) -> Iterator[Finding]:
+    """Yield what is wrong with the bodies, values and writes of all checkpoints of a thread.
+
+    Counts them in the report, and notes there why some could not be checked.
+    """
+    with remembering(gather_names) as memo:
+        check = _DeepCheck(reader, terms, memo)
+        try:
+            check.replay()
+        except CkptError as error:
+            report.unchecked = report.unchecked or error.message
+    checked = report.checked
+    checked.checkpoints = max(checked.checkpoints, check.checked.checkpoints)
+    checked.writes = max(checked.writes, check.checked.writes)
+    checked.values += check.unreadable.values
+    report.unchecked = report.unchecked or check.unreadable.unchecked
+    report.replayed = check.replayed
+    yield from check.found
+
+
+class _DeepCheck:
+    """Reads a thread once, and shows each checkpoint to all checks."""
+
+    def __init__(self, reader: ThreadReader, terms: Terms, memo: Memo) -> None:
+        self.found: list[Finding] = []
+        self.checked = Checked()
+        self.unreadable = UnreadableValues(memo, has_bodies=not reader.is_values_only)
+        self.replayed: Replayed | None = None
+        self._reader = reader
+        self._terms = terms
+        self._plain = PlainRows()
+        self._lost = LostValues(reader)
+        self._emptied = EmptiedMessages(reader)
+        self._parents = MissingParents(reader)
+        self._orphans = Orphans(reader, terms.before)
+        self._young: set[tuple[str, str]] = set()
+        """Checkpoints of which a write may still be missing: savers store writes in the background.
+        """
+        self._types = TypeChecks(terms, memo)
+
+    def replay(self) -> None:
+        """Check all checkpoints, then what only all of them together show."""
+        replayed = replay_thread(self._reader, watch=self._watch)
+        self.found += self.unreadable.end()
+        self.found += self._emptied.end()
+        self._judge(replayed)
+        self.found += self._orphans.calls()
+        self.found += self._orphans.memories()
+        if not self.unreadable.has_broken_body:
+            self.found += self._orphans.values()
+
+    def _judge(self, replayed: Replayed) -> None:
+        """Add the mismatches, except at channels of a checkpoint with a more exact finding.
+
+        If the thread contradicts itself and is judged together with others, none are found yet.
+        """
+        exact = {(one.checkpoint_ns, one.checkpoint_id, one.channel) for one in self.found}
+        transitions = []
+        for one in replayed.transitions:
+            place = one.checkpoint_ns, one.child
+            if place not in self._young:
+                checks = [check for check in one.checks if (*place, check.channel) not in exact]
+                transitions.append(one._replace(checks=checks))
+        told = replace(replayed, transitions=transitions)
+        if self._terms.together and replayed.is_contradictory:
+            self.replayed = told
+        else:
+            self.replayed = replayed.for_pool()
+            (judged,) = judge_all([told], self._terms.reducers)
+            self.found += mismatch_findings(judged)
+
+    def _watch(self, here: KeptCheckpoint, parent: KeptCheckpoint | None) -> None:
+        key = here.moment.key
+        seen = seen_checkpoint(
+            here.moment,
+            None if parent is None else parent.moment,
+            self._terms.settled,
+            is_head=self._reader.head(key.checkpoint_ns) == key.checkpoint_id,
+        )
+        self.checked.checkpoints += 1
+        self.checked.writes += len(seen.moment.writes)
+        self.found += self._findings(seen)
+        if seen.is_young:
+            self._young.add((key.checkpoint_ns, key.checkpoint_id))
+        self._orphans.at(seen)
+        self._emptied.at(seen)
+
+    def _findings(self, seen: SeenCheckpoint) -> Iterator[Finding]:
+        yield from self.unreadable.at(seen)
+        for channel in self._lost.here(seen.moment, seen.parent, seen.introduced):
+            yield missing_value(seen, channel)
+        yield from self._plain.at(seen)
+        yield from self._parents.at(seen)
+        yield from self._types.at(seen.stored_here, seen.moment.writes)
+        names = delta_channels(seen.moment.metadata)
+        if (
+            seen.is_head and seen.moment.key.checkpoint_ns and names
+        ):  # that of the root was read before
+            state = read_state(self._reader, seen.moment, names)
+            yield from library_findings(seen.moment.key, state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
@@ -32,7 +32,6 @@ from ckpt_cli.core.conversation import (
 )
 from ckpt_cli.core.doctor.checks import (
     DeltaChains,
-    ReplayedThread,
     WritesOfOne,
     ahead_finding,
     is_orphaned,
@@ -48,9 +47,10 @@ from ckpt_cli.core.doctor.checks import (
     without_snapshot,
     without_writes,
 )
-from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
+from ckpt_cli.core.doctor.findings import Checked, Finding
 from ckpt_cli.core.doctor.types import TypeUse
 from ckpt_cli.core.lineage import is_in_call, is_stateful
+from ckpt_cli.core.replay import Replayed
 from ckpt_cli.core.state import SENDS, Version, delta_channels
 from ckpt_cli.core.state import without_snapshot as without_snapshot_of_channels
 from ckpt_cli.core.values import fields_of
@@ -92,30 +92,15 @@ class SeenCheckpoint(NamedTuple):
         return self.moment.body.versions.get(channel)
 
     def finding(
-        self,
-        code: str,
-        detail: str,
-        channel: str | None = None,
-        task_id: str | None = None,
-        own_severity: Severity | None = None,
+        self, code: str, detail: str, channel: str | None = None, task_id: str | None = None
     ) -> Finding:
         """Return a finding at this checkpoint."""
-        key = self.moment.key
-        return Finding(
-            code=code,
-            detail=detail,
-            thread_id=key.thread_id,
-            checkpoint_ns=key.checkpoint_ns,
-            checkpoint_id=key.checkpoint_id,
-            channel=channel,
-            task_id=task_id,
-            own_severity=own_severity,
-        )
+        return Finding.at(self.moment.key, code, detail, channel, task_id)
 
     def value_finding(self, code: str, detail: str, channel: str) -> Finding:
         """Return a finding about the value of a channel that is stored apart."""
-        found = self.finding(code, detail, channel)
-        return replace(found, version=str(self.version(channel)))
+        version = self.version(channel)
+        return Finding.at(self.moment.key, code, detail, channel, version=version)
 
 
 def seen_checkpoint(
@@ -199,7 +184,7 @@ class ThreadReport:
     checked: Checked = field(default_factory=Checked)
     unchecked: str = ""
     """Why it could not be checked completely; `''` if it was."""
-    replayed: ReplayedThread | None = None
+    replayed: Replayed | None = None
     """By what other threads are judged, and what is to be judged last; None if not replayed."""
     types: list[TypeUse] = field(default_factory=list)
     """The classes that its values name, if they were to be gathered."""
@@ -237,7 +222,7 @@ def key_findings(
             head = next(iter(spaces.get(ns, ())), None)
             for checkpoint_id, of_one in lost.items():
                 if is_orphaned(checkpoint_id, of_one, head, terms.before):
-                    yield orphan_finding(thread_id, ns, checkpoint_id, of_one)
+                    yield orphan_finding(CheckpointKey(thread_id, ns, checkpoint_id), of_one)
 
 
 def _ahead(spaces: dict[str, list[Checkpoint]], terms: Terms) -> Iterator[Finding]:
@@ -358,14 +343,9 @@ class Orphans:
         known = {*line, *(self._copied.get(one) for one in line)}
         for ns, (own, root) in sorted(self._memories.items()):
             if root in stored and root not in known:
-                yield Finding(
-                    code="memory-of-abandoned-branch",
-                    detail=f"root checkpoint {root} called it last, which is no ancestor of the"
-                    f" head {head}",
-                    thread_id=self._reader.thread_id,
-                    checkpoint_ns=ns,
-                    checkpoint_id=own,
-                )
+                key = CheckpointKey(self._reader.thread_id, ns, own)
+                text = f"root checkpoint {root} called it last, which is no ancestor of the head"
+                yield Finding.at(key, "memory-of-abandoned-branch", f"{text} {head}")
 
     def _is_idle(self) -> bool:
         last_at = self._reader.thread.last_at
@@ -488,15 +468,9 @@ def library_findings(key: CheckpointKey, state: State) -> Iterator[Finding]:
     """Yield the channels of a head of which releases of LangGraph read different messages."""
     for channel, one in state.by_library.items():
         number = f"{one.items} message{'' if one.items == 1 else 's'}"
-        yield Finding(
-            code="state-by-library",
-            detail=f"'{channel}' has {number} as LangGraph {one.release} reads it, and"
-            f" {one.other_items} as {one.other} does",
-            thread_id=key.thread_id,
-            checkpoint_ns=key.checkpoint_ns,
-            checkpoint_id=key.checkpoint_id,
-            channel=channel,
-        )
+        text = f"'{channel}' has {number} as LangGraph {one.release} reads it, and"
+        text = f"{text} {one.other_items} as {one.other} does"
+        yield Finding.at(key, "state-by-library", text, channel)
 
 
 def message_lists(reader: ThreadReader, moment: Moment) -> dict[str, list[Value]]:

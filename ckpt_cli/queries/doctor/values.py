@@ -22,7 +22,6 @@ from ckpt_cli.core.doctor.checks import (
     is_absent,
     is_broken_inside,
     is_damaged,
-    is_foreign,
     is_replaced,
     may_remove,
     readability,
@@ -175,7 +174,7 @@ class UnreadableValues:
             self._refused.append(finding)
         elif found is Readability.UNREAD:
             self._unchecked = self._unchecked or f"cannot read a value: {typed.problem}"
-        elif found is Readability.FOREIGN and is_foreign(value):
+        elif found is Readability.FOREIGN:
             text = f"official savers cannot read values {_of_type(typed)}"
             self._unchecked = self._unchecked or text
 
@@ -345,7 +344,7 @@ class TypeChecks:
                 if found is None or (named, *value.place) in self._told:
                     continue
                 self._told.add((named, *value.place))
-                yield _finding(*found, value.key, value.channel, value.task_id)
+                yield Finding.at(value.key, *found, value.channel, value.task_id)
 
     def _named_in(self, body: TypedBytes) -> Names:
         """Return what a body names, and perhaps more. Raises the errors of `type_names`."""
@@ -365,7 +364,9 @@ def dangerous_findings(uses: Iterable[TypeUse]) -> Iterator[Finding]:
     """Yield a finding for each dangerous name, at the oldest value that names it."""
     for use in uses:
         if is_dangerous(use.named):
-            yield _finding("type-dangerous", _danger(use.named), use.key, use.channel, use.task_id)
+            yield Finding.at(
+                use.key, "type-dangerous", _danger(use.named), use.channel, use.task_id
+            )
 
 
 def blocked_findings(uses: TypeUses) -> Iterator[Finding]:
@@ -374,25 +375,11 @@ def blocked_findings(uses: TypeUses) -> Iterator[Finding]:
         if is_blocked(use.named) and not is_dangerous(use.named):
             values = "1 value" if use.count == 1 else f"{use.count} values"
             detail = f"strict mode does not admit {use.named.text}, found in {values}"
-            yield replace(_finding("type-blocked", detail, use.key, use.channel), ref=use.ref)
+            yield replace(Finding.at(use.key, "type-blocked", detail, use.channel), ref=use.ref)
 
 
 def _danger(named: TypeName) -> str:
     return f"decoding it would call {named.text}"
-
-
-def _finding(
-    code: str, detail: str, key: CheckpointKey, channel: str | None, task_id: str | None = None
-) -> Finding:
-    return Finding(
-        code=code,
-        detail=detail,
-        thread_id=key.thread_id,
-        checkpoint_ns=key.checkpoint_ns,
-        checkpoint_id=key.checkpoint_id,
-        channel=channel,
-        task_id=task_id,
-    )
 
 
 def gather_types(store: Store, thread_id: str, report: ThreadReport) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import Tree, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.text import StyledLine
+from ckpt_cli.render.text import StyledLine, Ui
 from ckpt_cli.render.tree import ScreenTree
 from ckpt_cli.render.values import summary
 from ckpt_cli.tui.tabs.content import Clock, KeptReader
@@ -179,7 +179,7 @@ def _drawn_again(before: TreePicture, tree: Tree) -> TreePicture | None:
     read, known = tree.details, before.tree.details
     changed = {key for key, one in read.items() if one is not known.get(key)}
     lines = list(before.lines)
-    before.drawing.show(read)
+    before.drawing.show(tree)
     for at, row in enumerate(before.rows):
         if isinstance(row, StepRow) and row.key in changed:
             drawn = before.drawing.line(row) if _is_one_line(known.get(row.key)) else None
@@ -200,8 +200,8 @@ def draw_tree(
     tree: Tree, clock: Clock, width: int, parentage: Mapping[str, Parentage] | None = None
 ) -> TreePicture:
     """Return a tree as lines."""
-    drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=clock.zone, width=width)
-    drawn = list(drawing.rows(tree.details, clock.now))
+    drawing = ScreenTree(tree, Ui(clock.now, clock.zone, width))
+    drawn = list(drawing.rows())
     return TreePicture(
         tree,
         drawing,

@@ -85,7 +85,7 @@ def _questions(store: Store, threads: Sequence[Thread]) -> list[WaitingPlace]:
             safe_text(one.question.node or "?"),
             summary(one.question.value, _LONGEST),
         )
-        for one in incidents.of_threads(store, threads)
+        for one in incidents.open_questions(store, threads)
     ]
 
 

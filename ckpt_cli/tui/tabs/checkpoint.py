@@ -23,7 +23,7 @@ from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.replay import written_lines
 from ckpt_cli.render.state import given_lines, placed_lines, standing_lines, value_lines
 from ckpt_cli.render.table import size
-from ckpt_cli.render.text import StyledLine, line, safe_text
+from ckpt_cli.render.text import StyledLine, Ui, line, safe_text
 from ckpt_cli.render.text import field as field_lines
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
 from ckpt_cli.tui.command_line import tab_command
@@ -153,7 +153,9 @@ def _writes(target: Target, clock: Clock, width: int, kept: KeptReader) -> Itera
         yield line("")
     yield line(("writes that produced this checkpoint", "bold"))
     try:
-        yield from written_lines(written(target, {}, kept=kept.replay), width)
+        yield from written_lines(
+            written(target, {}, kept=kept.replay), Ui(clock.now, clock.zone, width)
+        )
     except CkptError as error:
         yield line((safe_text(error.message), "dim"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.bisection import Onset, OnsetSearch, Verdict, binary, linear
+from ckpt_cli.queries.bisect import Onset, OnsetSearch, Verdict, binary, linear
 
 LINES = st.lists(st.sampled_from([True, False, None]), max_size=30)
 

@@ -19,17 +19,17 @@ from ckpt_cli.core.diff import (
     Counts,
     Op,
     by_identity,
-    change_record,
     common_subsequence,
     count,
     diff_channels,
     diff_values,
     in_order,
-    op_records,
+    op_record,
     pointer,
     sizes,
 )
 from ckpt_cli.core.values import same
+from ckpt_cli.render.value_diff import CHANGE
 from tests.unit.core.patching import patch
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(
@@ -116,7 +116,8 @@ def test_the_diff_is_empty_exactly_for_equal_values(before: Value, after: Value)
 @given(VALUES, VALUES)
 def test_records_are_json(before: Value, after: Value) -> None:
     assert (
-        json.loads(json.dumps(op_records(diff_values(before, after)), allow_nan=False)) is not None
+        json.loads(json.dumps([*map(op_record, diff_values(before, after))], allow_nan=False))
+        is not None
     )
 
 
@@ -272,7 +273,7 @@ def test_records_have_what_their_op_has() -> None:
         Op("remove", (0,), before=1.5),
         Op("move", ("list", 2), id="8", moved_from=0),
     ]
-    assert op_records(ops) == [
+    assert [*map(op_record, ops)] == [
         {"op": "replace", "path": "/1/content", "id": "7", "before": "a", "after": None},
         {"op": "add", "path": "/a~1b~0c", "after": to_json(b"x")},
         {"op": "remove", "path": "/0", "before": 1.5},
@@ -286,4 +287,4 @@ def test_the_whole_value_has_the_empty_pointer() -> None:
 
 def test_a_side_that_is_not_there_is_null_in_a_record() -> None:
     removed = diff_channels({"a": 1}, {})["a"]
-    assert change_record(removed) == {"change": "removed", "before": 1, "after": None, "ops": []}
+    assert CHANGE.record(removed) == {"change": "removed", "before": 1, "after": None, "ops": []}

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
-from ckpt_cli.core.elimination import (
+from ckpt_cli.core.reducers import ABSENT, CUSTOM, REDUCERS, Held, reducers_for, updates_of
+from ckpt_cli.core.replay import (
     Check,
     Pool,
     ReducerTally,
@@ -16,7 +17,6 @@ from ckpt_cli.core.elimination import (
     judge_thread,
     verdict_of,
 )
-from ckpt_cli.core.reducers import ABSENT, CUSTOM, REDUCERS, Held, reducers_for, updates_of
 
 Step = tuple[Held, list[Value], Held]
 """What it was, what was written, what is stored."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
 from ckpt_cli.core import tasks
-from ckpt_cli.core.elimination import SortedWrites, possible_orders
+from ckpt_cli.core.replay import SortedWrites, possible_orders
 from ckpt_cli.core.state import Body, Readers, Version, find_ready, half_filled, learn, state_values
 from ckpt_cli.core.tasks import (
     Lookups,

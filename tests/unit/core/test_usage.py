@@ -8,17 +8,9 @@ import pytest
 
 from ckpt_backends.codec.values import Tagged
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.conversation import as_message
+from ckpt_cli.core.conversation import TokenCounts, as_message, counts_of
 from ckpt_cli.core.stats import Stats, StatsPart, parse_groupings
-from ckpt_cli.core.usage import (
-    FoundMessage,
-    MessageLedger,
-    ModelPrice,
-    Origin,
-    PriceList,
-    TokenCounts,
-    counts_of,
-)
+from ckpt_cli.core.usage import FoundMessage, MessageLedger, ModelPrice, Origin, PriceList
 
 
 def message(**fields: Any) -> Any:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_cli.core.tree import Skeleton, StepDetails, plan_tree
+from ckpt_cli.render.text import Ui
 from ckpt_cli.render.tree_pictures import mermaid_lines
+from tests.trees import tree_of
 
+NOW = datetime(2026, 4, 7, tzinfo=UTC)
 LABEL = r'"(?:[\w .,?×→·…✓✗●○-]|#\d+;|<br/>)*"'
 BOX = rf"n\d+(?:\[{LABEL}\]|\(\[{LABEL}\]\)|\{{\{{{LABEL}\}}\}}|\[\[{LABEL}\]\])"
 LINE = re.compile(
@@ -27,7 +31,7 @@ def chart(
     plan = plan_tree(items, **how)
     details = {key: (nodes or {}).get(key[1], StepDetails(ran=("work",))) for key in plan.shown}
     refs = {item.checkpoint_id: item.checkpoint_id for item in items}
-    return [line.text for line in mermaid_lines(plan, details, refs)]
+    return [line.text for line in mermaid_lines(tree_of("", plan, details, refs), Ui(NOW))]
 
 
 def body(lines: list[str]) -> list[str]:

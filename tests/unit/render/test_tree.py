@@ -6,17 +6,19 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.model import Status
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, plan_tree
-from ckpt_cli.render.text import cell_len
-from ckpt_cli.render.tree import ASCII, UNICODE, tree_lines
+from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree
+from ckpt_cli.render.text import Ui, cell_len
+from ckpt_cli.render.tree import tree_lines
+from tests.trees import tree_of
 
 START = datetime(2026, 11, 21, 10, 42, 0, tzinfo=UTC)
 
@@ -87,8 +89,21 @@ class Thread:
         plan = plan_tree(self.items, unfold=unfold, nest=nest, heads=heads)
         shown = {key: self.nodes[key] for key in plan.shown}
         refs = short_refs(list(dict.fromkeys(item.checkpoint_id for item in self.items)))
-        fixed: dict[str, Any] = {"thread_id": "trip", "zone": UTC, "now": START, **options}
-        return [line.text for line in tree_lines(plan, shown, refs, **fixed)]
+        return drawn(plan, shown, refs, **options)
+
+
+def drawn(
+    plan: TreeLayout,
+    details: Mapping[Key, StepDetails],
+    refs: Mapping[str, str],
+    *,
+    thread_id: str = "trip",
+    status: str = "",
+    **options: Any,
+) -> list[str]:
+    tree = tree_of(thread_id, plan, details, refs, [cast("Status", status)] if status else [])
+    ui = Ui(START, width=80)._replace(**options)
+    return [line.text for line in tree_lines(tree, ui)]
 
 
 def begun(*, writes: int = 1) -> Thread:
@@ -528,7 +543,7 @@ def test_the_ascii_form_says_the_same() -> None:
     for n in range(3):
         thread.add(f"cc1{n}", "agent")
     thread.add("cc20", "agent", next=("pay",), questions=("Pay?",), errors=("E()",))
-    lines = thread.picture(glyphs=ASCII)
+    lines = thread.picture(unicode=False)
     assert "\n".join(lines).isascii()
     check(
         lines,
@@ -592,8 +607,7 @@ def test_a_long_ref_is_never_cut() -> None:
     thread = begun()
     plan = plan_tree(thread.items)
     refs = {thread.ids["aa01"]: "r" * 78, thread.ids["aa02"]: "s" * 30}
-    lines = tree_lines(plan, thread.nodes, refs, thread_id="t", zone=UTC, now=START)
-    texts = [line.text for line in lines]
+    texts = drawn(plan, thread.nodes, refs)
     assert any("r" * 78 in text for text in texts)
     assert any("s" * 30 in text and "10:42:02" in text for text in texts)
 
@@ -652,7 +666,7 @@ ITEMS = st.builds(
     nest=st.booleans(),
     thread_id=st.text(max_size=120),
     width=st.integers(80, 130),
-    glyphs=st.sampled_from([UNICODE, ASCII]),
+    unicode=st.booleans(),
 )
 def test_no_line_is_too_wide_or_holds_a_control_character(
     found: list[tuple[Skeleton, StepDetails]], unfold: bool, nest: bool, width: int, **options: Any
@@ -662,9 +676,7 @@ def test_no_line_is_too_wide_or_holds_a_control_character(
     details = {item.key: node for item, node in found}
     refs = short_refs(list({item.checkpoint_id for item in items}))
     zone = timezone(timedelta(hours=-5))
-    fixed: dict[str, Any] = {"zone": zone, "now": START, "status": "done", "width": width}
-    lines = tree_lines(plan, details, refs, **fixed, **options)
-    text = [line.text for line in lines]
+    text = drawn(plan, details, refs, zone=zone, status="done", width=width, **options)
     assert all(cell_len(one) <= width for one in text)
     assert all(is_harmless(one) for one in text)
     for row in plan.rows:

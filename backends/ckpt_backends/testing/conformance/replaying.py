@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Set
 
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.replay import ReplayReport, judge_all, report
+from ckpt_cli.core.replay import Replayed, Verdict, judge_all
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 
@@ -33,16 +32,16 @@ UNVERIFIABLE_NOW = {"update_state", "durability"}
 """The same for what the newest LangGraph stores."""
 
 
-def replay_store(store: Store) -> dict[str, ReplayReport]:
+def replay_store(store: Store) -> dict[str, Replayed]:
     """Replay all threads of a store; each is judged by the results of all of them."""
     inference = TriggerInference(store)
     found = (
         replay_thread(ThreadReader(store, one.thread_id, inference)) for one in store.threads()
     )
-    return {one.thread_id: report(one, judgements) for one, judgements in judge_all(found, {})}
+    return {one.thread_id: one for one in judge_all(found, {})}
 
 
-def wrong_reducers(reports: Mapping[str, ReplayReport]) -> list[str]:
+def wrong_reducers(reports: Mapping[str, Replayed]) -> list[str]:
     """Return the channels for which a reducer was found that the graph does not use."""
     wrong = []
     for thread_id, one in reports.items():
@@ -57,7 +56,7 @@ def wrong_reducers(reports: Mapping[str, ReplayReport]) -> list[str]:
 
 
 def check_reports(
-    reports: Mapping[str, ReplayReport],
+    reports: Mapping[str, Replayed],
     unverifiable: Set[str],
     damaged: Set[tuple[str, int | None, str]] = frozenset(),
     refused: Collection[str] = (),
@@ -72,7 +71,7 @@ def check_reports(
     """
     findings = [(name, one) for name, about in reports.items() for one in about.findings]
     wrong = {
-        (name, one.transition.step, one.channel)
+        (name, one.transition.step, one.check.channel)
         for name, one in findings
         if one.verdict is Verdict.MISMATCH
     }
@@ -82,7 +81,7 @@ def check_reports(
         if one.verdict is Verdict.UNVERIFIABLE:
             allowed = known | {"writes of its tasks"} if name in refused else known
             assert any(words in one.reason for words in allowed), (name, one)
-    total = sum(one.transitions for one in reports.values())
+    total = sum(len(one.transitions) for one in reports.values())
     number = len({(name, *one.transition[:3]) for name, one in findings if DELTA not in one.reason})
     assert number <= (total / 25 if most is None else most), "too many steps cannot be verified"
     assert wrong_reducers(reports) == []

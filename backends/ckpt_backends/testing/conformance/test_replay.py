@@ -10,7 +10,7 @@ from ckpt_backends.testing.conformance.replaying import (
     replay_store,
 )
 from ckpt_backends.testing.filling import FilledStore
-from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.replay import Verdict
 from ckpt_cli.core.state import PREVIOUS
 
 VALUES_ONLY = False

@@ -19,7 +19,7 @@ from ckpt_backends.testing.conformance.answers import rows
 from ckpt_backends.testing.conformance.replaying import replay_store
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.replay import Verdict
 from ckpt_cli.core.state import is_state, without_snapshot
 from ckpt_cli.core.values import same
 from ckpt_cli.reading.states import read_state
@@ -109,7 +109,7 @@ def test_nothing_that_follows_from_writes_contradicts_them(filled: FilledStore) 
     with open_store(filled.harness.url) as store:
         reports = replay_store(store)
     wrong = [
-        (name, one.channel, one.transition.child)
+        (name, one.check.channel, one.transition.child)
         for name, about in reports.items()
         if name in PLAIN
         for one in about.findings

@@ -15,17 +15,16 @@ from ckpt_backends.encryption import DAMAGED, NO_KEY, WRONG_KEY
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor.checks import (
     DeltaChains,
-    NumberedVersions,
     Readability,
     are_messages,
     is_broken_inside,
-    is_number,
     known_versions,
     may_remove,
     new_versions,
     readability,
     version_number,
 )
+from ckpt_cli.core.replay import NumberedVersions, is_number
 from ckpt_cli.core.state import LOST_DELTA, Body, Version
 
 AI = Tagged("langchain_core.messages.ai.AIMessage", {"content": "x", "type": "ai", "id": "1"})
@@ -115,8 +114,8 @@ def test_an_odd_version_has_no_number(odd: Version) -> None:
 
 def test_branches_that_count_alike_are_found() -> None:
     numbered = NumberedVersions()
-    numbered.add("a", {"items": 3, "own": unique(3, 5)}, ["items", "own"])
-    numbered.add("b", {"items": 3, "own": unique(3, 5)}, ["items", "own"])
+    numbered.add("a", {"items": 3, "own": unique(3, 5)})
+    numbered.add("b", {"items": 3, "own": unique(3, 5)})
     assert numbered.givers("items", 3) == ["a", "b"]
     assert numbered.givers("items", 4) == ()
     assert numbered.givers("own", unique(3, 5)) == ()

@@ -158,10 +158,10 @@ def test_orphaned_writes_name_their_task_if_there_is_only_one() -> None:
     writes = WritesOfOne()
     writes.add("one", None)
     writes.add("one", None)
-    found = orphan_finding("t", "", "c", writes)
+    found = orphan_finding(CheckpointKey("t", "", "c"), writes)
     assert (found.task_id, found.detail) == (
         "one",
         "2 writes name this checkpoint, which is not stored",
     )
     writes.add("other", None)
-    assert orphan_finding("t", "", "c", writes).task_id is None
+    assert orphan_finding(CheckpointKey("t", "", "c"), writes).task_id is None
