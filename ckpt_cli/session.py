@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -92,9 +92,15 @@ class Session:
             columns=view.columns,
         )
 
-    def show_list(self, answers: Iterable[Answer[Any]], columns: Sequence[Column]) -> int:
-        """Print answers as a list, and return their number."""
-        return self.output.records((one.to_json() for one in answers), columns)
+    def show_list(
+        self,
+        answers: Iterable[Answer[Any]],
+        columns: Sequence[Column],
+        *,
+        rest: Callable[[], str] | None = None,
+    ) -> int:
+        """Print answers as a list, and return their number. `rest` is as in `Output.records`."""
+        return self.output.records((one.to_json() for one in answers), columns, rest=rest)
 
     @property
     def store(self) -> Store:

@@ -113,10 +113,15 @@ def tables(text: str) -> str:
 def keys(text: str) -> str:
     """The text of docs/json.md with the keys of each answer made anew."""
     parts = []
+    shown: dict[str, str] = {}
     for name in ANSWERS:
         schema = schema_of(name)
         kind = "A list. " if schema.get("type") == "array" else ""
         parts.append(f"### `{name}`\n\n{kind}{schema['description']}")
+        same = shown.setdefault(json.dumps(schema.get("items", schema)), name)
+        if same != name:
+            parts.append(f"Its keys are those of `{same}`.")
+            continue
         rows = [[f"`{key}`", kind, what] for key, kind, what in _nested("", schema)]
         if rows:
             parts.append(_table([["key", "type", "what"], ["---"] * 3, *rows]).rstrip())

@@ -13,11 +13,9 @@ from ckpt_cli.answers import ANSWERS, SAME_AS, schema_of
 from ckpt_cli.app import root
 
 UNDESCRIBED = {
-    *("threads list", "show", "history", "messages", "grep", "tail", "blame", "stats", "du"),
-    *("replay --repair", "doctor --summary", "metrics", "sql", "rollback", "fork"),
+    *("replay --repair", "doctor --summary", "rollback", "fork", "copy --as"),
     *("repair messages", "repair values", "repair writes", "undo", "redo", "apply"),
-    *("ops list", "ops show", "ops verify", "secrets", "stores"),
-    *("errors --summary", "copy --as"),
+    *("ops list", "ops show", "ops verify", "secrets"),
 }
 """Commands, and options of them, whose answer has no schema yet."""
 

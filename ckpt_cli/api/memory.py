@@ -35,7 +35,7 @@ from ckpt_cli.queries.memory import (
     trace,
 )
 from ckpt_cli.reading.store import no_raw
-from ckpt_cli.render.memory import HIT, LISTED_ITEM, READ_ITEM, SHOWN_ITEM
+from ckpt_cli.render.memory import ITEM_HIT, LISTED_ITEM, READ_ITEM, SHOWN_ITEM
 from ckpt_cli.render.values import counted
 
 if TYPE_CHECKING:
@@ -290,6 +290,6 @@ class MemoryHits(Iterator[Answer[MemoryHit]]):
     def __next__(self) -> Answer[MemoryHit]:
         for one in self._found:
             if one is not None:
-                return Answer(one, HIT.record)
+                return Answer(one, ITEM_HIT.record)
             self.unread += 1
         raise StopIteration

@@ -36,20 +36,20 @@ class ScanReports(ScanObserver):
         self._note(report)
 
 
-class _Script:
+class Script:
     """The surroundings of Python code: notes are logged."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.names = StoreNames(settings)
-        self.opening = opening_of(self.names, settings)
-
-    @property
-    def now(self) -> datetime:
-        return datetime.now(UTC)
+    def __init__(self, names: StoreNames, opening: Opening) -> None:
+        self.names = names
+        self.opening = opening
 
     @cached_property
     def zone(self) -> tzinfo:
         return local_zone()
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
     def open_other(self, url: StoreUrl) -> Store:
         return self.opening._replace(url=url).open(self.note, self.observer)
@@ -74,6 +74,11 @@ class _Script:
         logging.getLogger("ckpt").warning("%s", safe_text(self.names.without_values(text)))
 
 
+def _script(settings: dict[str, Any]) -> Script:
+    names = StoreNames(settings)
+    return Script(names, opening_of(names, settings))
+
+
 def open(  # noqa: A001 - users write `ckpt.open`
     store: str | os.PathLike[str] | None = None,
     *,
@@ -95,7 +100,7 @@ def open(  # noqa: A001 - users write `ckpt.open`
     `StoreUnavailable` or `UnknownLayout`.
     """
     settings = _settings(store, config, aes_key_file, copy=copy, redact=redact)
-    script = _Script({**settings, "library": library})
+    script = _script({**settings, "library": library})
     opened = open_named(script.names, script.opening, script.note, script.observer)
     for text in opened.notes():
         script.note(text)
@@ -117,7 +122,7 @@ def open_memory(
     # Imported late: the commands open checkpoints with this module.
     from ckpt_cli.api.memory import opened_memory
 
-    script = _Script(_settings(store, config, aes_key_file, copy=copy, redact=redact))
+    script = _script(_settings(store, config, aes_key_file, copy=copy, redact=redact))
     try:
         return opened_memory(script)
     except StoreUnavailable as error:

@@ -36,6 +36,7 @@ from ckpt_cli.reading.thread import TriggerInference
 from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds
 from ckpt_cli.sql.database import (
     MAIN,
+    QueryResult,
     ReadThread,
     RowBatch,
     RowChunk,
@@ -47,7 +48,6 @@ from ckpt_cli.sql.database import (
     thread_rows,
 )
 from ckpt_cli.sql.planning import QueryPlanner, TableNeed
-from ckpt_cli.sql.results import QueryResult
 from ckpt_cli.sql.tables import TABLES, QueryTable
 
 if TYPE_CHECKING:

@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 from ckpt_backends.changes.bundle import Bundle
 from ckpt_backends.changes.rows import Restored
 from ckpt_cli.core.copying import CopiedThread, CopyReport, CopyStep, RekeyReport
-from ckpt_cli.render.fields import BYTES, FLAG, INTEGER, TEXT, Field, Shape, View, each, maybe
+from ckpt_cli.render.fields import (
+    BYTES,
+    FLAG,
+    INTEGER,
+    TEXT,
+    Field,
+    Shape,
+    View,
+    each,
+    known,
+    maybe,
+)
 from ckpt_cli.render.table import THREAD, Column, size, table_lines
 from ckpt_cli.render.text import StyledLine, Ui, line, safe_text
 from ckpt_cli.render.values import counted
@@ -200,12 +211,11 @@ RESTORED = Shape(
     Field("signed_by", maybe(TEXT), "Fingerprint of the key that signed it.", "bundle.signed_by"),
     Field("added", INTEGER, "Rows that were added.", "done.added"),
     Field("there", INTEGER, "Rows that were there.", "done.there"),
-    Field(
+    known(
         "expired",
         INTEGER,
         "Rows left out: their time to live is over.",
-        "done.expired",
-        when=lambda one: one.done.expired,
+        lambda one: one.done.expired or None,
     ),
 )
 RESTORED_COLUMNS = RESTORED.columns(

@@ -30,6 +30,7 @@ from ckpt_cli.render.fields import (
     TIME,
     VALUE,
     Field,
+    Part,
     Shape,
     View,
     by_name,
@@ -148,18 +149,18 @@ def _message(found: ItemOrigin) -> ItemOrigin | None:
     return None if found.turn is None or found.likeness is None else found
 
 
-def _is_known(found: ItemOrigin) -> bool:
-    return found.checkpoint_id is not None
-
-
+_CHECKPOINT = Shape(
+    "The checkpoint that an item came from.",
+    Field("ts", maybe(TIME), "Its time.", "at"),
+    Field("step", maybe(INTEGER), "Its step."),
+    Field("human_messages", INTEGER, "Human messages in it.", "people"),
+)
 ORIGIN = Shape(
     "Where an item came from.",
     Field("thread_id", TEXT, "Thread."),
     Field("store", TEXT, "URL of its store, without secrets; empty if unknown."),
     Field("checkpoint_id", maybe(TEXT), "Newest root checkpoint when the item was created."),
-    Field("ts", maybe(TIME), "Its time.", "at", when=_is_known),
-    Field("step", maybe(INTEGER), "Its step.", when=_is_known),
-    Field("human_messages", INTEGER, "Human messages in it.", "people", when=_is_known),
+    Part(_CHECKPOINT, lambda one: None if one.checkpoint_id is None else one),
     optional("message", _MESSAGE, "Message that it most likely came from.", _message),
     optional("remark", TEXT, "Why nothing more is known."),
 )
@@ -396,7 +397,7 @@ def _path(hit: MemoryHit) -> str | None:
     return format_path(hit.match.path) if hit.place == "value" else None
 
 
-HIT = Shape(
+ITEM_HIT = Shape(
     "A line that matches.",
     *_address("item.key"),
     Field("updated_at", maybe(TIME), "When the item was last stored.", "item.updated_at"),
@@ -407,7 +408,7 @@ HIT = Shape(
     Field("start", INTEGER, "Where the match begins in it.", "match.start"),
     Field("end", INTEGER, "Where it ends.", "match.end"),
 )
-HIT_COLUMNS = HIT.columns(
+HIT_COLUMNS = ITEM_HIT.columns(
     Column("NAMESPACE", "namespace", style="node"),
     Column("KEY", "key", style="head"),
     Column("IN", "in", style="dim"),
@@ -419,7 +420,7 @@ HIT_COLUMNS = HIT.columns(
 
 def hit_row(hit: MemoryHit, *, table: bool) -> dict[str, Any]:
     """Return a hit as a row; a table shows the text around the match."""
-    record = {**HIT.record(hit), "namespace": format_namespace(hit.item.key.namespace)}
+    record = {**ITEM_HIT.record(hit), "namespace": format_namespace(hit.item.key.namespace)}
     if table:
         record["line"] = excerpt(hit.match.line, hit.match.start, hit.match.end)
     return record
@@ -445,14 +446,15 @@ class ItemRemoval(NamedTuple):
         return [] if self.is_dry_run else _items_of(self.items)
 
 
-def _is_done(found: ItemRemoval) -> bool:
-    return not found.is_dry_run
-
-
 def _items_of(found: Iterable[FoundItem]) -> list[Item]:
     return [one.item for one in found]
 
 
+_DONE = Shape(
+    "What was there before and after.",
+    Field("before", ITEM_SUMS, "The planned items.", lambda one: _items_of(one.planned)),
+    Field("after", ITEM_SUMS, "Those that are left.", lambda one: list(one.left())),
+)
 ITEM_REMOVAL = Shape(
     "Items that were removed, or would be.",
     Field("dry_run", FLAG, "Whether nothing was removed.", "is_dry_run"),
@@ -460,10 +462,7 @@ ITEM_REMOVAL = Shape(
     Field("removed", ITEM_SUMS, "What was removed."),
     Field("more", FLAG, "Whether others match, too."),
     Field("archive", maybe(TEXT), "Archive of the items."),
-    Field(
-        "before", ITEM_SUMS, "The planned items.", lambda one: _items_of(one.planned), when=_is_done
-    ),
-    Field("after", ITEM_SUMS, "Those that are left.", lambda one: list(one.left()), when=_is_done),
+    Part(_DONE, lambda one: None if one.is_dry_run else one),
 )
 
 
@@ -639,10 +638,6 @@ class ItemArchive(NamedTuple):
     """None if it was only checked."""
 
 
-def _is_restored(found: ItemArchive) -> bool:
-    return found.restored is not None
-
-
 def listed_namespaces(namespaces: Sequence[Sequence[str]]) -> str:
     """Return the first namespaces, such as `users/anna, users/bob and 3 more`."""
     shown = ", ".join(format_namespace(tuple(one)) for one in namespaces[:_NAMED])
@@ -650,14 +645,18 @@ def listed_namespaces(namespaces: Sequence[Sequence[str]]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+ADDED_ROWS = Shape(
+    "How much of an archive was restored.",
+    Field("added", INTEGER, "Rows that were added."),
+    Field("there", INTEGER, "Rows that were there."),
+)
 ITEM_ARCHIVE = Shape(
     "An archive of items.",
     Field("file", TEXT, "The file.", lambda one: str(one.bundle.path)),
     Field("rows", INTEGER, "Rows that it holds.", "bundle.size"),
     Field("signed_by", maybe(TEXT), "Fingerprint of the key that signed it.", "bundle.signed_by"),
     Field("namespaces", each(each(TEXT)), "Where its items are; each a list of labels."),
-    Field("added", INTEGER, "Rows that were added.", "restored.added", when=_is_restored),
-    Field("there", INTEGER, "Rows that were there.", "restored.there", when=_is_restored),
+    Part(ADDED_ROWS, "restored"),
 )
 _NAMESPACES = Column("NAMESPACES", "namespaces", listed_namespaces)
 CHECKED_COLUMNS = (Column("FILE", "file"), Column("ROWS", "rows", right=True), _NAMESPACES)
@@ -745,7 +744,7 @@ SESSION = Shape(
     Field("key", TEXT, "Key in the database.", "session.key"),
     optional("expires_at", TIME, "When it expires.", "session.expires_at"),
     known("status", TEXT, "Status of the thread, if it is in the same store."),
-    Field("head", maybe(TEXT), "Its head.", "thread.head", when=lambda one: one.thread),
+    Part(Shape("The thread.", Field("head", maybe(TEXT), "Its head.")), "thread"),
     known("fields", by_name(VALUE), "The other fields of a single session.", _other_fields),
 )
 SESSION_COLUMNS = SESSION.columns(

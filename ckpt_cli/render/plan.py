@@ -25,9 +25,9 @@ from ckpt_cli.core.forking import (
 from ckpt_cli.core.replay import Repair
 from ckpt_cli.core.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
+from ckpt_cli.render.show import config_text, handler_words
 from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines
 from ckpt_cli.render.text import StyledLine, cell_len, command_field, field, line, safe_text
-from ckpt_cli.render.thread import config_text, handler_words
 from ckpt_cli.render.threads import counted_names, node_names
 from ckpt_cli.render.value_diff import CHANGE, diff_text
 from ckpt_cli.render.values import counted, named_value, summary

@@ -11,7 +11,7 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.core.resume import UserMetadata
-from ckpt_cli.tui.panes.thread_list import ThreadFilter, is_pattern
+from ckpt_cli.tui.panes.threads import ThreadFilter, is_pattern
 from ckpt_cli.tui.tabs.content import CheckpointTab
 
 _WORDS: dict[CheckpointTab, tuple[str, ...]] = {

@@ -34,7 +34,6 @@ from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.text import StyledLine, Ui, safe_text
 from ckpt_cli.tui.command_line import match_of, purge_command, write_command
 from ckpt_cli.tui.editor import edit, editor_of
-from ckpt_cli.tui.messages import screen_hint
 from ckpt_cli.tui.plans import (
     Editable,
     EditedValue,
@@ -48,10 +47,10 @@ from ckpt_cli.tui.plans import (
     editable,
     mending,
 )
-from ckpt_cli.tui.reading import ask, say, show_error
+from ckpt_cli.tui.reading import ask, say, screen_hint, show_error
+from ckpt_cli.tui.screens.dialogs import PlanScreen
 from ckpt_cli.tui.screens.forms import ForkForm, ForkWish, PurgeForm, Refuse
 from ckpt_cli.tui.screens.main import MainScreen
-from ckpt_cli.tui.screens.text import PlanScreen
 
 _Answer = TypeVar("_Answer")
 

@@ -132,7 +132,7 @@ def test_reading_loads_nothing_of_changes(words: list[str]) -> None:
 ONLY_OF_HEADS = {"ormsgpack", "ckpt_backends.codec.msgpack.decode"}
 ONLY_OF_OTHERS = {
     *("rich", "asyncio", "ckpt_backends.memory.protocol", "ckpt_cli.api.memory"),
-    *("ckpt_cli.api.thread", "ckpt_cli.render.thread"),
+    *("ckpt_cli.api.thread", "ckpt_cli.render.show"),
     *("ckpt_cli.core.filters", "psycopg", "redis"),
 }
 

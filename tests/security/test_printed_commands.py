@@ -28,7 +28,7 @@ from ckpt_cli.queries.memory import ItemOrigin
 from ckpt_cli.render.memory import origin_lines
 from ckpt_cli.render.text import Ui, command_field, folded, safe_text
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.panes.thread_list import ThreadFilter
+from ckpt_cli.tui.panes.threads import ThreadFilter
 from tests.deerflow.project import memory, save
 from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
 from tests.support import CommandResult, ckpt, first_now, later

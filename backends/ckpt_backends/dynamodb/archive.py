@@ -35,6 +35,7 @@ from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import CheckpointKey
 
 CHECKPOINTS, WRITES = "checkpoints", "writes"
+"""The tables of `rows` and `usage`, which are kinds of items in one table."""
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
 _SHARED = (*_KEY, "type", "ref_loc", "compression", "expires_at", "payload_expires_at", "more")
 _CELLS = {

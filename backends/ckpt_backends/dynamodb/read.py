@@ -17,7 +17,13 @@ from typing import Unpack
 from ckpt_backends import shell
 from ckpt_backends.base import BaseStore, OnConnection
 from ckpt_backends.changes.rows import Row
-from ckpt_backends.dynamodb.archive import checked_rows, checkpoint_row, write_row
+from ckpt_backends.dynamodb.archive import (
+    CHECKPOINTS,
+    WRITES,
+    checked_rows,
+    checkpoint_row,
+    write_row,
+)
 from ckpt_backends.dynamodb.connect import DynamoConnection, key_attributes
 from ckpt_backends.dynamodb.faults import expiry_faults, has_contradiction, table_faults
 from ckpt_backends.dynamodb.index import DynamoIndex
@@ -53,8 +59,6 @@ from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.url import StoreUrl
 
-CHECKPOINTS, WRITES = "checkpoints", "writes"
-"""The tables of `rows` and `usage`, which are kinds of items in one table."""
 _PARTITIONS_AT_ONCE = 64
 _Column = tuple[str, str, str, str | None, str]
 

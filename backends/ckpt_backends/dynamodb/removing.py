@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 
 from ckpt_backends.changes.removal import MOVED, Removal, Removed
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.dynamodb.archive import CHECKPOINTS, WRITES
 from ckpt_backends.dynamodb.connect import DynamoConnection
 from ckpt_backends.dynamodb.driver_errors import is_conflict
 from ckpt_backends.dynamodb.groups import ItemGroup, RemovedItems, removing_steps
@@ -26,7 +27,6 @@ from ckpt_backends.dynamodb.plan import object_keys
 from ckpt_backends.dynamodb.writer import DynamoWriter
 from ckpt_backends.model import CheckpointKey
 
-CHECKPOINTS, WRITES = "checkpoints", "writes"
 OBJECTS_UNKNOWN = "its payloads in S3 cannot be found: check ?bucket= and ?key_prefix="
 
 

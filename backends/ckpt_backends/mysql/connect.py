@@ -21,6 +21,7 @@ from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.installing import install_command
 from ckpt_backends.mysql.guarded import INSECURE, MALFORMED, WANTS_FILE, GuardedPyMySQL, parsed
 from ckpt_backends.mysql.settings import settings_of
+from ckpt_backends.sql.database import Row
 from ckpt_backends.url import StoreUrl, masked
 
 _LOCK_SECONDS = 5
@@ -38,7 +39,6 @@ _READING = (
 )
 """Ways to begin. The next one is used if the server refuses the first, as TiDB does."""
 _WRITING = ("START TRANSACTION",)
-Row = tuple[Any, ...]
 Values = Mapping[str, object] | Sequence[object]
 
 DUPLICATE, LOCKED, DEADLOCK = 1062, 1205, 1213

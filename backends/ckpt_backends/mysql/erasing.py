@@ -13,14 +13,8 @@ import pymysql
 
 from ckpt_backends.changes.progress import Progress
 from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remaining, Remains
-from ckpt_backends.mysql.connect import (
-    DENIED,
-    UNSUPPORTED,
-    MySQLConnection,
-    Row,
-    code_of,
-    server_words,
-)
+from ckpt_backends.mysql.connect import DENIED, UNSUPPORTED, MySQLConnection, code_of, server_words
+from ckpt_backends.sql.database import Row
 from ckpt_backends.url import StoreUrl
 
 _UNKNOWN = UNSUPPORTED | DENIED | {1109, 1146}

@@ -10,7 +10,8 @@ from psycopg import errors
 
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.postgres.catalog import begin
-from ckpt_backends.postgres.connect import PostgresConnection, Values, unavailable
+from ckpt_backends.postgres.connect import PostgresConnection, unavailable
+from ckpt_backends.sql.database import Values
 from ckpt_backends.url import StoreUrl
 
 

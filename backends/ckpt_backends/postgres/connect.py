@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ from psycopg.errors import Diagnostic
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.postgres.guarded import GuardedPsycopg, TooSlow, open_driver, parsed
-from ckpt_backends.sql.database import Loaded
+from ckpt_backends.sql.database import Loaded, Row, Values
 from ckpt_backends.url import MASK, StoreUrl, masked, split_url
 
 OWN_PARAMS = frozenset({"layout", "schema", "read_timeout"})
@@ -34,8 +34,6 @@ _AT_FIRST = 50
 _FETCH_BYTES = 16 << 20
 """Approximate maximum of bytes per fetch. At least one row is fetched."""
 _TEXTS = (bytes, str)
-Row = tuple[Any, ...]
-Values = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

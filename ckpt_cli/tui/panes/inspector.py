@@ -23,24 +23,16 @@ from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.values import is_larger
 from ckpt_cli.tui.command_line import value_command
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.panes.document import DocumentRows
+from ckpt_cli.tui.panes.document import DocumentRows, TabContent
 from ckpt_cli.tui.panes.rows import RowList, SearchPane
 from ckpt_cli.tui.reading import SHARE, Delays, ask, error_lines, say, show_error, tell_if_lost
 from ckpt_cli.tui.styles import title
 from ckpt_cli.tui.tabs.checkpoint import CheckpointTab, read_origin
-from ckpt_cli.tui.tabs.content import (
-    TABS,
-    Clock,
-    InspectorTab,
-    KeptReader,
-    Subject,
-    TabContent,
-    TabQuestion,
-)
+from ckpt_cli.tui.tabs.content import TABS, InspectorTab, KeptReader, Subject, TabQuestion
 from ckpt_cli.tui.tabs.content import Tab as TabName
 
 if TYPE_CHECKING:
-    from ckpt_cli.tui.tabs.findings import CheckedThread, FindingsTab
+    from ckpt_cli.tui.tabs.thread import CheckedThread, FindingsTab
 
 _SHORT: Mapping[TabName, str] = {
     "messages": "Msgs",
@@ -163,14 +155,14 @@ class Inspector(SearchPane):
         match name:
             case "timeline" | "errors":
                 # Not needed until the tab is opened.
-                from ckpt_cli.tui.tabs.history import ErrorsTab, TimelineTab
+                from ckpt_cli.tui.tabs.thread import ErrorsTab, TimelineTab
 
                 is_timed = name == "timeline"
                 return TimelineTab(context.searching) if is_timed else ErrorsTab(context.detail)
             case "findings":
                 return self._checks()
             case "memory":
-                from ckpt_cli.tui.tabs.memory import MemoryTab
+                from ckpt_cli.tui.screens.memory import MemoryTab
 
                 return MemoryTab(context)
             case "writes":
@@ -270,8 +262,8 @@ class Inspector(SearchPane):
         if tab.is_of_thread:
             about = CheckpointKey(about.thread_id, "", "")
         is_again = self.read == (about, name)
-        asked = TabQuestion(subject, self._clock, max(self.rows.width, 1), is_again)
-        if is_again and (tab.is_of_thread or self._is_fresh) and tab.is_current(asked):
+        asked = TabQuestion(subject, self.context.ui(self.rows.width), is_again)
+        if is_again and (tab.is_current(asked) if tab.is_of_thread else self._is_fresh):
             if tab.is_of_thread:
                 self.set_heading(tab.heading(subject))
                 self._sign(tab, subject)
@@ -285,6 +277,7 @@ class Inspector(SearchPane):
                 self._refuse(error)
                 return
             self.heading = tab.heading(subject)
+        tab.drawn = tab.source(asked)
         is_last = subject.follows and name == "messages"
         self.rows.show_step(content, self.read, (about, name), is_last=is_last)
         self.read = about, name
@@ -293,10 +286,6 @@ class Inspector(SearchPane):
         if tab.refresh_after is not None:
             refresh = partial(self._refresh, name)
             self.delays.after(name, tab.refresh_after, refresh, refreshes=True)
-
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.context.now(), self.context.zone)
 
     def _refuse(self, error: CkptError) -> None:
         """Show an error in place of a tab."""
@@ -326,7 +315,7 @@ class Inspector(SearchPane):
     def _checks(self) -> FindingsTab:
         if self._findings is None:
             # Not needed until the screen is shown.
-            from ckpt_cli.tui.tabs.findings import FindingsTab
+            from ckpt_cli.tui.tabs.thread import FindingsTab
 
             refused = partial(show_error, self)
             self._findings = FindingsTab(self.context, self._tell_checked, refused)

@@ -51,7 +51,7 @@ _TOO_LARGE = {257, 388}
 """TransactionTooLarge, TransactionTooLargeForCache. Other errors of a transaction that is too large
 are transient."""
 
-Document: TypeAlias = dict[str, Any]
+Document = dict[str, Any]
 MakeDocument: TypeAlias = Callable[[Part], tuple[str, Document]]
 """Maps a part to its table and its document. May raise `CannotHold`."""
 Lock: TypeAlias = Callable[[str, ClientSession], None]
