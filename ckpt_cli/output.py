@@ -223,7 +223,7 @@ class Output:
 
         Raises `StoreUnavailable` if it cannot be written.
         """
-        from ckpt_backends.files.atomic_write import writing
+        from ckpt_backends.files import writing
 
         records = map(_json_line, rows)
         texts = _json_array(records) if self.array and not lines else records

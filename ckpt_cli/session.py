@@ -13,8 +13,7 @@ from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.render.text import color_chosen
 
 if TYPE_CHECKING:
-    from ckpt_backends.protocol import Store
-    from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.protocol import ScanObserver, Store
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.api.answer import Answer, AnswerList
     from ckpt_cli.api.store import StoreHandle

@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 from ckpt_backends.discovery import bundled, layouts
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.routes import languages_of, refusal
+from ckpt_backends.transfer.parts import languages_of, refusal
 from ckpt_cli.answers import ANSWERS, file_name, schema_of
 from ckpt_cli.app import root
 from ckpt_cli.core.doctor import findings as occurrence

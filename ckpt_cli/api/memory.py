@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
-from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, ThreadsOfMemory
+from ckpt_backends.errors import CkptError, Closing, UnknownLayout, Unsupported
+from ckpt_backends.memory import Item, ItemKey, MemoryInfo, MemoryStore, ThreadsOfMemory
 from ckpt_backends.registry import open_memory
 from ckpt_cli.api.answer import (
     Answer,

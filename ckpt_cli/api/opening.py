@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.protocol import Store
-from ckpt_backends.scan_observer import ScanObserver
+from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.api.answer import hide_values, open_named, opening_of
 from ckpt_cli.api.store import StoreHandle

@@ -19,7 +19,7 @@ from ckpt_backends.errors import (
     Unsupported,
     UsageError,
 )
-from ckpt_backends.memory.protocol import MemoryStore
+from ckpt_backends.memory import MemoryStore
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory

@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import CkptError, NotFound, UsageError
+from ckpt_backends.errors import CkptError, Closing, NotFound, UsageError
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import (

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
-from ckpt_backends.changes.bundle import Bundle
-from ckpt_backends.changes.removal import Removal
-from ckpt_backends.changes.rows import Restored
-from ckpt_backends.chunks import in_chunks
+from ckpt_backends.archive import Bundle
+from ckpt_backends.changes import Removal
 from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import (
     CkptError,
@@ -25,8 +23,8 @@ from ckpt_backends.errors import (
     Unsupported,
     UsageError,
 )
-from ckpt_backends.memory.moving import digest_of
-from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, WritableMemoryStore
+from ckpt_backends.memory import Item, ItemKey, MemoryStore, WritableMemoryStore, digest_of
+from ckpt_backends.model import in_chunks
 from ckpt_backends.open_for_writing import (
     create_memory,
     create_store,
@@ -35,14 +33,22 @@ from ckpt_backends.open_for_writing import (
 )
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory, open_store
+from ckpt_backends.rows import Restored
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.digests import PartsSum, key_digest, part_digest, stored_digest
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import Arrival, Part, PartRewrite, part_size
-from ckpt_backends.transfer.rekeying import RekeyCounts
-from ckpt_backends.transfer.routes import created_layout, route
-from ckpt_backends.transfer.sealing import Sealing
+from ckpt_backends.transfer.form import CannotHold, Language
+from ckpt_backends.transfer.parts import (
+    Arrival,
+    Part,
+    PartRewrite,
+    PartsSum,
+    created_layout,
+    key_digest,
+    part_digest,
+    part_size,
+    route,
+    stored_digest,
+)
+from ckpt_backends.transfer.sealing import RekeyCounts, Sealing
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.recording import CopyRecording, Recording, refuse_copy, writable_store
 from ckpt_cli.apply.undo import without_values

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ckpt_backends.changes.bundle import Bundle, Header, memory_bundle_name, write_bundle
-from ckpt_backends.changes.signatures import SigningKey
-from ckpt_backends.chunks import in_chunks
+from ckpt_backends.archive import Bundle, Header, SigningKey, memory_bundle_name, write_bundle
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, StoreChanged
-from ckpt_backends.memory.protocol import Item, MemoryStore
+from ckpt_backends.memory import Item, MemoryStore
+from ckpt_backends.model import in_chunks
 from ckpt_backends.open_for_writing import open_editable_memory, open_writable_memory
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from typer import Exit
 
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes import Change
 from ckpt_backends.errors import (
     CkptError,
     NotFound,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Context, Option
 
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import CkptError, PartlyDone, UsageError
+from ckpt_backends.model import in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored

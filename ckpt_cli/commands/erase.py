@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends import shell
-from ckpt_backends.changes.remains import Remains
+from ckpt_backends.changes import Remains
 from ckpt_backends.erasing.thread import ChangedPath
 from ckpt_backends.errors import (
     CkptError,
@@ -28,7 +28,7 @@ from ckpt_backends.errors import (
     UsageError,
     reason_of,
 )
-from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.files import read_regular
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli import __version__
 from ckpt_cli.api.answer import Answer, explain_short_forms, filter_of

@@ -12,10 +12,9 @@ from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
-from ckpt_backends.changes.bundle import SUFFIX, bundle_name, make_folder, write_bundle
-from ckpt_backends.changes.signatures import SigningKey
+from ckpt_backends.archive import SUFFIX, SigningKey, bundle_name, make_folder, write_bundle
 from ckpt_backends.errors import CkptError, Refused, UsageError
-from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.files import read_regular
 from ckpt_cli import __version__
 from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.thread import ThreadHandle

@@ -12,7 +12,7 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from ckpt_backends import shell
-from ckpt_backends.changes.bundle import Bundle, bundles_in, read_header
+from ckpt_backends.archive import Bundle, bundles_in, read_header
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.apply.copy import RestoreReport, make_target, opened_target, restore_threads

@@ -12,12 +12,12 @@ from typing import Annotated
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends import shell
-from ckpt_backends.changes.bundle import Bundle, Header, make_folder
-from ckpt_backends.changes.rows import Row
+from ckpt_backends.archive import Bundle, Header, make_folder
 from ckpt_backends.codec import decode
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
-from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore, Namespace
+from ckpt_backends.memory import Item, MemoryInfo, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
+from ckpt_backends.rows import Row
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.memory import opened_memory
 from ckpt_cli.apply.copy import copy_items, plan_items, restore_memory

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from typer import Context, Exit, Option
 
 from ckpt_backends.errors import PartlyDone, UsageError
-from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.model import Status
 from ckpt_cli import __version__
 from ckpt_cli.api.answer import Answer, explained_if_none, filter_of
@@ -103,7 +103,7 @@ class RemovalRun:
             refuse_copy(session.names.store_url)
         check_removable(session.store)
         if terms.archive is not None and not terms.is_shown:
-            from ckpt_backends.changes.bundle import make_folder
+            from ckpt_backends.archive import make_folder
 
             make_folder(terms.archive)
 

@@ -21,7 +21,7 @@ from ckpt_backends.errors import (
     UsageError,
     reason_of,
 )
-from ckpt_backends.files.atomic_write import make_private_folder
+from ckpt_backends.files import make_private_folder
 from ckpt_backends.installing import install_command
 from ckpt_cli import diagnostics
 from ckpt_cli.config.folders import history_file

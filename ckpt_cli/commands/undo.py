@@ -12,8 +12,8 @@ from typing import Annotated
 from typer import Argument, Context, Exit
 
 from ckpt_backends import shell
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import NotFound, Refused, StoreChanged, StoreUnavailable, UsageError
+from ckpt_backends.model import time_of
 from ckpt_backends.registry import open_memory
 from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.apply.undo import UndoReport, stopped_by, take_back, take_back_items

@@ -9,8 +9,7 @@ from dataclasses import dataclass, fields
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
-from ckpt_backends.codec.msgpack.lossless import Ext
+from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.codec.values import Cut, Tagged, Value
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes

@@ -10,11 +10,10 @@ from typing import Generic, TypeVar
 
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import NULL_TASK_ID
-from ckpt_backends.transfer.digests import PartsSum
-from ckpt_backends.transfer.parts import WritePart, part_key
-from ckpt_backends.transfer.rekeying import RekeyCounts
+from ckpt_backends.transfer.parts import PartsSum, WritePart, part_key
+from ckpt_backends.transfer.sealing import RekeyCounts
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.state import RESUME
 

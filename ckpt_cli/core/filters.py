@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import NotFound, ParseError, UsageError
-from ckpt_backends.model import Status
-from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
+from ckpt_backends.model import ALL_THREADS, Status, ThreadBounds
 from ckpt_cli.core.search import FASTER, compile_pattern
 from ckpt_cli.core.state import ERROR, INTERRUPT
 from ckpt_cli.core.times import parse_duration, parse_time

@@ -17,7 +17,7 @@ from ckpt_backends import shell
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Refused, UsageError
-from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, Source
+from ckpt_backends.memory import Item, ItemKey, Namespace, Source
 
 _ESCAPE, _SEPARATOR, _EMPTY = "\\", "/", "\\e"
 

@@ -1148,7 +1148,7 @@ def _error_text(value: Value) -> str:
         return value
     if isinstance(value, dict):
         # A copy from RedisSaver, which gives exceptions back as the dicts that it made of them.
-        from ckpt_backends.codec.json.json_plus import revive
+        from ckpt_backends.codec.json import revive
 
         value = revive(value)
     fields = fields_of(value)

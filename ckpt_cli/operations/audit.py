@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError, reason_of
-from ckpt_backends.files.regular_file import open_regular
+from ckpt_backends.files import open_regular
 from ckpt_cli.config.trust import fault_of_file
 from ckpt_cli.operations.log import Operation, lock, to_record
 

@@ -15,12 +15,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, TypeAlias
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.change_records import change_from_record, change_record
+from ckpt_backends.changes import Change, change_from_record, change_record
 from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
-from ckpt_backends.files.atomic_write import make_private_folder, sync_folder, writing
-from ckpt_backends.files.regular_file import open_regular
+from ckpt_backends.files import make_private_folder, open_regular, sync_folder, writing
 from ckpt_backends.url import StoreUrl, printable, printable_param
 from ckpt_cli.config.folders import state_folder
 from ckpt_cli.core.retention import PlannedRemoval, from_plan_line, to_plan_line

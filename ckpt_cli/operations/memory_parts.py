@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ckpt_backends.memory.protocol import Item, ItemKey
+from ckpt_backends.memory import Item, ItemKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,33 +12,32 @@ from itertools import chain
 from pathlib import Path
 
 from ckpt_backends import shell
-from ckpt_backends.changes.bundle import Bundle, Header
-from ckpt_backends.changes.rows import Restored, Row, compare, not_of
+from ckpt_backends.archive import Bundle, Header
 from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unreadable, Unsupported
-from ckpt_backends.memory.moving import digest_of
-from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, Namespace, near
+from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace, digest_of, near
 from ckpt_backends.protocol import Store
+from ckpt_backends.rows import Restored, Row, compare, not_of
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.digests import (
+from ckpt_backends.transfer.form import CannotHold, Language, Serializer
+from ckpt_backends.transfer.parts import (
+    CheckpointPart,
+    Part,
     PartsSum,
-    key_digest,
-    part_digest,
-    stored_cells,
-    stored_digest,
-)
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Language, Serializer
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, part_size
-from ckpt_backends.transfer.rekeying import RekeyCounts, Rekeying
-from ckpt_backends.transfer.routes import (
+    ValuePart,
+    WritePart,
     created_layout,
     form_of,
     keeps_history,
+    key_digest,
+    part_digest,
+    part_size,
     parts_of_rows,
     refusal,
     route,
+    stored_cells,
+    stored_digest,
 )
-from ckpt_backends.transfer.sealing import AsStored, WithKeys
+from ckpt_backends.transfer.sealing import AsStored, RekeyCounts, Rekeying, WithKeys
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.copying import CopiedItem, CopiedThread, CopyStep, RekeyedThread, went_on
 from ckpt_cli.core.memory import ItemFilter, format_key, is_expired

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ckpt_backends.app_sessions import AppSession
-from ckpt_backends.changes.bundle import (
-    SUFFIX,
-    Bundle,
-    Header,
-    bundles_in,
-    check_bundle,
-    read_header,
-)
-from ckpt_backends.changes.rows import Row
+from ckpt_backends.archive import SUFFIX, Bundle, Header, bundles_in, check_bundle, read_header
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import (
@@ -37,13 +29,13 @@ from ckpt_backends.errors import (
     Unsupported,
     UsageError,
 )
-from ckpt_backends.files.regular_file import open_regular
-from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, Namespace
+from ckpt_backends.files import open_regular
+from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory, open_sessions, open_store
-from ckpt_backends.transfer.parts import CheckpointPart, ValuePart
-from ckpt_backends.transfer.routes import languages_of, parts_of_rows
+from ckpt_backends.rows import Row
+from ckpt_backends.transfer.parts import CheckpointPart, ValuePart, languages_of, parts_of_rows
 from ckpt_backends.url import StoreUrl, parse_url
 from ckpt_cli.config.folders import history_file, old_history
 from ckpt_cli.config.store_names import MemoryPlace

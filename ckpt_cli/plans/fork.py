@@ -8,11 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change import Change, CopyOfCheckpoint, CopyOfWrites, NewBlob
-from ckpt_backends.changes.removal import Removal
-from ckpt_backends.checkpoint_ids import make_id, step_of, ticks_at, time_of
-from ckpt_backends.codec.edits import Put
-from ckpt_backends.codec.set_keys import set_keys
+from ckpt_backends.changes import Change, CopyOfCheckpoint, CopyOfWrites, NewBlob, Removal
+from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound, Refused, StoreChanged, Unsupported, only_read
 from ckpt_backends.model import (
@@ -25,9 +22,13 @@ from ckpt_backends.model import (
     Status,
     TypedBytes,
     Write,
+    make_id,
+    step_of,
+    ticks_at,
+    time_of,
 )
 from ckpt_backends.protocol import Store
-from ckpt_backends.transfer.digests import PartsSum
+from ckpt_backends.transfer.parts import PartsSum
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_encrypted
 from ckpt_cli.core.edit_state import (

@@ -12,14 +12,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ckpt_backends.changes.removal import Inside, Removal
-from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.chunks import in_chunks
+from ckpt_backends.changes import Inside, Removal
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError, StoreChanged
-from ckpt_backends.files.atomic_write import writing
-from ckpt_backends.model import BlobKey, Capability, Status, Thread, ThreadSize
+from ckpt_backends.files import writing
+from ckpt_backends.model import BlobKey, Capability, Status, Thread, ThreadSize, in_chunks, time_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.lineage import is_in_call
 from ckpt_cli.core.retention import (

@@ -9,12 +9,11 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change import Change, NewBlob
+from ckpt_backends.changes import Change, NewBlob
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.edits import Put
+from ckpt_backends.codec.edits import Put, list_of, stored_items
 from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
 from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
-from ckpt_backends.codec.set_keys import list_of, stored_items
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, Refused, Unsupported, UsageError

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 
 from ckpt_backends import shell
-from ckpt_backends.codec.edits import Put
-from ckpt_backends.codec.set_keys import set_keys
+from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write

@@ -9,19 +9,16 @@ from datetime import datetime
 from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.changes.bundle import Bundle, check_bundle
-from ckpt_backends.changes.change import Change, NewBlob
-from ckpt_backends.changes.removal import GONE
-from ckpt_backends.changes.rows import compare
-from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.archive import Bundle, check_bundle
+from ckpt_backends.changes import GONE, Change, NewBlob
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged
-from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, check_unchanged
-from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.memory import Item, ItemKey, MemoryStore, check_unchanged
+from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write, time_of
 from ckpt_backends.protocol import Store
-from ckpt_backends.transfer.parts import CheckpointPart
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.rows import compare
+from ckpt_backends.transfer.parts import CheckpointPart, parts_of_rows
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.forking import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.memory import format_key

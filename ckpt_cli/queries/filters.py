@@ -6,12 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from datetime import datetime
 
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import NO_KEY, is_encrypted_field
 from ckpt_backends.errors import NotFound, Unreadable
-from ckpt_backends.model import NULL_TASK_ID, Status, Thread, TypedBytes
+from ckpt_backends.model import NULL_TASK_ID, Status, Thread, TypedBytes, in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.filters import (
     EPOCH,

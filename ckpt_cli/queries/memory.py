@@ -12,7 +12,7 @@ from ckpt_backends.app_sessions import AppSession, SessionStore
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, UnknownLayout
-from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, Namespace, ThreadsOfMemory
+from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace, ThreadsOfMemory
 from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory, threads_of_memory

@@ -10,11 +10,9 @@ from heapq import nlargest
 from itertools import groupby, islice, takewhile
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, StoreChanged
-from ckpt_backends.model import Checkpoint, CheckpointKey, Thread
+from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, in_chunks, time_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff import StepChanges, step_changes
 from ckpt_cli.core.redact import redact

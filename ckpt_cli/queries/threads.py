@@ -11,9 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
-from ckpt_backends.model import Status, Thread
+from ckpt_backends.model import ALL_THREADS, Status, Thread, ThreadBounds
 from ckpt_backends.protocol import Store
-from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
 from ckpt_cli.core.refs import LONGEST_MAKING, just_made
 from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.heads import ListedThread, Watch, with_details, with_sizes, with_titles

@@ -6,10 +6,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ckpt_backends.checkpoint_ids import step_of, time_of
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
+from ckpt_backends.model import (
+    NULL_TASK_ID,
+    Checkpoint,
+    CheckpointKey,
+    Status,
+    Write,
+    in_chunks,
+    step_of,
+    time_of,
+)
 from ckpt_cli.core.state import BY, ERROR, INTERRUPT, NAME, read_metadata, source_from, step_from
 from ckpt_cli.core.tasks import (
     CONTROL,

@@ -11,8 +11,6 @@ from itertools import groupby
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from ckpt_backends.checkpoint_ids import step_of, time_of
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import channel_sizes, decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
@@ -27,6 +25,9 @@ from ckpt_backends.model import (
     TypedBytes,
     Usage,
     Write,
+    in_chunks,
+    step_of,
+    time_of,
 )
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import (

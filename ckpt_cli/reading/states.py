@@ -9,10 +9,17 @@ from itertools import chain, islice, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import UNDEFINED, decode
 from ckpt_backends.codec.values import Tagged, Value
-from ckpt_backends.model import NULL_TASK_ID, Blob, Capability, Checkpoint, TypedBytes, Write
+from ckpt_backends.model import (
+    NULL_TASK_ID,
+    Blob,
+    Capability,
+    Checkpoint,
+    TypedBytes,
+    Write,
+    in_chunks,
+)
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.state import (
     LOST_DELTA,

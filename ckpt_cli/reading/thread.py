@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import CLOSED, expects_encrypted, is_encrypted_type
@@ -22,6 +21,8 @@ from ckpt_backends.model import (
     Thread,
     TypedBytes,
     Write,
+    step_of,
+    time_of,
 )
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs

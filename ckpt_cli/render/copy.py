@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ckpt_backends.changes.bundle import Bundle
-from ckpt_backends.changes.rows import Restored
+from ckpt_backends.archive import Bundle
+from ckpt_backends.rows import Restored
 from ckpt_cli.core.copying import CopiedThread, CopyReport, CopyStep, RekeyReport
 from ckpt_cli.render.fields import (
     BYTES,

@@ -9,12 +9,12 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ckpt_backends import shell
-from ckpt_backends.changes.bundle import Bundle
-from ckpt_backends.changes.rows import Restored
-from ckpt_backends.chunks import in_chunks
+from ckpt_backends.archive import Bundle
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
-from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, Vector
+from ckpt_backends.memory import Item, ItemKey, Namespace, Vector
+from ckpt_backends.model import in_chunks
+from ckpt_backends.rows import Restored
 from ckpt_cli.core.conversation import content_text
 from ckpt_cli.core.copying import CopyStep, MemoryCopyReport
 from ckpt_cli.core.memory import format_key, format_namespace

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes import Change
 from ckpt_cli.operations.audit import Chain
 from ckpt_cli.operations.log import (
     AppliedChange,

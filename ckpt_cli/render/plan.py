@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change_records import change_record
+from ckpt_backends.changes import change_record
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status

@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ckpt_backends.checkpoint_ids import step_of
-from ckpt_backends.model import Status
+from ckpt_backends.model import Status, step_of
 from ckpt_cli.core.tasks import asked_by, error_start, path_text
 from ckpt_cli.core.values import json_line, quoted
 from ckpt_cli.render.fields import (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import MAXYEAR, MINYEAR, datetime, tzinfo
 from typing import NamedTuple
 
-from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.model import time_of
 from ckpt_cli.core.lineage import innermost, is_subgraph_call
 from ckpt_cli.core.timeline import Kind, seconds_between
 from ckpt_cli.core.tree import (

@@ -21,16 +21,16 @@ from threading import Thread as ThreadingThread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ckpt_backends.closing import Closing
 from ckpt_backends.errors import (
     CkptError,
+    Closing,
     MissingDependency,
     ParseError,
     Refused,
     StoreUnavailable,
     UsageError,
 )
-from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.installing import install_command
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store

@@ -12,8 +12,7 @@ from difflib import get_close_matches
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import NotFound, Refused, UsageError
+from ckpt_backends.errors import Closing, NotFound, Refused, UsageError
 from ckpt_cli.render.fields import TEXT, Field, Shape, each, maybe
 from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
 from ckpt_cli.sql.database import MAIN, BoundedAnswer, connect, create_all, left_if_busy, reported

@@ -11,12 +11,11 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import channel_sizes, decode, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable
-from ckpt_backends.memory.protocol import MemoryStore
-from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
+from ckpt_backends.memory import MemoryStore
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write, in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import Message, Turn, as_message, content_text, message_list
 from ckpt_cli.core.diff import json_size

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from glob import escape
 
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory import format_namespace

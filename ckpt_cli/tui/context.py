@@ -13,12 +13,10 @@ from time import monotonic
 from typing import Any
 
 from ckpt_backends.errors import CkptError
-from ckpt_backends.files.atomic_write import make_private_folder, writing
-from ckpt_backends.files.regular_file import read_regular
-from ckpt_backends.memory.protocol import MemoryStore
-from ckpt_backends.protocol import Store
+from ckpt_backends.files import make_private_folder, read_regular, writing
+from ckpt_backends.memory import MemoryStore
+from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_memory
-from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.folders import state_folder
 from ckpt_cli.core.filters import FilterAlias, FilterTerms, no_alias

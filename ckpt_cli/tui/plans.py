@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes import Change
 from ckpt_backends.codec import Value, from_json, to_json
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import CheckpointKey

@@ -18,7 +18,7 @@ from textual.worker import WorkerCancelled
 
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.errors import CkptError, UsageError
-from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store

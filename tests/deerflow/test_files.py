@@ -12,7 +12,7 @@ import pytest
 from langgraph.store.sqlite import SqliteStore
 
 from ckpt_backends.errors import UnknownLayout, Unreadable
-from ckpt_backends.memory.protocol import Item, Source
+from ckpt_backends.memory import Item, Source
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from ckpt_cli.api.opening import open_memory as open_memory_of

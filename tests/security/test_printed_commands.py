@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckpt_backends.errors import Refused
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command, name
-from ckpt_backends.sqlite.errors import unavailable
+from ckpt_backends.sqlite.journals import unavailable
 from ckpt_cli.core.edit_state import ChannelEdit, _check_item
 from ckpt_cli.queries.memory import ItemOrigin
 from ckpt_cli.render.memory import origin_lines

@@ -17,7 +17,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from ckpt_backends.errors import CkptError
-from ckpt_backends.sqlite.read import SqliteStore
+from ckpt_backends.sqlite.store import SqliteStore
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.queries.doctor import examine
 from ckpt_cli.tui import context

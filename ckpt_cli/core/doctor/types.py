@@ -17,10 +17,7 @@ from typing import Any, NamedTuple
 
 from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
-from ckpt_backends.codec.json.json_plus import BOM, check, integer
-from ckpt_backends.codec.limits import WHOLE_LIMITS, PastLimit, past_bytes
-from ckpt_backends.codec.merged import MERGED, packed_parts
-from ckpt_backends.codec.msgpack.cursor import (
+from ckpt_backends.codec.cursor import (
     ARRAY,
     MAP,
     READ_EXT,
@@ -30,8 +27,10 @@ from ckpt_backends.codec.msgpack.cursor import (
     read_header,
     skip,
 )
-from ckpt_backends.codec.pickle.machine import Dict, Global, Machine, Node, Object, Set
-from ckpt_backends.codec.values import CHANNELS, JSON_TYPES
+from ckpt_backends.codec.json import BOM, check, integer
+from ckpt_backends.codec.merged import MERGED, packed_parts
+from ckpt_backends.codec.pickle import Dict, Global, Machine, Node, Object, Set
+from ckpt_backends.codec.values import CHANNELS, JSON_TYPES, WHOLE_LIMITS, PastLimit, past_bytes
 from ckpt_backends.model import CheckpointKey, TypedBytes
 
 _LONGEST = 200
@@ -172,7 +171,7 @@ def _read(typed: TypedBytes) -> Names:
         case "pickle":
             return pickle_names(typed.data)
         case "bson":
-            from ckpt_backends.codec.bson.documents import binaries
+            from ckpt_backends.codec.bson import binaries
 
             # Up to langgraph-checkpoint-mongodb 0.2.1, a leaf is a JSON text without a tag.
             leaves = (TypedBytes(tag or "json", data) for _, tag, data in binaries(typed.data))

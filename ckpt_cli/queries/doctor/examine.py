@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError, NotFound, Unreadable
-from ckpt_backends.model import Fault, Thread
+from ckpt_backends.model import Fault, Thread, in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.checks import (
     mismatch_findings,

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.events import Click
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.doctor.findings import Finding

@@ -17,7 +17,7 @@ from textual.widgets import Tab, Tabs
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.values import is_larger

@@ -15,9 +15,8 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.model import CheckpointKey, Thread, ThreadBounds
 from ckpt_backends.protocol import Store
-from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_cli.core.search import compile_pattern, gave_up, stopped_text
 from ckpt_cli.queries import incidents
 from ckpt_cli.queries.grep import GrepQuery, grep_thread

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.lineage import Parentage

@@ -17,7 +17,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported, UsageError
-from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
+from ckpt_backends.memory import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.memory import ItemFilter, format_key, source_of, text_of

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ckpt_backends.checkpoint_ids import step_of
-from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.model import CheckpointKey, Thread, step_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.resume import UserMetadata

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.memory.protocol import Item, ItemKey, Source
+from ckpt_backends.memory import Item, ItemKey, Source
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.memory import duplicates, likeliest, named_source, orphans, source_of, text_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from ckpt_backends.memory.protocol import Item, ItemKey, Source, Vector
+from ckpt_backends.memory import Item, ItemKey, Source, Vector
 from ckpt_cli.queries.memory import FoundItem
 from ckpt_cli.render.memory import ITEM, item_lines, tree_lines
 from ckpt_cli.render.text import Ui, cell_len

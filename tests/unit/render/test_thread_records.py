@@ -7,8 +7,7 @@ from datetime import UTC
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.checkpoint_ids import make_id
-from ckpt_backends.model import Status, Thread
+from ckpt_backends.model import Status, Thread, make_id
 from ckpt_cli.core.values import json_line
 from ckpt_cli.queries.heads import Details, ListedThread
 from ckpt_cli.render.threads import LISTED, thread_line
