@@ -669,9 +669,9 @@ class _Archived:
             self._listed.add((meant_ns(ns), own))
         start = f"{MEMBER}{self._layout.prefixes.write}:{self._thread}:"
         starts = tuple(f"{start}{one}:" for one in stored_forms(ns))
-        for member in row.cells:
-            if member.startswith(MEMBER):
-                rest = next((member[len(one) :] for one in starts if member.startswith(one)), None)
+        for entry in row.cells:
+            if entry.startswith(MEMBER):
+                rest = next((entry[len(one) :] for one in starts if entry.startswith(one)), None)
                 if (
                     rest is None
                     or not _PLACE_IN_LIST.fullmatch(rest)

@@ -495,7 +495,7 @@ class ValkeyRemoval(KeyRemoval):
                 going.setdefault(one.key.checkpoint_ns, set()).add(raw(one.key.checkpoint_id))
         removed = {one.at for one in owners}
         left = {one.key.checkpoint_ns for one in self.keys.checkpoints if one.at not in removed}
-        for ns, gone in going.items():
+        for ns, leaving in going.items():
             names = self.keys.shared[ns][THREADS]
             if ns not in left:
                 # The list may still contain the ids of expired checkpoints.
@@ -504,7 +504,7 @@ class ValkeyRemoval(KeyRemoval):
             for name, ids in zip(names, self._layout.ids(names), strict=True):
                 times = Counter(ids)
                 # From the end: the oldest ids are there, and LREM stops after so many.
-                yield from (("", ("LREM", name, -times[own], own)) for own in ids if own in gone)
+                yield from (("", ("LREM", name, -times[own], own)) for own in ids if own in leaving)
 
 
 # Plans changes of threads of ValkeySaver in the same form as the saver.
