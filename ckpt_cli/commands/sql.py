@@ -32,7 +32,7 @@ from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from ckpt_cli.api.sql import SqlSession, ThreadChoice
-    from ckpt_cli.sql.results import ResultColumn
+    from ckpt_cli.sql.database import ResultColumn
 
 _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
 _TABLES = (Column("TABLE", "table", style="head"), Column("ROWS", "text"))

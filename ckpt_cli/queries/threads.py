@@ -163,22 +163,15 @@ def list_threads(
 
 
 def described_threads(
-    store: Store,
-    threads: Iterable[Thread],
-    inference: TriggerInference,
-    *,
-    details: bool,
-    sizes: bool,
+    store: Store, threads: Iterable[Thread], inference: TriggerInference, *, details: bool
 ) -> Iterator[ListedThread]:
-    """Yield these threads in their order, with what `threads list --long` says of each.
+    """Yield these threads in their order, with all but the size of what `threads list --long` says.
 
-    Heads are read for `details`, sizes with `sizes`, which needs `details`.
+    Heads are read for `details`.
     """
     rows: Iterator[ListedThread] = map(ListedThread, threads)
     if details:
         rows = with_titles(store, with_details(store, rows, inference), every=True)
-    if sizes:
-        rows = with_sizes(store, rows)
     return (shown(store, row) for row in rows)
 
 

@@ -131,6 +131,8 @@ class Part(NamedTuple):
     shape: Shape
     of: str | Callable[[Any], Any]
     """Takes what they are about from what was found; None leaves all of them out."""
+    optional: bool = True
+    """Whether that may be None."""
 
 
 def under(name: str, *fields: Field) -> list[Field]:
@@ -163,7 +165,8 @@ class Shape:
             if isinstance(one, Part):
                 self._steps.append(("", _taking(one.of), one.shape.record, _is_none))
                 for field in one.shape.fields.values():
-                    self.fields.setdefault(field.key, field._replace(optional=True))
+                    held = field._replace(optional=True) if one.optional else field
+                    self.fields.setdefault(field.key, held)
             else:
                 is_absent = _is_none if one.empty else _is_empty
                 take, convert = _taking(one.of or one.key), _type(one.type).convert

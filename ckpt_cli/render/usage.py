@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ckpt_backends.model import Status
+from ckpt_cli.core.conversation import TokenCounts
 from ckpt_cli.core.stats import UNKNOWN, Amounts, Grouping, Stats, StatsPart
-from ckpt_cli.core.usage import ByteSum, PriceList, Ranking, TokenCounts
+from ckpt_cli.core.usage import ByteSum, PriceList, Ranking
 from ckpt_cli.queries.usage import BYS, By, StoreMetrics, Survey
 from ckpt_cli.render.fields import (
     BYTES,
