@@ -19,8 +19,14 @@ from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.recording import Recording, refuse_copy, writable_store
 from ckpt_cli.core.forking import sealed_change
-from ckpt_cli.operations.log import AppliedChange, OperationStep, RowsRemoved
-from ckpt_cli.operations.memory_parts import ItemEdited, ItemsRemoved, ItemsRestored
+from ckpt_cli.operations.log import (
+    AppliedChange,
+    ItemEdited,
+    ItemsRemoved,
+    ItemsRestored,
+    OperationStep,
+    RowsRemoved,
+)
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.undo import Stores, item_to_take_back, recorded_archive
 

@@ -39,19 +39,17 @@ from ckpt_cli.core.state import (
 )
 from ckpt_cli.operations.log import (
     AppliedChange,
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+    MemoryPart,
     Operation,
     OperationLog,
     OperationStep,
     RowsRemoved,
     RowsRestored,
     place_of,
-)
-from ckpt_cli.operations.memory_parts import (
-    ItemEdited,
-    ItemsAdded,
-    ItemsRemoved,
-    ItemsRestored,
-    MemoryPart,
 )
 from ckpt_cli.plans.fork import RollbackOptions, check_store, finished_nodes, heads_of, named
 from ckpt_cli.plans.proposal import Proposal
