@@ -1,7 +1,7 @@
 """`ckpt tui`: threads, the tree of one thread, and one checkpoint, on one screen.
 
 `screens.main` lays out the `panes`, binds the tables of `keys`, and tells each pane what the others
-say. A pane asks a `StoreWorker`, which reads in a thread of its own, and posts messages. Each tab of
+say. A pane asks a `StoreWorker`, which reads in a thread of its own, and posts messages. A tab of
 the inspector is an object of `tabs`: it is named in `tabs.content` and made in `panes.inspector`.
 No widget contains rules of LangGraph. Only `writing` can change a store, and it is imported only
 for `--write`.
