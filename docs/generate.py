@@ -25,9 +25,9 @@ from unittest.mock import patch
 
 from ckpt_backends.discovery import bundled, layouts
 from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.parts import languages_of, refusal
 from ckpt_cli.answers import ANSWERS, file_name, schema_of
 from ckpt_cli.app import root
-from ckpt_cli.core.copying import route_matrix
 from ckpt_cli.core.doctor import findings as occurrence
 from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.core.support_matrix import matrix
@@ -165,16 +165,27 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _routes(language: Language) -> str:
-    found = route_matrix(layouts(), language)
-    head = [["from \\ to", *(f"`{name}`" for name in found.targets)]]
-    rows = [[f"`{name}`", *cells] for name, *cells in found.rows]
-    table = _table([*head, ["---"] * (len(found.targets) + 1), *rows])
-    notes = "".join(f"{reason}\n" for reason in found.reasons)
-    closed = "".join(
+    """The sources by targets, for the threads of one language, with the reasons for each "no"."""
+    names = [one for one in layouts() if language in (languages_of(one) or (Language.PYTHON,))]
+    refused = {one: {other: refusal(one, other, language) for other in names} for one in names}
+    targets = [one for one in names if not all(refused[other][one] for other in names)]
+    numbers: dict[str, int] = {}
+    rows = [["from \\ to", *(f"`{name}`" for name in targets)], ["---"] * (len(targets) + 1)]
+    closed: dict[str, list[str]] = {}
+    for one in names:
+        reasons = [refused[one][other] for other in targets]
+        cells = [
+            f"no ({numbers.setdefault(why, len(numbers) + 1)})" if why else "yes" for why in reasons
+        ]
+        rows.append([f"`{one}`", *cells])
+        if one not in targets and targets:
+            closed.setdefault(refused[targets[0]][one], []).append(one)
+    notes = "".join(f"{number}. {reason}\n" for reason, number in numbers.items())
+    sources = "".join(
         f"These are sources only: {', '.join(f'`{name}`' for name in names)}. The reason: {why}.\n"
-        for why, names in found.closed.items()
+        for why, names in closed.items()
     )
-    return "\n".join(filter(None, (table, notes, closed)))
+    return "\n".join(filter(None, (_table(rows), notes, sources)))
 
 
 def _table(rows: Iterable[Iterable[str]]) -> str:

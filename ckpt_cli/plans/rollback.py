@@ -166,9 +166,7 @@ def _up(reader: ThreadReader, start: str, steps: int) -> str:
     line = reader.ancestry("", start)
     copies = {
         one.key.checkpoint_id
-        for one in reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns="", checkpoint_ids=line, metadata=True
-        )
+        for one in reader.checkpoints("", line, metadata=True)
         if (metadata := read_metadata(one)).get(BY) == NAME
         and metadata.get(FROM) == one.parent_checkpoint_id
     }

@@ -33,7 +33,7 @@ from ckpt_cli.render.messages import MESSAGE
 from ckpt_cli.render.table import AT, Column, step_number
 from ckpt_cli.render.text import Span, StyledLine, line, safe_text, short_ns
 from ckpt_cli.render.threads import STATUS, counted_names, marks_style, next_node_names
-from ckpt_cli.render.values import summary, value_text
+from ckpt_cli.render.values import changes_text, summary, value_text
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.history import Entry
@@ -201,7 +201,6 @@ def _changes(record: Mapping[str, Any]) -> str:
     """Return what changed in short: new messages, lists that grew, and other channels."""
     # Late: lists do not need it.
     from ckpt_cli.core.diff import StepChanges, short_changes
-    from ckpt_cli.render.replay import changes_text
 
     def values(field: str) -> dict[str, list[Value]]:
         return {name: list(map(from_json, found)) for name, found in record[field].items()}

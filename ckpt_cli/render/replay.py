@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation import said
-from ckpt_cli.core.diff import ShortChange
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.reducers import NOT_STORED, is_not_stored
 from ckpt_cli.core.replay import (
@@ -56,31 +55,6 @@ from ckpt_cli.render.table import (
 from ckpt_cli.render.text import Span, Style, StyledLine, Ui, cell_len, fit, line, safe_text
 from ckpt_cli.render.value_diff import difference_records, difference_texts
 from ckpt_cli.render.values import counted, summary
-
-_LONG = 24
-"""Characters of a value before that leave enough room for the one after."""
-_NAMED = 6
-"""Maximum number of changed channels that are named."""
-
-
-def changes_text(changes: Sequence[ShortChange], arrow: str = " → ") -> str:
-    """Return changes on one line: `+1 ai: Hotel Kanra…, budget 120 → 90, notes +2`."""
-    texts = [_text(one, arrow) for one in changes[:_NAMED]]
-    if len(changes) > _NAMED:
-        texts.append(counted(len(changes) - _NAMED, "more channel"))
-    return ", ".join(texts)
-
-
-def _text(one: ShortChange, arrow: str) -> str:
-    if one.last is not None:
-        return f"+{one.added} {safe_text(one.last)}"
-    name = safe_text(one.name)
-    if one.after is None:
-        return f"{name} +{one.added}" if one.added else name
-    is_told = one.before is not None and len(one.before) <= _LONG
-    before = f" {safe_text(one.before or '')}" if is_told else ""
-    return f"{name}{before}{arrow}{safe_text(one.after)}"
-
 
 _STYLES: Mapping[str, Style] = {
     Verdict.MATCH: "plain",
