@@ -32,12 +32,15 @@ from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.copying import CopiedThread, CopyStep
 from ckpt_cli.core.forking import sealed_change
 from ckpt_cli.core.retention import PlannedRemoval
-from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.log import (
     MOST_THREADS,
     AppliedChange,
+    AuditFile,
     Claim,
+    ItemsAdded,
+    ItemsRestored,
     Journal,
+    MemoryPart,
     Operation,
     OperationLog,
     OperationStep,
@@ -50,7 +53,6 @@ from ckpt_cli.operations.log import (
     running,
     store_text,
 )
-from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRestored, MemoryPart
 from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added, removal_of_new
 from ckpt_cli.plans.undo import (
     check_unreadable,

@@ -17,8 +17,15 @@ from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.recording import Recording, collected_signals, refuse_copy, writable_store
-from ckpt_cli.operations.log import AppliedChange, OperationStep, RowsRemoved, RowsRestored
-from ckpt_cli.operations.memory_parts import ItemEdited, ItemsRemoved, ItemsRestored
+from ckpt_cli.operations.log import (
+    AppliedChange,
+    ItemEdited,
+    ItemsRemoved,
+    ItemsRestored,
+    OperationStep,
+    RowsRemoved,
+    RowsRestored,
+)
 from ckpt_cli.plans.undo import PlannedStep, RefusedStep, item_to_take_back, recorded_archive
 
 _AT_ONCE = 500

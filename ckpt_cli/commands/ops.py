@@ -12,7 +12,6 @@ from typer import Argument, Context, Exit, Option
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.operations.audit import verified
 from ckpt_cli.operations.log import (
     OperationLog,
     OperationStep,
@@ -20,6 +19,7 @@ from ckpt_cli.operations.log import (
     place_of,
     steps_of,
     unfinished,
+    verified,
 )
 from ckpt_cli.options import not_huge
 from ckpt_cli.queries.operations import changed, operation_named, operations, redacted

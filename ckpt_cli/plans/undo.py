@@ -37,17 +37,15 @@ from ckpt_cli.core.state import (
 )
 from ckpt_cli.operations.log import (
     AppliedChange,
-    OperationStep,
-    RowsRemoved,
-    RowsRestored,
-    StepPart,
-)
-from ckpt_cli.operations.memory_parts import (
     ItemEdited,
     ItemsAdded,
     ItemsRemoved,
     ItemsRestored,
     MemoryPart,
+    OperationStep,
+    RowsRemoved,
+    RowsRestored,
+    StepPart,
 )
 from ckpt_cli.plans.fork import RollbackOptions, check_store, finished_nodes, heads_of, named
 from ckpt_cli.plans.rollback import plan_rollback

@@ -11,9 +11,13 @@ from typing import Any
 
 from ckpt_backends import shell
 from ckpt_backends.changes import Change
-from ckpt_cli.operations.audit import Chain
 from ckpt_cli.operations.log import (
     AppliedChange,
+    Chain,
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
     Operation,
     OperationStep,
     RowsAdded,
@@ -21,7 +25,6 @@ from ckpt_cli.operations.log import (
     RowsRestored,
     StepPart,
 )
-from ckpt_cli.operations.memory_parts import ItemEdited, ItemsAdded, ItemsRemoved, ItemsRestored
 from ckpt_cli.plans.undo import PlannedStep, RefusedStep
 from ckpt_cli.queries.operations import REDO, ListedOperation
 from ckpt_cli.render.table import AGO, Column, age, iso, plain_columns, when

@@ -27,9 +27,9 @@ from ckpt_cli.apply.recording import Recorder, apply_change, writable_store
 from ckpt_cli.apply.undo import carry_out
 from ckpt_cli.core.forking import sealed_change
 from ckpt_cli.core.retention import PurgeReport
-from ckpt_cli.operations.command_text import user_name
+from ckpt_cli.operations.log import user_name
 from ckpt_cli.plans.purge import Policy
-from ckpt_cli.render.purge import Removal, removal_lines
+from ckpt_cli.render.purge import RemovedThreads, removal_lines
 from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.text import StyledLine, Ui, safe_text
 from ckpt_cli.tui.command_line import match_of, purge_command, write_command
@@ -234,7 +234,7 @@ class Writing:
         removed = await self._carried_out(ask, found.lines, partial(self._remove, found))
         if removed is not None:
             report, notes = removed
-            removal = Removal(found.plan, report, is_dry_run=False)
+            removal = RemovedThreads(found.plan, report, is_dry_run=False)
             ui = Ui(self._context.now(), width=_WIDTH)
             lines = [text.text for text in removal_lines(removal, ui)]
             say(self._main, "; ".join([*lines, *notes]), is_error=bool(report.stopped))
