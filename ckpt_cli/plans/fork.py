@@ -28,7 +28,7 @@ from ckpt_backends.model import (
     time_of,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.copying import PartCounts
+from ckpt_backends.transfer.parts import PartsSum
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_encrypted
 from ckpt_cli.core.edit_state import (
@@ -219,7 +219,7 @@ def removal_of_added(store: Store, thread_id: str, before: ThreadContents) -> Pl
     return pruned(store, thread, keys, values, now.number_of_writes, _REASON)
 
 
-def removal_of_new(thread_id: str, counts: PartCounts) -> PlannedRemoval:
+def removal_of_new(thread_id: str, counts: PartsSum) -> PlannedRemoval:
     """Return the removal of a thread that a store has only since these parts were added to it."""
     removal = Removal(thread_id, time_of(counts.newest), counts.checkpoints, counts.writes)
     return PlannedRemoval(
@@ -229,7 +229,7 @@ def removal_of_new(thread_id: str, counts: PartCounts) -> PlannedRemoval:
         counts.writes,
         removal,
         blobs=counts.values,
-        bytes=counts.bytes,
+        bytes=counts.size,
     )
 
 

@@ -27,7 +27,7 @@ from ckpt_cli.core.usage import PriceList
 from ckpt_cli.queries.heads import sizes_of
 from ckpt_cli.queries.history import namespace_entries
 from ckpt_cli.queries.incidents import failures_of_threads, open_questions
-from ckpt_cli.queries.memory import list_items, read_items
+from ckpt_cli.queries.memory import list_items
 from ckpt_cli.queries.messages import Conversation, conversation
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.threads import described_threads
@@ -40,7 +40,7 @@ from ckpt_cli.render.checkpoint import TASK, WRITE
 from ckpt_cli.render.fields import ANY, Shape, Type, values_record
 from ckpt_cli.render.history import ENTRY
 from ckpt_cli.render.incidents import FAILURE, WAITING
-from ckpt_cli.render.memory import item_record, read_record
+from ckpt_cli.render.memory import ITEM, READ_ITEM
 from ckpt_cli.render.messages import MESSAGE, message_records
 from ckpt_cli.render.table import optional_iso
 from ckpt_cli.render.threads import LISTED
@@ -297,12 +297,9 @@ INTERRUPTS = QueryTable(
 
 def _items(memory: MemoryStore, reading: TableReading) -> Iterator[SqlRow]:
     redacted, now = reading.opening.redact, reading.now
-    if Need.VALUE in reading.needs:
-        for one in read_items(memory, (), ItemFilter(), now, redacted=redacted):
-            yield read_record(one, now)
-        return
-    for item in list_items(memory, (), ItemFilter(), now, redacted=redacted):
-        yield item_record(item, now)
+    values = Need.VALUE in reading.needs
+    found = list_items(memory, (), ItemFilter(), now, redacted=redacted, values=values)
+    return map((READ_ITEM if values else ITEM).record, found)
 
 
 MEMORY = QueryTable(
