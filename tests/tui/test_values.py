@@ -267,7 +267,7 @@ def test_lines_are_drawn_when_asked_for_and_end_with_a_note_if_there_are_too_man
     assert (shown[-1].text, shown[6].text) == ("      89: 89", "+     3: 3")
     assert {name: at for at, name in shown.marks.items()} == shown.lines_of
     assert len(shown) == 1 + 1 + 91
-    monkeypatch.setattr(values, "_MOST_LINES", 20)
+    monkeypatch.setattr(values, "MOST_LINES", 20)
     shown = UnfoldedValues(state, Folds(), 80)
     assert len(shown) == 1 + 21 + 1
     assert shown[-1].text == "… more; fold values to see the rest"
