@@ -81,7 +81,7 @@ def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 def _exit_now(code: int = INTERRUPTED) -> None:
-    if temporary := sys.modules.get("ckpt_backends.files.temporary_folder"):
+    if temporary := sys.modules.get("ckpt_backends.files"):
         temporary.remove_all()
     os._exit(code)
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from itertools import islice
 from time import perf_counter, process_time
 
-from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.errors import CkptError, UsageError
+from ckpt_backends.model import step_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import short_refs, split_target
 from ckpt_cli.session import Session
@@ -90,7 +90,7 @@ def _watch() -> None:
             break
     with suppress(OSError):
         sys.stdout.flush()
-    if temporary := sys.modules.get("ckpt_backends.files.temporary_folder"):
+    if temporary := sys.modules.get("ckpt_backends.files"):
         temporary.remove_all()
     os._exit(0)
 

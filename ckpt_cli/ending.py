@@ -57,7 +57,7 @@ def unwind(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 def leave(number: int, frame: FrameType | None = None) -> None:  # noqa: ARG001
     """Remove temporary folders, and end as if the signal had not been caught."""
-    if temporary := sys.modules.get("ckpt_backends.files.temporary_folder"):
+    if temporary := sys.modules.get("ckpt_backends.files"):
         temporary.remove_all()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

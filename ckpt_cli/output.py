@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +22,7 @@ from ckpt_cli.render.text import (
     Style,
     StyledLine,
     Ui,
+    cell_len,
     folded,
     has_color,
     line,
@@ -86,11 +85,7 @@ class Output:
     @property
     def width(self) -> int:
         """Number of columns of the terminal; unlimited in a file or pipe."""
-        if not self.terminal:
-            return UNLIMITED
-        from shutil import get_terminal_size  # late: it loads compressors
-
-        return get_terminal_size().columns
+        return _terminal_size()[0] if self.terminal else UNLIMITED
 
     @property
     def unicode(self) -> bool:
@@ -223,7 +218,7 @@ class Output:
 
         Raises `StoreUnavailable` if it cannot be written.
         """
-        from ckpt_backends.files.atomic_write import writing
+        from ckpt_backends.files import writing
 
         records = map(_json_line, rows)
         texts = _json_array(records) if self.array and not lines else records
@@ -250,7 +245,6 @@ class Output:
 
     def redraw(self) -> Redraw:
         """Return the screen of the terminal, for lines that are drawn again and again."""
-
         return Redraw(self._stream)
 
     def painted(self, lines: Iterable[StyledLine]) -> list[str]:
@@ -258,7 +252,7 @@ class Output:
         return list(self._paint(lines))
 
     def _paint(self, lines: Iterable[StyledLine]) -> Iterator[str]:
-        return map(_painted if self._color else _unpainted, lines)
+        return map(_painted, lines) if self._color else (one.text for one in lines)
 
     def _print(self, lines: Iterable[str]) -> None:
         self._write(f"{line}\n" for line in lines)
@@ -291,13 +285,16 @@ class Output:
             _feed(command, painted)
 
 
+def _terminal_size() -> tuple[int, int]:
+    """Return the columns and lines of the terminal."""
+    from shutil import get_terminal_size  # late: it loads compressors
+
+    return get_terminal_size()
+
+
 def _screenful(lines: Iterator[StyledLine]) -> tuple[list[StyledLine], bool]:
     """Return the first lines, and whether these are all lines and fit on the screen."""
-    from shutil import get_terminal_size
-
-    from ckpt_cli.render.text import cell_len
-
-    columns, rows = get_terminal_size()
+    columns, rows = _terminal_size()
     found: list[StyledLine] = []
     for one in lines:
         found.append(one)
@@ -378,10 +375,6 @@ def _painted(line: StyledLine) -> str:
     )
 
 
-def _unpainted(line: StyledLine) -> str:
-    return "".join(text for text, _ in line.spans)
-
-
 def _tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterable[str]:
     from ckpt_cli.render.table import tsv_lines  # late: JSON and text have no columns
 
@@ -406,8 +399,7 @@ class Redraw:
     @property
     def size(self) -> tuple[int, int]:
         """The columns and lines of the terminal."""
-        found = shutil.get_terminal_size()
-        return found.columns, found.lines
+        return _terminal_size()
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show lines in place of the last ones; they must fit on the screen."""
@@ -467,6 +459,8 @@ class _Keys:
         if self._restore is None:
             time.sleep(seconds)
             return False
+        import select
+
         if not select.select([sys.stdin], [], [], seconds)[0]:
             return False
         typed = os.read(sys.stdin.fileno(), 64)

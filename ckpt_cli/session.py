@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,7 @@ from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.render.text import color_chosen
 
 if TYPE_CHECKING:
-    from ckpt_backends.protocol import Store
-    from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.protocol import ScanObserver, Store
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.api.answer import Answer, AnswerList
     from ckpt_cli.api.store import StoreHandle
@@ -58,7 +57,7 @@ class Session:
     @cached_property
     def zone(self) -> tzinfo:
         """Time zone of all times that this run prints or reads."""
-        from ckpt_cli.config.time_zone import local_zone
+        from ckpt_cli.config.machine import local_zone
 
         return UTC if self.settings.get("utc") else local_zone()
 
@@ -92,9 +91,15 @@ class Session:
             columns=view.columns,
         )
 
-    def show_list(self, answers: Iterable[Answer[Any]], columns: Sequence[Column]) -> int:
-        """Print answers as a list, and return their number."""
-        return self.output.records((one.to_json() for one in answers), columns)
+    def show_list(
+        self,
+        answers: Iterable[Answer[Any]],
+        columns: Sequence[Column],
+        *,
+        rest: Callable[[], str] | None = None,
+    ) -> int:
+        """Print answers as a list, and return their number. `rest` is as in `Output.records`."""
+        return self.output.records((one.to_json() for one in answers), columns, rest=rest)
 
     @property
     def store(self) -> Store:
@@ -194,7 +199,7 @@ class Session:
         """Return what records changes of another store, such as the target of a copy."""
         self.changes_store()
         from ckpt_cli.apply.recording import Recorder
-        from ckpt_cli.operations.command_text import user_name
+        from ckpt_cli.operations.log import user_name
 
         command, at = self.command, self.now
         if self.review is not None:
@@ -205,7 +210,7 @@ class Session:
     @property
     def command(self) -> str:
         """The command line of this run, without secrets and values."""
-        from ckpt_cli.operations.command_text import command_text
+        from ckpt_cli.lazy import command_text
 
         return "ckpt" if self.parser is None else command_text(self.parser, self.argv)
 
@@ -222,7 +227,7 @@ class Session:
         self.names.check_named()
 
     def _note_unfinished(self) -> None:
-        from ckpt_cli.config.folders import state_folder
+        from ckpt_cli.config.machine import state_folder
 
         try:
             running = state_folder("operations") / "running"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes import Change
 from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.url import parse_url
 from ckpt_cli.apply.recording import writable_store

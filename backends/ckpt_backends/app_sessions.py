@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.changes.remains import Remains
-from ckpt_backends.closing import Closing
+from ckpt_backends.changes import Remains
 from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import Closing
+from ckpt_backends.model import Progress, silent
 
 NO_SESSIONS = "applications store no sessions in them"
 """Why a store has no sessions."""

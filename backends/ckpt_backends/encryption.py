@@ -20,14 +20,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ckpt_backends.base import WrappedStore
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
-from ckpt_backends.files.regular_file import read_regular, refuse_shared
+from ckpt_backends.files import read_regular, refuse_shared
 from ckpt_backends.model import Checkpoint, CheckpointKey, Encryption, Outline, TypedBytes, Write
 from ckpt_backends.protocol import Store
-from ckpt_backends.wrapper import WrappedStore
 
 if TYPE_CHECKING:
-    from ckpt_backends.read_options import CheckpointOptions, WriteOptions
+    from ckpt_backends.protocol import CheckpointOptions, WriteOptions
 
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"
 """The environment variable that LangGraph reads. Its text, as UTF-8, is the key."""
@@ -328,7 +328,7 @@ def map_parts(metadata: TypedBytes, change: Callable[[TypedBytes], TypedBytes]) 
     Raises ValueError for metadata that cannot be read.
     """
     if metadata.type == "bson":
-        from ckpt_backends.codec.bson.documents import map_leaves
+        from ckpt_backends.codec.bson import map_leaves
 
         return metadata._replace(data=map_leaves(metadata.data, change))
     edits = {}
@@ -396,7 +396,6 @@ def _entries(metadata: TypedBytes) -> dict[str, Any]:
 
 def _edited(metadata: TypedBytes, entries: Mapping[str, Any]) -> TypedBytes:
     # Late, because few stores have such metadata.
-    from ckpt_backends.codec.edits import Put
-    from ckpt_backends.codec.set_keys import set_keys
+    from ckpt_backends.codec.edits import Put, set_keys
 
     return set_keys(metadata, {name: Put(value) for name, value in entries.items()})

@@ -19,8 +19,10 @@ CkptError
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from types import TracebackType
+from typing import ClassVar, Protocol, Self
 
 from ckpt_backends import shell
 
@@ -42,6 +44,16 @@ class CkptError(Exception):
 
     def __str__(self) -> str:
         return self.message  # which may say more by now
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A worker process sends it, whatever its class needs to be made.
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[CkptError], args: Sequence[object], fields: Mapping[str, object]) -> object:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 def reason_of(error: OSError) -> str:
@@ -142,3 +154,25 @@ class PartlyDone(CkptError):
 
 class InsecureConnection(UserWarning):
     """A password or data was, or will be, sent over a connection that others can read."""
+
+
+# What holds resources until it is closed.
+
+
+class Closing(Protocol):
+    """An object that is closed at the end of a `with` block, also after an error."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release all resources; closing twice is allowed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

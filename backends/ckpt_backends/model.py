@@ -5,13 +5,89 @@ them when a value is needed. `None` in an optional field means *not read*, unles
 docstring says otherwise.
 """
 
-# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from enum import Flag, IntEnum, StrEnum, auto
-from typing import NamedTuple
+from __future__ import annotations
 
-from ckpt_backends.checkpoint_ids import time_of
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Flag, IntEnum, StrEnum, auto
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+# The time and step of a checkpoint, read from its id.
+#
+# Savers make checkpoint ids as UUIDv6 with the step in the clock sequence, so ids sort by time.
+# LangGraph.js writes a variant nibble that is not RFC 9562 at step -1; only the version nibble is
+# checked.
+
+
+_UUID6 = re.compile(
+    r"([0-9a-f]{8})-([0-9a-f]{4})-6([0-9a-f]{3})-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
+)
+TICKS_TO_1970 = 0x01B21DD213814000
+"""100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01."""
+_MOST = 1 << 60
+"""Ticks that do not fit into an id."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_find = _UUID6.fullmatch
+
+
+def ticks_of(checkpoint_id: str) -> int | None:
+    """The id's time in 100 ns ticks since 1582-10-15, or None if it is not a UUIDv6."""
+    found = _find(checkpoint_id)
+    return None if found is None else int("".join(found.groups()), 16)
+
+
+def time_of(checkpoint_id: str) -> datetime | None:
+    """When the checkpoint was made, UTC, or None if its id contains no time."""
+    ticks = ticks_of(checkpoint_id)
+    if ticks is None:
+        return None
+    # By position, which takes half the time.
+    return _EPOCH + timedelta(0, 0, (ticks - TICKS_TO_1970) // 10)
+
+
+def ticks_at(moment: datetime) -> int:
+    """A moment in 100 ns ticks since 1582-10-15."""
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 10 + TICKS_TO_1970
+
+
+def make_id(ticks: int, step: int, node: int) -> str:
+    """A checkpoint id in the form that savers use: a UUIDv6 with the step in its clock sequence.
+
+    `node` is a random number of 48 bits.
+    """
+    sequence = 0x8000 | step & 0x3FFF
+    return f"{_begin(ticks)}-{sequence:04x}-{node & (1 << 48) - 1:012x}"
+
+
+def ids_between(since: datetime | None, until: datetime | None) -> tuple[str, str]:
+    """The bounds of all ids with a time from `since` to `until`, both inclusive.
+
+    Such an id is not less than the first bound, and less than the second. A bound is `''` if there
+    is none.
+    """
+    first = 0 if since is None else ticks_at(since)
+    end = 0 if until is None else ticks_at(until) + 10
+    return _begin(first) if 0 < first < _MOST else "", _begin(end) if 0 < end < _MOST else ""
+
+
+def _begin(ticks: int) -> str:
+    """The characters of an id that hold its time."""
+    return f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
+
+
+def step_of(checkpoint_id: str) -> int | None:
+    """The step in the id's clock sequence (14 bit, signed), or None if it is not a UUIDv6.
+
+    It is one less than `metadata.step` on forks that `update_state(as_node="__copy__")` wrote.
+    """
+    if _find(checkpoint_id) is None:
+        return None
+    sequence = int(checkpoint_id[19:23], 16) & 0x3FFF
+    return sequence - 0x4000 if sequence & 0x2000 else sequence
+
 
 NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
 """Task id of writes that the caller made (`Command(update=..., goto=..., resume=...)`)."""
@@ -315,3 +391,120 @@ class StoreInfo(NamedTuple):
     only_read: str = ""
     """Why `ckpt` adds nothing to it, such as a column that must have a value; `''` if it does, or
     if its layout never admits it."""
+
+
+# Tells from a channel's name whether its value is read with its checkpoint.
+
+
+_CONTROL = re.compile(r"__|branch:|join:|start:")
+
+
+def is_read(channel: str, values: bool | Collection[str]) -> bool:
+    """Whether the value of a channel is read with its checkpoint.
+
+    `values` is the parameter of `Store.checkpoints`.
+    """
+    if values is True or (values is not False and channel in values):
+        return True
+    return is_control(channel)
+
+
+def is_control(channel: str) -> bool:
+    """Whether LangGraph uses a channel for its own control flow, such as `branch:to:NODE`."""
+    return is_reserved(channel) and channel not in USERS
+
+
+def is_reserved(channel: str) -> bool:
+    """Whether a channel is named like LangGraph's channels, also one of `USERS`."""
+    return _CONTROL.match(channel) is not None
+
+
+_MARGIN = 6
+"""Before format 4 each node has a channel of the same name, with the node's name as its value.
+Such a value is at most this many bytes longer than the channel's name when serialised."""
+
+
+def is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
+    """Whether a channel's value is read with its checkpoint.
+
+    `values` is the parameter of `Store.checkpoints`; `is_old` means a checkpoint format before 4.
+    """
+    margin = len(channel.encode("utf-8", "surrogatepass")) + _MARGIN
+    return is_read(channel, values) or (is_old and blob.size < margin)
+
+
+# Which threads a question can be about, as far as keys and indexes show.
+
+
+_LAST = chr(sys.maxunicode)
+_SURROGATES = range(0xD800, 0xE000)
+
+
+class ThreadBounds(NamedTuple):
+    """Conditions for threads; all that are given must hold."""
+
+    ids: frozenset[str] | None = None
+    prefix: str = ""
+    """What the thread id begins with."""
+    since: datetime | None = None
+    until: datetime | None = None
+    """Bounds of the time of the newest checkpoint, both inclusive. A thread without this time is
+    outside of both."""
+    users: frozenset[str] | None = None
+    """The thread's user must be one of these."""
+    head_channels: frozenset[str] | None = None
+    """A write on one of these channels must be stored with the root head."""
+
+    def admits(self, thread: Thread) -> bool:
+        """Whether a thread is within all bounds except `head_channels`."""
+        if self.ids is not None and thread.thread_id not in self.ids:
+            return False
+        if not thread.thread_id.startswith(self.prefix):
+            return False
+        if self.users is not None and thread.user not in self.users:
+            return False
+        at = thread.last_at
+        if self.since is not None and (at is None or at < self.since):
+            return False
+        return self.until is None or (at is not None and at <= self.until)
+
+
+ALL_THREADS = ThreadBounds()
+
+
+def end_of_prefix(prefix: str) -> str | None:
+    """The least text after all that begin with a prefix, also with broken characters.
+
+    Returns None if there is none, or if it cannot be told.
+    """
+    kept = prefix.rstrip(_LAST)
+    if not kept or ord(kept[-1]) in _SURROGATES:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
+
+
+# Lists that are short enough for one query.
+
+
+_AT_ONCE = 200
+"""Items in one list. Old SQLite releases allow at most 999 parameters."""
+T = TypeVar("T")
+
+
+def in_chunks(items: Iterable[T], at_once: int = _AT_ONCE) -> Iterator[list[T]]:
+    """Yield the items in lists that are short enough for one query."""
+    left = iter(items)
+    while chunk := list(islice(left, at_once)):
+        yield chunk
+
+
+# Who is told what an erasure does.
+
+
+Progress = Callable[[str], None]
+"""Is told each step of an erasure before it begins."""
+
+
+def silent(step: str) -> None:
+    """Tell nobody about a step."""

@@ -7,7 +7,7 @@ from typing import cast
 from ckpt_backends.app_sessions import WritableSessions
 from ckpt_backends.discovery import known_backends
 from ckpt_backends.errors import UnknownLayout, Unsupported
-from ckpt_backends.memory.protocol import EditableMemoryStore, WritableMemoryStore
+from ckpt_backends.memory import EditableMemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.registry import call_facet, open_store, opening, titles
 from ckpt_backends.transfer.form import Language

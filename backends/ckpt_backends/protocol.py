@@ -12,10 +12,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
 
-from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.closing import Closing
+from ckpt_backends.errors import Closing
 from ckpt_backends.model import (
     BlobKey,
     Capability,
@@ -25,21 +24,20 @@ from ckpt_backends.model import (
     Fault,
     HiddenRows,
     Outline,
+    Progress,
     StoreInfo,
     Thread,
     ThreadSize,
     Usage,
     Write,
+    silent,
 )
 
 if TYPE_CHECKING:
-    from ckpt_backends.changes.change import Change
-    from ckpt_backends.changes.remains import Remains
-    from ckpt_backends.changes.removal import Removal, RemovalBatch, Removed
-    from ckpt_backends.changes.rows import Restored, Row
-    from ckpt_backends.erasing.stored import RowRewrite
-    from ckpt_backends.scan_observer import ScanObserver
-    from ckpt_backends.thread_bounds import ThreadBounds
+    from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed
+    from ckpt_backends.erasing.erasure import RowRewrite
+    from ckpt_backends.model import ThreadBounds
+    from ckpt_backends.rows import Restored, Row
     from ckpt_backends.transfer.parts import Arrival, Part, PartRewrite
 
 
@@ -433,3 +431,62 @@ class WritableStore(Closing, Protocol):
         the connection is lost.
         """
         ...
+
+
+# Who is told about scans, which a store does that has no index of its threads.
+
+
+class ScanObserver(Protocol):
+    """Is told about scans: reads of a whole table, which take time and may cost money.
+
+    All calls come from the thread that reads the store.
+    """
+
+    @abstractmethod
+    def scanning(self, label: str, done: int, total: int | None) -> None:
+        """A scan has read `done` rows of about `total`; `label` says of what, in a few words."""
+
+    @abstractmethod
+    def scanned(self, report: str) -> None:
+        """A scan has ended, also after an error; `report` says what it read and what it cost."""
+
+
+# What `Store.checkpoints` and `Store.writes` are asked for, as one value.
+
+
+class CheckpointOptions(TypedDict, total=False):
+    """The keyword arguments of `Store.checkpoints`, for a method that passes them on."""
+
+    checkpoint_ns: str | None
+    checkpoint_ids: Collection[str] | None
+    body: bool
+    metadata: bool
+    values: bool | Collection[str]
+
+
+class WriteOptions(TypedDict, total=False):
+    """The keyword arguments of `Store.writes`, for a method that passes them on."""
+
+    checkpoint_ns: str | None
+    checkpoint_ids: Collection[str] | None
+    channels: Collection[str] | None
+    values: bool | Collection[str]
+
+
+class CheckpointQuery(NamedTuple):
+    """What `Store.checkpoints` was asked for, with its defaults."""
+
+    checkpoint_ns: str | None = None
+    checkpoint_ids: Collection[str] | None = None
+    body: bool = False
+    metadata: bool = False
+    values: bool | Collection[str] = False
+
+
+class WriteQuery(NamedTuple):
+    """What `Store.writes` was asked for, with its defaults."""
+
+    checkpoint_ns: str | None = None
+    checkpoint_ids: Collection[str] | None = None
+    channels: Collection[str] | None = None
+    values: bool | Collection[str] = False

@@ -29,7 +29,7 @@ from ckpt_backends.url import StoreUrl, parse_url, without_values
 
 if TYPE_CHECKING:
     from ckpt_backends.app_sessions import SessionStore
-    from ckpt_backends.memory.protocol import MemoryStore, ThreadsOfMemory
+    from ckpt_backends.memory import MemoryStore, ThreadsOfMemory
 
 
 def load_backend(scheme: str) -> Backend:
@@ -111,7 +111,7 @@ def threads_of_memory(url: StoreUrl) -> ThreadsOfMemory:
     """The store of the threads that a memory came from."""
     with opening(url) as backend:
         if not backend.threads_of_memory:
-            from ckpt_backends.memory.protocol import ThreadsOfMemory
+            from ckpt_backends.memory import ThreadsOfMemory
 
             return ThreadsOfMemory(url, "the same store")
         return cast("ThreadsOfMemory", call_facet(backend, backend.threads_of_memory, url))

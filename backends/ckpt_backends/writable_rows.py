@@ -14,20 +14,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from ckpt_backends.base import BaseStore, BaseWritableStore
-from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.changes.removal import Inside, Removal, Removed
-from ckpt_backends.changes.rows import (
-    Cell,
-    Restored,
-    Row,
-    Standing,
-    check_columns,
-    restored,
-    standing_of,
-)
-from ckpt_backends.erasing.stored import RowRewrite
+from ckpt_backends.changes import Change, CopyOfCheckpoint, Inside, Removal, Removed, gone, moved
+from ckpt_backends.erasing.erasure import RowRewrite
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
+from ckpt_backends.rows import Cell, Restored, Row, Standing, check_columns, restored, standing_of
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart
 
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx")

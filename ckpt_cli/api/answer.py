@@ -16,7 +16,7 @@ from ckpt_cli.reading.store import Opening
 from ckpt_cli.render.fields import View
 
 if TYPE_CHECKING:
-    from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.protocol import ScanObserver
     from ckpt_cli.core.filters import Filter
     from ckpt_cli.reading.executor import Executor
 

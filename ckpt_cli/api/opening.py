@@ -9,13 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.protocol import Store
-from ckpt_backends.scan_observer import ScanObserver
+from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.api.answer import hide_values, open_named, opening_of
 from ckpt_cli.api.store import StoreHandle
+from ckpt_cli.config.machine import local_zone
 from ckpt_cli.config.store_names import StoreNames
-from ckpt_cli.config.time_zone import local_zone
 
 if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
@@ -36,20 +35,20 @@ class ScanReports(ScanObserver):
         self._note(report)
 
 
-class _Script:
+class Script:
     """The surroundings of Python code: notes are logged."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.names = StoreNames(settings)
-        self.opening = opening_of(self.names, settings)
-
-    @property
-    def now(self) -> datetime:
-        return datetime.now(UTC)
+    def __init__(self, names: StoreNames, opening: Opening) -> None:
+        self.names = names
+        self.opening = opening
 
     @cached_property
     def zone(self) -> tzinfo:
         return local_zone()
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
     def open_other(self, url: StoreUrl) -> Store:
         return self.opening._replace(url=url).open(self.note, self.observer)
@@ -74,6 +73,11 @@ class _Script:
         logging.getLogger("ckpt").warning("%s", safe_text(self.names.without_values(text)))
 
 
+def _script(settings: dict[str, Any]) -> Script:
+    names = StoreNames(settings)
+    return Script(names, opening_of(names, settings))
+
+
 def open(  # noqa: A001 - users write `ckpt.open`
     store: str | os.PathLike[str] | None = None,
     *,
@@ -95,7 +99,7 @@ def open(  # noqa: A001 - users write `ckpt.open`
     `StoreUnavailable` or `UnknownLayout`.
     """
     settings = _settings(store, config, aes_key_file, copy=copy, redact=redact)
-    script = _Script({**settings, "library": library})
+    script = _script({**settings, "library": library})
     opened = open_named(script.names, script.opening, script.note, script.observer)
     for text in opened.notes():
         script.note(text)
@@ -117,7 +121,7 @@ def open_memory(
     # Imported late: the commands open checkpoints with this module.
     from ckpt_cli.api.memory import opened_memory
 
-    script = _Script(_settings(store, config, aes_key_file, copy=copy, redact=redact))
+    script = _script(_settings(store, config, aes_key_file, copy=copy, redact=redact))
     try:
         return opened_memory(script)
     except StoreUnavailable as error:

@@ -19,7 +19,7 @@ from ckpt_backends.errors import (
     Unsupported,
     UsageError,
 )
-from ckpt_backends.memory.protocol import MemoryStore
+from ckpt_backends.memory import MemoryStore
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
@@ -73,11 +73,11 @@ from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.workers import LostThread
 from ckpt_cli.render.bisect import BISECTION_VIEW
 from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES, THREAD_REPORT, finding_shape
+from ckpt_cli.render.history import movement_record
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS
 from ckpt_cli.render.replay import REPLAYED_THREAD
-from ckpt_cli.render.search import SECRET, hit_record
-from ckpt_cli.render.store_tail import movement_record
-from ckpt_cli.render.usage import amount_records, survey_record
+from ckpt_cli.render.search import HIT, SECRET
+from ckpt_cli.render.usage import DU_VIEW, amount_records
 
 _SHARE = 5
 """At most one in so many seconds is spent on looking."""
@@ -260,7 +260,7 @@ class SearchHits(Iterator[Answer[GrepHit]]):
             self.unread += searched.unread
             self.stopped += searched.stopped
             for hit in searched.hits:
-                yield Answer(hit, hit_record)
+                yield Answer(hit, HIT.record)
 
 
 def start_search(
@@ -580,7 +580,7 @@ def disk_usage(
     """Measure a store, or the threads with these ids."""
     is_one = names is not None and len(names) == 1
     found = survey(store, names, top or _TOP_OF_ALL, scan=True, whole=is_one, watch=watch)
-    return Answer(found, survey_record)
+    return Answer(found, DU_VIEW)
 
 
 def disk_usage_by(

@@ -14,21 +14,25 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.chunks import in_chunks
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import Refused, StoreUnavailable, UnknownLayout, Unsupported, reason_of
-from ckpt_backends.files.atomic_write import (
+from ckpt_backends.errors import (
+    Closing,
+    Refused,
+    StoreUnavailable,
+    UnknownLayout,
+    Unsupported,
+    reason_of,
+)
+from ckpt_backends.files import (
     create_part,
     make_private_folder,
+    open_regular,
     remove_unfinished,
     sync_folder,
     to_disk,
     writing,
 )
-from ckpt_backends.files.regular_file import open_regular
-from ckpt_backends.model import Thread
+from ckpt_backends.model import Thread, ThreadBounds, in_chunks
 from ckpt_backends.protocol import Store
-from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_cli.api.answer import Surroundings, Watcher, unwatched, watchers
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.reading.store import Opening
@@ -36,6 +40,7 @@ from ckpt_cli.reading.thread import TriggerInference
 from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds
 from ckpt_cli.sql.database import (
     MAIN,
+    QueryResult,
     ReadThread,
     RowBatch,
     RowChunk,
@@ -47,7 +52,6 @@ from ckpt_cli.sql.database import (
     thread_rows,
 )
 from ckpt_cli.sql.planning import QueryPlanner, TableNeed
-from ckpt_cli.sql.results import QueryResult
 from ckpt_cli.sql.tables import TABLES, QueryTable
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import CkptError, NotFound, UsageError
+from ckpt_backends.errors import CkptError, Closing, NotFound, UsageError
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import (
@@ -63,12 +62,12 @@ def sessions_beside(
     """
     from ckpt_backends.registry import open_sessions
     from ckpt_cli.queries.memory import list_sessions, threads_beside
-    from ckpt_cli.render.memory import session_record
+    from ckpt_cli.render.memory import SESSION
 
     with open_sessions(around.names.store_url) as sessions:
         threads = threads_beside(opened)
         found = list_sessions(sessions, threads, thread=thread, user=user)
-    return [Answer(one, session_record) for one in found]
+    return [Answer(one, SESSION.record) for one in found]
 
 
 def session_beside(around: Surroundings, opened: Callable[[], Store], name: str) -> Answer[Joined]:
@@ -78,12 +77,12 @@ def session_beside(around: Surroundings, opened: Callable[[], Store], name: str)
     """
     from ckpt_backends.registry import open_sessions
     from ckpt_cli.queries.memory import find_session, threads_beside
-    from ckpt_cli.render.memory import session_record
+    from ckpt_cli.render.memory import SHOWN_SESSION
 
     with open_sessions(around.names.store_url) as sessions:
         threads = threads_beside(opened)
         found = find_session(sessions, threads, name, redacted=around.opening.redact)
-    return Answer(found, session_record)
+    return Answer(found, SHOWN_SESSION)
 
 
 def stores(folder: str | os.PathLike[str] | None = None) -> list[Answer[FoundStore]]:
@@ -102,9 +101,9 @@ def stores(folder: str | os.PathLike[str] | None = None) -> list[Answer[FoundSto
 def layouts() -> list[Answer[OpenableLayout]]:
     """Return the layouts that can be opened, as `ckpt stores --layouts` prints them."""
     from ckpt_cli.queries.stores import openable_layouts
-    from ckpt_cli.render.records import layout_record
+    from ckpt_cli.render.stores import LAYOUT
 
-    return [Answer(one, layout_record) for one in openable_layouts()]
+    return [Answer(one, LAYOUT.record) for one in openable_layouts()]
 
 
 def named_stores(names: StoreNames, name: str) -> list[Answer[FoundStore]]:
@@ -142,9 +141,9 @@ def _of_profiles(names: StoreNames) -> Iterator[FoundStore]:
 
 
 def _answers(found: Iterable[FoundStore]) -> Iterator[Answer[FoundStore]]:
-    from ckpt_cli.render.records import store_record
+    from ckpt_cli.render.stores import STORE
 
-    return (Answer(one, store_record) for one in found)
+    return (Answer(one, STORE.record) for one in found)
 
 
 class StoreHandle(Closing):
@@ -299,7 +298,7 @@ class StoreHandle(Closing):
         `titles` its first line, which ids that say nothing always have.
         """
         from ckpt_cli.queries.threads import list_threads
-        from ckpt_cli.render.threads import thread_record
+        from ckpt_cli.render.threads import LISTED
 
         around = self._around
         order = next((known for known in SORTS if known == sort), None)
@@ -326,7 +325,7 @@ class StoreHandle(Closing):
             now=around.now,
             watch=watch,
         )
-        return (Answer(row, thread_record) for row in rows)
+        return (Answer(row, LISTED.record) for row in rows)
 
     def chosen(
         self,
@@ -557,12 +556,12 @@ class StoreHandle(Closing):
         Raises `UsageError`.
         """
         from ckpt_cli.queries.usage import measure
-        from ckpt_cli.render.usage import metrics_record
+        from ckpt_cli.render.usage import METRICS
 
         store = self._store
         after = time_of(self._around, since)
         found = measure(store, watch(store.threads()), since=after, heads=heads)
-        return Answer(found, metrics_record)
+        return Answer(found, METRICS.record)
 
     def tail(
         self,

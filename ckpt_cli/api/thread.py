@@ -206,7 +206,7 @@ class CheckpointHandle:
         the thread, and `namespaces` the checkpoints in each; `ckpt show --long` has all three.
         """
         from ckpt_cli.queries.show import view, whole_thread
-        from ckpt_cli.render.records import show_record
+        from ckpt_cli.render.show import SHOW
 
         facts = partial(
             whole_thread,
@@ -214,7 +214,7 @@ class CheckpointHandle:
             size=size,
             namespaces=namespaces,
         )
-        return Answer(view(self.target, _names(channels), writes=writes, facts=facts), show_record)
+        return Answer(view(self.target, _names(channels), writes=writes, facts=facts), SHOW.record)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole checkpoint as `ckpt show -o json` prints it."""
@@ -222,9 +222,9 @@ class CheckpointHandle:
 
     def listed(self) -> Answer[Entry]:
         """Return what `ckpt history` prints of it: no values, no writes."""
-        from ckpt_cli.render.records import entry_record
+        from ckpt_cli.render.history import ENTRY
 
-        return Answer(self.entry, entry_record)
+        return Answer(self.entry, ENTRY.record)
 
     def diff(
         self,
@@ -296,9 +296,9 @@ class CheckpointHandle:
     def blame(self, path: str) -> Answer[Blame]:
         """Return which step and task set a value, such as `plan` or `messages[-1].content`."""
         from ckpt_cli.queries.blame import blame
-        from ckpt_cli.render.blame import blame_record
+        from ckpt_cli.render.blame import BLAME_VIEW
 
-        return Answer(blame(self.target, path), blame_record)
+        return Answer(blame(self.target, path), BLAME_VIEW)
 
     def conversation(self, channel: str | None = None) -> Conversation:
         """Return the messages of a channel; by default, of the one with the conversation.
@@ -315,7 +315,7 @@ class CheckpointHandle:
         They are empty if there is no conversation. Raises `NotFound` for a channel that is named.
         """
         from ckpt_cli.core.conversation import statistics
-        from ckpt_cli.render.messages import statistics_record
+        from ckpt_cli.render.messages import STATISTICS
 
         try:
             turns = self.conversation(channel).turns
@@ -323,7 +323,7 @@ class CheckpointHandle:
             if channel is not None:
                 raise
             turns = []
-        return statistics_record(statistics(turns))
+        return STATISTICS.record(statistics(turns))
 
     def report(
         self,
@@ -406,10 +406,12 @@ class CheckpointHandle:
     def _repr_html_(self) -> str:
         """Draw the state in a notebook."""
         from ckpt_cli.render.report import html_of
-        from ckpt_cli.render.state import show_lines
+        from ckpt_cli.render.show import show_lines
+        from ckpt_cli.render.text import Ui
 
         around = self.thread.around
-        lines = show_lines(self._state, around.now, around.zone, 100, writes=False, metadata=False)
+        ui = Ui(around.now, around.zone, width=_WIDTH)
+        lines = show_lines(self._state, ui, writes=False, metadata=False)
         return html_of(lines)
 
     def __repr__(self) -> str:
@@ -517,9 +519,9 @@ class ThreadHandle:
         It does not read the state. `writes` is the number of writes in the thread.
         """
         from ckpt_cli.queries.show import summarize
-        from ckpt_cli.render.records import summary_record
+        from ckpt_cli.render.show import SUMMARY
 
-        return Answer(summarize(self.reader, self.operations), summary_record)
+        return Answer(summarize(self.reader, self.operations), SUMMARY.record)
 
     def tree(self, *, ns: str | None = None, all_ns: bool = False, unfold: bool = False) -> str:
         """Return the drawing of `ckpt show --tree`, as text."""
@@ -681,9 +683,9 @@ class ThreadHandle:
         The dicts are those of `ckpt export --format jsonl`.
         """
         from ckpt_cli.queries.show import views
-        from ckpt_cli.render.records import show_record
+        from ckpt_cli.render.show import SHOW
 
-        return map(show_record, views(self.reader))
+        return map(SHOW.record, views(self.reader))
 
     def memories(self, memory: str | None = None) -> list[dict[str, Any]] | None:
         """Return the long-term memory made from the thread; None if no memory is known.
@@ -708,13 +710,13 @@ class ThreadHandle:
         which `wait` waits. Raises `StoreChanged` if the thread is deleted.
         """
         from ckpt_cli.queries.tail import Tail
-        from ckpt_cli.render.records import entry_record
+        from ckpt_cli.render.history import ENTRY
 
         found = Tail(self.reader.store, self.id, ns, all_ns=all_ns)
         entries = found.last(lines)
         while True:
             for one in entries:
-                yield Answer(one, entry_record)
+                yield Answer(one, ENTRY.record)
             wait(interval)
             entries = found.new()
 
@@ -789,14 +791,14 @@ def stats_answer(
     """
     from ckpt_cli.core.stats import StatsPart, parse_groupings, parts_of
     from ckpt_cli.queries.usage import Range, StatsQuery
-    from ckpt_cli.render.usage import stats_record
+    from ckpt_cli.render.usage import stats_view
 
     within = Range(time_of(around, since), time_of(around, until))
     keys = ("node", "channel") if by is None else parse_groupings(texts(by))
     parts = ~StatsPart(0) if by is None else parts_of(keys)
     found = count(StatsQuery(keys, parts, within, around.zone))
     told = None if by is None else found.by
-    return Answer(found, partial(stats_record, prices=around.names.prices, by=told))
+    return Answer(found, stats_view(found, around.names.prices, told))
 
 
 def memories_from(

@@ -9,19 +9,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ckpt_backends.changes.bundle import Bundle, Header, memory_bundle_name, write_bundle
-from ckpt_backends.changes.signatures import SigningKey
-from ckpt_backends.chunks import in_chunks
+from ckpt_backends.archive import Bundle, Header, SigningKey, memory_bundle_name, write_bundle
 from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unsupported
-from ckpt_backends.memory.protocol import Item, MemoryStore
+from ckpt_backends.memory import Item, MemoryStore
+from ckpt_backends.model import in_chunks
 from ckpt_backends.open_for_writing import open_editable_memory, open_writable_memory
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.recording import Recording, refuse_copy, writable_store
 from ckpt_cli.core.forking import sealed_change
-from ckpt_cli.operations.log import AppliedChange, OperationStep, RowsRemoved
-from ckpt_cli.operations.memory_parts import ItemEdited, ItemsRemoved, ItemsRestored
+from ckpt_cli.operations.log import (
+    AppliedChange,
+    ItemEdited,
+    ItemsRemoved,
+    ItemsRestored,
+    OperationStep,
+    RowsRemoved,
+)
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.undo import Stores, item_to_take_back, recorded_archive
 

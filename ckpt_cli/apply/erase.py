@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ckpt_backends.app_sessions import AppSession, WritableSessions
-from ckpt_backends.changes.bundle import check_bundle, write_bundle
-from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.changes.remains import Remaining
-from ckpt_backends.chunks import in_chunks
-from ckpt_backends.erasing.stored import RowRewrite
+from ckpt_backends.archive import check_bundle, write_bundle
+from ckpt_backends.changes import Remaining
+from ckpt_backends.erasing.erasure import RowRewrite
 from ckpt_backends.erasing.thread import Rewrite
 from ckpt_backends.errors import (
     CkptError,
@@ -27,18 +25,18 @@ from ckpt_backends.errors import (
     UsageError,
     reason_of,
 )
-from ckpt_backends.files.atomic_write import make_private_folder, writing
-from ckpt_backends.files.overwriting import overwrite_and_remove
-from ckpt_backends.files.regular_file import open_regular, read_regular
-from ckpt_backends.memory.protocol import Item, WritableMemoryStore
+from ckpt_backends.files import make_private_folder, open_regular, read_regular, writing
+from ckpt_backends.memory import Item, WritableMemoryStore
+from ckpt_backends.model import Progress, in_chunks, silent
 from ckpt_backends.open_for_writing import open_writable_memory, open_writable_sessions
+from ckpt_backends.overwriting import overwrite_and_remove
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import PartRewrite
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.purge import removal_batches
 from ckpt_cli.apply.recording import Recording, writable_store
-from ckpt_cli.config.folders import old_history, state_folder
+from ckpt_cli.config.machine import old_history, state_folder
 from ckpt_cli.core.erasure import (
     ErasedIds,
     ErasurePlace,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from ckpt_backends.changes.removal import RemovalBatch
+from ckpt_backends.changes import RemovalBatch
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
@@ -25,7 +25,7 @@ from ckpt_cli.core.retention import PlannedRemoval, PurgeReport
 from ckpt_cli.operations.log import OperationStep, RowsRemoved, RowsRestored
 
 if TYPE_CHECKING:
-    from ckpt_backends.changes.signatures import SigningKey
+    from ckpt_backends.archive import SigningKey
 
 
 Archive: TypeAlias = Callable[[Iterable[str]], Mapping[str, RowsRestored]]
@@ -63,7 +63,7 @@ def archive_threads(
     `version` that of `ckpt`; `key` signs the bundles.
     """
     # Late: most runs make no archive.
-    from ckpt_backends.changes.bundle import bundle_name, write_bundle
+    from ckpt_backends.archive import bundle_name, write_bundle
     from ckpt_cli.queries.stores import language_of
 
     kept: dict[str, RowsRestored] = {}

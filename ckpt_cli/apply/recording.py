@@ -11,10 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 from ckpt_backends import shell
-from ckpt_backends.changes.bundle import Header, check_bundle
-from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.rows import compare
-from ckpt_backends.chunks import in_chunks
+from ckpt_backends.archive import Header, check_bundle
+from ckpt_backends.changes import Change
 from ckpt_backends.errors import (
     CkptError,
     Refused,
@@ -23,21 +21,25 @@ from ckpt_backends.errors import (
     UsageError,
     only_read,
 )
-from ckpt_backends.memory.protocol import MemoryStore
-from ckpt_backends.model import Capability, CheckpointKey, StoreInfo
+from ckpt_backends.memory import MemoryStore
+from ckpt_backends.model import Capability, CheckpointKey, StoreInfo, in_chunks
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory, open_store
+from ckpt_backends.rows import compare
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.copying import CopiedThread, CopyStep
 from ckpt_cli.core.retention import PlannedRemoval
-from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.log import (
     MOST_THREADS,
     AppliedChange,
+    AuditFile,
     Claim,
+    ItemsAdded,
+    ItemsRestored,
     Journal,
+    MemoryPart,
     Operation,
     OperationLog,
     OperationStep,
@@ -50,7 +52,6 @@ from ckpt_cli.operations.log import (
     running,
     store_text,
 )
-from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRestored, MemoryPart
 from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added, removal_of_new
 from ckpt_cli.plans.undo import (
     check_unreadable,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Context, Option, TyperException
 
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, StoreChanged, UsageError
-from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.files import TemporaryFolder
 from ckpt_cli.commands.arguments import AllowPickle, NewKeyFile, SignKey, TrustedKeys
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms

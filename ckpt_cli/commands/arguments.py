@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from ckpt_backends.encryption import KEY_VARIABLE, keys_of_file
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError, reason_of
-from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.files import read_regular
 from ckpt_backends.model import Thread
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli import diagnostics
@@ -27,8 +27,7 @@ from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
-    from ckpt_backends.changes.bundle import Bundle, Check
-    from ckpt_backends.changes.signatures import PublicKey, SigningKey
+    from ckpt_backends.archive import Bundle, Check, PublicKey, SigningKey
 
 
 def _storable(text: str | None) -> str | None:
@@ -143,7 +142,7 @@ def signing_key(path: Path | None, archive: Path | None) -> SigningKey | None:
     if archive is None:
         raise UsageError("--sign-key signs archives", hint="add --archive DIR")
     # Late, as in `Trust`: few runs sign or check an archive.
-    from ckpt_backends.changes.signatures import read_signing_key
+    from ckpt_backends.archive import read_signing_key
 
     def passphrase() -> bytes:
         found = diagnostics.ask_secret(f"Passphrase of '{path}': ")
@@ -168,7 +167,7 @@ class Trust:
     @classmethod
     def of(cls, files: Sequence[Path] | None, *, allow_pickle: bool) -> Trust:
         """From the options. Raises `UsageError`."""
-        from ckpt_backends.changes.signatures import read_trusted_keys
+        from ckpt_backends.archive import read_trusted_keys
 
         return cls(read_trusted_keys(files) if files else None, allow_pickle)
 
@@ -177,8 +176,7 @@ class Trust:
 
         Raises `Refused` if it is not accepted, and what `check_bundle` raises.
         """
-        from ckpt_backends.changes.bundle import check_bundle
-        from ckpt_backends.changes.pickles_in_rows import Pickles
+        from ckpt_backends.archive import Pickles, check_bundle
 
         pickles = Pickles(path)
         bundle = check_bundle(path, lambda header, rows: check(header, pickles.seen(rows)))
@@ -216,11 +214,6 @@ class Trust:
         """Print who signed the archives."""
         for words, number in Counter(map(self.signed, bundles)).items():
             session.note(f"{counted(number, 'archive')} {'is' if number == 1 else 'are'} {words}")
-
-
-def signed_by(bundle: Bundle) -> str | None:
-    """The fingerprint of the key that signed an archive, for JSON."""
-    return None if bundle.signer is None else bundle.signer.fingerprint
 
 
 TargetId: TypeAlias = tuple[str, str | None, str | None]

@@ -8,7 +8,6 @@ from typer import Argument, Context
 
 from ckpt_cli.options import At, Namespace, Thread
 from ckpt_cli.reading.target import TargetArguments
-from ckpt_cli.render.blame import blame_columns, blame_lines
 from ckpt_cli.session import Session
 
 
@@ -34,10 +33,4 @@ def blame(
     ```
     """
     session: Session = ctx.obj
-    answer = session.checkpoint(TargetArguments(thread, at, ns)).blame(path)
-    session.output.document(
-        answer.to_dict,
-        lambda: blame_lines(answer.found, session.now, session.zone, session.output.width),
-        rows=lambda: [answer.to_dict()],
-        columns=blame_columns(),
-    )
+    session.show(session.checkpoint(TargetArguments(thread, at, ns)).blame(path))

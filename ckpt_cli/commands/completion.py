@@ -13,7 +13,7 @@ from typer import Argument, Context, Option
 
 from ckpt_backends import shell as shell_text
 from ckpt_backends.errors import Refused, UsageError, reason_of
-from ckpt_backends.files.atomic_write import writing
+from ckpt_backends.files import writing
 from ckpt_cli.session import Session
 
 Shell = Literal["bash", "zsh", "fish"]

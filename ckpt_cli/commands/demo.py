@@ -10,7 +10,7 @@ from typer import Argument, Context
 
 from ckpt_backends import shell
 from ckpt_backends.errors import Refused, UsageError, reason_of
-from ckpt_backends.files.atomic_write import writing
+from ckpt_backends.files import writing
 from ckpt_cli import diagnostics
 from ckpt_cli.session import Session
 

@@ -11,14 +11,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Match, Where, not_huge
 from ckpt_cli.queries.usage import BYS, By
-from ckpt_cli.render.usage import (
-    SURVEY_COLUMNS,
-    amount_columns,
-    more_text,
-    scanned_text,
-    survey_lines,
-    survey_rows,
-)
+from ckpt_cli.render.usage import amount_columns, more_text, scanned_text
 from ckpt_cli.session import Session
 
 
@@ -52,13 +45,7 @@ def du(
     measured = session.handle if thread is None else session.thread(thread)
     chosen = _chosen(thread, match, where)
     if by is None:
-        answer = measured.du(top=top, watch=watch, **chosen)
-        output.document(
-            answer.to_dict,
-            lambda: survey_lines(answer.found, thread, output.width, unicode=output.unicode),
-            rows=lambda: survey_rows(answer.found),
-            columns=SURVEY_COLUMNS,
-        )
+        session.show(measured.du(top=top, watch=watch, **chosen), thread_id=thread)
         return
     amounts = measured.du_by(by, top=top, watch=watch, **chosen)
     output.records(

@@ -88,9 +88,8 @@ def errors(
         columns = group_columns(by)
         counted = session.output.records(iter(groups[:limit]), columns)
     else:
-        records = (one.to_dict() for one in islice(session.handle.errors(**chosen), limit))
         columns = FAILURE_HISTORY_COLUMNS if history else FAILURE_COLUMNS
-        counted = session.output.records(records, columns)
+        counted = session.show_list(islice(session.handle.errors(**chosen), limit), columns)
     if not counted and not summary:
         lacking = lacks("errors", session.store.capabilities)
         whose = " of the chosen threads" if threads or match or where else ""

@@ -15,7 +15,7 @@ from ckpt_cli.core.search import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Cluster, Jobs, Match, Where, not_huge
 from ckpt_cli.queries.replay import check_channels
-from ckpt_cli.render.search import hit_columns, table_record
+from ckpt_cli.render.search import HIT_COLUMNS, table_record
 from ckpt_cli.session import Session
 
 
@@ -82,7 +82,7 @@ def grep(
         records = (table_record(one.found) for one in found)
     else:
         records = (one.to_dict() for one in found)
-    counted = session.output.records(islice(records, limit), hit_columns())
+    counted = session.output.records(islice(records, limit), HIT_COLUMNS)
     hint = FASTER if found.stopped else None
     if gave_up(found.stopped):
         raise PartlyDone(f"search stopped: {stopped_text(found.stopped)}", hint=hint)

@@ -12,7 +12,7 @@ from ckpt_cli.api.thread import CheckpointHandle
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.options import Namespace, not_huge
 from ckpt_cli.render.history import history_columns
-from ckpt_cli.render.thread import PLAINTEXT
+from ckpt_cli.render.show import PLAINTEXT
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 

@@ -7,20 +7,13 @@ from typing import Annotated
 from typer import Context, Option
 
 from ckpt_backends import shell
+from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.core.conversation import statistics
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.options import At, Namespace, OptionalThread, not_huge
 from ckpt_cli.queries.messages import USUAL, last_held
 from ckpt_cli.reading.target import Target, TargetArguments
-from ckpt_cli.render.messages import (
-    STAT_COLUMNS,
-    message_columns,
-    message_records,
-    statistics_lines,
-    statistics_record,
-    statistics_rows,
-    transcript_lines,
-)
+from ckpt_cli.render.messages import MESSAGES_VIEW, STATISTICS_VIEW
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -58,7 +51,6 @@ def messages(
     ```
     """
     session: Session = ctx.obj
-    output = session.output
     checkpoint = session.checkpoint(TargetArguments(thread, at, ns))
     found = checkpoint.conversation(channel)
     if found.others and channel is None:
@@ -69,23 +61,10 @@ def messages(
     for remark in found.remarks:
         session.note(f"channel '{found.channel}': {remark}")
     if stat:
-        record = statistics_record(statistics(found.turns))
-        output.document(
-            lambda: record,
-            lambda: statistics_lines(record, output.width),
-            rows=lambda: statistics_rows(record),
-            columns=STAT_COLUMNS,
-        )
+        session.show(Answer(statistics(found.turns), STATISTICS_VIEW))
         return
     first = 0 if last is None else max(len(found.turns) - last, 0)
-    output.document(
-        lambda: list(message_records(found.turns, first)),
-        lambda: transcript_lines(
-            found.turns, first, output.width, full=full, cut=output.terminal and not full
-        ),
-        rows=lambda: message_records(found.turns, first),
-        columns=message_columns(),
-    )
+    session.show(AnswerList((found.turns, first), MESSAGES_VIEW), full=full)
 
 
 def _emptied(target: Target, channel: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Context, Option
 
 from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
-from ckpt_backends.files.atomic_write import writing
+from ckpt_backends.files import writing
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.queries.usage import StoreMetrics
 from ckpt_cli.render.usage import metrics_text

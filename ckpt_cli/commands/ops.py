@@ -13,7 +13,6 @@ from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.api.answer import Answer
-from ckpt_cli.operations.audit import verified
 from ckpt_cli.operations.log import (
     OperationLog,
     OperationStep,
@@ -21,6 +20,7 @@ from ckpt_cli.operations.log import (
     place_of,
     steps_of,
     unfinished,
+    verified,
 )
 from ckpt_cli.options import not_huge
 from ckpt_cli.queries.operations import changed, operation_named, operations, redacted

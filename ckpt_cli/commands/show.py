@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Context, Option
@@ -11,12 +11,11 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
 from ckpt_cli.options import AsOf, At, Channels, Memory, Namespace, OptionalThread
 from ckpt_cli.reading.target import NamedThread, TargetArguments
-from ckpt_cli.render.records import channel_rows, picked_rows
 from ckpt_cli.render.text import StyledLine, safe_text
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
-    from ckpt_cli.render.table import Column
+    pass
 
 
 def show(
@@ -162,21 +161,15 @@ def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:
 
 
 def _show_path(session: Session, checkpoint: CheckpointHandle, path: str) -> None:
-    from ckpt_cli.render.table import Column
+    from ckpt_cli.render.show import PICKED, picked_lines
 
     found = checkpoint.select(path)
-    rows, many = picked_rows(found), "[]" in path
-
-    def text() -> Iterator[StyledLine]:
-        from ckpt_cli.render.state import picked_lines
-
-        yield from picked_lines(found, session.output.width)
-
+    rows, many = list(map(PICKED.record, found)), "[]" in path
     session.output.document(
         lambda: [row["value"] for row in rows] if many else rows[0]["value"],
-        text,
+        lambda: picked_lines(found, session.output.width),
         rows=lambda: rows,
-        columns=[Column("PATH", "path"), Column("VALUE", "value")],
+        columns=PICKED.columns(),
     )
 
 
@@ -191,6 +184,8 @@ def _show_state(
     writes: bool,
     metadata: bool,
 ) -> None:
+    from ckpt_cli.render.show import CHANNEL_COLUMNS, WRITE_COLUMNS, channel_rows, show_lines
+
     for_people = session.output.text
     answer = checkpoint.show(
         channel,
@@ -212,13 +207,9 @@ def _show_state(
         record["memories"] = memories
 
     def text() -> Iterator[StyledLine]:
-        from ckpt_cli.render.state import show_lines
-
         yield from show_lines(
             found,
-            session.now,
-            session.zone,
-            session.output.width,
+            session.output.ui,
             writes=writes,
             metadata=metadata,
             whole=bool(full or channel) or not session.output.terminal,
@@ -230,14 +221,5 @@ def _show_state(
         lambda: record,
         text,
         rows=lambda: record["writes"] if writes else channel_rows(record),
-        columns=_columns(session, writes=writes),
+        columns=WRITE_COLUMNS if writes else CHANNEL_COLUMNS,
     )
-
-
-def _columns(session: Session, *, writes: bool) -> Sequence[Column]:
-    """Return the columns of TSV; JSON and text have none, and tables take a while to import."""
-    if session.output.machine or session.output.text:
-        return ()
-    from ckpt_cli.render.history import channel_columns, write_columns
-
-    return write_columns() if writes else channel_columns()

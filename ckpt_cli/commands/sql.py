@@ -21,10 +21,10 @@ from ckpt_backends.errors import (
     UsageError,
     reason_of,
 )
-from ckpt_backends.files.atomic_write import make_private_folder
+from ckpt_backends.files import make_private_folder
 from ckpt_backends.installing import install_command
 from ckpt_cli import diagnostics
-from ckpt_cli.config.folders import history_file
+from ckpt_cli.config.machine import history_file
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Where, not_huge
 from ckpt_cli.render.table import AT, Column
@@ -32,7 +32,7 @@ from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from ckpt_cli.api.sql import SqlSession, ThreadChoice
-    from ckpt_cli.sql.results import ResultColumn
+    from ckpt_cli.sql.database import ResultColumn
 
 _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
 _TABLES = (Column("TABLE", "table", style="head"), Column("ROWS", "text"))

@@ -71,10 +71,9 @@ def stats(
     ckpt -s agent.db stats -o json | jq '.nodes[:5]'
     ```
     """
-    from ckpt_cli.render.usage import stats_columns, stats_lines, stats_notes, stats_records
+    from ckpt_cli.render.usage import stats_notes
 
     session: Session = ctx.obj
-    output = session.output
     if thread is not None and (match is not None or where):
         raise UsageError(
             "THREAD cannot be combined with --match or --where", hint="use one of them"
@@ -82,7 +81,7 @@ def stats(
     if thread is None and ns is not None:
         raise UsageError("--ns requires THREAD")
     # Only JSON tells more than the table by node: for its channels, all bodies are read.
-    keys = by or (None if output.machine else ["node"])
+    keys = by or (None if session.output.machine else ["node"])
     if thread is not None:
         answer = session.thread(thread).stats(by=keys, ns=ns, since=since, until=until)
     else:
@@ -97,14 +96,9 @@ def stats(
             cluster=cluster,
             watch=watch,
         )
-    found, prices = answer.found, session.names.prices
-    output.document(
-        answer.to_dict,
-        lambda: stats_lines(found, prices, found.by, top, output.width, unicode=output.unicode),
-        rows=lambda: stats_records(found, prices, found.by),
-        columns=stats_columns(found.by, prices),
-    )
-    for note in stats_notes(found, prices, named=not session.settings.get("redact")):
+    session.show(answer, top=top)
+    found = answer.found
+    for note in stats_notes(found, session.names.prices, named=not session.settings.get("redact")):
         session.note(note)
     if found.unread:
         session.warn(f"{counted(found.unread, 'value')} could not be read and counted")

@@ -95,7 +95,7 @@ def _tail_store(
     *,
     all_ns: bool,
 ) -> None:
-    from ckpt_cli.render.store_tail import movement_columns, movement_line
+    from ckpt_cli.render.history import MOVEMENT_COLUMNS, movement_line
 
     found = session.handle.tail(
         lines,
@@ -107,6 +107,6 @@ def _tail_store(
     )
     session.output.live(
         (one.to_dict() for one in found),
-        movement_columns(),
+        MOVEMENT_COLUMNS,
         lambda record: movement_line(record, session.zone),
     )

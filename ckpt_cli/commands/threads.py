@@ -20,7 +20,7 @@ from ckpt_cli.diagnostics import no_progress, progress
 from ckpt_cli.options import ExitCode, Match, Where, not_huge
 from ckpt_cli.queries.threads import SORTS, Sort
 from ckpt_cli.render.text import StyledLine, Ui, folded, line, safe_text
-from ckpt_cli.render.threads import thread_line
+from ckpt_cli.render.threads import thread_columns, thread_line
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
@@ -119,7 +119,16 @@ def list_(
         "first_messages": first_message,
         "titles": long,
     }
-    columns = partial(_columns, session, details=details, sizes=sizes, first_message=first_message)
+
+    def columns() -> Sequence[Column]:
+        return thread_columns(
+            details=details,
+            wide=session.output.width >= _WIDE,
+            sizes=sizes,
+            first_message=first_message,
+            expires=details and session.store.keys_expire,
+        )
+
     none = _none(page, is_all=all(one is None for one in chosen.values()))
     if watch:
         _check_watch(interval, everything=everything, exit_code=exit_code)
@@ -171,22 +180,6 @@ def _none(page: int, *, is_all: bool) -> str:
     if page > 1:
         return f"there is no page {page}"
     return "this store has no threads" if is_all else "no thread matches"
-
-
-def _columns(
-    session: Session, *, details: bool, sizes: bool, first_message: bool
-) -> Sequence[Column]:
-    if session.output.machine:
-        return ()
-    from ckpt_cli.render.threads import thread_columns  # late: JSON has no columns
-
-    return thread_columns(
-        details=details,
-        wide=session.output.width >= _WIDE,
-        sizes=sizes,
-        first_message=first_message,
-        expires=details and session.store.keys_expire,
-    )
 
 
 def _check_watch(interval: float, *, everything: bool, exit_code: bool) -> None:

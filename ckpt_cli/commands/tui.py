@@ -86,8 +86,7 @@ def tui(
         session.changes_store()
     with _installed("textual", "tui"):
         from ckpt_cli.tui.app import CkptApp
-    from ckpt_cli.tui.context import CheckRules, ScreenContext
-    from ckpt_cli.tui.remembered import look_file
+    from ckpt_cli.tui.context import CheckRules, ScreenContext, look_file
 
     # Errors of the store are reported before the screen starts.
     opening, words, memory, start, goal = _found(session, target)

@@ -14,9 +14,9 @@ from pathlib import Path
 from ckpt_backends import shell
 from ckpt_backends.discovery import backend_of, bundled
 from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
-from ckpt_backends.files.regular_file import check_regular, open_regular
+from ckpt_backends.files import check_regular, open_regular
 from ckpt_backends.url import VARIABLE, parse_url
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.machine import state_folder
 
 # Whether another user could have written a file, or put it where it is.
 #
@@ -228,7 +228,7 @@ def distrust(contents: Contents) -> str | None:
 
 def record(contents: Contents) -> None:
     """Trust a file with these contents. Raises `UsageError` if that cannot be recorded."""
-    from ckpt_backends.files.atomic_write import make_private_folder, writing
+    from ckpt_backends.files import make_private_folder, writing
 
     file = _file_of(contents.path)
     entry = {"path": str(contents.path), "sha256": contents.sha256}

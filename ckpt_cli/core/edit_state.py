@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change import NewBlob
+from ckpt_backends.changes import NewBlob
 from ckpt_backends.codec import decode, from_json, to_json
-from ckpt_backends.codec.bson.documents import map_leaves
-from ckpt_backends.codec.edits import Edit, Put
-from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
-from ckpt_backends.codec.msgpack.lossless import Ext
-from ckpt_backends.codec.set_keys import append_item, set_keys
+from ckpt_backends.codec.bson import map_leaves
+from ckpt_backends.codec.edits import Edit, Put, append_item, set_keys
+from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.codec.values import JSON_TYPES, TUPLE, Tagged, Value
 from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError

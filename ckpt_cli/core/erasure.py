@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from ckpt_backends.app_sessions import AppSession
 from ckpt_backends.errors import ParseError, UsageError
-from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, begins
+from ckpt_backends.memory import Item, ItemKey, Namespace, begins
 from ckpt_cli.core.filters import (
     Condition,
     Filter,

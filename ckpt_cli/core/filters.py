@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import NotFound, ParseError, UsageError
-from ckpt_backends.model import Status
-from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
+from ckpt_backends.model import ALL_THREADS, Status, ThreadBounds
 from ckpt_cli.core.search import FASTER, compile_pattern
 from ckpt_cli.core.state import ERROR, INTERRUPT
 from ckpt_cli.core.times import parse_duration, parse_time
@@ -896,7 +895,7 @@ def decision(expression: Filter) -> Decision:
             return _condition(expression)
         case Not(part):
             inner = decision(part)
-            return lambda facts: _opposite(inner(facts))
+            return lambda facts: None if (answer := inner(facts)) is None else not answer
         case And(parts):
             return _until(False, [decision(part) for part in parts])
         case Or(parts):
@@ -930,10 +929,6 @@ def _until(decisive: bool, parts: Sequence[Decision]) -> Decision:
         return found
 
     return decide
-
-
-def _opposite(answer: bool | None) -> bool | None:
-    return None if answer is None else not answer
 
 
 def values_at(root: Mapping[str, Value], path: Path) -> tuple[Value, ...]:

@@ -9,13 +9,10 @@ from datetime import datetime, timedelta
 from string import digits
 from typing import Any, Literal
 
-from ckpt_backends.changes.change import Change, CopyOfCheckpoint
-from ckpt_backends.checkpoint_ids import ticks_at, ticks_of, time_of
+from ckpt_backends.changes import Change, CopyOfCheckpoint
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.edits import Edit, Put
-from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
-from ckpt_backends.codec.msgpack.lossless import Ext
-from ckpt_backends.codec.set_keys import set_keys
+from ckpt_backends.codec.edits import Edit, Put, set_keys
+from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.encryption import (
     KEY_VARIABLE,
@@ -27,8 +24,8 @@ from ckpt_backends.encryption import (
     sealed_metadata,
 )
 from ckpt_backends.errors import Refused, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
-from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, ticks_at, ticks_of, time_of
+from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.sealing import sealed_together
 from ckpt_cli.core.diff import ChannelChange
 from ckpt_cli.core.random_numbers import random_fraction
@@ -267,7 +264,7 @@ def copy_metadata(metadata: TypedBytes, marks: Mapping[str, str | int]) -> Typed
 
 
 def _unpickled(metadata: TypedBytes) -> TypedBytes:
-    from ckpt_backends.transfer.metadata import without_objects  # late: it is rare
+    from ckpt_backends.transfer.metadata import without_objects
 
     try:
         return without_objects(metadata)

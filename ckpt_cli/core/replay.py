@@ -13,7 +13,7 @@ from itertools import groupby, islice, permutations, product
 from typing import Literal, NamedTuple
 from uuid import UUID, uuid5
 
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core import reducers as add_messages

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ckpt_backends.changes.removal import Inside, Removal
+from ckpt_backends.changes import Inside, Removal
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import BlobKey, Status, ThreadSize
 from ckpt_cli.core.lineage import is_stateful

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ckpt_backends.codec.stored_text import is_findable, is_findable_in_any_case
+from ckpt_backends.codec.stored import is_findable, is_findable_in_any_case
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.conversation import as_message

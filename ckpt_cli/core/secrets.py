@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from binascii import a2b_base64
 from bisect import bisect_left
 from collections import Counter
@@ -11,8 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cache
 from hashlib import blake2b
 from importlib import import_module
+from importlib.resources import files
 from sys import maxsize
 from typing import Any, Literal
 
@@ -268,7 +271,7 @@ class Scanner:
     """
 
     def __init__(self) -> None:
-        self._rules = TextRules([*RULES, *library_rules()])
+        self._rules = TextRules([*own_rules(), *library_rules()])
         self._known: dict[int, tuple[Tagged, ScannedValue]] = {}
         self._known_size = 0
 
@@ -574,49 +577,6 @@ class SecretRule:
     """A shorter group, such as that of a prefix, is not the secret."""
 
 
-_GITLEAKS = "https://github.com/gitleaks/gitleaks/blob/master/config/gitleaks.toml"
-_TRUFFLEHOG = "https://github.com/trufflesecurity/trufflehog/blob/main/pkg/detectors"
-_SOURCES = {
-    "private-key": (
-        "RFC 7468, RFC 4716, RFC 9580",
-        "https://tartarus.org/~simon/putty-snapshots/htmldoc/AppendixC.html",
-    ),
-    "openrouter-key": ("https://openrouter.ai/docs/api-reference/authentication",),
-    "langfuse-key": ("https://langfuse.com/faq/all/where-are-langfuse-api-keys",),
-    "google-api-key": ("https://cloud.google.com/docs/authentication/api-keys",),
-    "google-oauth-secret": ("https://developers.google.com/identity/protocols/oauth2",),
-    "langsmith-key": ("https://docs.smith.langchain.com/administration/how_to_guides",),
-    "groq-key": (f"{_TRUFFLEHOG}/groq",),
-    "xai-key": (f"{_TRUFFLEHOG}/xai",),
-    "tavily-key": ("https://docs.tavily.com/documentation/api-reference/introduction",),
-    "replicate-token": (f"{_TRUFFLEHOG}/replicate",),
-    "nvidia-key": (f"{_TRUFFLEHOG}/nvapi",),
-    "stripe-key": ("https://docs.stripe.com/keys",),
-    "slack-token": ("https://api.slack.com/concepts/token-types",),
-    "npm-token": (_GITLEAKS, "https://docs.npmjs.com/cli/configuring-npm/npmrc"),
-    "telegram-token": ("https://core.telegram.org/bots/api#authorizing-your-bot",),
-    "azure-sas": ("https://learn.microsoft.com/azure/storage/common/storage-sas-overview",),
-    "aws-secret-key": (
-        "https://docs.aws.amazon.com/IAM/latest/UserGuide/id_credentials_access-keys.html",
-    ),
-    "jwt": ("RFC 7519, RFC 7516",),
-    "url-password": ("RFC 3986, section 3.2.1",),
-    "authorization-header": ("RFC 6750", "RFC 7617"),
-    "assigned-secret": (
-        "JSON in a text, with a name as in core/secrets/key_names.py",
-        "a line of a .env file, https://12factor.net/config",
-    ),
-}
-"""Who describes the forms of each kind in `RULES`; of all others, it is Gitleaks."""
-_GITHUB = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")
-_AWS = ("A3T", "ABIA", "ACCA", "AKIA", "ASIA")
-_NAMES = (
-    r"pass(?:word|wd|phrase)|secret(?:[_-]?(?:access)?[_-]?key)?|api[_-]?key"
-    r"|(?:access|auth|refresh|bearer|session)[_-]?token|client[_-]?secret|private[_-]?key"
-)
-_NAME_ANCHORS = ("pass", "secret", "key", "token")
-
-
 def is_token(text: str) -> bool:
     """Return whether a text has letters and digits, as random ones do."""
     return (
@@ -656,117 +616,35 @@ def _is_user_and_password(text: str) -> bool:
     return bool(colon) and user.isprintable() and not is_placeholder(password)
 
 
-RULES: tuple[SecretRule, ...] = (
-    SecretRule(
-        "private-key",
-        r"-{4,5} ?BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
-        r"(?:(?:(?!----)[\s\S]){0,8000}-{4,5} ?END [A-Z0-9 ]{1,60}-{4,5}"
-        r"|[\w+/=:,.\s\\]{64,8000})",
-        ("PRIVATE KEY",),
-        accepts=lambda text: len(set(text)) > 20,
-    ),
-    SecretRule(
-        "private-key",
-        r"PuTTY-User-Key-File-\d:[\s\S]{0,8000}?Private-MAC: [0-9a-f]{40,64}",
-        ("PuTTY-User-Key-File-",),
-    ),
-    SecretRule("anthropic-key", r"\bsk-ant-[a-z]{2,12}\d\d-[\w-]{20,200}", ("sk-ant-",)),
-    SecretRule("openrouter-key", r"\bsk-or-v1-[0-9a-f]{64}\b", ("sk-or-v1-",)),
-    SecretRule(
-        "langfuse-key", r"\bsk-lf-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", ("sk-lf-",)
-    ),
-    SecretRule(
-        "openai-key",
-        r"\bsk-(?:(?:proj|svcacct|admin)-[\w-]{40,250}|[\w-]{20,}T3BlbkFJ[\w-]{20,})",
-        ("sk-proj-", "sk-svcacct-", "sk-admin-", "T3BlbkFJ"),
-    ),
-    SecretRule("google-api-key", r"\bAIza[\w-]{35}(?![\w-])", ("AIza",)),
-    SecretRule("google-oauth-secret", r"\bGOCSPX-[\w-]{28}(?![\w-])", ("GOCSPX-",)),
-    SecretRule("huggingface-token", r"\bhf_[A-Za-z0-9]{34,40}\b", ("hf_",)),
-    SecretRule(
-        "langsmith-key",
-        r"\b(?:lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}|ls__[0-9a-f]{32})\b",
-        ("lsv2_", "ls__"),
-    ),
-    SecretRule("groq-key", r"\bgsk_[A-Za-z0-9]{40,64}\b", ("gsk_",)),
-    SecretRule("xai-key", r"\bxai-[A-Za-z0-9]{70,90}\b", ("xai-",)),
-    SecretRule("perplexity-key", r"\bpplx-[A-Za-z0-9]{48}\b", ("pplx-",)),
-    SecretRule(
-        "tavily-key", r"\btvly-(?:[a-z]{3,5}-)?[A-Za-z0-9]{28,40}\b", ("tvly-",), accepts=is_token
-    ),
-    SecretRule("replicate-token", r"\br8_[A-Za-z0-9]{37}\b", ("r8_",)),
-    SecretRule("nvidia-key", r"\bnvapi-[\w-]{60,72}(?![\w-])", ("nvapi-",)),
-    SecretRule("databricks-token", r"\bdapi[0-9a-f]{32}(?:-\d)?\b", ("dapi",)),
-    SecretRule("github-token", r"\bgithub_pat_\w{36,255}", ("github_pat_",)),
-    SecretRule("github-token", r"\bgh[pousr]_[A-Za-z0-9]{36,251}", _GITHUB),
-    SecretRule(
-        "stripe-key",
-        r"\b(?:[sr]k_(?:live|test)|whsec)_[A-Za-z0-9+/]{16,247}={0,2}",
-        ("k_live_", "k_test_", "whsec_"),
-    ),
-    SecretRule(
-        "slack-token",
-        r"\b(?:xapp-\d-|xoxe\.?xox[bp]-\d-|xoxe-\d-|xox[abposrcd]-\d)[\w-]{20,250}",
-        ("xapp-", "xox"),
-    ),
-    SecretRule("npm-token", r"\bnpm_[A-Za-z0-9]{36}\b", ("npm_",)),
-    SecretRule("npm-token", r":_authToken=\s{0,3}[\"']?([\w-]{36,200})", (":_authToken=",)),
-    SecretRule("telegram-token", r"(?<!\d)\d{8,10}:A[\w-]{34}(?![\w-])", (":A",)),
-    SecretRule("digitalocean-token", r"\bdo[opr]_v1_[0-9a-f]{64}\b", ("_v1_",)),
-    SecretRule("shopify-token", r"\bshp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}\b", ("shp",)),
-    SecretRule("artifactory-token", r"\bAKC[A-Za-z0-9]{57,80}\b", ("AKC",)),
-    SecretRule("linear-key", r"\blin_api_[A-Za-z0-9]{40}\b", ("lin_api_",)),
-    SecretRule("notion-token", r"\bntn_\d{11}[A-Za-z0-9]{35}\b", ("ntn_",)),
-    SecretRule("atlassian-token", r"\bATATT3[\w=-]{180,220}", ("ATATT3",)),
-    SecretRule("azure-sas", r"[?&]sig=([A-Za-z0-9%+/]{40,90}(?:%3D|=))", ("sig=",)),
-    SecretRule(
-        "aws-secret-key",
-        r"\b(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[A-Z0-9]{16}\b[\s\S]{1,100}?"
-        r"(?<![A-Za-z0-9/+=])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
-        _AWS,
-        accepts=_is_aws_secret,
-    ),
-    SecretRule(
-        "jwt", r"\beyJ[\w-]{8,4000}={0,2}(?:\.[\w-]{0,8000}={0,2}){2,4}", ("eyJ",), accepts=_is_jwt
-    ),
-    SecretRule(
-        "url-password",
-        r"\b[a-z][a-z0-9+.-]{1,30}://[^\s/?#:@\"'<>\[\]{}|\\]{0,200}:([^\s/?#@\"'<>|\\]{3,200})@[\w\[.-]",
-        ("://",),
-        ignore_case=True,
-        accepts=lambda text: not is_placeholder(text),
-    ),
-    SecretRule(
-        "authorization-header",
-        r"\bbearer\s{1,3}([\w.~+/=-]{20,4000})",
-        ("bearer",),
-        ignore_case=True,
-        accepts=is_token,
-    ),
-    SecretRule(
-        "authorization-header",
-        r"\bbasic\s{1,3}([A-Za-z0-9+/]{8,4000}={0,2})",
-        ("basic",),
-        ignore_case=True,
-        accepts=_is_user_and_password,
-    ),
-    SecretRule(
-        "assigned-secret",
-        rf"\"[\w.-]{{0,40}}(?:{_NAMES})\\?\"\s{{0,3}}:\s{{0,3}}\\?\"([^\"\\\s]{{8,500}})\\?\"",
-        _NAME_ANCHORS,
-        ignore_case=True,
-        accepts=_is_assigned,
-    ),
-    SecretRule(
-        "assigned-secret",
-        r"(?m)^\s{0,20}(?:export\s{1,3})?[A-Z][A-Z0-9_]{0,60}"
-        r"(?:PASSWORD|PASSWD|SECRET|SECRET_KEY|API_KEY|APIKEY|ACCESS_KEY|TOKEN|PRIVATE_KEY)"
-        r"[ ]{0,3}=[ ]{0,3}[\"']?([^\s\"'#]{8,500})",
-        ("PASS", "SECRET", "KEY", "TOKEN"),
-        accepts=_is_assigned,
-    ),
-)
-"""Where two matches overlap, the earlier rule wins."""
+ACCEPTS: Mapping[str, Callable[[str], bool]] = {
+    "varied": lambda text: len(set(text)) > 20,
+    "token": is_token,
+    "assigned": _is_assigned,
+    "aws-secret": _is_aws_secret,
+    "jwt": _is_jwt,
+    "user-and-password": _is_user_and_password,
+    "no-placeholder": lambda text: not is_placeholder(text),
+    "no-example": lambda text: not is_example(text),
+}
+"""What a match has to be, by the names in the table of rules."""
+
+
+@cache
+def rule_table() -> dict[str, Any]:
+    """Return the table of our rules, and of the detectors of the library that are used."""
+    return tomllib.loads(files("ckpt_cli.data").joinpath("secrets.toml").read_text("utf-8"))
+
+
+def own_rules() -> Iterator[SecretRule]:
+    """Yield our rules; where two matches overlap, the earlier one wins."""
+    for one in rule_table()["rules"]:
+        yield SecretRule(
+            one["kind"],
+            one["pattern"],
+            tuple(one["anchors"]),
+            one.get("any_case", False),
+            ACCEPTS[one.get("accepts", "no-example")],
+        )
 
 
 _KINDS: tuple[tuple[str, tuple[str, ...], int], ...] = (
@@ -816,75 +694,17 @@ def _kind(name: str) -> tuple[str | None, int]:
     return None, 0
 
 
+_GITLEAKS = "https://github.com/gitleaks/gitleaks/blob/master/config/gitleaks.toml"
 _LIBRARY = "https://github.com/Yelp/detect-secrets"
-
-
-@dataclass(frozen=True, slots=True)
-class Detector:
-    """A detector of the library."""
-
-    module: str
-    name: str
-    kinds: tuple[str, ...]
-    """The kind that each of its patterns finds; the last one is that of all others."""
-    anchors: tuple[str, ...]
-
-
-DETECTORS = (
-    Detector("aws", "AWSKeyDetector", ("aws-access-key", "aws-secret-key"), (*_AWS, "aws")),
-    Detector(
-        "azure_storage_key", "AzureStorageKeyDetector", ("azure-storage-key",), ("AccountKey=",)
-    ),
-    Detector(
-        "cloudant",
-        "CloudantDetector",
-        ("cloudant-key",),
-        ("cloudant", "clou_", "clou-", "cl_", "cl-"),
-    ),
-    # A token begins with the digits of the bot's id in Base64.
-    Detector(
-        "discord",
-        "DiscordBotTokenDetector",
-        ("discord-token",),
-        ("MD", "MT", "Mj", "Mz", "ND", "NT", "Nj", "Nz", "OD", "OT"),
-    ),
-    Detector("github_token", "GitHubTokenDetector", ("github-token",), _GITHUB),
-    Detector("gitlab_token", "GitLabTokenDetector", ("gitlab-token",), ("gl", "GR1348941")),
-    Detector("ibm_cloud_iam", "IbmCloudIamDetector", ("ibm-cloud-key",), ("ibm", "iam", "cloud")),
-    Detector("ibm_cos_hmac", "IbmCosHmacDetector", ("ibm-cloud-key",), ("secret",)),
-    Detector("mailchimp", "MailchimpDetector", ("mailchimp-key",), ("-us",)),
-    Detector("openai", "OpenAIDetector", ("openai-key",), ("T3BlbkFJ",)),
-    Detector("pypi_token", "PypiTokenDetector", ("pypi-token",), ("pypi-",)),
-    Detector("sendgrid", "SendGridDetector", ("sendgrid-key",), ("SG.",)),
-    Detector("slack", "SlackDetector", ("slack-token", "slack-webhook"), ("xox", "slack.com")),
-    Detector("softlayer", "SoftlayerDetector", ("softlayer-key",), ("softlayer", "sl_", "sl-")),
-    Detector("square_oauth", "SquareOAuthDetector", ("square-token",), ("sq0csp-",)),
-    Detector("stripe", "StripeDetector", ("stripe-key",), ("k_live_",)),
-    Detector("telegram_token", "TelegramBotTokenDetector", ("telegram-token",), (":A",)),
-    Detector("twilio", "TwilioKeyDetector", ("twilio-key",), ("AC", "SK")),
-)
-
-LEFT_OUT = {
-    "ArtifactoryDetector": "any id that begins with AP would be found; `artifactory-token`",
-    "BasicAuthDetector": "`url-password` also finds passwords with other characters",
-    "Base64HighEntropyString": "ids and hashes in a state would be found",
-    "HexHighEntropyString": "ids and hashes in a state would be found",
-    "IPPublicDetector": "an address is no credential",
-    "JwtTokenDetector": "`jwt` includes the signature",
-    "KeywordDetector": "it reads source code; `kind_by_name` reads fields",
-    "NpmDetector": "it takes minutes on some texts; `npm-token` finds the same",
-    "PrivateKeyDetector": "`private-key` includes the key",
-}
-"""The detectors that are not used, and why."""
 
 
 def known_kinds() -> Mapping[str, list[str]]:
     """Return the kinds in order, each with its sources. Loads no library."""
     found: dict[str, list[str]] = {kind: ["the name of a field"] for kind in KINDS_BY_NAME}
-    for kind in dict.fromkeys(one.kind for one in RULES):
-        found.setdefault(kind, []).extend(_SOURCES.get(kind, (_GITLEAKS,)))
-    for kind in dict.fromkeys(kind for one in DETECTORS for kind in one.kinds):
-        found.setdefault(kind, []).append(_LIBRARY)
+    for one in rule_table()["rules"]:
+        found.setdefault(one["kind"], one.get("sources", [_GITLEAKS]))
+    for kind in dict.fromkeys(kind for one in rule_table()["detectors"] for kind in one["kinds"]):
+        found[kind] = [*found.get(kind, ()), _LIBRARY]
     return {kind: found[kind] for kind in sorted(found)}
 
 
@@ -894,10 +714,11 @@ _END_OF_TOKEN = r"[\w-]{0,250}"  # noqa: S105
 
 def library_rules() -> Iterator[SecretRule]:
     """Yield the rules of the library. Raises `MissingDependency` if it is not installed."""
-    for detector in DETECTORS:
+    for detector in rule_table()["detectors"]:
+        kinds = detector["kinds"]
         grouped: dict[tuple[str, bool], list[str]] = {}
         for number, pattern in enumerate(_patterns(detector)):
-            kind = detector.kinds[min(number, len(detector.kinds) - 1)]
+            kind = kinds[min(number, len(kinds) - 1)]
             flags = "(?x:" if pattern.flags & re.VERBOSE else "(?:"
             ignores_case = bool(pattern.flags & re.IGNORECASE)
             grouped.setdefault((kind, ignores_case), []).append(f"{flags}{pattern.pattern})")
@@ -905,15 +726,15 @@ def library_rules() -> Iterator[SecretRule]:
             yield SecretRule(
                 kind,
                 f"(?:{'|'.join(patterns)}){_END_OF_TOKEN}",
-                detector.anchors,
+                tuple(detector["anchors"]),
                 ignore_case=ignores_case,
                 shortest_group=16,
             )
 
 
-def _patterns(detector: Detector) -> list[re.Pattern[str]]:
+def _patterns(detector: Mapping[str, Any]) -> list[re.Pattern[str]]:
     try:
-        module = import_module(f"detect_secrets.plugins.{detector.module}")
+        module = import_module(f"detect_secrets.plugins.{detector['module']}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "detect_secrets":
             raise
@@ -921,4 +742,4 @@ def _patterns(detector: Detector) -> list[re.Pattern[str]]:
             "finding secrets requires detect-secrets",
             hint=install_command("langgraph-ckpt[secrets]"),
         ) from None
-    return list(getattr(module, detector.name).denylist)
+    return list(getattr(module, detector["name"]).denylist)

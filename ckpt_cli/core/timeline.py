@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple, get_args
 
-from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.model import time_of
 from ckpt_cli.core.lineage import DEEPEST, Parentage, innermost, namespace_in
 from ckpt_cli.core.state import START
 from ckpt_cli.core.tasks import node_path, path_text, ran_here

@@ -6,7 +6,7 @@ import secrets
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 from threading import Event
 from time import monotonic
 from typing import Any, TypeVar
@@ -20,8 +20,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from ckpt_backends.errors import CkptError, NotFound, UsageError
-from ckpt_backends.protocol import Store
-from ckpt_backends.url import StoreUrl
+from ckpt_cli.api.opening import Script
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.ending import ENDING, heed, leave, restored
 from ckpt_cli.mcp.tools import (
@@ -40,7 +39,6 @@ from ckpt_cli.mcp.tools import (
     structured,
     to_cursor,
 )
-from ckpt_cli.reading.executor import Executor
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.render.text import safe_text
@@ -156,29 +154,15 @@ def _text(tool: Tool, page: Page, place: PageStart, following: str | None) -> st
 _Answer = TypeVar("_Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What the server was started with; the surroundings of its answers."""
+class Served(Script):
+    """What the server was started with; the surroundings of its answers.
 
-    names: StoreNames
-    opening: Opening
-    """With `redact`, unless all values may be shown: so long-term memory is hidden, too."""
-    zone: tzinfo
+    Its opening has `redact`, unless all values may be shown: so long-term memory is hidden, too.
+    """
 
-    @property
-    def now(self) -> datetime:
-        """The time of the call."""
-        return datetime.now(UTC)
-
-    def open_other(self, url: StoreUrl) -> Store:
-        """Open another store in the same way; the caller closes it."""
-        return self.opening._replace(url=url).open(self.note)
-
-    def executor(
-        self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None
-    ) -> Executor:
-        """Return what works on many threads."""
-        return Executor(opening or self.opening, jobs, cluster)
+    def __init__(self, names: StoreNames, opening: Opening, zone: tzinfo) -> None:
+        super().__init__(names, opening)
+        self.zone = zone
 
     def note(self, text: str) -> None:
         """Drop a note: the agent gets answers and errors only."""

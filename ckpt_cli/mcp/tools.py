@@ -164,68 +164,33 @@ _LONGEST = 2000
 """Number of characters that a text may have at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One argument of a tool."""
-
-    kind: str
-    """`string`, `integer` or `boolean`."""
-    about: str
-    """What it means, for the model that makes the call."""
-    required: bool = False
-    many: bool = False
-    """Whether it is a list of these."""
-    choices: Sequence[str] = ()
-    least: int | None = None
-    most: int | None = None
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the argument."""
-        one: dict[str, Any] = {"type": self.kind}
-        if self.choices:
-            one["enum"] = list(self.choices)
-        elif self.kind == "string":
-            one["maxLength"] = _LONGEST
-        if self.least is not None:
-            one["minimum"] = self.least
-        if self.most is not None:
-            one["maximum"] = self.most
-        if self.many:
-            return {"type": "array", "items": one, "maxItems": 1000, "description": self.about}
-        return {**one, "description": self.about}
+Parameter: TypeAlias = Mapping[str, Any]
+"""The JSON Schema of one argument of a tool."""
 
 
-def text(about: str, *, required: bool = False, choices: Sequence[str] = ()) -> Parameter:
+def text(about: str, *, choices: Sequence[str] = ()) -> Parameter:
     """Return an argument that is a text."""
-    return Parameter("string", about, required, choices=choices)
+    limit = {"enum": list(choices)} if choices else {"maxLength": _LONGEST}
+    return {"type": "string", **limit, "description": about}
 
 
 def texts(about: str, *, choices: Sequence[str] = ()) -> Parameter:
     """Return an argument that is a list of texts."""
-    return Parameter("string", about, many=True, choices=choices)
+    one = {key: value for key, value in text("", choices=choices).items() if key != "description"}
+    return {"type": "array", "items": one, "maxItems": 1000, "description": about}
 
 
 def flag(about: str) -> Parameter:
     """Return an argument that is true or false; false if left out."""
-    return Parameter("boolean", about)
+    return {"type": "boolean", "description": about}
 
 
-def number(about: str, least: int, most: int | None = None) -> Parameter:
+def number(about: str, least: int) -> Parameter:
     """Return an argument that is a whole number."""
-    return Parameter("integer", about, least=least, most=most)
+    return {"type": "integer", "minimum": least, "description": about}
 
 
-def object_schema(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    """Return the JSON Schema of all arguments of a tool."""
-    return {
-        "type": "object",
-        "properties": {name: one.schema() for name, one in parameters.items()},
-        "required": [name for name, one in parameters.items() if one.required],
-        "additionalProperties": False,
-    }
-
-
-THREAD = text("The id of the thread, as `threads` prints it.", required=True)
+THREAD = text("The id of the thread, as `threads` prints it.")
 REF = text(
     "Which checkpoint: head (the default), an id or the start or end of one, ~2 (two before the"
     " head), step:3, or a time such as 2h or 2026-04-07T10:00."
@@ -301,6 +266,11 @@ class Asked:
         found = self.arguments.get(name)
         return default if found is None else found
 
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return those of these arguments that were not left out, and the filters."""
+        found = {name: self.arguments[name] for name in names if self.get(name) is not None}
+        return {**found, "where": self.where} if self.get("where") else found
+
     @property
     def where(self) -> list[str]:
         """The filters: one or none. Raises `UsageError` if one would tell hidden values."""
@@ -336,35 +306,34 @@ class Tool:
     parameters: Mapping[str, Parameter]
     answer: Callable[[Asked], Iterable[Item]]
 
+    required: Sequence[str] = ("thread",)
+    """Those of its parameters that may not be left out, if it has them."""
+
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of its arguments."""
-        return object_schema({**self.parameters, **PAGING})
+        return {
+            "type": "object",
+            "properties": {**self.parameters, **PAGING},
+            "required": [name for name in self.parameters if name in self.required],
+            "additionalProperties": False,
+        }
 
 
 _STATUSES = ("error", "interrupted", "pending", "done", "unknown", "empty")
 
 
 def _threads(asked: Asked) -> Iterator[Item]:
-    rows = asked.store.handle.listed(
-        asked.where,
-        status=asked.get("status"),
-        match=asked.get("match"),
-        since=asked.get("since"),
-        sort=asked.get("sort", "last"),
-        sizes=asked.get("sizes", False),
-        watch=asked.watch,
-    )
-    return (one.to_dict() for one in rows)
+    given = asked.given("status", "match", "since", "sort", "sizes")
+    return map(dict, asked.store.handle.listed(**given, watch=asked.watch))
 
 
 def _tree(asked: Asked) -> Iterator[Item]:
-    drawn = asked.thread().tree(ns=asked.get("ns"), unfold=asked.get("unfold", False))
-    return iter(drawn.split("\n"))
+    return iter(asked.thread().tree(**asked.given("ns", "unfold")).split("\n"))
 
 
 def _history(asked: Asked) -> Iterator[Item]:
-    found = asked.thread().history(ns=asked.get("ns"), all_ns=asked.get("all_ns", False))
+    found = asked.thread().history(**asked.given("ns", "all_ns"))
     return (without_versions(one.listed()) for one in asked.watch(found))
 
 
@@ -374,7 +343,7 @@ def without_versions(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _timeline(asked: Asked) -> Iterator[Item]:
-    found = asked.checkpoint().timeline(since=asked.get("since"), last=asked.get("last")).to_dict()
+    found = asked.checkpoint().timeline(**asked.given("since", "last")).to_dict()
     steps = found.pop("steps")
     yield found
     yield from steps
@@ -578,11 +547,12 @@ CHECKPOINT_TOOLS = (
         "Find the step, the node and the task that set a value. Use it when a value is wrong.",
         {
             "thread": THREAD,
-            "path": text("The value, such as plan or messages[-1].content.", required=True),
+            "path": text("The value, such as plan or messages[-1].content."),
             "ref": REF,
             "ns": NAMESPACE,
         },
         _blame,
+        required=("thread", "path"),
     ),
 )
 
@@ -623,28 +593,15 @@ MEMORY_TOOLS = (
 
 
 def _interrupts(asked: Asked) -> Iterator[Item]:
-    found = asked.store.handle.interrupts(
-        asked.get("threads"),
-        where=asked.where,
-        older_than=asked.get("older_than"),
-        watch=asked.watch,
-    )
-    return (one.to_dict() for one in found)
+    given = asked.given("threads", "older_than")
+    return map(dict, asked.store.handle.interrupts(**given, watch=asked.watch))
 
 
 def _errors(asked: Asked) -> Iterator[Item]:
-    store, threads, since = asked.store.handle, asked.get("threads"), asked.get("since")
-    history, by = asked.get("history", False), asked.get("by")
+    given, by = asked.given("threads", "since", "history"), asked.get("by")
     if by is not None:
-        return iter(
-            store.errors_by(
-                by, threads, where=asked.where, since=since, history=history, watch=asked.watch
-            )
-        )
-    found = store.errors(
-        threads, where=asked.where, since=since, history=history, watch=asked.watch
-    )
-    return (one.to_dict() for one in found)
+        return iter(asked.store.handle.errors_by(by, **given, watch=asked.watch))
+    return map(dict, asked.store.handle.errors(**given, watch=asked.watch))
 
 
 def _grep(asked: Asked) -> Iterator[Item]:
@@ -655,25 +612,19 @@ def _grep(asked: Asked) -> Iterator[Item]:
         raise UsageError("this server hides the values to search", hint=OPEN_HINT)
     hits = asked.store.whole.grep(
         asked.arguments["pattern"],
-        asked.get("threads"),
         fixed=not asked.get("regex", False),
-        ignore_case=asked.get("ignore_case", False),
-        where=asked.where,
         channels=channels,
-        ns=asked.get("ns"),
-        head_only=asked.get("head_only", False),
+        **asked.given("threads", "ignore_case", "ns", "head_only"),
         watch=asked.watch,
     )
-    yield from (one.to_dict() for one in hits)
+    yield from map(dict, hits)
     if hits.missed:
         yield {"missed": hits.missed}
 
 
 def _doctor(asked: Asked) -> Iterator[Item]:
-    found = asked.store.handle.doctor(
-        asked.get("threads"), where=asked.where, deep=asked.get("deep", False), watch=asked.watch
-    )
-    yield from (one.to_dict() for one in found)
+    found = asked.store.handle.doctor(**asked.given("threads", "deep"), watch=asked.watch)
+    yield from map(dict, found)
     yield {"complete": found.complete, "checked": CHECKED.record(found.checked)}
 
 
@@ -709,7 +660,7 @@ TROUBLE_TOOLS = (
         "Search the values, writes, questions and errors of threads for a text. On a large store,"
         " name threads or a filter: every value may have to be read.",
         {
-            "pattern": text("The text to search for.", required=True),
+            "pattern": text("The text to search for."),
             "regex": flag("Take the pattern as a regular expression; its time is limited."),
             "ignore_case": flag("Ignore the difference of upper and lower case."),
             "threads": THREADS,
@@ -719,6 +670,7 @@ TROUBLE_TOOLS = (
             "head_only": flag("Search the newest state only."),
         },
         _grep,
+        required=("pattern",),
     ),
     Tool(
         "doctor",

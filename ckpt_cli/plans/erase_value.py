@@ -17,7 +17,7 @@ from ckpt_backends.erasing.erasure import (
 from ckpt_backends.erasing.thread import ErasureCounts, ThreadEraser
 from ckpt_backends.errors import Refused
 from ckpt_backends.protocol import Store
-from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli.core.values import Path, Selected, format_path, is_set
 from ckpt_cli.plans.repair import ValuePlace

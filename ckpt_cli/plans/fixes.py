@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 
-from ckpt_backends.changes.removal import Inside
+from ckpt_backends.changes import Inside
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.declaration import is_read_only
 from ckpt_backends.discovery import known_backends

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ckpt_backends.changes.bundle import Bundle
-from ckpt_backends.changes.change import Change
+from ckpt_backends.archive import Bundle
+from ckpt_backends.changes import Change
 from ckpt_backends.errors import CkptError, NotFound, StoreChanged
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.forking import CheckpointPlan

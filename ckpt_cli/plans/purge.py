@@ -12,14 +12,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ckpt_backends.changes.removal import Inside, Removal
-from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.chunks import in_chunks
+from ckpt_backends.changes import Inside, Removal
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError, StoreChanged
-from ckpt_backends.files.atomic_write import writing
-from ckpt_backends.model import BlobKey, Capability, Status, Thread, ThreadSize
+from ckpt_backends.files import writing
+from ckpt_backends.model import BlobKey, Capability, Status, Thread, ThreadSize, in_chunks, time_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.lineage import is_in_call
 from ckpt_cli.core.retention import (
@@ -329,7 +327,7 @@ class _Facts:
         self.blobs: dict[tuple[str, str], set[BlobKey]] = {}
         """The separately stored values that each checkpoint refers to."""
         sends, waiting = set(), set()
-        for write in reader.store.writes(reader.thread_id):
+        for write in reader.writes():
             key = (write.key.checkpoint_ns, write.key.checkpoint_id)
             self.writes += 1
             if not reader.is_values_only:
@@ -339,9 +337,7 @@ class _Facts:
         for ns in reader.namespaces:
             delta = reader.delta_channels(ns)
             known = reader.parentage(ns)
-            for one in reader.store.checkpoints(
-                reader.thread_id, checkpoint_ns=ns, body=True, metadata=True
-            ):
+            for one in reader.checkpoints(ns, body=True, metadata=True):
                 key = (ns, one.key.checkpoint_id)
                 body, metadata = read_body(one), decode(one.metadata) if one.metadata else None
                 if not reader.is_values_only:

@@ -9,12 +9,11 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change import Change, NewBlob
+from ckpt_backends.changes import Change, NewBlob
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.edits import Put
+from ckpt_backends.codec.edits import Put, list_of, stored_items
 from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
 from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
-from ckpt_backends.codec.set_keys import list_of, stored_items
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, Refused, Unsupported, UsageError
@@ -600,12 +599,7 @@ class ValuePlace:
         return {*body.versions, *body.seen}
 
     def _write(self) -> dict[Value, Value]:
-        for one in self.reader.store.writes(
-            self.reader.thread_id,
-            checkpoint_ns=self.checkpoint_ns,
-            checkpoint_ids=[self.checkpoint_id],
-            values=True,
-        ):
+        for one in self.reader.writes(self.checkpoint_ns, [self.checkpoint_id], values=True):
             if (one.task_id, one.idx) == (self.task_id, self.idx) and one.value is not None:
                 return {one.channel: decode(one.value)}
         raise NotFound(f"no write {self.idx} of task '{self.task_id}'")
@@ -859,7 +853,7 @@ def _restored(
 
 def _copied(reader: ThreadReader, checkpoint_ns: str) -> set[Value]:
     """Return the checkpoints of which `ckpt` added a copy: such a copy may have been mended."""
-    found = reader.store.checkpoints(reader.thread_id, checkpoint_ns=checkpoint_ns, metadata=True)
+    found = reader.checkpoints(checkpoint_ns, metadata=True)
     marks = map(read_metadata, found)
     return {one.get(FROM) for one in marks if one.get(BY) == NAME and one.get(FROM) is not None}
 

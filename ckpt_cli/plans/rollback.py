@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 
 from ckpt_backends import shell
-from ckpt_backends.codec.edits import Put
-from ckpt_backends.codec.set_keys import set_keys
+from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
@@ -165,9 +164,7 @@ def _up(reader: ThreadReader, start: str, steps: int) -> str:
     line = reader.ancestry("", start)
     copies = {
         one.key.checkpoint_id
-        for one in reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns="", checkpoint_ids=line, metadata=True
-        )
+        for one in reader.checkpoints("", line, metadata=True)
         if (metadata := read_metadata(one)).get(BY) == NAME
         and metadata.get(FROM) == one.parent_checkpoint_id
     }

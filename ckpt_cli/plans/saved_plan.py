@@ -13,14 +13,12 @@ from hashlib import blake2b, scrypt, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.change_records import change_record
-from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.changes import Change, change_record
 from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import StoreChanged, UsageError, reason_of
-from ckpt_backends.files.atomic_write import writing
-from ckpt_backends.files.regular_file import open_regular
-from ckpt_backends.memory.protocol import ItemKey, MemoryStore
+from ckpt_backends.files import open_regular, writing
+from ckpt_backends.memory import ItemKey, MemoryStore
+from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.copying import CopiedItem
 from ckpt_cli.core.values import compact_json

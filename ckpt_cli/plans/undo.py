@@ -10,20 +10,17 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from ckpt_backends import shell
-from ckpt_backends.changes.bundle import Bundle, check_bundle
-from ckpt_backends.changes.change import Change, NewBlob
-from ckpt_backends.changes.removal import GONE
-from ckpt_backends.changes.rows import compare
-from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.archive import Bundle, check_bundle
+from ckpt_backends.changes import GONE, Change, NewBlob
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged, UsageError
-from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, check_unchanged
-from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.memory import Item, ItemKey, MemoryStore, check_unchanged
+from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write, time_of
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
-from ckpt_backends.transfer.parts import CheckpointPart
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.rows import compare
+from ckpt_backends.transfer.parts import CheckpointPart, parts_of_rows
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.forking import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.memory import format_key
@@ -42,19 +39,17 @@ from ckpt_cli.core.state import (
 )
 from ckpt_cli.operations.log import (
     AppliedChange,
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+    MemoryPart,
     Operation,
     OperationLog,
     OperationStep,
     RowsRemoved,
     RowsRestored,
     place_of,
-)
-from ckpt_cli.operations.memory_parts import (
-    ItemEdited,
-    ItemsAdded,
-    ItemsRemoved,
-    ItemsRestored,
-    MemoryPart,
 )
 from ckpt_cli.plans.fork import RollbackOptions, check_store, finished_nodes, heads_of, named
 from ckpt_cli.plans.proposal import Proposal
@@ -489,7 +484,7 @@ def change_now(change: Change, done: Change | None, store: Store, rows: Store) -
 def dependent(reader: ThreadReader, change: Change) -> str:
     """Return what depends on what a change removes, in words; `''` if nothing does."""
     removed = change.removed or {}
-    found = {one.key: one for one in reader.store.checkpoints(reader.thread_id, metadata=True)}
+    found = {one.key: one for one in reader.checkpoints(metadata=True)}
     for key in removed:
         if key not in found:
             return f"checkpoint {key.checkpoint_id} is gone"
@@ -501,7 +496,7 @@ def dependent(reader: ThreadReader, change: Change) -> str:
             return f"checkpoint {key.checkpoint_id} follows"
         if read_metadata(one).get(FROM) in ids:
             return f"checkpoint {key.checkpoint_id} is a copy of it"
-    writes = Counter(one.key for one in reader.store.writes(reader.thread_id, checkpoint_ids=ids))
+    writes = Counter(one.key for one in reader.writes(ids=ids))
     for key, number in removed.items():
         if writes[key] != number:
             return f"tasks stored writes at checkpoint {key.checkpoint_id}"
@@ -514,7 +509,7 @@ def _naming(
     """Return which other checkpoint names one of these values, in words."""
     if not blobs:
         return ""
-    for one in reader.store.checkpoints(reader.thread_id, body=True):
+    for one in reader.checkpoints(body=True):
         if one.key not in others:
             continue
         for channel, version in read_body(one).versions.items():
@@ -767,9 +762,9 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> CheckpointPlan:
     """Plan to remove a thread that is a copy. Raises `Refused` if it was used since it was made."""
     metadata = read_metadata(added)
     every: Counter[CheckpointKey] = Counter()
-    for one in reader.store.checkpoints(reader.thread_id):
+    for one in reader.checkpoints():
         every[one.key] = 0
-    for write in reader.store.writes(reader.thread_id):
+    for write in reader.writes():
         every[write.key] += 1
     number = metadata.get(CHECKPOINTS), metadata.get(WRITES)
     if (len(every), every.total()) != number or reader.head("") != added.key.checkpoint_id:
@@ -804,9 +799,7 @@ def newest_added(reader: ThreadReader) -> Checkpoint:
     head = reader.head("")
     line = [] if head is None else reader.ancestry("", head)
     place = {checkpoint_id: number for number, checkpoint_id in enumerate(line)}
-    found = reader.store.checkpoints(
-        reader.thread_id, checkpoint_ns="", checkpoint_ids=line, metadata=True
-    )
+    found = reader.checkpoints("", line, metadata=True)
     ours = [one for one in found if _is_ours(read_metadata(one))]
     if not ours:
         raise NotFound(
@@ -837,7 +830,7 @@ def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
     parts = [added]
     for ns in reader.namespaces:
         if ns:
-            of_ns = reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, metadata=True)
+            of_ns = reader.checkpoints(ns, metadata=True)
             parts += [
                 one
                 for one in of_ns
@@ -878,9 +871,7 @@ def _blobs(reader: ThreadReader, added: Checkpoint) -> Iterator[tuple[str, str, 
     ids = [added.key.checkpoint_id, *([origin] if isinstance(origin, str) else [])]
     bodies = {
         one.key.checkpoint_id: read_body(one).versions
-        for one in reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True
-        )
+        for one in reader.checkpoints(ns, ids, body=True)
         if one.blobs is not None
     }
     if len(bodies) < len(ids):

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import DEFAULT_LIMITS, Limits, decode
 from ckpt_backends.codec.values import Cut
-from ckpt_backends.model import CheckpointKey, Status, Thread
+from ckpt_backends.model import CheckpointKey, Status, Thread, in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tasks import Question, blocking_error
 from ckpt_cli.reading.thread import (

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
-from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import UsageError
-from ckpt_backends.model import CheckpointKey, Thread, Write
+from ckpt_backends.model import CheckpointKey, Thread, Write, in_chunks, time_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact, redact_text
 from ckpt_cli.core.resume import UserMetadata, user_metadata

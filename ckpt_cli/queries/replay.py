@@ -49,6 +49,7 @@ from ckpt_cli.core.replay import (
     as_loaded,
     bits_at,
     contributions,
+    differences,
     differences_of,
     explain,
     has_foreign_text,
@@ -70,6 +71,7 @@ from ckpt_cli.core.replay import (
     sort_writes,
     texts_of,
     verdict_of,
+    without_values,
     writes_in_metadata,
     written_channels,
 )
@@ -208,14 +210,17 @@ class ChannelChecker:
         self.kept: list[str] = []
         """The channels of the present transition that are unchanged, as they should be."""
 
-    def check_all(
-        self, moment: Moment, here: KeptCheckpoint, parent: KeptCheckpoint, made: PossibleOrders
-    ) -> Iterator[Check]:
+    def begin(self, here: KeptCheckpoint, parent: KeptCheckpoint, made: PossibleOrders) -> None:
+        """Take the transition whose channels are checked next."""
+        self._here, self._moment, self._made = here, here.moment, made
+        self._parent = _as_read_by(here.moment, parent)
+
+    def check_all(self) -> Iterator[Check]:
         """Yield a check of each state channel that changed or should have."""
-        parent = _as_read_by(moment, parent)
+        here, moment, parent = self._here, self._moment, self._parent
         here.odd = dict(parent.odd)
         names = {*here.values, *parent.values, *parent.carried}
-        changed = written_channels(made)
+        changed = written_channels(self._made)
         named = writes_in_metadata(moment.metadata)
         # Without channels for nodes, the name alone tells whether a channel holds state.
         are_sure = moment.body.names_edges and parent.moment.body.names_edges
@@ -229,66 +234,62 @@ class ChannelChecker:
             carried = parent.carried.get(name, {})
             if name not in changed and is_kept(base, stored):
                 # A snapshot of a DeltaChannel also gets a new version.
-                if self._lacks_write(name, moment, parent, made) and not self.is_delta(
-                    name, moment
-                ):
+                if self._lacks_write(name) and not self.is_delta(name, moment):
                     yield Check(name, moment.key.checkpoint_id, 0, 0, 0, missing=1)
                     continue
                 if not carried:
-                    self.keep(name, bumps=made.bumps)
+                    self.keep(name, bumps=self._made.bumps)
                     continue
-            check = self._check(name, moment, here, parent, made)
+            check = self._check(name)
             if check is not None:
-                if check.wrote and _is_complete_step(moment, made):
+                if check.wrote and self._is_complete:
                     check.missing = max(0, named[name] - check.wrote)
                 yield check
         for name in sorted(moment.body.values.keys() - changed - here.values.keys()):
-            if self._is_unwritten(name, moment, parent, made):
+            if self._is_unwritten(name):
                 yield Check(name, moment.key.checkpoint_id, 0, 0, 0, missing=1)
 
-    def carry(
-        self, moment: Moment, here: KeptCheckpoint, parent: KeptCheckpoint, made: PossibleOrders
-    ) -> None:
+    def carry(self) -> None:
         """Keep what the DeltaChannels of a checkpoint are that it does not store, unchecked."""
-        for name in {*parent.values, *parent.carried} - here.values.keys():
-            if self.is_delta(name, moment):
-                self._check(name, moment, here, parent, made)
+        for name in {*self._parent.values, *self._parent.carried} - self._here.values.keys():
+            if self.is_delta(name, self._moment):
+                self._check(name)
 
-    def _lacks_write(
-        self, name: str, moment: Moment, parent: KeptCheckpoint, made: PossibleOrders
-    ) -> bool:
+    @property
+    def _is_complete(self) -> bool:
+        """Whether all that made the checkpoint should be stored: a normal step with all writes."""
+        made = self._made
+        return self._moment.source == "loop" and made.bumps and not made.lacking
+
+    def _has_same_version(self, name: str) -> bool:
+        versions = self._moment.body.versions
+        return versions.get(name) == self._parent.moment.body.versions.get(name)
+
+    def _lacks_write(self, name: str) -> bool:
         """Return whether a channel has a new version although no write to it is stored."""
         return (
-            not _same_version(name, moment, parent.moment)
-            and name in parent.moment.body.versions
-            and _is_complete_step(moment, made)
+            not self._has_same_version(name)
+            and name in self._parent.moment.body.versions
+            and self._is_complete
         )
 
-    def _is_unwritten(
-        self, name: str, moment: Moment, parent: KeptCheckpoint, made: PossibleOrders
-    ) -> bool:
+    def _is_unwritten(self, name: str) -> bool:
         """Return whether an edge or a None is stored without a write, in formats 1 and 2.
 
         In later formats, edges to deferred nodes are consumed without a write.
         """
-        body = moment.body
+        body = self._moment.body
         if body.names_edges or body.v > 2 or name.startswith("__"):
             return False
         return (
-            _is_complete_step(moment, made)
+            self._is_complete
             and (is_state(name, body) or not is_empty(body.values[name]))
-            and not _same_version(name, moment, parent.moment)
+            and not self._has_same_version(name)
         )
 
-    def _check(
-        self,
-        name: str,
-        moment: Moment,
-        here: KeptCheckpoint,
-        parent: KeptCheckpoint,
-        made: PossibleOrders,
-    ) -> Check | None:
+    def _check(self, name: str) -> Check | None:
         """Check one channel; None if nothing is stored that could be compared."""
+        here, moment, parent, made = self._here, self._moment, self._parent, self._made
         stored: Held = here.values.get(name, ABSENT)
         is_delta = stored is ABSENT and self.is_delta(name, moment)
         possible = tuple(orders_of_channel(made, name, between=is_delta))
@@ -296,7 +297,7 @@ class ChannelChecker:
         wrote = max(sum(map(len, batches)) for batches, _ in ways)
         base, carried = parent.values.get(name, ABSENT), parent.carried.get(name, {})
         is_lost = stored is ABSENT and not is_delta and _is_apart(name, moment)
-        if not wrote and not is_delta and self._is_settled(name, moment, here, parent, made):
+        if not wrote and not is_delta and self._is_settled(name):
             return None
         if stored is ABSENT and _takes_none_for_nothing(moment, ways):
             stored, is_lost = None, False
@@ -304,7 +305,7 @@ class ChannelChecker:
             base = NOT_STORED  # between snapshots, only the results of the reducers are known
         elif is_delta and base is not ABSENT:
             carried = {}  # the snapshot at the parent is the value to go on from
-        found = self._explained(name, base, carried, ways, stored, moment, bumps=made.bumps)
+        found = self._explained(name, base, carried, ways, stored)
         is_gone = not is_delta and base is ABSENT and _is_apart(name, parent.moment)
         lacking = NO_DELTA
         if not is_delta:
@@ -320,51 +321,45 @@ class ChannelChecker:
         # What the reducers made before can be wrong even if the value before is not stored.
         is_proof = wrote and not is_lost and not made.lacking and lacking in ("", _GONE)
         step = _Values(base, list(_values(ways[:1])), stored)
-        self._tell_earlier(name, here, parent, found, step, is_proof=bool(is_proof))
+        self._tell_earlier(name, found, step, is_proof=bool(is_proof))
         if not lacking and self.tally(name).leaders & ~found.mask:
-            check.in_place = not check.is_made and _same_version(name, moment, parent.moment)
-            self._note_deviation(check, here, found, step, carried)
+            check.in_place = not check.is_made and self._has_same_version(name)
+            self._note_deviation(check, found, step, carried)
         is_unset = stored is ABSENT and name in moment.body.versions and not is_delta
         if is_unset or is_unreadable(stored):
-            self._note_lost(moment, parent, possible, made, check)
+            self._note_lost(possible, check)
         is_unchanged = not wrote and (is_delta or is_kept(base, stored))
         if (look := self.looked) and look.child is moment and (is_delta or not is_unchanged):
             known = self._likeliest(name, carried) if base is NOT_STORED or is_gone else base
             look.channels[name] = Looked(known, possible, stored, check)
         if is_delta or not lacking or is_unreadable(stored):
-            self._carry(here, parent, found, check, is_delta=is_delta)
+            self._carry(found, check, is_delta=is_delta)
         if not is_unchanged:
             return check
         if is_delta:
-            check.missing = int(self._lacks_write(name, moment, parent, made))
+            check.missing = int(self._lacks_write(name))
             return check if check.missing else None
         self.keep(name, bumps=made.bumps)
         return None
 
-    def _is_settled(
-        self,
-        name: str,
-        moment: Moment,
-        here: KeptCheckpoint,
-        parent: KeptCheckpoint,
-        made: PossibleOrders,
-    ) -> bool:
+    def _is_settled(self, name: str) -> bool:
         """Return whether a channel without writes needs no check.
 
         It has no value, or it still has one that was checked before: the same row, or none.
         """
+        here, parent = self._here, self._parent
         carried, base = parent.carried.get(name, {}), parent.values.get(name, ABSENT)
-        stored, is_apart = here.values.get(name, ABSENT), _is_apart(name, moment)
+        stored, is_apart = here.values.get(name, ABSENT), _is_apart(name, self._moment)
         if base is ABSENT and stored is ABSENT and not (carried and is_apart):
             return True
-        if not (carried and is_apart and _same_version(name, moment, parent.moment)):
+        if not (carried and is_apart and self._has_same_version(name)):
             return False
         is_same = is_kept(base, stored)
         if stored is not ABSENT and not is_same:
             return False
         here.carried[name], here.open[name] = carried, parent.open.get(name, [])
         if is_same:
-            self.keep(name, bumps=made.bumps)
+            self.keep(name, bumps=self._made.bumps)
         return True
 
     def _explained(
@@ -374,12 +369,9 @@ class ChannelChecker:
         carried: Mapping[int, Held],
         ways: list[tuple[list[list[Value]], bool]],
         stored: Held,
-        moment: Moment,
-        *,
-        bumps: bool,
     ) -> Explained:
         """Try all reducers; on messages in one form if the stored form is not explained."""
-        clears = self._clears(name, moment, stored)
+        clears, bumps = self._clears(name, stored), self._made.bumps
         found = explain(base, carried, list(_with_steps(ways, bumps=bumps)), stored, clears)
         if found.mask & self.tally(name).leaders:
             return found
@@ -396,19 +388,14 @@ class ChannelChecker:
         return again if again.mask & self.tally(name).leaders else found
 
     def _note_deviation(
-        self,
-        check: Check,
-        here: KeptCheckpoint,
-        found: Explained,
-        step: _Values,
-        carried: Mapping[int, Held],
+        self, check: Check, found: Explained, step: _Values, carried: Mapping[int, Held]
     ) -> None:
         """Note what may have made a value that its writes do not explain.
 
         One of the likeliest reducers may explain it and be refuted later, such as a Topic that
         empties a list.
         """
-        name, values = check.channel, here.moment.body.values
+        name, odd = check.channel, self._here.odd
         base, written, stored = step
         leaders = self.tally(name).leaders
         expected = [value for place, value in found.rebuilt.items() if leaders & 1 << place]
@@ -425,23 +412,16 @@ class ChannelChecker:
         check.foreign = _is_foreign(stored, sources)
         texts = out_of_place(stored, written, sources)
         if texts is not None:
-            here.odd[name] = (*here.odd.get(name, ())[-_MOST_ODD:], Odd(check, stored, texts))
+            odd[name] = (*odd.get(name, ())[-_MOST_ODD:], Odd(check, stored, texts))
         # The one of formats 1 and 2 may be None, which counts as no value.
-        check.gone = stored is ABSENT and base is not ABSENT and name not in values
+        is_unset = stored is ABSENT and name not in self._moment.body.values
+        check.gone = is_unset and base is not ABSENT
         check.in_place &= is_changeable(base) or is_changeable(stored)
         check.shortened = is_shortened(base, stored)
 
-    def _tell_earlier(
-        self,
-        name: str,
-        here: KeptCheckpoint,
-        parent: KeptCheckpoint,
-        found: Explained,
-        step: _Values,
-        *,
-        is_proof: bool,
-    ) -> None:
+    def _tell_earlier(self, name: str, found: Explained, step: _Values, *, is_proof: bool) -> None:
         """Note what a step tells of those before it that did not follow from their writes."""
+        here, parent = self._here, self._parent
         base, written, stored = step
         opened = parent.open.get(name, ())
         denied = bits_at(parent.carried.get(name, {})) & ~found.mask if is_proof else 0
@@ -460,8 +440,9 @@ class ChannelChecker:
             )
         here.odd[name] = tuple(one for one in odd if not one.check.later)
 
-    def _clears(self, name: str, moment: Moment, stored: Held) -> bool | None:
+    def _clears(self, name: str, stored: Held) -> bool | None:
         """Return whether `REMOVE_ALL_MESSAGES` empties a DeltaChannel; None for other channels."""
+        moment = self._moment
         is_unset = stored is ABSENT and self.is_delta(name, moment)
         if not (is_unset or is_delta(moment.body.values.get(name))):
             return None
@@ -472,17 +453,9 @@ class ChannelChecker:
         leaders = self.tally(name).leaders
         return next((value for place, value in carried.items() if leaders & 1 << place), NOT_STORED)
 
-    def _carry(
-        self,
-        here: KeptCheckpoint,
-        parent: KeptCheckpoint,
-        found: Explained,
-        check: Check,
-        *,
-        is_delta: bool,
-    ) -> None:
+    def _carry(self, found: Explained, check: Check, *, is_delta: bool) -> None:
         """Keep what the likeliest reducers make of a channel, for the steps that follow."""
-        name = check.channel
+        here, parent, name = self._here, self._parent, check.channel
         leaders = self.tally(name).leaders
         here.carried[name] = {
             place: value for place, value in found.rebuilt.items() if leaders & 1 << place
@@ -494,36 +467,27 @@ class ChannelChecker:
 
     def _differing(self, name: str, found: Explained, stored: Held) -> dict[int, Differences]:
         """Return where a value differs from the results of the likeliest reducers."""
-        # Late: most values do not differ.
-        from ckpt_cli.core.replay import differences, without_values
-
         leaders = self.tally(name).leaders
-        differing = {}
-        for n, value in found.rebuilt.items():
-            if leaders & 1 << n and (one := differences(value, stored)) is not None:
-                hidden = is_redacted(self._reader.store)
-                differing[n] = without_values(one) if hidden else one
-        return differing
+        hides = is_redacted(self._reader.store)
+        return {
+            place: without_values(one) if hides else one
+            for place, value in found.rebuilt.items()
+            if leaders & 1 << place and (one := differences(value, stored)) is not None
+        }
 
-    def _note_lost(
-        self,
-        moment: Moment,
-        parent: KeptCheckpoint,
-        ways: tuple[WriteOrder, ...],
-        made: PossibleOrders,
-        check: Check,
-    ) -> None:
-        name = check.channel
+    def _note_lost(self, ways: tuple[WriteOrder, ...], check: Check) -> None:
+        name, moment = check.channel, self._moment
         if self._lost is None:
             return
         if moment.checkpoint.blobs is not None:
-            if _same_version(name, moment, parent.moment):
+            if self._has_same_version(name):
                 return  # it was noted before
         elif check.mask & self.tally(name).leaders:
             return  # inside a body, a channel without a value may be right
         blob = (moment.checkpoint.blobs or {}).get(name)
         value = None if blob is None else blob.value
-        self._lost.append(Lost(moment, parent.moment, ways, made.lacking, check, value))
+        lacking = self._made.lacking
+        self._lost.append(Lost(moment, self._parent.moment, ways, lacking, check, value))
 
     def keep(self, name: str, *, bumps: bool) -> None:
         """Count a channel without writes that is unchanged."""
@@ -538,10 +502,6 @@ class ChannelChecker:
         if found is None:
             found = self._tallies[self._graph, channel] = ReducerTally()
         return found
-
-
-def _same_version(name: str, one: Moment, other: Moment) -> bool:
-    return one.body.versions.get(name) == other.body.versions.get(name)
 
 
 def _unread(
@@ -596,13 +556,6 @@ def _is_loaded(base: Value, stored: Value) -> bool:
         return False
     loaded = as_loaded(base)
     return loaded is not base and fits(loaded, as_loaded(stored))
-
-
-def _is_complete_step(moment: Moment, made: PossibleOrders) -> bool:
-    """Return whether everything that made a checkpoint should be stored: a normal step with all
-    writes.
-    """
-    return moment.source == "loop" and made.bumps and not made.lacking
 
 
 def _is_apart(name: str, moment: Moment) -> bool:
@@ -764,9 +717,7 @@ class _Namespace:
             here.sources = self._sources(self._reader.children(key))
 
     def _sources(self, ids: Collection[str]) -> Counter[str | None]:
-        found = self._reader.store.checkpoints(
-            self._reader.thread_id, checkpoint_ns=self._ns, checkpoint_ids=ids, metadata=True
-        )
+        found = self._reader.checkpoints(self._ns, ids, metadata=True)
         return Counter(source_from(read_metadata(one)) for one in found)
 
     def _transition(self, moment: Moment, here: KeptCheckpoint) -> Transition:
@@ -835,7 +786,8 @@ class _Namespace:
             before = replace(before, values=dict.fromkeys(names, NOT_STORED), carried={})
         if self._checker.looked is not None and self._checker.looked.child is moment:
             self._checker.looked.writes, self._checker.looked.values = here.writes, before.decoded
-        return list(self._checker.check_all(moment, after, before, made))
+        self._checker.begin(after, before, made)
+        return list(self._checker.check_all())
 
     def _without_parent(self, moment: Moment, here: KeptCheckpoint) -> list[Check]:
         copied = self._copied_from(moment)
@@ -874,11 +826,12 @@ class _Namespace:
             skipped=_is_skipped(moment, parent.moment),
             takes_input=START in moment.body.values,
         )
+        self._checker.begin(here, parent, made)
         if copied is not None:
             # It is compared with what it copies; its DeltaChannels go on from the parent.
-            self._checker.carry(moment, here, parent, made)
+            self._checker.carry()
             return list(self._compared(moment, here, copied))
-        checks = list(self._checker.check_all(moment, here, parent, made))
+        checks = list(self._checker.check_all())
         if parent.sources["update"] and not _has_own_updates(parent.moment):
             for check in checks:
                 check.replaced = True

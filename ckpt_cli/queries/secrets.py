@@ -11,10 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ckpt_backends.codec import decode, decode_checkpoint
-from ckpt_backends.codec.limits import WHOLE_LIMITS
-from ckpt_backends.codec.limits import unread as not_read
 from ckpt_backends.codec.memo import remembering
-from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.codec.values import WHOLE_LIMITS, Cut, Value
+from ckpt_backends.codec.values import unread as not_read
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Checkpoint, TypedBytes, Write
 from ckpt_backends.protocol import Store
@@ -36,7 +35,7 @@ from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.workers import Each, each
 
 if TYPE_CHECKING:
-    from ckpt_backends.memory.protocol import Item, MemoryStore
+    from ckpt_backends.memory import Item, MemoryStore
     from ckpt_backends.model import Thread
     from ckpt_cli.queries.doctor.rows import ThreadToCheck
     from ckpt_cli.reading.executor import Executor

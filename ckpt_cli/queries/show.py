@@ -110,7 +110,8 @@ class Summary(NamedTuple):
     """One thread as a whole, with its head."""
 
     facts: WholeThread
-    head: Moment | None
+    moment: Moment | None
+    """The head; None if there is none."""
     lifetime: Lifetime | None = None
     """How long the head remains usable; None if nothing of it expires."""
     plaintext: bool = False

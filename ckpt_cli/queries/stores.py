@@ -10,14 +10,13 @@ from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 
-from ckpt_backends.check_declaration import name_conflicts
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.declaration import Backend, is_read_only
 from ckpt_backends.discovery import bundled, known_backends, package_of
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
-from ckpt_backends.memory.protocol import MemoryInfo
+from ckpt_backends.memory import MemoryInfo
 from ckpt_backends.model import Capability, StoreInfo
-from ckpt_backends.plugins import plugins
+from ckpt_backends.plugins import name_conflicts, plugins
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import driver_requirement, open_memory, open_store
 from ckpt_backends.transfer.form import Language

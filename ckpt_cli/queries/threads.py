@@ -11,9 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
-from ckpt_backends.model import Status, Thread
+from ckpt_backends.model import ALL_THREADS, Status, Thread, ThreadBounds
 from ckpt_backends.protocol import Store
-from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
 from ckpt_cli.core.refs import LONGEST_MAKING, just_made
 from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.heads import ListedThread, Watch, with_details, with_sizes, with_titles
@@ -164,22 +163,15 @@ def list_threads(
 
 
 def described_threads(
-    store: Store,
-    threads: Iterable[Thread],
-    inference: TriggerInference,
-    *,
-    details: bool,
-    sizes: bool,
+    store: Store, threads: Iterable[Thread], inference: TriggerInference, *, details: bool
 ) -> Iterator[ListedThread]:
-    """Yield these threads in their order, with what `threads list --long` says of each.
+    """Yield these threads in their order, with all but the size of what `threads list --long` says.
 
-    Heads are read for `details`, sizes with `sizes`, which needs `details`.
+    Heads are read for `details`.
     """
     rows: Iterator[ListedThread] = map(ListedThread, threads)
     if details:
         rows = with_titles(store, with_details(store, rows, inference), every=True)
-    if sizes:
-        rows = with_sizes(store, rows)
     return (shown(store, row) for row in rows)
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write, time_of
 from ckpt_cli.core.conversation import as_message, counts_of
 from ckpt_cli.core.diff import (
     BriefState,

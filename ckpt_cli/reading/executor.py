@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import PartlyDone, UsageError
+from ckpt_backends.model import in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_cli.reading.workers import LostThread, Part, Result, Work, id_of, refuse_lost, work_here
 

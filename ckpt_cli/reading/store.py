@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
+from ckpt_backends.base import WrappedStore
 from ckpt_backends.encryption import DecryptingStore, Keys, keys_of_environment, keys_of_file
 from ckpt_backends.errors import (
     StoreUnavailable,
@@ -17,13 +18,12 @@ from ckpt_backends.errors import (
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl
-from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli.core.redact import redact_metadata
 from ckpt_cli.core.resume import user_metadata
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
-    from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.protocol import ScanObserver
     from ckpt_cli.core.reducers import Rules
     from ckpt_cli.core.resume import UserMetadata
     from ckpt_cli.core.state import Body

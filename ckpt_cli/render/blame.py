@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, tzinfo
 from typing import Any
 
-from ckpt_backends.codec import to_json
 from ckpt_cli.core.state import NAME
 from ckpt_cli.core.tasks import TaskWrite
 from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.blame import Blame, By
-from ckpt_cli.render.table import Column, age, optional_iso, plain_columns, step_words, when
-from ckpt_cli.render.text import StyledLine, field, line, safe_text
+from ckpt_cli.render.checkpoint import CHECKPOINT
+from ckpt_cli.render.fields import (
+    INTEGER,
+    TEXT,
+    VALUE,
+    Field,
+    Shape,
+    Type,
+    View,
+    each,
+    maybe,
+    one_of,
+)
+from ckpt_cli.render.table import age, step_words, when
+from ckpt_cli.render.text import StyledLine, Ui, field, line, safe_text
 from ckpt_cli.render.threads import counted_names
 from ckpt_cli.render.values import summary
 
@@ -26,42 +37,56 @@ _WORDS: dict[By, str] = {
 }
 
 
-def blame_record(found: Blame) -> dict[str, Any]:
-    """Return the answer of `blame` as JSON."""
-    moment, key = found.moment, found.moment.key
-    one = found.writes[0].write if len(found.writes) == 1 else None
-    edit = found.edit
-    return {
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "channel": found.place.channel,
-        "path": format_path(found.place.path),
-        "value": to_json(found.value),
-        "checkpoint_id": key.checkpoint_id,
-        "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
-        "step": moment.number,
-        "ts": optional_iso(moment.at),
-        "source": moment.source,
-        "by": found.by,
-        "node": found.node,
-        "task_id": None if one is None else one.task_id,
-        "write_idx": None if one is None else one.idx,
-        "candidates": [_candidate(placed) for placed in found.writes] if one is None else [],
-        "remark": found.remark,
-        "forked_from": None if edit is None else edit.forked_from,
-        "forked_by": None if edit is None else edit.forked_by,
-        "reason": None if edit is None else edit.reason,
-    }
+def _of_write(key: str, kind: Type, text: str, name: str = "") -> Field:
+    """Return a key of the write that set the value, if only one can have."""
+
+    def take(found: Blame) -> Any:
+        return getattr(found.writes[0].write, name or key) if len(found.writes) == 1 else None
+
+    return Field(key, maybe(kind), text, take)
 
 
-def blame_columns() -> Sequence[Column]:
-    """Return the columns of `blame` as TSV."""
-    names = ("path", "value", "checkpoint_id", "step", "ts", "source", "by", "node", "task_id")
-    return plain_columns(*names, "write_idx", "remark", "forked_from", "reason")
+def _candidates(found: Blame) -> Sequence[TaskWrite]:
+    return () if len(found.writes) == 1 else found.writes
 
 
-def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
+def _of_edit(key: str, text: str) -> Field:
+    def take(found: Blame) -> Any:
+        return None if found.edit is None else getattr(found.edit, key)
+
+    return Field(key, maybe(TEXT), text, take)
+
+
+_CANDIDATE = Shape(
+    "A write that may have set the value.",
+    Field("node", maybe(TEXT), "Node."),
+    Field("task_id", TEXT, "Task.", "write.task_id"),
+    Field("write_idx", INTEGER, "Place among its writes.", "write.idx"),
+)
+BLAME = Shape(
+    "Where a value came from.",
+    Field("thread_id", TEXT, "Thread.", "moment.key.thread_id"),
+    Field("checkpoint_ns", TEXT, "Namespace; '' is the root graph.", "moment.key.checkpoint_ns"),
+    Field("channel", TEXT, "Channel.", "place.channel"),
+    Field("path", TEXT, "The value.", lambda found: format_path(found.place.path)),
+    Field("value", VALUE, "Its value."),
+    Field("checkpoint_id", TEXT, "The first checkpoint that has it.", "moment.key.checkpoint_id"),
+    *(CHECKPOINT.fields[key] for key in ("parent_checkpoint_id", "step", "ts", "source")),
+    Field("by", one_of(*_WORDS), "What set it; `caller` by `Command(update=...)`."),
+    Field("node", maybe(TEXT), "Node of the task."),
+    _of_write("task_id", TEXT, "Task."),
+    _of_write("write_idx", INTEGER, "Place among its writes.", "idx"),
+    Field("candidates", each(_CANDIDATE), "Writes that may have set it.", _candidates),
+    Field("remark", maybe(TEXT), "What else is to be said."),
+    _of_edit("forked_from", "Checkpoint that was edited."),
+    _of_edit("forked_by", "What edited it."),
+    _of_edit("reason", "Why."),
+)
+
+
+def _lines(found: Blame, ui: Ui) -> Iterator[StyledLine]:
     """Yield the value, where it was set, and by whom."""
+    now, zone, width = ui.now, ui.zone, ui.width
     moment = found.moment
     path = safe_text(format_path(found.place.path))
     yield line((path, "head"), "  ", summary(found.value, max(width - len(path) - 2, 20)))
@@ -91,6 +116,12 @@ def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterat
         yield from field("note", found.remark, width, "dim")
 
 
-def _candidate(placed: TaskWrite) -> dict[str, Any]:
-    write = placed.write
-    return {"node": placed.node, "task_id": write.task_id, "write_idx": write.idx}
+BLAME_VIEW = View(
+    BLAME.record,
+    _lines,
+    lambda found: [BLAME.record(found)],
+    BLAME.columns(
+        *("path", "value", "checkpoint_id", "step", "ts", "source", "by", "node", "task_id"),
+        *("write_idx", "remark", "forked_from", "reason"),
+    ),
+)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
-from ckpt_backends.changes.bundle import SUFFIX
-from ckpt_backends.changes.remains import Remaining, Remains
+from ckpt_backends.archive import SUFFIX
+from ckpt_backends.changes import Remaining, Remains
 from ckpt_backends.erasing.thread import ChangedPath
 from ckpt_cli.core.erasure import (
     ERASED,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from ckpt_backends.codec import to_json
+from ckpt_backends.codec.values import Value
 from ckpt_cli.render.table import Column, Record, iso
 from ckpt_cli.render.text import StyledLine
 
@@ -41,6 +42,19 @@ VALUE = Type({}, "JSON", to_json)
 """A value of a store, in the codec's JSON form."""
 ANY = Type({}, "JSON")
 """JSON of any form."""
+
+
+def values_record(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the values of channels in JSON form."""
+    return {
+        # Most are versions, which are such texts.
+        name: value if type(value) is str and value.isascii() else to_json(value)
+        for name, value in values.items()
+    }
+
+
+VALUES = Type({"type": "object"}, "JSON", values_record)
+"""Values of a store by name, such as those of channels."""
 
 
 def one_of(*texts: str) -> Type:
@@ -86,6 +100,11 @@ def by_name(kind: Type | Shape) -> Type:
     return Type(schema, "JSON", lambda values: {name: convert(one) for name, one in values.items()})
 
 
+def either(*shapes: Shape) -> Type:
+    """Return the type of records of several shapes; what makes them chooses among these."""
+    return Type({"anyOf": [one.schema for one in shapes]}, "JSON")
+
+
 class Field(NamedTuple):
     """One key of an answer."""
 
@@ -99,6 +118,26 @@ class Field(NamedTuple):
     """
     optional: bool = False
     """Whether the key is absent if there is nothing to tell: for None, False and what is empty."""
+    empty: bool = False
+    """Whether an optional key is only absent for None."""
+
+
+class Part(NamedTuple):
+    """The keys of another shape, in one place among those of an answer.
+
+    A key that comes again keeps its place, and has the later value.
+    """
+
+    shape: Shape
+    of: str | Callable[[Any], Any]
+    """Takes what they are about from what was found; None leaves all of them out."""
+    optional: bool = True
+    """Whether that may be None."""
+
+
+def under(name: str, *fields: Field) -> list[Field]:
+    """Return keys that are taken from an attribute of what was found."""
+    return [one._replace(of=f"{name}.{one.of or one.key}") for one in fields]
 
 
 def optional(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], Any] = "") -> Field:
@@ -106,25 +145,45 @@ def optional(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], 
     return Field(key, kind, text, of, optional=True)
 
 
+def known(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], Any] = "") -> Field:
+    """Return a key that is absent for None only."""
+    return Field(key, kind, text, of, optional=True, empty=True)
+
+
+_Take: TypeAlias = Callable[[Any], Any]
+
+
 class Shape:
     """The keys of one kind of answer, in order."""
 
-    def __init__(self, text: str, *fields: Field) -> None:
+    def __init__(self, text: str, *parts: Field | Part) -> None:
         self.text = text
-        self.fields = {one.key: one for one in fields}
+        self.fields: dict[str, Field] = {}
         """Key to field."""
-        self._parts = [
-            (one.key, _taking(one), _type(one.type).convert, one.optional) for one in fields
-        ]
+        self._steps: list[tuple[str, _Take, _Take | None, Callable[[Any], bool] | None]] = []
+        for one in parts:
+            if isinstance(one, Part):
+                self._steps.append(("", _taking(one.of), one.shape.record, _is_none))
+                for field in one.shape.fields.values():
+                    held = field._replace(optional=True) if one.optional else field
+                    self.fields.setdefault(field.key, held)
+            else:
+                is_absent = _is_none if one.empty else _is_empty
+                take, convert = _taking(one.of or one.key), _type(one.type).convert
+                self._steps.append((one.key, take, convert, is_absent if one.optional else None))
+                self.fields[one.key] = one
 
     def record(self, found: Any) -> dict[str, Any]:
         """Return what was found, as JSON has it."""
-        record = {}
-        for key, take, convert, is_optional in self._parts:
+        record: dict[str, Any] = {}
+        for key, take, convert, is_absent in self._steps:
             value = take(found)
-            if is_optional and not value and type(value) not in {int, float}:
+            if is_absent is not None and is_absent(value):
                 continue
-            record[key] = value if convert is None else convert(value)
+            if key:
+                record[key] = value if convert is None else convert(value)
+            elif convert is not None:
+                record |= convert(value)
         return record
 
     def columns(self, *columns: str | Column) -> list[Column]:
@@ -159,7 +218,7 @@ def inside(name: str, shape: Shape) -> list[Field]:
     whole = attrgetter(name)
 
     def moved(field: Field) -> Field:
-        take = _taking(field)
+        take = _taking(field.of or field.key)
         return field._replace(of=lambda found: take(whole(found)))
 
     return list(map(moved, shape.fields.values()))
@@ -213,8 +272,16 @@ def _described(field: Field) -> str:
     return f"{field.text} In {unit}." if unit else field.text
 
 
-def _taking(field: Field) -> Callable[[Any], Any]:
-    return field.of if callable(field.of) else attrgetter(field.of or field.key)
+def _taking(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return of if callable(of) else attrgetter(of)
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _is_empty(value: Any) -> bool:
+    return not value and type(value) not in {int, float}
 
 
 KEY_IN_THREAD = (

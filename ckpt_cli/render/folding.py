@@ -191,14 +191,11 @@ def is_index(key: Value) -> bool:
 def child_name(name: str, key: Value) -> str | None:
     """Return the path of a part of the value at a path; None if its key stands in no path."""
     if isinstance(key, str):
-        return f"{name}.{key}" if _BARE.fullmatch(key) else f"{name}[{_quoted(key)}]"
+        is_bare = _BARE.fullmatch(key)
+        return f"{name}.{key}" if is_bare else f"{name}[{json.dumps(key, ensure_ascii=False)}]"
     if isinstance(key, int) and is_index(key) and abs(key) < _LONGEST_INDEX:
         return f"{name}[{key}]"
     return None
-
-
-def _quoted(key: str) -> str:
-    return json.dumps(key, ensure_ascii=False)
 
 
 def _entries(node: ValueNode, start: int, stop: int) -> list[ValueNode]:
@@ -396,13 +393,13 @@ def _below(node: ValueNode, text: str, width: int) -> Iterator[StyledLine]:
 
 def _text(node: ValueNode, text: str, width: int, lead: list[Span | str]) -> list[StyledLine]:
     label = _label(node)
-    size: Span = (f"  ({_size(text)}{_cut_line(node.value)})", "dim")
+    size: Span = (f"  ({_many(len(text), 'character')}{_wrapping(node.value)[1]})", "dim")
     if node.is_open is None:
         return _wrapped(node, summary(node.value, BEGINNING), width, [*lead, label])
     if node.is_open:
         shown = safe_text(text[:BEGINNING], newlines=True)
         return [
-            line(*lead, label, (f"  {_kind(node.value)}".rstrip(), "dim"), size),
+            line(*lead, label, (f"  {_wrapping(node.value)[0]}".rstrip(), "dim"), size),
             *_below(node, shown, width),
         ]
     beginning = safe_text(text[:width].strip().partition("\n")[0])
@@ -455,30 +452,22 @@ def _held(value: Value) -> str:
         number = f"{{{_many(len(held), 'key')}}}"
     else:
         number = f"[{_many(len(held), noun_for(islice(held, _SAMPLE)))}]"
-    return f"{_kind(value)}{number}{_cut_line(value)}"
+    names, notes = _wrapping(value)
+    return f"{names}{number}{notes}"
 
 
 def _many(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _size(text: str) -> str:
-    return _many(len(text), "character")
-
-
-def _kind(value: Value) -> str:
-    """Return the class names around a value, each with a blank behind it."""
-    names = ""
+def _wrapping(value: Value) -> tuple[str, str]:
+    """Return the class names around a value, each with a blank behind it, and that it was cut."""
+    names = notes = ""
     while isinstance(value, Tagged | Cut):
-        names += f"{short_class(value.type)} " if isinstance(value, Tagged) else ""
-        value = value.payload if isinstance(value, Tagged) else value.kept
-    return names
-
-
-def _cut_line(value: Value) -> str:
-    """Return the notes that a value was cut."""
-    notes = ""
-    while isinstance(value, Tagged | Cut):
-        notes += f" {cut_note(value)}" if isinstance(value, Cut) else ""
-        value = value.payload if isinstance(value, Tagged) else value.kept
-    return notes
+        if isinstance(value, Tagged):
+            names += f"{short_class(value.type)} "
+            value = value.payload
+        else:
+            notes += f" {cut_note(value)}"
+            value = value.kept
+    return names, notes

@@ -1,25 +1,114 @@
-"""Columns of lists of checkpoints, writes, changes and questions."""
+"""Lists of checkpoints, and what `tail` prints."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec import from_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
 from ckpt_cli.core.conversation import as_message, said
-from ckpt_cli.core.tasks import path_text
-from ckpt_cli.render.table import AT, Column, size, step_number
-from ckpt_cli.render.text import StyledLine, line, safe_text, short_ns
-from ckpt_cli.render.threads import counted_names, marks_style, next_node_names, node_names
-from ckpt_cli.render.values import summary, value_text
+from ckpt_cli.core.tasks import marks, path_text
+from ckpt_cli.render.checkpoint import NODES, OPERATION, checkpoint_fields
+from ckpt_cli.render.fields import (
+    FLAG,
+    INTEGER,
+    TEXT,
+    TIME,
+    VALUE,
+    Field,
+    Shape,
+    by_name,
+    each,
+    either,
+    known,
+    maybe,
+    one_of,
+    optional,
+    under,
+)
+from ckpt_cli.render.messages import MESSAGE
+from ckpt_cli.render.table import AT, Column, step_number
+from ckpt_cli.render.text import Span, StyledLine, line, safe_text, short_ns
+from ckpt_cli.render.threads import STATUS, counted_names, marks_style, next_node_names
+from ckpt_cli.render.values import changes_text, summary, value_text
+
+if TYPE_CHECKING:
+    from ckpt_cli.queries.history import Entry
+    from ckpt_cli.queries.tail import Movement
 
 _QUIET = {Status.PENDING, Status.UNKNOWN, Status.EMPTY}
 """Conditions that `tail` does not print, because a run probably continues."""
 _SHOWN = 200
 """Maximum width of a value in a table."""
+_NEW = 80
+"""Maximum width of a new message."""
+
+
+def _state(found: Entry) -> str | None:
+    """Return the status; if other checkpoints follow, nothing is pending any more."""
+    status = found.moment.conditions[0]
+    return None if found.children and status == Status.PENDING else status.value
+
+
+def _marks(found: Entry | Movement) -> list[str]:
+    assert found.moment is not None  # noqa: S101
+    return marks(found.moment.step, passed=bool(found.children))
+
+
+_NODES = Field("nodes", NODES, "Nodes that ran to make it, one for each task.")
+_MARKS = Field("marks", each(TEXT), "What `history` says about its tasks.", _marks)
+ENTRY = Shape(
+    "A checkpoint of a list.",
+    *checkpoint_fields(),
+    Field("depth", INTEGER, "Forks between it and the branch of the head."),
+    _NODES,
+    Field("state", maybe(STATUS), "The status; null if the run went on.", _state),
+    _MARKS,
+    optional("operation", OPERATION, "The operation that added it."),
+    optional("plaintext", FLAG, "It is stored plain, in a thread with encrypted checkpoints."),
+    known("input", VALUE, "The input that waits there, if no write tells what it was.", "given"),
+)
+HISTORY = Shape(
+    ENTRY.text,
+    *ENTRY.fields.values(),
+    optional("messages", each(MESSAGE), "The conversation, with --messages."),
+)
+_KINDS = one_of("checkpoint", "step", "deleted")
+_EVENT = Field("event", _KINDS, "What happened; `step`: a known one failed, or asked a question.")
+_MOVED = Shape(
+    "A checkpoint that was saved, or whose step failed or asked a question.",
+    _EVENT,
+    *checkpoint_fields(),
+    _NODES,
+    _MARKS,
+    *under(
+        "changes",
+        Field("changed", each(TEXT), "Channels that changed.", "channels"),
+        Field("added", by_name(each(VALUE)), "New items of lists that only grew."),
+        Field("turned", by_name(each(VALUE)), "Plain values before, if there was one, and after."),
+    ),
+)
+_DELETED = Shape(
+    "A thread that was deleted.",
+    _EVENT,
+    Field("thread_id", TEXT, "Thread."),
+    Field("ts", maybe(TIME), "When that was noticed.", "at"),
+)
+MOVEMENT = either(_MOVED, _DELETED)
+
+
+def movement_record(found: Movement) -> dict[str, Any]:
+    """Return one event of `tail` without THREAD."""
+    return (_DELETED if found.moment is None else _MOVED).record(found)
+
+
+MOVEMENT_COLUMNS = _MOVED.columns(
+    *("ts", "event", "thread_id", "checkpoint_ns", "checkpoint_id", "step", "source"),
+    *("nodes", "next", "marks", "changed"),
+)
 
 
 def history_columns(shorts: Mapping[str, str], *, all_ns: bool) -> Sequence[Column]:
@@ -28,21 +117,21 @@ def history_columns(shorts: Mapping[str, str], *, all_ns: bool) -> Sequence[Colu
     def short(checkpoint_id: str) -> str:
         return shorts.get(checkpoint_id, checkpoint_id)
 
-    return [
+    return ENTRY.columns(
         Column("REF", "checkpoint_id", short, style="id"),
         Column("NAMESPACE", "checkpoint_ns", short_ns, table=all_ns),
         Column("STEP", "step", right=True),
         Column("SOURCE", "source", drop=2),
         Column("PARENT", "parent_checkpoint_id", short, style="dim", drop=4),
         Column("NODE", "nodes", counted_names, cut=True, style="node"),
-        Column("NEXT", "next", node_names, table=False),
+        "next",
         Column("NEXT", "next_paths", next_node_names, cut=True, style="node"),
-        Column("STATUS", "state", table=False),
+        "state",
         Column("STATUS", "marks", ", ".join, style=marks_style),
         Column("INPUT", "input", lambda one: given_text(from_json(one)), cut=True, drop=3),
         Column("WRITES", "write_count", right=True, drop=3),
         Column("TIME", "ts", AT, style="time", drop=1),
-    ]
+    )
 
 
 def given_text(given: Value) -> str:
@@ -86,19 +175,35 @@ def alarming(record: Mapping[str, Any]) -> list[str]:
     return [mark for mark in record["marks"] if mark not in _QUIET]
 
 
-def write_columns() -> Sequence[Column]:
-    """Return the columns of a checkpoint's writes."""
-    return [
-        Column("NODE", "node", style="node"),
-        Column("TASK", "task_id", lambda text: text[:8], style="dim"),
-        Column("IDX", "idx", right=True),
-        Column("CHANNEL", "channel", style="head"),
-        Column("TYPE", "type"),
-        Column("SIZE", "bytes", size, right=True),
-        Column("VALUE", "value", value_text, cut=True),
-    ]
+def movement_line(record: Mapping[str, Any], zone: tzinfo) -> StyledLine:
+    """Return one event as a line."""
+    ts = record["ts"]
+    at = "" if ts is None else f"{datetime.fromisoformat(ts).astimezone(zone):%H:%M:%S}"
+    start: list[Span] = [(f"{at:8}", "time"), (f"  {safe_text(record['thread_id'])}", "head")]
+    if record["event"] == "deleted":
+        return line(*start, ("  deleted", "remove"))
+    shown, nodes, ns = alarming(record), record["nodes"], record["checkpoint_ns"]
+    made = counted_names(nodes) if nodes else safe_text(record["source"] or "?")
+    said, style = said_at(record), marks_style(shown)
+    return line(
+        *start,
+        (f"  {step_number(record['step']):>3}", "plain"),
+        (f"  {made}", "node") if record["event"] == "checkpoint" else "",
+        f"  {_changes(record)}" if record["changed"] else "",
+        (f"  next: {next_node_names(record['next_paths'])}", "dim"),
+        (f"  {', '.join(shown)}" if shown else "", style),
+        (f"  {safe_text(said)}" if said else "", style),
+        (f"  in {safe_text(short_ns(ns))}" if ns else "", "dim"),
+    )
 
 
-def channel_columns() -> Sequence[Column]:
-    """Return the columns of a checkpoint's values as TSV."""
-    return [Column("CHANNEL", "channel"), Column("VALUE", "value"), Column("REBUILT", "rebuilt")]
+def _changes(record: Mapping[str, Any]) -> str:
+    """Return what changed in short: new messages, lists that grew, and other channels."""
+    # Late: lists do not need it.
+    from ckpt_cli.core.diff import StepChanges, short_changes
+
+    def values(field: str) -> dict[str, list[Value]]:
+        return {name: list(map(from_json, found)) for name, found in record[field].items()}
+
+    found = StepChanges(tuple(record["changed"]), values("added"), values("turned"))
+    return changes_text(short_changes(found, lambda value: summary(value, _NEW)))

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.conversation import Call, Statistics, Turn, content_text, is_error
+from ckpt_cli.core.conversation import Call, Statistics, ToolCall, Turn, content_text, is_error
+from ckpt_cli.render.fields import (
+    FLAG,
+    INTEGER,
+    TEXT,
+    VALUE,
+    Field,
+    Shape,
+    View,
+    by_name,
+    each,
+    known,
+    maybe,
+    optional,
+)
 from ckpt_cli.render.table import Column, Record, plain_columns, table_lines
-from ckpt_cli.render.text import Style, StyledLine, line, safe_text, wrap
+from ckpt_cli.render.text import Style, StyledLine, Ui, line, safe_text, wrap
 from ckpt_cli.render.values import block, call_text, counted, message_label
 
 _MESSAGE_LINES = 24
@@ -25,8 +38,91 @@ _STYLES: dict[str, Style] = {
     "system": "dim",
 }
 
-STAT_COLUMNS = plain_columns(
-    "kind", "name", "count", "input", "output", "total", "errors", "unanswered"
+
+class _Said(NamedTuple):
+    """A message of a conversation, which may hold the results of its tool calls."""
+
+    turn: Turn
+    turns: Sequence[Turn]
+
+
+class _Called(NamedTuple):
+    """A tool call, and the message with its result."""
+
+    call: ToolCall
+    result: Turn | None
+
+
+def _called(said: _Said) -> list[_Called]:
+    return [
+        _Called(one.call, None if one.result is None else said.turns[one.result])
+        for one in _calls(said.turn)
+    ]
+
+
+def _call_answered(said: _Said) -> str | None:
+    called = said.turn.message.fields.get("tool_call_id")
+    return called if isinstance(called, str) else None
+
+
+_USAGE = Shape("Tokens.", *(Field(key, INTEGER, "Tokens.") for key in ("input", "output", "total")))
+_RESULT = Shape(
+    "The result of a tool call.",
+    Field("index", INTEGER, "Place of its message in the conversation."),
+    Field("id", maybe(TEXT), "Id of its message.", "message.id"),
+    Field("content", VALUE, "Content.", "message.content"),
+    Field("error", FLAG, "Whether the tool failed.", lambda turn: is_error(turn.message)),
+)
+_CALL = Shape(
+    "A tool call.",
+    Field("id", maybe(TEXT), "Id of the call.", "call.id"),
+    Field("name", TEXT, "Tool.", "call.name"),
+    Field("args", VALUE, "Arguments.", "call.args"),
+    Field("result", maybe(_RESULT), "Its result."),
+    optional("invalid", FLAG, "The arguments could not be parsed.", "call.invalid"),
+)
+MESSAGE = Shape(
+    "A message of a conversation.",
+    Field("index", INTEGER, "Place in the conversation, from 0.", "turn.index"),
+    Field("id", maybe(TEXT), "Id of the message.", "turn.message.id"),
+    Field("role", TEXT, "human, ai, tool, system, ...", "turn.message.role"),
+    Field("name", maybe(TEXT), "Name, such as that of a tool.", "turn.message.name"),
+    Field("content", VALUE, "Content: a text, or a list of blocks.", "turn.message.content"),
+    Field("tool_calls", each(_CALL), "Tool calls with their results, a list.", _called),
+    Field("usage", maybe(_USAGE), "Tokens, if the message tells them.", "turn.usage"),
+    Field("model", maybe(TEXT), "Model that made it.", "turn.model"),
+    known("tool_call_id", TEXT, "Tool call that it answers.", _call_answered),
+)
+STATISTICS = Shape(
+    "Numbers of a conversation.",
+    Field("messages", by_name(INTEGER), "Messages by role.", "roles"),
+    Field(
+        "tokens",
+        each(
+            Shape(
+                "Tokens of one model.",
+                Field("model", maybe(TEXT), "Model."),
+                Field("messages", INTEGER, "Its messages."),
+                *(one._replace(of=f"usage.{key}") for key, one in _USAGE.fields.items()),
+            )
+        ),
+        "Tokens by model.",
+        "models",
+    ),
+    Field(
+        "tool_calls",
+        each(
+            Shape(
+                "Calls of one tool.",
+                Field("name", TEXT, "Tool."),
+                Field("calls", INTEGER, "Its calls."),
+                Field("errors", INTEGER, "How many failed."),
+                Field("unanswered", INTEGER, "How many have no result."),
+            )
+        ),
+        "Calls by tool.",
+        "tools",
+    ),
 )
 
 
@@ -64,43 +160,12 @@ def turn_lines(turn: Turn, turns: Sequence[Turn], width: int, *, cut: bool) -> I
 
 def message_records(turns: Sequence[Turn], first: int) -> Iterator[dict[str, Any]]:
     """Yield one record per message; a tool call contains its result."""
-    for turn in turns[first:]:
-        message, usage = turn.message, turn.usage
-        record: dict[str, Any] = {
-            "index": turn.index,
-            "id": message.id,
-            "role": message.role,
-            "name": message.name,
-            "content": to_json(message.content),
-            "tool_calls": [_call_record(call, turns) for call in _calls(turn)],
-            "usage": None if usage is None else usage._asdict(),
-            "model": turn.model,
-        }
-        if isinstance(called := message.fields.get("tool_call_id"), str):
-            record["tool_call_id"] = called
-        yield record
+    return (MESSAGE.record(_Said(turn, turns)) for turn in turns[first:])
 
 
-def message_columns() -> Sequence[Column]:
-    """Return the columns of a conversation as TSV."""
-    names = ("index", "role", "name", "id", "content", "tool_calls", "tool_call_id", "model")
-    return plain_columns(*names, "usage")
-
-
-def statistics_record(found: Statistics) -> dict[str, Any]:
-    """Return the answer of `messages --stat` as JSON."""
-    return {
-        "messages": dict(found.roles),
-        "tokens": [
-            {"model": one.model, "messages": one.messages, **one.usage._asdict()}
-            for one in found.models
-        ],
-        "tool_calls": [one._asdict() for one in found.tools],
-    }
-
-
-def statistics_rows(record: dict[str, Any]) -> Iterator[Record]:
+def _statistics_rows(found: Statistics) -> Iterator[Record]:
     """Yield the same, one row per role, model or tool."""
+    record = STATISTICS.record(found)
     for role, number in record["messages"].items():
         yield {"kind": "role", "name": role, "count": number}
     for one in record["tokens"]:
@@ -109,8 +174,9 @@ def statistics_rows(record: dict[str, Any]) -> Iterator[Record]:
         yield {**one, "kind": "tool", "count": one["calls"]}
 
 
-def statistics_lines(record: dict[str, Any], width: int) -> Iterator[StyledLine]:
+def _statistics_lines(found: Statistics, ui: Ui) -> Iterator[StyledLine]:
     """Yield the same as tables."""
+    record = STATISTICS.record(found)
     roles = [{"role": role, "n": number} for role, number in record["messages"].items()]
     tables = [
         (roles, [Column("ROLE", "role", style="head"), _count("MESSAGES", "n")]),
@@ -135,7 +201,26 @@ def statistics_lines(record: dict[str, Any], width: int) -> Iterator[StyledLine]
     for n, (rows, columns) in enumerate([one for one in tables if one[0]]):
         if n:
             yield line("")
-        yield from table_lines(rows, columns, width)
+        yield from table_lines(rows, columns, ui)
+
+
+MESSAGES_VIEW = View(
+    lambda found: list(message_records(*found)),
+    lambda found, ui, full: transcript_lines(
+        found[0], found[1], ui.width, full=full, cut=ui.terminal and not full
+    ),
+    lambda found: message_records(*found),
+    MESSAGE.columns(
+        *("index", "role", "name", "id", "content", "tool_calls", "tool_call_id", "model", "usage")
+    ),
+)
+"""Of the turns of a conversation, and the place of the first to print."""
+STATISTICS_VIEW = View(
+    STATISTICS.record,
+    _statistics_lines,
+    _statistics_rows,
+    plain_columns("kind", "name", "count", "input", "output", "total", "errors", "unanswered"),
+)
 
 
 def _count(header: str, key: str) -> Column:
@@ -217,23 +302,3 @@ def _call(call: Call, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterat
     if is_error(answer):
         yield line(("    failed", "error"))
     yield from _text(answer.content, 4, width, _RESULT_LINES if cut else None)
-
-
-def _call_record(call: Call, turns: Sequence[Turn]) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "id": call.call.id,
-        "name": call.call.name,
-        "args": to_json(call.call.args),
-        "result": None,
-    }
-    if call.call.invalid:
-        record["invalid"] = True
-    if call.result is not None:
-        answer = turns[call.result].message
-        record["result"] = {
-            "index": call.result,
-            "id": answer.id,
-            "content": to_json(answer.content),
-            "error": is_error(answer),
-        }
-    return record

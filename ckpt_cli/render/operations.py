@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes import Change
 from ckpt_cli.core.replay import DamagedValue
-from ckpt_cli.operations.audit import Chain
 from ckpt_cli.operations.log import (
     AppliedChange,
+    Chain,
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
     Operation,
     OperationStep,
     RowsAdded,
@@ -21,7 +25,6 @@ from ckpt_cli.operations.log import (
     RowsRestored,
     StepPart,
 )
-from ckpt_cli.operations.memory_parts import ItemEdited, ItemsAdded, ItemsRemoved, ItemsRestored
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.undo import Undo
 from ckpt_cli.queries.operations import REDO, UNDO, ListedOperation

@@ -11,10 +11,9 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change_records import change_record
+from ckpt_backends.changes import change_record
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
-from ckpt_cli.core.copying import CopiedThread, CopyReport, CopyStep, RekeyReport
 from ckpt_cli.core.diff import ChannelChange, json_size
 from ckpt_cli.core.forking import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
 from ckpt_cli.core.replay import Repair
@@ -42,9 +41,9 @@ from ckpt_cli.render.fields import (
     one_of,
     optional,
 )
+from ckpt_cli.render.show import config_text, handler_words
 from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines
 from ckpt_cli.render.text import StyledLine, Ui, cell_len, command_field, field, line, safe_text
-from ckpt_cli.render.thread import config_text, handler_words
 from ckpt_cli.render.threads import counted_names, node_names
 from ckpt_cli.render.value_diff import CHANGE, diff_text
 from ckpt_cli.render.values import counted, named_value, summary
@@ -754,125 +753,3 @@ def refused_lines(found: Repair) -> Iterator[StyledLine]:
     for refusal in found.refused:
         yield line(("refused  ", "error"), *named_value(refusal.place))
         yield line(f"         {safe_text(refusal.reason)}")
-
-
-def copy_record(report: CopyReport) -> dict[str, Any]:
-    """Return the whole answer as a JSON object."""
-    return {
-        "source": report.source,
-        "target": report.target,
-        "dry_run": report.is_dry_run,
-        "threads": report.number,
-        "checkpoints": report.counts.checkpoints,
-        "writes": report.counts.writes,
-        "values": report.counts.values,
-        "bytes": report.counts.bytes,
-        "added": report.added,
-        "present": report.present,
-        "replaced": report.replaced,
-        "skipped": [{"thread_id": one.thread_id, "reason": one.reason} for one in report.skipped],
-        "verified": report.is_verified,
-    }
-
-
-def _columns() -> Sequence[Column]:
-    """Return the columns of the threads."""
-    return [
-        THREAD,
-        Column("ACTION", "action", style="change"),
-        Column("CHECKPOINTS", "checkpoints", right=True),
-        Column("WRITES", "writes", right=True, drop=2),
-        Column("SIZE", "bytes", size, right=True),
-        Column("ADDED", "added", right=True),
-        Column("WHY", "reason", cut=True, style="dim"),
-    ]
-
-
-def _rows(report: CopyReport) -> Iterator[dict[str, Any]]:
-    """Yield one row for each thread that is listed."""
-    return map(_row, (*report.listed, *report.skipped))
-
-
-def _row(one: CopiedThread) -> dict[str, Any]:
-    reason = one.reason
-    if one.step is CopyStep.REPLACE:
-        reason = f"removes {counted(one.removed.checkpoints, 'checkpoint')} of the target"
-    return {
-        "thread_id": one.thread_id,
-        "action": one.step.value,
-        "checkpoints": one.counts.checkpoints,
-        "writes": one.counts.writes,
-        "bytes": one.counts.bytes,
-        "added": one.added,
-        "reason": reason,
-    }
-
-
-def copy_lines(report: CopyReport, width: int) -> Iterator[StyledLine]:
-    """Yield a table of the threads, and the sums."""
-    if report.listed or report.skipped:
-        yield from table_lines(_rows(report), _columns(), width)
-        if more := report.changed - len(report.listed):
-            yield line(f"… and {counted(more, 'more thread')}")
-        yield line("")
-    what = (
-        f"{counted(report.number, 'thread')}, {counted(report.counts.checkpoints, 'checkpoint')},"
-        f" {counted(report.counts.writes, 'write')}, {size(report.counts.bytes)}"
-    )
-    be, added = ("would be", "to add") if report.is_dry_run else ("are now", "added")
-    yield line(f"{safe_text(report.target)}: {what} {be} there")
-    yield line(f"{counted(report.added, 'row')} {added}, {report.present} there before")
-    if report.is_verified and report.number:
-        yield line("verified: the target was read back and is equal")
-
-
-def rekey_record(report: RekeyReport) -> dict[str, Any]:
-    """Return the whole answer as a JSON object."""
-    return {
-        "store": report.store,
-        "dry_run": report.is_dry_run,
-        "threads": report.number,
-        "values": report.counts.values,
-        "rekeyed": report.counts.rekeyed,
-        "done_before": report.counts.done_before,
-        "skipped": [{"thread_id": one.thread_id, "reason": one.skipped} for one in report.skipped],
-        "verified": not report.is_dry_run and not report.skipped,
-    }
-
-
-def rekey_columns() -> Sequence[Column]:
-    """Return the columns of the threads."""
-    return [
-        THREAD,
-        Column("VALUES", "values", right=True),
-        Column("REKEYED", "rekeyed", right=True),
-        Column("DONE BEFORE", "done_before", right=True, drop=2),
-        Column("WHY", "reason", cut=True, style="dim"),
-    ]
-
-
-def rekey_rows(report: RekeyReport) -> Iterator[dict[str, Any]]:
-    """Yield one row for each thread with changed values, or that was skipped."""
-    for one in report.threads:
-        yield {
-            "thread_id": one.thread_id,
-            "values": one.counts.values,
-            "rekeyed": one.counts.rekeyed,
-            "done_before": one.counts.done_before,
-            "reason": one.skipped,
-        }
-
-
-def rekey_lines(report: RekeyReport, width: int) -> Iterator[StyledLine]:
-    """Yield a table of the threads, and the sums."""
-    if report.threads:
-        yield from table_lines(rekey_rows(report), rekey_columns(), width)
-        yield line("")
-    done = "Would rekey" if report.is_dry_run else "Rekeyed"
-    values = counted(report.counts.rekeyed, "value")
-    threads = counted(report.number, "thread")
-    yield line(f"{done} {values} in {threads} of {safe_text(report.store)}")
-    if report.counts.done_before:
-        yield line(f"{counted(report.counts.done_before, 'value')} had the right key before")
-    if not report.is_dry_run and report.counts.rekeyed and not report.skipped:
-        yield line("verified: the values were read back and open with the key")

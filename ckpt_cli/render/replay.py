@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation import said
-from ckpt_cli.core.diff import ShortChange
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.reducers import NOT_STORED, is_not_stored
 from ckpt_cli.core.replay import (
@@ -25,6 +24,7 @@ from ckpt_cli.core.replay import (
 )
 from ckpt_cli.queries.replay import NO_DELTA, StepChannel, StoredSizes, Written
 from ckpt_cli.reading.thread import Moment
+from ckpt_cli.render.checkpoint import WRITE
 from ckpt_cli.render.fields import (
     ANY,
     BYTES,
@@ -32,9 +32,9 @@ from ckpt_cli.render.fields import (
     INTEGER,
     NUMBER,
     TEXT,
-    TIME,
     VALUE,
     Field,
+    Part,
     Shape,
     View,
     by_name,
@@ -55,31 +55,6 @@ from ckpt_cli.render.table import (
 from ckpt_cli.render.text import Span, Style, StyledLine, Ui, cell_len, fit, line, safe_text
 from ckpt_cli.render.value_diff import difference_records, difference_texts
 from ckpt_cli.render.values import counted, summary
-
-_LONG = 24
-"""Characters of a value before that leave enough room for the one after."""
-_NAMED = 6
-"""Maximum number of changed channels that are named."""
-
-
-def changes_text(changes: Sequence[ShortChange], arrow: str = " → ") -> str:
-    """Return changes on one line: `+1 ai: Hotel Kanra…, budget 120 → 90, notes +2`."""
-    texts = [_text(one, arrow) for one in changes[:_NAMED]]
-    if len(changes) > _NAMED:
-        texts.append(counted(len(changes) - _NAMED, "more channel"))
-    return ", ".join(texts)
-
-
-def _text(one: ShortChange, arrow: str) -> str:
-    if one.last is not None:
-        return f"+{one.added} {safe_text(one.last)}"
-    name = safe_text(one.name)
-    if one.after is None:
-        return f"{name} +{one.added}" if one.added else name
-    is_told = one.before is not None and len(one.before) <= _LONG
-    before = f" {safe_text(one.before or '')}" if is_told else ""
-    return f"{name}{before}{arrow}{safe_text(one.after)}"
-
 
 _STYLES: Mapping[str, Style] = {
     Verdict.MATCH: "plain",
@@ -138,29 +113,16 @@ _TRANSITION = (
 _DIFFERENCES = optional("differences", ANY, "Where the stored value differs.", _differences)
 
 
-def _typed(one: Contribution, name: str) -> Any:
-    value = one.placed.write.value
-    return None if value is None else getattr(value, name)
-
-
 def _count(name: str, one: Contribution) -> int | None:
     """Return a number of items; None if it is not known."""
     return None if one.counts is None else getattr(one.counts, name)
 
 
 _ITEMS = "Items of the channel that it {}; null if that is not known."
-WRITE = Shape(
+CONTRIBUTION = Shape(
     "A write of a task, and what it did.",
-    Field("task_id", TEXT, "Task.", "placed.write.task_id"),
-    Field("node", maybe(TEXT), "Its node.", "placed.node"),
-    Field("task_path", maybe(TEXT), "Its path.", "placed.path"),
-    Field("idx", INTEGER, "Number of the write within the task.", "placed.write.idx"),
-    Field("channel", TEXT, "Channel.", "placed.write.channel"),
-    Field("type", maybe(TEXT), "Type tag of the value.", lambda one: _typed(one, "type")),
-    Field("bytes", INTEGER, "Size of the value as stored.", "placed.write.size"),
-    optional("at", TIME, "When it was stored.", "placed.write.at"),
+    Part(WRITE, "placed", optional=False),
     Field("value", VALUE, "Value."),
-    optional("encrypted", FLAG, "It is encrypted.", lambda one: bool(_typed(one, "encrypted"))),
     Field(
         "effect",
         one_of(*get_args(Effect)),
@@ -178,7 +140,7 @@ STEP_CHANNEL = Shape(
     "How one channel was made.",
     *(one for one in _REDUCER if one.key != "told"),
     Field("before", VALUE, "Value at the parent; null if there was none."),
-    Field("writes", each(WRITE), "What was written to it, in order."),
+    Field("writes", each(CONTRIBUTION), "What was written to it, in order."),
     Field("rebuilt", VALUE, "What the writes make; null if the reducer is not known."),
     Field("stored", VALUE, "What is stored."),
     Field("verdict", _VERDICT, "Whether the stored value follows from the writes."),
@@ -227,7 +189,7 @@ WRITTEN = Shape(
     Field("step", maybe(INTEGER), "Its step.", "child.number"),
     Field("source", maybe(TEXT), "Its source.", "child.source"),
     Field("channels", by_name(STEP_CHANNEL), "What was written to, or changed."),
-    Field("others", each(WRITE), "Writes that changed no channel."),
+    Field("others", each(CONTRIBUTION), "Writes that changed no channel."),
     optional("stored", STORED, "Sizes, where values are stored apart."),
 )
 
@@ -239,7 +201,7 @@ def _written_rows(found: Written) -> Iterator[dict[str, Any]]:
         shared = {name: record[name] for name in ("verdict", "reason", "reducer")}
         for write in record["writes"] or [{"channel": name}]:
             yield {**write, **shared}
-    yield from map(WRITE.record, found.others)
+    yield from map(CONTRIBUTION.record, found.others)
 
 
 def written_lines(found: Written, ui: Ui) -> Iterator[StyledLine]:

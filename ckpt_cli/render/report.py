@@ -38,9 +38,9 @@ from ckpt_cli.queries.messages import Conversation
 from ckpt_cli.queries.report import Report, ReportedCheckpoint
 from ckpt_cli.queries.show import Summary
 from ckpt_cli.render.history import given_text
+from ckpt_cli.render.show import PLAINTEXT, resume_call
 from ckpt_cli.render.table import age, duration, size, step_number
 from ckpt_cli.render.text import Style, StyledLine, Ui, safe_json, safe_text
-from ckpt_cli.render.thread import PLAINTEXT, resume_call
 from ckpt_cli.render.threads import counted_names, next_node_names
 from ckpt_cli.render.timeline import (
     NODE_TIME,
@@ -450,7 +450,7 @@ def heading(found: Summary, ui: Ui) -> Element:
     add(head, "p", "LangGraph thread", class_="kind")
     add(head, "h1", thread.thread_id or "''")
     marks = add(head, "p", class_="marks")
-    for status in (Status.EMPTY,) if found.head is None else found.head.conditions:
+    for status in (Status.EMPTY,) if found.moment is None else found.moment.conditions:
         add(marks, "span", status.value, class_=f"mark {status.value}")
     facts = [counted(thread.checkpoints, "checkpoint")]
     if stored is not None:
@@ -467,7 +467,7 @@ def heading(found: Summary, ui: Ui) -> Element:
 
 def add_problem(page: Element, found: Summary) -> None:
     """Add the errors and questions for which the thread waits, and the call that resumes it."""
-    head = found.head
+    head = found.moment
     if head is None:
         add(add_section(page, "problem", "What is next"), "p", _MEANINGS[Status.EMPTY])
         return

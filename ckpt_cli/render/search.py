@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -11,37 +10,57 @@ from ckpt_cli.core.secrets import SecretFinding
 from ckpt_cli.core.tasks import path_text
 from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.grep import GrepHit
-from ckpt_cli.render.fields import INTEGER, TEXT, Field, Shape, each, maybe, one_of
-from ckpt_cli.render.table import THREAD, Column, optional_iso
+from ckpt_cli.render.fields import (
+    INTEGER,
+    KEY,
+    TEXT,
+    TIME,
+    Field,
+    Shape,
+    each,
+    maybe,
+    one_of,
+    under,
+)
+from ckpt_cli.render.table import THREAD, Column
 from ckpt_cli.render.values import counted
 
 _BEFORE, _AFTER = 24, 200
 """Characters around a match that are kept for a table; the table cuts them to its width."""
 
 
-def hit_record(hit: GrepHit) -> dict[str, Any]:
-    """Return one matching line of `grep` as JSON."""
-    match = hit.match
-    return {
-        **hit.key._asdict(),
-        "ref": hit.ref,
-        "ts": optional_iso(hit.at),
-        "in": hit.kind,
-        "node": hit.path[-1] if hit.path else hit.node,
-        "node_path": list(hit.path),
-        "task_id": hit.task_id,
-        "channel": hit.channel,
-        "path": format_path((hit.channel, *match.path)),
-        "line_number": match.number,
-        "line": match.line,
-        "start": match.start,
-        "end": match.end,
-    }
+def _node(hit: GrepHit) -> str | None:
+    return hit.path[-1] if hit.path else hit.node
+
+
+def _place(hit: GrepHit) -> str:
+    return format_path((hit.channel, *hit.match.path))
+
+
+HIT = Shape(
+    "A line that matches.",
+    *KEY,
+    Field("ref", TEXT, "Short name of the checkpoint."),
+    Field("ts", maybe(TIME), "When it was saved.", "at"),
+    Field("in", one_of("value", "question", "error", "write"), "Where the text is.", "kind"),
+    Field("node", maybe(TEXT), "Node that wrote, failed or asks.", _node),
+    Field("node_path", each(TEXT), "Nodes from the root graph to it.", "path"),
+    Field("task_id", maybe(TEXT), "Its task."),
+    Field("channel", TEXT, "Channel."),
+    Field("path", TEXT, "Where in the channel the text is.", _place),
+    *under(
+        "match",
+        Field("line_number", INTEGER, "Line of the text, from 1.", "number"),
+        Field("line", TEXT, "The line."),
+        Field("start", INTEGER, "Where the first match in the line begins."),
+        Field("end", INTEGER, "Where it ends."),
+    ),
+)
 
 
 def table_record(hit: GrepHit) -> dict[str, Any]:
     """Return the same with the line cut to the part around the match, for a table."""
-    record = hit_record(hit)
+    record = HIT.record(hit)
     line = excerpt(hit.match.line, hit.match.start, hit.match.end)
     return {**record, "line": line, "node": path_text(hit.path) or hit.node}
 
@@ -56,24 +75,18 @@ def excerpt(text: str, start: int, end: int) -> str:
     return ("…" if begin else "") + text[begin:stop].strip() + ("…" if stop < len(text) else "")
 
 
-def hit_columns() -> Sequence[Column]:
-    """Return the columns of `grep`; a table shows short refs, TSV full ids."""
-    return [
-        THREAD,
-        Column("CHECKPOINT", "checkpoint_id", table=False),
-        Column("REF", "ref", style="id"),
-        Column("NAMESPACE", "checkpoint_ns", cut=True, style="dim", drop=3),
-        Column("IN", "in", drop=1),
-        Column("NODE", "node", style="node", drop=2),
-        Column("PATH", "path", cut=True, style="change"),
-        Column("TEXT", "line", cut=True),
-        Column("CHANNEL", "channel", table=False),
-        Column("TASK_ID", "task_id", table=False),
-        Column("LINE_NUMBER", "line_number", table=False),
-        Column("START", "start", table=False),
-        Column("END", "end", table=False),
-        Column("TIME", "ts", table=False),
-    ]
+HIT_COLUMNS = HIT.columns(
+    THREAD,
+    "checkpoint_id",
+    Column("REF", "ref", style="id"),
+    Column("NAMESPACE", "checkpoint_ns", cut=True, style="dim", drop=3),
+    Column("IN", "in", drop=1),
+    Column("NODE", "node", style="node", drop=2),
+    Column("PATH", "path", cut=True, style="change"),
+    Column("TEXT", "line", cut=True),
+    *("channel", "task_id", "line_number", "start", "end", "ts"),
+)
+"""A table shows short refs, TSV full ids."""
 
 
 _SHOWN = 3

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpt_cli.core.doctor.findings import Severity
-from ckpt_cli.render.table import age, optional_iso
+from ckpt_cli.render.fields import INTEGER, TEXT, TIME, Field, Shape, by_name, maybe
+from ckpt_cli.render.table import age
 from ckpt_cli.render.text import safe_text
 
 if TYPE_CHECKING:
@@ -48,6 +49,35 @@ def doctor_summary(
     }
 
 
+def _by_number(found: _Errors) -> dict[str, int]:
+    return dict(found.kinds.most_common())
+
+
+class _Errors(NamedTuple):
+    """The numbers of failed tasks, and of questions."""
+
+    threads: int
+    kinds: Counter[str]
+    first: datetime | None
+    waiting: int
+    questions: int
+    oldest: datetime | None
+    text: str
+
+
+ERRORS = Shape(
+    "Failed tasks, and the questions that wait for a person.",
+    Field("threads", INTEGER, "Threads with a failed task."),
+    Field("failures", INTEGER, "Failed tasks.", lambda one: one.kinds.total()),
+    Field("kinds", by_name(INTEGER), "By class, the most first.", _by_number),
+    Field("first_at", maybe(TIME), "When the first failed.", "first"),
+    Field("waiting", INTEGER, "Threads with a question."),
+    Field("questions", INTEGER, "Questions."),
+    Field("oldest_question_at", maybe(TIME), "When the oldest was asked.", "oldest"),
+    Field("summary", TEXT, "The printed line.", "text"),
+)
+
+
 def errors_summary(
     failures: Iterable[Failure], asked: Iterable[Waiting], now: datetime, zone: tzinfo
 ) -> dict[str, Any]:
@@ -72,16 +102,7 @@ def errors_summary(
         text += f"; {len(waiting):,} {verb} for a person"
         if oldest is not None:
             text += f", the oldest for {age(oldest, now)}"
-    return {
-        "threads": len(threads),
-        "failures": kinds.total(),
-        "kinds": dict(kinds.most_common()),
-        "first_at": optional_iso(first),
-        "waiting": len(waiting),
-        "questions": questions,
-        "oldest_question_at": optional_iso(oldest),
-        "summary": text,
-    }
+    return ERRORS.record(_Errors(len(threads), kinds, first, len(waiting), questions, oldest, text))
 
 
 def error_class(text: str) -> str:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from ckpt_backends.checkpoint_ids import TICKS_TO_1970, ticks_of
+from ckpt_backends.model import TICKS_TO_1970, ticks_of
 from ckpt_cli.render.text import (
     Span,
     Style,

@@ -5,90 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ckpt_backends.checkpoint_ids import step_of
-from ckpt_backends.model import Status
+from ckpt_backends.model import Status, step_of
 from ckpt_cli.core.tasks import asked_by, error_start, path_text
 from ckpt_cli.core.values import json_line, quoted
+from ckpt_cli.render.fields import (
+    BYTES,
+    INTEGER,
+    TEXT,
+    TIME,
+    VALUE,
+    VALUES,
+    Field,
+    Part,
+    Shape,
+    each,
+    known,
+    maybe,
+    one_of,
+)
 from ckpt_cli.render.table import AGE, AGO, THREAD, Column, Record, iso_of, optional_iso, size
 from ckpt_cli.render.text import Span, Style, safe_text
 from ckpt_cli.render.values import summary
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
-    from ckpt_backends.model import Thread
-    from ckpt_cli.queries.heads import ListedThread
+    from ckpt_cli.queries.heads import Details, ListedThread
 
 
 _STEPS_IN_ID = 8000
 """A checkpoint id contains a step of 14 bits with its sign, up to 8191."""
-
-
-def thread_record(row: ListedThread) -> dict[str, Any]:
-    """Return one thread of `threads list`."""
-    thread = row.thread
-    record = _from_index(thread)
-    if row.first_message is not None:
-        record["first_message"] = row.first_message
-    if row.details is None:
-        return record
-    # Imported late: lists from the index alone need nothing of heads.
-    from ckpt_backends.codec import to_json
-
-    head = row.details.head
-    record["status"] = row.details.status.value
-    record["conditions"] = [one.value for one in row.details.conditions]
-    record["next"] = None if row.details.next is None else list(row.details.next)
-    record["runs"] = None if row.details.runs is None else list(row.details.runs)
-    if row.details.error is not None:
-        record["error"] = row.details.error
-    if row.details.question is not None:
-        record["question"] = to_json(row.details.question.value)
-        record["asked_by"] = list(asked_by(row.details.question))
-    if isinstance(row.details.title, str):
-        record["title"] = row.details.title
-    if row.details.bytes is not None:
-        record["bytes"] = row.details.bytes
-    if row.details.expires_at is not None:
-        record["expires_at"] = optional_iso(row.details.expires_at)
-    if head is not None:
-        record["step"] = head.step
-        record["source"] = head.source
-        record["parent"] = head.parent
-        record["metadata"] = {name: to_json(value) for name, value in head.metadata.items()}
-    return record
-
-
-def thread_line(row: ListedThread) -> str:
-    """Return `thread_record` as a line of JSON; if only the index was read, in half the time."""
-    thread_id, head, first, last, checkpoints, namespaces, user = row.thread
-    if row.details is not None or row.first_message is not None or user is not None:
-        return json_line(thread_record(row))
-    step, first_at, last_at = _step(head, checkpoints), _time(first), _time(last)
-    return (
-        f'{{"thread_id":{quoted(thread_id)},"head":{"null" if head is None else quoted(head)}'
-        f',"step":{"null" if step is None else step}'
-        f',"first_at":{"null" if first_at is None else quoted(first_at)}'
-        f',"last_at":{"null" if last_at is None else quoted(last_at)}'
-        f',"checkpoints":{checkpoints},"namespaces":{namespaces}}}'
-    )
-
-
-def _from_index(thread: Thread) -> dict[str, Any]:
-    thread_id, head, first, last, checkpoints, namespaces, user = thread
-    record = {
-        "thread_id": thread_id,
-        "head": head,
-        "step": _step(head, checkpoints),
-        "first_at": _time(first),
-        "last_at": _time(last),
-        "checkpoints": checkpoints,
-        "namespaces": namespaces,
-    }
-    if user is not None:
-        record["user"] = user
-    return record
 
 
 def _step(head: str | None, checkpoints: int) -> int | None:
@@ -99,6 +46,76 @@ def _step(head: str | None, checkpoints: int) -> int | None:
 def _time(checkpoint: str | datetime | None) -> str | None:
     """Return the time of a checkpoint; it may be in its id."""
     return iso_of(checkpoint) if isinstance(checkpoint, str) else optional_iso(checkpoint)
+
+
+_TIME = maybe(TIME)._replace(convert=_time)
+"""Almost all times are in ids, whose text takes half the time without a `datetime`."""
+
+
+def _head_step(row: ListedThread) -> int | None:
+    """Return the step in the head's id, unless the thread may have more steps than fit there."""
+    return _step(row.thread.head, row.thread.checkpoints)
+
+
+def _title(found: Details) -> str | None:
+    """Return the title, unless the messages are not read."""
+    return found.title if isinstance(found.title, str) else None
+
+
+STATUS = one_of(*Status)
+_QUESTION = Shape(
+    "The first question that waits for an answer.",
+    Field("question", VALUE, "First question that waits for an answer.", "value"),
+    Field("asked_by", each(TEXT), "Nodes from the root to the one that asks.", asked_by),
+)
+_HEAD = Shape(
+    "The head of a thread.",
+    Field("step", maybe(INTEGER), "Step of the head."),
+    Field("source", maybe(TEXT), "How the head was made: input, loop, update, fork."),
+    Field("parent", maybe(TEXT), "Parent of the head."),
+    Field("metadata", VALUES, "Metadata of the head."),
+)
+_DETAILS = Shape(
+    "What the head of a thread tells.",
+    Field("status", STATUS, "The worst of `conditions`."),
+    Field("conditions", each(STATUS), "All that hold, the worst first."),
+    Field("next", maybe(each(TEXT)), "Nodes of the tasks that wait, as get_state."),
+    Field("runs", maybe(each(TEXT)), "Nodes that run first in a resume; null if not known."),
+    known("error", TEXT, "Error of a task that failed."),
+    Part(_QUESTION, "question"),
+    known("title", TEXT, "First line of what a person said first.", _title),
+    known("bytes", BYTES, "Stored size."),
+    known("expires_at", TIME, "When the head expires."),
+    Part(_HEAD, "head"),
+)
+LISTED = Shape(
+    "A thread. What is read from its head is absent if that is not read.",
+    Field("thread_id", TEXT, "Thread.", "thread.thread_id"),
+    Field("head", maybe(TEXT), "Checkpoint from which LangGraph resumes.", "thread.head"),
+    Field("step", maybe(INTEGER), "Step of the head.", _head_step),
+    Field("first_at", _TIME, "Time of the oldest checkpoint.", "thread.first"),
+    Field("last_at", _TIME, "Time of the newest checkpoint.", "thread.last"),
+    Field("checkpoints", INTEGER, "Checkpoints in all namespaces.", "thread.checkpoints"),
+    Field("namespaces", INTEGER, "Namespaces, with the root.", "thread.namespaces"),
+    known("user", TEXT, "User, in layouts that store one.", "thread.user"),
+    known("first_message", TEXT, "First message by a human, with --first-message."),
+    Part(_DETAILS, "details"),
+)
+
+
+def thread_line(row: ListedThread) -> str:
+    """Return the record as a line of JSON; if only the index was read, in half the time."""
+    thread_id, head, first, last, checkpoints, namespaces, user = row.thread
+    if row.details is not None or row.first_message is not None or user is not None:
+        return json_line(LISTED.record(row))
+    step, first_at, last_at = _step(head, checkpoints), _time(first), _time(last)
+    return (
+        f'{{"thread_id":{quoted(thread_id)},"head":{"null" if head is None else quoted(head)}'
+        f',"step":{"null" if step is None else step}'
+        f',"first_at":{"null" if first_at is None else quoted(first_at)}'
+        f',"last_at":{"null" if last_at is None else quoted(last_at)}'
+        f',"checkpoints":{checkpoints},"namespaces":{namespaces}}}'
+    )
 
 
 _WHY = 200
@@ -120,34 +137,29 @@ def thread_columns(
     `sizes` adds the size of each thread, and `expires` its expiry. With `wide`, errors and
     questions get more room.
     """
-    columns = [
+    heads = [
+        "status",
+        Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True, least=14),
+        "next",
+        Column("NEXT", "runs", counted_names, style="node", cut=True, drop=4),
+        Column("WHY", "", cut=True, least=28 if wide else 16, room=40, drop=2, combine=_why),
+        "error",
+        "question",
+        Column("TITLE", "title", cut=True, least=20, drop=3),
+    ]
+    return LISTED.columns(
         THREAD,
+        *(heads if details else ()),
         Column("ACTIVE", "last_at", AGO, style="time", right=True, drop=1),
         Column("STEP", "step", right=True, drop=6),
         Column("CHECKPOINTS", "checkpoints", right=True, drop=7),
         Column("NAMESPACES", "namespaces", right=True, drop=8),
-        Column("FIRST", "first_at", table=False),
-        Column("HEAD", "head", table=False),
-    ]
-    if expires:
-        columns += [Column("EXPIRES", "expires_at", AGE, style="time", right=True)]
-    if details:
-        columns[1:1] = [
-            Column("STATUS", "status", table=False),
-            Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True, least=14),
-            Column("NEXT", "next", table=False),
-            Column("NEXT", "runs", counted_names, style="node", cut=True, drop=4),
-            Column("WHY", "", cut=True, least=28 if wide else 16, room=40, drop=2, combine=_why),
-            Column("ERROR", "error", table=False),
-            Column("QUESTION", "question", table=False),
-            Column("TITLE", "title", cut=True, least=20, drop=3),
-        ]
-        if sizes:
-            columns += [Column("SIZE", "bytes", size, right=True, drop=5)]
-        columns += [Column("SOURCE", "source", table=False)]
-    if first_message:
-        columns += [Column("FIRST MESSAGE", "first_message", cut=True)]
-    return columns
+        *("first_at", "head"),
+        *([Column("EXPIRES", "expires_at", AGE, style="time", right=True)] if expires else ()),
+        *([Column("SIZE", "bytes", size, right=True, drop=5)] if details and sizes else ()),
+        *(["source"] if details else ()),
+        *([Column("FIRST MESSAGE", "first_message", cut=True)] if first_message else ()),
+    )
 
 
 def _why(record: Record, shown: Collection[str]) -> Span:

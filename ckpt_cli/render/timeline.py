@@ -37,15 +37,6 @@ from ckpt_cli.render.text import (
 from ckpt_cli.render.threads import counted_names
 from ckpt_cli.render.values import counted
 
-
-def _total(one: NodeTime) -> float | None:
-    return one.seconds.total if one.seconds.count else None
-
-
-def _nodes(found: Timeline) -> dict[str, NodeTime]:
-    return by_total(found.nodes)
-
-
 KIND = one_of("run", "human", "idle")
 CAUSE = maybe(one_of("input", "update", "fork", "answer", "retry", "resume"))
 NODE_TIME = Shape(
@@ -53,7 +44,12 @@ NODE_TIME = Shape(
     Field("runs", INTEGER, "Number of runs."),
     Field("measured", INTEGER, "Runs whose time is known.", "seconds.count"),
     Field("shared", INTEGER, "Runs that shared a step, and count with all of its time."),
-    Field("seconds", maybe(SECONDS), "Their time.", _total),
+    Field(
+        "seconds",
+        maybe(SECONDS),
+        "Their time.",
+        lambda one: one.seconds.total if one.seconds.count else None,
+    ),
     Field("p50", maybe(SECONDS), "Median.", lambda one: one.seconds.percentile(50)),
     Field("p95", maybe(SECONDS), "95 % took less.", lambda one: one.seconds.percentile(95)),
     Field("max", maybe(SECONDS), "Longest.", "seconds.longest"),
@@ -100,7 +96,12 @@ TIMELINE = Shape(
     Field("waiting_seconds", SECONDS, "How much of it was waiting for answers."),
     Field("idle_seconds", SECONDS, "How much of it nothing ran."),
     Field("steps", each(STEP), "The steps."),
-    Field("nodes", by_name(NODE_TIME), "The nodes, the longest first.", _nodes),
+    Field(
+        "nodes",
+        by_name(NODE_TIME),
+        "The nodes, the longest first.",
+        lambda found: by_total(found.nodes),
+    ),
     Field("open", maybe(OPEN), "What it waits for now."),
     Field("left_out", INTEGER, "Number of earlier steps that are left out."),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import MAXYEAR, MINYEAR, datetime, tzinfo
 from typing import NamedTuple
 
-from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.model import time_of
 from ckpt_cli.core.lineage import innermost, is_subgraph_call
 from ckpt_cli.core.timeline import Kind, seconds_between
 from ckpt_cli.core.tree import (
@@ -21,10 +21,9 @@ from ckpt_cli.core.tree import (
     TreeLayout,
 )
 from ckpt_cli.queries.tree import Tree
-from ckpt_cli.render.replay import changes_text
 from ckpt_cli.render.table import duration, thousands
 from ckpt_cli.render.text import Span, Style, StyledLine, Ui, cell_len, fit, line, safe_text, wrap
-from ckpt_cli.render.values import counted
+from ckpt_cli.render.values import changes_text, counted
 
 _TASK_ID_SHOWN = 8
 _UNKNOWN = StepDetails()

@@ -8,7 +8,7 @@ from datetime import datetime, tzinfo
 from importlib.resources import files
 from xml.etree.ElementTree import Element, tostring
 
-from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.model import time_of
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, Row, SectionRow, StepRow
 from ckpt_cli.queries.tree import Tree
 from ckpt_cli.render.text import UNLIMITED, Span, StyledLine, Ui, cell_len, safe_text

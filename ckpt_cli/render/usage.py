@@ -3,78 +3,129 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from ckpt_backends.model import Status
-from ckpt_cli.core.stats import UNKNOWN, Amounts, Grouping, Key, Stats, StatsPart
-from ckpt_cli.core.usage import PriceList, Ranking
-from ckpt_cli.queries.usage import By, ChannelSize, StoreMetrics, Survey
-from ckpt_cli.render.table import (
-    THREAD,
-    Column,
-    duration,
-    optional_iso,
-    plain_columns,
-    size,
-    table_lines,
+from ckpt_cli.core.conversation import TokenCounts
+from ckpt_cli.core.stats import UNKNOWN, Amounts, Grouping, Stats, StatsPart
+from ckpt_cli.core.usage import ByteSum, PriceList, Ranking
+from ckpt_cli.queries.usage import BYS, By, StoreMetrics, Survey
+from ckpt_cli.render.fields import (
+    BYTES,
+    INTEGER,
+    NUMBER,
+    SECONDS,
+    TEXT,
+    TIME,
+    Field,
+    Part,
+    Shape,
+    Type,
+    View,
+    by_name,
+    each,
+    known,
+    maybe,
 )
-from ckpt_cli.render.text import StyledLine, field, line, safe_text
+from ckpt_cli.render.table import THREAD, Column, duration, plain_columns, size, table_lines
+from ckpt_cli.render.text import StyledLine, Ui, field, line, safe_text
 from ckpt_cli.render.timeline import NODE_TIME, node_remarks, remark_lines
 from ckpt_cli.render.values import counted
 
 _BAR = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_HEADERS: Mapping[By, str] = {
-    "thread": "THREAD",
-    "channel": "CHANNEL",
-    "ns": "NAMESPACE",
-    "type": "TYPE",
-    "table": "TABLE",
-}
+_LISTED: tuple[tuple[By, str], ...] = (
+    ("table", "tables"),
+    ("thread", "threads"),
+    ("ns", "namespaces"),
+    ("channel", "channels"),
+    ("type", "types"),
+)
+"""The listings of a survey, and their keys."""
 
 
 def ranking(found: Survey, by: By) -> Ranking[Any]:
     """Return the sizes of a survey for one grouping of `--by`."""
-    chosen: dict[By, Ranking[Any] | None] = {
-        "thread": found.threads,
-        "channel": found.channels,
-        "ns": found.namespaces,
-        "type": found.types,
-        "table": found.tables,
-    }
-    ranked = chosen[by]
+    ranked: Ranking[Any] | None = getattr(found, dict(_LISTED)[by])
     return ranked if ranked is not None else Ranking((), 0, 0, 0)
 
 
-def amount_records(found: Survey, by: By) -> Iterator[dict[str, Any]]:
-    """Yield one record for each thread, channel, namespace kind, type or column, largest first."""
+def _amount(name: str, *keys: Field) -> Shape:
+    return Shape(
+        f"The size of one {name}.",
+        *keys,
+        Field("rows", INTEGER, "Its rows.", "one.rows"),
+        Field("bytes", BYTES, "Stored size.", "one.bytes"),
+        Field("share", NUMBER, "Its part of all of them, from 0 to 1."),
+    )
+
+
+class _Amount(NamedTuple):
+    """One line of a listing."""
+
+    one: ByteSum[Any]
+    share: float
+
+
+AMOUNTS: Mapping[By, Shape] = {
+    "table": _amount(
+        "table",
+        Field("table", TEXT, "Table.", lambda found: found.one.key[0]),
+        Field("column", TEXT, "Column.", lambda found: found.one.key[1]),
+    ),
+    "thread": _amount("thread", Field("thread_id", TEXT, "Thread.", "one.key")),
+    "ns": _amount(
+        "namespace", Field("checkpoint_ns", TEXT, "Kind of namespace; '' is the root.", "one.key")
+    ),
+    "channel": _amount(
+        "channel",
+        Field("channel", maybe(TEXT), "Channel; null for what belongs to none.", "one.key.name"),
+        Field("part", TEXT, "`channel`, or what else it is.", "one.key.part"),
+        Field("name", TEXT, "The channel, or that.", lambda found: str(found.one.key)),
+    ),
+    "type": _amount(
+        "type",
+        Field(
+            "type",
+            TEXT,
+            "Type tag of the serializer. A row counts once for that of its body and of its"
+            " metadata.",
+            "one.key",
+        ),
+    ),
+}
+
+
+def _amounts(found: Survey, by: By) -> Iterator[_Amount]:
+    """Yield each thread, channel, namespace kind, type or column, largest first."""
     ranked = ranking(found, by)
     for one in ranked.top:
-        share = one.bytes / ranked.total if ranked.total else 0.0
-        yield {**_key(by, one.key), "rows": one.rows, "bytes": one.bytes, "share": round(share, 4)}
+        yield _Amount(one, round(one.bytes / ranked.total, 4) if ranked.total else 0.0)
+
+
+def amount_records(found: Survey, by: By) -> Iterator[dict[str, Any]]:
+    """Return the same as records."""
+    return map(AMOUNTS[by].record, _amounts(found, by))
 
 
 def amount_columns(by: By, *, unicode: bool) -> Sequence[Column]:
     """Return the columns of `du --by`."""
-    names: dict[By, list[Column]] = {
+    names: dict[By, list[Column | str]] = {
         "thread": [THREAD],
-        "channel": [
-            Column("CHANNEL", "channel", style="head", table=False),
-            Column("CHANNEL", "part", style="head", table=False),
-            Column("CHANNEL", "name", style="head"),
-        ],
+        "channel": ["channel", "part", Column("CHANNEL", "name", style="head")],
         "ns": [Column("NAMESPACE", "checkpoint_ns", lambda ns: ns or "(root)", style="head")],
         "type": [Column("TYPE", "type", lambda tag: tag or "(none)", style="head")],
         "table": [Column("TABLE", "table", style="head"), Column("COLUMN", "column")],
     }
-    return [
+    return AMOUNTS[by].columns(
         *names[by],
         Column("ROWS", "rows", right=True),
         Column("SIZE", "bytes", size, right=True),
-        Column("SHARE", "share", share_text(unicode=unicode)),
-    ]
+        Column("SHARE", "share", _share_text(unicode=unicode)),
+    )
 
 
 def more_text(found: Survey, by: By) -> str:
@@ -96,46 +147,45 @@ def scanned_text(found: Survey) -> str:
     )
 
 
-def survey_record(found: Survey) -> dict[str, Any]:
-    """Return the answer of `du` as JSON."""
-    done = found.scanned
-    return {
-        "size": found.info.size,
-        "free": found.info.free,
-        **({} if found.info.log is None else {"log": found.info.log}),
-        "bytes": found.bytes,
-        **({} if found.chosen is None else {"chosen": found.chosen}),
-        "tables": list(amount_records(found, "table")),
-        "threads": list(amount_records(found, "thread")),
-        "namespaces": list(amount_records(found, "ns")),
-        "channels": list(amount_records(found, "channel")),
-        "types": list(amount_records(found, "type")),
-        "scanned": None if done is None else asdict(done),
-    }
+_SCANNED = Shape(
+    "How many checkpoints were scanned to measure channels.",
+    Field("bodies", INTEGER, "Checkpoints."),
+    Field("bytes", BYTES, "Their size."),
+    Field("of_bodies", INTEGER, "All checkpoints."),
+    Field("of_bytes", BYTES, "Their size."),
+)
+DU = Shape(
+    "Disk usage of a store.",
+    Field("size", maybe(BYTES), "What the store uses on disk.", "info.size"),
+    Field("free", maybe(BYTES), "How much of it is free.", "info.free"),
+    known("log", BYTES, "Its write-ahead log.", "info.log"),
+    Field("bytes", BYTES, "Stored length of all values."),
+    known("chosen", INTEGER, "Number of threads, if not all are measured."),
+    *(
+        Field(key, each(AMOUNTS[by]), "The largest first.", partial(_amounts, by=by))
+        for by, key in _LISTED
+    ),
+    Field("scanned", maybe(_SCANNED), "What was scanned for `channels`."),
+)
 
 
-def survey_rows(found: Survey) -> Iterator[dict[str, Any]]:
+def _survey_rows(found: Survey) -> Iterator[dict[str, Any]]:
     """Yield the same as rows, one for each amount."""
-    for by in _HEADERS:
+    for by in BYS:
         for record in amount_records(found, by):
             yield {**record, "by": by, "name": _name(by, record)}
 
 
-SURVEY_COLUMNS = plain_columns("by", "name", "rows", "bytes", "share")
-
-
-def survey_lines(
-    found: Survey, thread_id: str | None, width: int, *, unicode: bool
-) -> Iterator[StyledLine]:
+def _survey_lines(found: Survey, ui: Ui, thread_id: str | None) -> Iterator[StyledLine]:
     """Yield the totals, and a table for each grouping with more than one entry."""
-    yield from _totals(found, thread_id, width)
-    for by in ("table", "thread", "ns", "channel", "type"):
+    yield from _totals(found, thread_id, ui.width)
+    for by, _ in _LISTED:
         ranked = ranking(found, by)
         if len(ranked.top) < 2:
             continue
         yield line("")
         rows = list(amount_records(found, by))
-        yield from table_lines(rows, amount_columns(by, unicode=unicode), width)
+        yield from table_lines(rows, amount_columns(by, unicode=ui.unicode), ui)
         if more := more_text(found, by):
             yield line((more, "dim"))
     done = found.scanned
@@ -146,7 +196,7 @@ def survey_lines(
         yield line((f"channels: {done.bodies} of {of} scanned, {bytes_of}", "dim"))
 
 
-def share_text(*, unicode: bool) -> Callable[[float], str]:
+def _share_text(*, unicode: bool) -> Callable[[float], str]:
     """Return a function that shows a share as a percentage and a bar."""
 
     def show(share: float) -> str:
@@ -177,15 +227,6 @@ def _totals(found: Survey, thread_id: str | None, width: int) -> Iterator[Styled
     yield from field("store", ", ".join(parts), width)
 
 
-def _key(by: By, key: Any) -> dict[str, Any]:
-    if by == "table":
-        return {"table": key[0], "column": key[1]}
-    if by == "channel":
-        assert isinstance(key, ChannelSize)  # noqa: S101
-        return {"channel": key.name, "part": key.part, "name": str(key)}
-    return {{"thread": "thread_id", "ns": "checkpoint_ns"}.get(by, by): key}
-
-
 def _name(by: By, record: Mapping[str, Any]) -> str:
     if by == "table":
         return f"{record['table']}.{record['column']}"
@@ -193,6 +234,9 @@ def _name(by: By, record: Mapping[str, Any]) -> str:
     return str(record[names[by]])
 
 
+DU_VIEW = View(
+    DU.record, _survey_lines, _survey_rows, plain_columns("by", "name", "rows", "bytes", "share")
+)
 _KEYS: dict[Grouping, str] = {
     **{"node": "node", "channel": "channel", "model": "model"},
     **{"thread": "thread_id", "day": "day", "user": "user"},
@@ -201,34 +245,148 @@ _MONEY = 6
 """Decimal places of costs."""
 
 
-def stats_record(found: Stats, prices: PriceList, by: Sequence[Grouping] | None) -> dict[str, Any]:
-    """Return the answer of `stats` as JSON: by these keys, or by node and in more detail."""
-    total, parts = found.total, found.parts
-    record: dict[str, Any] = {"threads": found.threads}
-    if StatsPart.WRITES in parts:
-        record |= {"checkpoints": found.checkpoints, "writes": total.writes, "bytes": total.bytes}
-    if StatsPart.TIMES in parts:
-        record |= {
-            "steps": found.steps,
-            "runs": total.time.runs,
-            "running_seconds": round(found.running_seconds, 6),
-            "waiting_seconds": round(found.waiting_seconds, 6),
-            "idle_seconds": round(found.idle_seconds, 6),
-        }
-    if StatsPart.TOKENS in parts:
-        record |= {
-            **_token_record(total, prices),
-            "currency": prices.currency,
-            "unread": found.unread,
-            "without_usage": found.without_usage,
-        }
-    if by is not None:
-        return record | {"by": list(stats_records(found, prices, by))}
-    return record | {
-        "nodes": list(stats_records(found, prices, ["node"])),
-        "by": list(_written_records(found, ["node", "channel"])),
-        "channels": list(_channel_records(found)),
-    }
+class _Counted(NamedTuple):
+    """What `stats` counted."""
+
+    stats: Stats
+    prices: PriceList
+    by: Sequence[Grouping] | None
+
+    @property
+    def total(self) -> Amounts:
+        return self.stats.total
+
+
+class _Priced(NamedTuple):
+    """Tokens, and what they cost."""
+
+    tokens: TokenCounts
+    cost: float | None
+
+
+def _priced(one: Amounts, prices: PriceList) -> _Priced:
+    cost = one.cost(prices)
+    return _Priced(one.tokens, None if cost is None else round(cost, _MONEY))
+
+
+def _if(part: StatsPart) -> Callable[[_Counted], _Counted | None]:
+    return lambda found: found if part in found.stats.parts else None
+
+
+_TOKENS = Shape(
+    "Tokens of models.",
+    Field("tokens", INTEGER, "The same as `total`.", "tokens.total"),
+    Field("messages", INTEGER, "Messages that tell their tokens.", "tokens.messages"),
+    Field("input", INTEGER, "Prompt, cached tokens included.", "tokens.input"),
+    Field("output", INTEGER, "Answer, reasoning included.", "tokens.output"),
+    Field("cache_read", INTEGER, "Read from the cache.", "tokens.cache_read"),
+    Field("cache_creation", INTEGER, "Written to the cache.", "tokens.cache_creation"),
+    Field("reasoning", INTEGER, "Reasoning.", "tokens.reasoning"),
+    Field("total", INTEGER, "Prompt and answer.", "tokens.total"),
+    Field("cost", maybe(NUMBER), "Cost; null without a price."),
+)
+_WRITTEN = Shape(
+    "What was written.",
+    Field("writes", INTEGER, "Writes."),
+    Field("bytes", BYTES, "Their stored size."),
+    Field("average", NUMBER, "Average of it.", lambda one: round(one.average, 1)),
+)
+_CHANNEL = Shape(
+    "A channel.",
+    Field("channel", TEXT, "Channel."),
+    Field("writes", INTEGER, "Writes.", "written.writes"),
+    Field("bytes", BYTES, "Their stored size.", "written.bytes"),
+    Field("values", INTEGER, "Stored values."),
+    Field("merged_bytes", BYTES, "Their stored size.", "bytes"),
+    Field(
+        "ratio",
+        maybe(NUMBER),
+        "How often what was written is stored.",
+        lambda one: round(one.bytes / one.written.bytes, 2) if one.written.bytes else None,
+    ),
+)
+_GROUP = Shape(
+    "One group; null stands for what is not known of it.",
+    *(known(key, maybe(TEXT), f"What --by {by} groups by.") for by, key in _KEYS.items()),
+    Part(NODE_TIME, "time"),
+    Part(_WRITTEN, ""),
+    known("share", NUMBER, "Its part of all bytes, from 0 to 1."),
+    *(one._replace(optional=True) for one in _CHANNEL.fields.values() if one.key != "channel"),
+    Part(_TOKENS, ""),
+)
+_ROWS = Type({"type": "array", "items": _GROUP.schema}, "JSON", list)
+_SUMS = (
+    Field("threads", INTEGER, "Threads.", "stats.threads"),
+    Part(
+        Shape(
+            "What was written.",
+            Field("checkpoints", INTEGER, "Checkpoints.", "stats.checkpoints"),
+            Field("writes", INTEGER, "Writes.", "total.writes"),
+            Field("bytes", BYTES, "Their stored size.", "total.bytes"),
+        ),
+        _if(StatsPart.WRITES),
+    ),
+    Part(
+        Shape(
+            "How long it took.",
+            Field("steps", INTEGER, "Steps of the root graph.", "stats.steps"),
+            Field("runs", INTEGER, "Runs of nodes.", "total.time.runs"),
+            Field("running_seconds", SECONDS, "Nodes ran.", "stats.running_seconds"),
+            Field("waiting_seconds", SECONDS, "Questions waited.", "stats.waiting_seconds"),
+            Field("idle_seconds", SECONDS, "Nothing ran.", "stats.idle_seconds"),
+        ),
+        _if(StatsPart.TIMES),
+    ),
+    Part(
+        Shape(
+            "What it cost.",
+            Part(_TOKENS, lambda found: _priced(found.total, found.prices)),
+            Field("currency", TEXT, "Of `cost`.", "prices.currency"),
+            Field("unread", INTEGER, "Values that could not be read.", "stats.unread"),
+            Field(
+                "without_usage",
+                INTEGER,
+                "Messages of models without usage data.",
+                "stats.without_usage",
+            ),
+        ),
+        _if(StatsPart.TOKENS),
+    ),
+)
+
+
+def _records(by: Sequence[Grouping]) -> Callable[[_Counted], Iterator[dict[str, Any]]]:
+    return lambda found: stats_records(found.stats, found.prices, by)
+
+
+STATS = Shape(
+    "What nodes wrote, how long they took, and what their tokens cost.",
+    *_SUMS,
+    Field("nodes", _ROWS, "By node.", _records(["node"])),
+    Field("by", _ROWS, "By node and channel.", _records(["node", "channel"])),
+    Field("channels", each(_CHANNEL), "By channel.", lambda found: found.stats.channels()),
+)
+STATS_BY = Shape(
+    "The same by other keys.",
+    *_SUMS,
+    Field(
+        "by",
+        _ROWS,
+        "The groups, the largest first.",
+        lambda found: stats_records(found.stats, found.prices, found.by),
+    ),
+)
+
+
+def stats_view(found: Stats, prices: PriceList, by: Sequence[Grouping] | None) -> View:
+    """Return how `stats` is printed: by these keys, or by node and in more detail."""
+    shape = STATS if by is None else STATS_BY
+    return View(
+        lambda found: shape.record(_Counted(found, prices, by)),
+        lambda found, ui, top: stats_lines(found, prices, top, ui),
+        lambda found: stats_records(found, prices, found.by),
+        stats_columns(found.by, prices),
+    )
 
 
 def stats_records(
@@ -236,54 +394,18 @@ def stats_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield one record for each group, the largest first."""
     if list(by) == ["channel"]:
-        yield from _channel_records(found)
-    elif "channel" in by:
-        yield from _written_records(found, by)
-    elif "model" in by:
-        for key, amounts in found.rows(by):
-            yield {**_stats_key(by, key), **_token_record(amounts, prices)}
-    else:
-        for key, amounts in found.rows(by):
-            yield {
-                **_stats_key(by, key),
-                **NODE_TIME.record(amounts.time),
-                **_written_record(amounts),
-                **_token_record(amounts, prices),
-            }
-
-
-def _stats_key(by: Sequence[Grouping], key: Key) -> dict[str, Any]:
-    return dict(zip((_KEYS[one] for one in by), key, strict=True))
-
-
-def _token_record(one: Amounts, prices: PriceList) -> dict[str, Any]:
-    tokens, cost = one.tokens, one.cost(prices)
-    rounded = None if cost is None else round(cost, _MONEY)
-    return {"tokens": tokens.total, **asdict(tokens), "cost": rounded}
-
-
-def _written_record(one: Amounts) -> dict[str, Any]:
-    return {"writes": one.writes, "bytes": one.bytes, "average": round(one.average, 1)}
-
-
-def _written_records(found: Stats, by: Sequence[Grouping]) -> Iterator[dict[str, Any]]:
+        yield from map(_CHANNEL.record, found.channels())
+        return
     total = found.total.bytes
     for key, amounts in found.rows(by):
-        share = round(amounts.bytes / total, 4) if total else 0.0
-        yield {**_stats_key(by, key), **_written_record(amounts), "share": share}
-
-
-def _channel_records(found: Stats) -> Iterator[dict[str, Any]]:
-    for one in found.channels():
-        written = one.written.bytes
-        yield {
-            "channel": one.channel,
-            "writes": one.written.writes,
-            "bytes": written,
-            "values": one.values,
-            "merged_bytes": one.bytes,
-            "ratio": round(one.bytes / written, 2) if written else None,
-        }
+        record: dict[str, Any] = dict(zip((_KEYS[one] for one in by), key, strict=True))
+        if "channel" in by:
+            share = round(amounts.bytes / total, 4) if total else 0.0
+            yield {**record, **_WRITTEN.record(amounts), "share": share}
+            continue
+        if "model" not in by:
+            record |= NODE_TIME.record(amounts.time) | _WRITTEN.record(amounts)
+        yield record | _TOKENS.record(_priced(amounts, prices))
 
 
 def stats_columns(
@@ -291,14 +413,14 @@ def stats_columns(
 ) -> list[Column]:
     """Return the columns of the groups; costs only if there are prices."""
     if list(by) == ["channel"]:
-        return [
+        return _CHANNEL.columns(
             Column("CHANNEL", "channel", style="head"),
-            Column("WRITES", "writes", table=False),
+            "writes",
             Column("WRITTEN", "bytes", size, right=True),
             Column("VALUES", "values", right=True),
             Column("STORED", "merged_bytes", size, right=True),
             Column("RATIO", "ratio", lambda n: f"{n:.1f}×", right=True),
-        ]
+        )
     empty = {"model": "(unnamed)", "day": UNKNOWN, "user": UNKNOWN}
     keys = [
         Column(
@@ -315,7 +437,7 @@ def stats_columns(
             Column("WRITES", "writes", right=True),
             Column("SIZE", "bytes", size, right=True),
             Column("AVERAGE", "average", lambda n: size(round(n)), right=True, drop=2),
-            Column("SHARE", "share", share_text(unicode=unicode), drop=1),
+            Column("SHARE", "share", _share_text(unicode=unicode), drop=1),
         ]
     cost = Column(f"COST {prices.currency}", "cost", _money, empty="?", right=True)
     if "model" in by:
@@ -346,15 +468,14 @@ def stats_columns(
     ]
 
 
-def stats_lines(
-    found: Stats, prices: PriceList, by: Sequence[Grouping], top: int, width: int, *, unicode: bool
-) -> Iterator[StyledLine]:
+def stats_lines(found: Stats, prices: PriceList, top: int, ui: Ui) -> Iterator[StyledLine]:
     """Yield the totals, a table of the largest groups, and what it does not tell."""
+    by = found.by
     yield from map(line, _stats_totals(found, prices))
     rows = list(stats_records(found, prices, by))
     if rows:
         yield line("")
-        yield from table_lines(rows[:top], stats_columns(by, prices, unicode=unicode), width)
+        yield from table_lines(rows[:top], stats_columns(by, prices, unicode=ui.unicode), ui)
         if len(rows) > top:
             yield line((f"… and {len(rows) - top} more; --top N for more", "dim"))
     if "node" in by and StatsPart.TIMES in found.parts:
@@ -438,21 +559,26 @@ class Gauge:
     unit: str | None = None
 
 
-def metrics_record(found: StoreMetrics) -> dict[str, Any]:
-    """Return the metrics as JSON."""
-    return {
-        "store": found.url,
-        "layout": found.layout,
-        "threads": found.threads,
-        "statuses": None if found.statuses is None else _by_status(found.statuses),
-        "checkpoints": found.checkpoints,
-        "bytes": found.bytes,
-        "newest_at": optional_iso(found.newest_at),
-        "open_questions": found.questions,
-        "oldest_question_at": optional_iso(found.oldest_question_at),
-        "failed_tasks": found.failed,
-        "seconds": round(found.seconds, 3),
-    }
+def _by_status(counts: Mapping[Status, int]) -> dict[str, int]:
+    """Return the number for each status, 0 too, so that no time series ends when it is reached."""
+    return {status.value: counts.get(status, 0) for status in Status}
+
+
+_STATUSES = maybe(Type(by_name(INTEGER).schema, "JSON", _by_status))
+METRICS = Shape(
+    "Numbers of a store for a monitoring system.",
+    Field("store", TEXT, "URL without secrets.", "url"),
+    Field("layout", TEXT, "Layout."),
+    Field("threads", INTEGER, "Threads."),
+    Field("statuses", _STATUSES, "Threads by status; null with --fast."),
+    Field("checkpoints", INTEGER, "Checkpoints."),
+    Field("bytes", maybe(BYTES), "What the store uses on disk."),
+    Field("newest_at", maybe(TIME), "Time of the newest checkpoint."),
+    Field("open_questions", maybe(INTEGER), "Questions that wait for a person.", "questions"),
+    Field("oldest_question_at", maybe(TIME), "Since when the oldest waits."),
+    Field("failed_tasks", maybe(INTEGER), "Failed tasks that wait for a retry.", "failed"),
+    Field("seconds", NUMBER, "How long the reading took.", lambda found: round(found.seconds, 3)),
+)
 
 
 def metrics_text(found: StoreMetrics | None, store: str, now: datetime) -> str:
@@ -490,11 +616,6 @@ def _gauges(found: StoreMetrics, now: datetime) -> Iterator[Gauge]:
         found.seconds,
         unit="seconds",
     )
-
-
-def _by_status(counts: Mapping[Status, int]) -> dict[str, int]:
-    """Return the number for each status, 0 too, so that no time series ends when it is reached."""
-    return {status.value: counts.get(status, 0) for status in Status}
 
 
 def _lines(gauge: Gauge, store: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ from ckpt_cli.core.values import is_set
 from ckpt_cli.render.table import size, step_number
 from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
 
-if TYPE_CHECKING:  # it loads what computes replays
+if TYPE_CHECKING:  # they load what computes replays and differences
+    from ckpt_cli.core.diff import ShortChange
     from ckpt_cli.core.replay import DamagedValue
 
 # Possessive quantifiers: backtracking would take time quadratic in the number of digits.
@@ -181,7 +182,7 @@ def _inline(value: Value, width: int, *, nested: bool = True, quote: bool = Fals
         return _message(message, width)
     match value:
         case list():
-            return _list(value, width, quote=quote)
+            return f"[{_content(value, width - 2, quote=quote)}]"
         case dict():
             return "{" + _fields(value, ": ", width - 2, quote=quote) + "}"
         case Cut():
@@ -193,21 +194,18 @@ def _inline(value: Value, width: int, *, nested: bool = True, quote: bool = Fals
             raise TypeError(type(value))
 
 
-def _list(value: list[Value], width: int, *, quote: bool) -> str:
-    noun = noun_for(value) if value else "item"
-    whole = None if noun == "message" else _items(value, width - 2, quote=quote)
-    return f"[{counted(len(value), noun) if whole is None else whole}]"
-
-
-def _items(items: list[Value], width: int, *, quote: bool) -> str | None:
-    """Return all items; None if they do not fit."""
+def _content(items: list[Value], width: int, *, quote: bool) -> str:
+    """Return all items, or their number if they do not fit."""
+    noun = noun_for(items) if items else "item"
+    if noun == "message":
+        return counted(len(items), noun)
     texts: list[str] = []
     room = width
     for item in items:
         text = _inline(item, room, quote=quote)
         room -= cell_len(text) + 2
         if room < -2:
-            return None
+            return counted(len(items), noun)
         texts.append(text)
     return ", ".join(texts)
 
@@ -237,11 +235,9 @@ def _object(value: Tagged, width: int, *, quote: bool) -> str:
         return f"{name}({_fields(payload, '=', width - len(name) - 2, quote=True)})"
     if not isinstance(payload, list):
         return f"{name}({_inline(payload, width - len(name) - 2, quote=True)})"
-    noun = noun_for(payload) if payload else "item"
     plain = value.type == TUPLE or (is_set(value) and payload)
     room = width - (2 if plain else len(name) + 2)
-    items = None if noun == "message" else _items(payload, room, quote=quote or not plain)
-    content = counted(len(payload), noun) if items is None else items
+    content = _content(payload, room, quote=quote or not plain)
     if not plain:
         return f"{name}({content})"
     return f"({content})" if value.type == TUPLE else "{" + content + "}"
@@ -397,7 +393,7 @@ def _room_left(value: Value, room: int) -> int:
 
 def _message_block(message: Message, width: int) -> Iterator[str]:
     yield message_label(message) + _in_brackets(message.id)
-    yield from _indented(_content(message.content, width - 2), 2)
+    yield from _indented(_said_content(message.content, width - 2), 2)
     for call in message.tool_calls:
         yield from _indented(_call_lines(call, width - 2), 2)
     for key, value in message.fields.items():
@@ -405,7 +401,7 @@ def _message_block(message: Message, width: int) -> Iterator[str]:
             yield from _indented(_entry(f"{key_text(key)}:", value, width - 2), 2)
 
 
-def _content(content: Value, width: int) -> Iterator[str]:
+def _said_content(content: Value, width: int) -> Iterator[str]:
     if not isinstance(content, list):
         yield from _text(content, width) if isinstance(content, str) else _lines(content, width)
         return
@@ -453,3 +449,28 @@ def named_value(place: DamagedValue) -> tuple[tuple[str, Any], ...]:
         (f" of step {step_number(place.step)}{ns}  ", "plain"),
         (safe_text(place.checkpoint_id), "id"),
     )
+
+
+_LONG = 24
+"""Characters of a value before that leave enough room for the one after."""
+_NAMED = 6
+"""Maximum number of changed channels that are named."""
+
+
+def changes_text(changes: Sequence[ShortChange], arrow: str = " → ") -> str:
+    """Return changes on one line: `+1 ai: Hotel Kanra…, budget 120 → 90, notes +2`."""
+    texts = [_change_text(one, arrow) for one in changes[:_NAMED]]
+    if len(changes) > _NAMED:
+        texts.append(counted(len(changes) - _NAMED, "more channel"))
+    return ", ".join(texts)
+
+
+def _change_text(one: ShortChange, arrow: str) -> str:
+    if one.last is not None:
+        return f"+{one.added} {safe_text(one.last)}"
+    name = safe_text(one.name)
+    if one.after is None:
+        return f"{name} +{one.added}" if one.added else name
+    is_told = one.before is not None and len(one.before) <= _LONG
+    before = f" {safe_text(one.before or '')}" if is_told else ""
+    return f"{name}{before}{arrow}{safe_text(one.after)}"

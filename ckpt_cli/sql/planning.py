@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import NotFound, Refused, UsageError
+from ckpt_backends.errors import Closing, NotFound, Refused, UsageError
+from ckpt_cli.render.fields import TEXT, Field, Shape, each, maybe
 from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
 from ckpt_cli.sql.database import MAIN, BoundedAnswer, connect, create_all, left_if_busy, reported
 from ckpt_cli.sql.tables import TABLES
@@ -22,27 +22,31 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def table_records() -> list[dict[str, Any]]:
+TABLE = Shape(
+    "A table that can be queried.",
+    Field("table", TEXT, "Its name.", "name"),
+    Field("text", TEXT, "What it has a row for."),
+    Field("columns", each(TEXT), "Names of its columns.", "names"),
+)
+COLUMN = Shape(
+    "A column of a table.",
+    Field("column", TEXT, "Its name.", "name"),
+    Field("type", TEXT, "Type in DuckDB."),
+    Field("unit", maybe(TEXT), "Unit of a number.", lambda one: one.unit or None),
+    Field("reads", TEXT, "What is read from the store for it.", "needs.value"),
+    Field("text", TEXT, "What it tells."),
+)
+
+
+def table_records() -> Iterator[dict[str, Any]]:
     """Return the tables."""
-    return [
-        {"table": table.name, "text": table.text, "columns": list(table.names)}
-        for table in TABLES.values()
-    ]
+    return map(TABLE.record, TABLES.values())
 
 
-def column_records(name: str) -> list[dict[str, Any]]:
+def column_records(name: str) -> Iterator[dict[str, Any]]:
     """Return the columns of a table. Raises `NotFound`."""
     check_tables([name])
-    return [
-        {
-            "column": one.name,
-            "type": one.type,
-            "unit": one.unit or None,
-            "reads": one.needs.value,
-            "text": one.text,
-        }
-        for one in TABLES[name].columns
-    ]
+    return map(COLUMN.record, TABLES[name].columns)
 
 
 def check_tables(names: Sequence[str] | None) -> Sequence[str]:

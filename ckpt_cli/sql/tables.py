@@ -11,12 +11,11 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.codec import channel_sizes, decode, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable
-from ckpt_backends.memory.protocol import MemoryStore
-from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
+from ckpt_backends.memory import MemoryStore
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write, in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import Message, Turn, as_message, content_text, message_list
 from ckpt_cli.core.diff import json_size
@@ -28,7 +27,7 @@ from ckpt_cli.core.usage import PriceList
 from ckpt_cli.queries.heads import sizes_of
 from ckpt_cli.queries.history import namespace_entries
 from ckpt_cli.queries.incidents import failures_of_threads, open_questions
-from ckpt_cli.queries.memory import list_items, read_items
+from ckpt_cli.queries.memory import list_items
 from ckpt_cli.queries.messages import Conversation, conversation
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.threads import described_threads
@@ -37,13 +36,14 @@ from ckpt_cli.reading.states import State, read_state, state_channels
 from ckpt_cli.reading.store import Opening, is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import DecodedCheckpoint, ThreadReader, TriggerInference, number_of
-from ckpt_cli.render.fields import ANY, Shape, Type
+from ckpt_cli.render.checkpoint import TASK, WRITE
+from ckpt_cli.render.fields import ANY, Shape, Type, values_record
+from ckpt_cli.render.history import ENTRY
 from ckpt_cli.render.incidents import FAILURE, WAITING
-from ckpt_cli.render.memory import item_record, read_record
-from ckpt_cli.render.messages import message_records
-from ckpt_cli.render.records import entry_record, moment_record, values_record, write_record
+from ckpt_cli.render.memory import ITEM, READ_ITEM
+from ckpt_cli.render.messages import MESSAGE, message_records
 from ckpt_cli.render.table import optional_iso
-from ckpt_cli.render.threads import thread_record
+from ckpt_cli.render.threads import LISTED
 from ckpt_cli.sql.bounds import RowBounds
 
 SqlRow: TypeAlias = Mapping[str, Any]
@@ -153,22 +153,19 @@ class QueryTable:
         return frozenset(self.by_column[one].needs for one in columns)
 
 
+def columns_of(shape: Shape, *keys: str, needs: Need) -> Iterator[SqlColumn]:
+    """Yield a column for each of these keys of an answer; `NAME=KEY` gives it another name."""
+    for one in keys:
+        name, _, key = one.rpartition("=")
+        field = shape.fields[key]
+        kind = field.type if isinstance(field.type, Type) else ANY
+        yield SqlColumn(name or key, kind.sql, field.text, needs, kind.unit)
+
+
 def keys_of(*more: SqlColumn) -> tuple[SqlColumn, ...]:
     """Return the columns that name a checkpoint, and then others."""
-    return (
-        SqlColumn("thread_id", "VARCHAR", "Thread."),
-        SqlColumn("checkpoint_ns", "VARCHAR", "Namespace; '' is the root graph."),
-        SqlColumn("checkpoint_id", "VARCHAR", "Checkpoint."),
-        *more,
-    )
-
-
-def columns_of(shape: Shape, *keys: str, needs: Need) -> Iterator[SqlColumn]:
-    """Yield a column for each of these keys of an answer."""
-    for key in keys:
-        one = shape.fields[key]
-        kind = one.type if isinstance(one.type, Type) else ANY
-        yield SqlColumn(key, kind.sql, one.text, needs, kind.unit)
+    keys = ("thread_id", "checkpoint_ns", "checkpoint_id")
+    return (*columns_of(ENTRY, *keys, needs=Need.INDEX), *more)
 
 
 def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
@@ -188,7 +185,7 @@ def _of_namespace(
     if Need.STEP in reading.needs:
         operations = reading.operations(reader.thread_id)
         for entry in namespace_entries(reader, ns, operations, ids):
-            yield entry_record(entry)
+            yield ENTRY.record(entry)
         return
     index = reader.index(ns)
     depths = reader.parentage(ns).depths if "depth" in reading.columns else {}
@@ -196,9 +193,7 @@ def _of_namespace(
     metadata = Need.METADATA in reading.needs
     hide = is_redacted(reader.store)
     stored = (
-        reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
-        )
+        reader.checkpoints(ns, ids, metadata=True)
         if metadata
         else (one for one in index if ids is None or one.key.checkpoint_id in ids)
     )
@@ -228,16 +223,13 @@ def _sizes(reading: TableReading, reader: ThreadReader) -> Counter[CheckpointKey
     return found
 
 
-_META, _STEP = Need.METADATA, Need.STEP
-
 CHECKPOINTS = QueryTable(
     "checkpoints",
     "Checkpoints of all namespaces, as `history --all-ns` lists them.",
     keys_of(
-        SqlColumn("parent_checkpoint_id", "VARCHAR", "Checkpoint before it."),
-        SqlColumn("ts", "TIMESTAMPTZ", "When it was saved."),
+        *columns_of(ENTRY, "parent_checkpoint_id", "ts", needs=Need.INDEX),
         SqlColumn("is_head", "BOOLEAN", "Whether LangGraph resumes its namespace from it."),
-        SqlColumn("depth", "BIGINT", "Forks between it and the branch of the head."),
+        *columns_of(ENTRY, "depth", needs=Need.INDEX),
         SqlColumn(
             "bytes",
             "BIGINT",
@@ -245,20 +237,13 @@ CHECKPOINTS = QueryTable(
             Need.SIZES,
             "bytes",
         ),
-        SqlColumn("step", "BIGINT", "Step.", _META),
-        SqlColumn("source", "VARCHAR", "How it was made: input, loop, update, fork.", _META),
-        SqlColumn("metadata", "JSON", "Metadata.", _META),
-        SqlColumn("nodes", "VARCHAR[]", "Nodes that ran to make it, one for each task.", _STEP),
-        SqlColumn("next", "VARCHAR[]", "Nodes of the step after it; NULL if not known.", _STEP),
-        SqlColumn("waiting", "VARCHAR[]", "Those without output.", _STEP),
-        SqlColumn("status", "VARCHAR", "error, interrupted, pending, done, unknown.", _STEP),
-        SqlColumn("conditions", "VARCHAR[]", "All that hold, the worst first.", _STEP),
-        SqlColumn("state", "VARCHAR", "The same; NULL if the run went on.", _STEP),
-        SqlColumn("marks", "VARCHAR[]", "What `history` says about its tasks.", _STEP),
-        SqlColumn("children", "VARCHAR[]", "Checkpoints made from it, oldest first.", _STEP),
-        SqlColumn("versions", "JSON", "Channel to version.", _STEP),
-        SqlColumn("write_count", "BIGINT", "Writes stored with it.", _STEP),
-        SqlColumn("problem", "VARCHAR", "Why its body cannot be read.", _STEP),
+        *columns_of(ENTRY, "step", "source", "metadata", needs=Need.METADATA),
+        *columns_of(
+            ENTRY,
+            *("nodes", "next", "waiting", "status", "conditions", "state", "marks", "children"),
+            *("versions", "write_count", "problem"),
+            needs=Need.STEP,
+        ),
     ),
     _rows,
     commands="history",
@@ -277,9 +262,12 @@ ERRORS = QueryTable(
     "errors",
     "Tasks that failed, as `errors --history` lists them.",
     keys_of(
-        *columns_of(FAILURE, "task_id", "node", "path", "error", needs=_OF_STEP),
-        SqlColumn("failed_at", "TIMESTAMPTZ", FAILURE.fields["at"].text, _OF_STEP),
-        *columns_of(FAILURE, "state", "retried", "handled", "resume", needs=_OF_STEP),
+        *columns_of(
+            FAILURE,
+            *("task_id", "node", "path", "error", "failed_at=at"),
+            *("state", "retried", "handled", "resume"),
+            needs=_OF_STEP,
+        )
     ),
     _rows_of_errors,
     by_group=True,
@@ -309,12 +297,9 @@ INTERRUPTS = QueryTable(
 
 def _items(memory: MemoryStore, reading: TableReading) -> Iterator[SqlRow]:
     redacted, now = reading.opening.redact, reading.now
-    if Need.VALUE in reading.needs:
-        for one in read_items(memory, (), ItemFilter(), now, redacted=redacted):
-            yield read_record(one, now)
-        return
-    for item in list_items(memory, (), ItemFilter(), now, redacted=redacted):
-        yield item_record(item, now)
+    values = Need.VALUE in reading.needs
+    found = list_items(memory, (), ItemFilter(), now, redacted=redacted, values=values)
+    return map((READ_ITEM if values else ITEM).record, found)
 
 
 MEMORY = QueryTable(
@@ -369,9 +354,7 @@ class _Times:
         times = reader.times("")
         self._by_id: dict[str, datetime] = {}
         self._nameless: dict[tuple[str, str], datetime] = {}
-        for write in reader.store.writes(
-            reader.thread_id, checkpoint_ns="", channels=[found.channel], values=True
-        ):
+        for write in reader.writes("", channels=[found.channel], values=True):
             at = write.at or times.get(write.key.checkpoint_id)
             if at is not None and write.value is not None:
                 for message in map(as_message, message_list(decode(write.value)) or ()):
@@ -406,15 +389,9 @@ MESSAGES = QueryTable(
         SqlColumn("thread_id", "VARCHAR", "Thread.", _VALUE),
         SqlColumn("checkpoint_id", "VARCHAR", "The head.", _VALUE),
         SqlColumn("channel", "VARCHAR", "Channel that holds the conversation.", _VALUE),
-        SqlColumn("index", "BIGINT", "Place in the conversation, from 0.", _VALUE),
-        SqlColumn("id", "VARCHAR", "Id of the message.", _VALUE),
-        SqlColumn("role", "VARCHAR", "human, ai, tool, system, ...", _VALUE),
-        SqlColumn("name", "VARCHAR", "Name, such as that of a tool.", _VALUE),
+        *columns_of(MESSAGE, "index", "id", "role", "name", needs=_VALUE),
         SqlColumn("text", "VARCHAR", "Text of the content; other parts as [type].", _VALUE),
-        SqlColumn("content", "JSON", "Content: a text, or a list of blocks.", _VALUE),
-        SqlColumn("tool_calls", "JSON", "Tool calls with their results, a list.", _VALUE),
-        SqlColumn("tool_call_id", "VARCHAR", "Tool call that it answers.", _VALUE),
-        SqlColumn("model", "VARCHAR", "Model that made it.", _VALUE),
+        *columns_of(MESSAGE, "content", "tool_calls", "tool_call_id", "model", needs=_VALUE),
         SqlColumn("input_tokens", "BIGINT", "Tokens of the prompt.", _VALUE, "tokens"),
         SqlColumn("output_tokens", "BIGINT", "Tokens of the answer.", _VALUE, "tokens"),
         SqlColumn("total_tokens", "BIGINT", "Both.", _VALUE, "tokens"),
@@ -435,16 +412,16 @@ def _rows_of_tasks(reading: TableReading, threads: Sequence[Thread]) -> Iterator
     for reader in reading.readers(threads):
         for ns, ids in reading.namespaces(reader):
             for moment in reader.moments(ns, ids):
-                record = moment_record(moment.redacted() if hide else moment, [])
-                for task in record["tasks"]:
+                shown = moment.redacted() if hide else moment
+                for task in shown.step.runs:
                     yield {
                         "thread_id": reader.thread_id,
                         "checkpoint_ns": ns,
-                        "checkpoint_id": record["checkpoint_id"],
-                        "ts": record["ts"],
-                        "step": record["step"],
-                        **task,
-                        "task_id": task["id"],
+                        "checkpoint_id": moment.key.checkpoint_id,
+                        "ts": optional_iso(moment.at),
+                        "step": moment.number,
+                        **TASK.record(task),
+                        "task_id": task.id,
                     }
 
 
@@ -454,15 +431,11 @@ TASKS = QueryTable(
     keys_of(
         SqlColumn("ts", "TIMESTAMPTZ", "When the checkpoint was saved: the step began.", _OF_STEP),
         SqlColumn("step", "BIGINT", "Step of the checkpoint.", _OF_STEP),
-        SqlColumn("task_id", "VARCHAR", "Task.", _OF_STEP),
-        SqlColumn("node", "VARCHAR", "Node; NULL if not known.", _OF_STEP),
-        SqlColumn("path", "VARCHAR", "Task path.", _OF_STEP),
-        SqlColumn("finished", "BOOLEAN", "Whether it has output.", _OF_STEP),
-        SqlColumn("error", "VARCHAR", "Its error.", _OF_STEP),
-        SqlColumn(
-            "failed_in", "VARCHAR[]", "Nodes from this one to the one that failed.", _OF_STEP
+        *columns_of(
+            TASK,
+            *("task_id=id", "node", "path", "finished", "error", "failed_in", "interrupts"),
+            needs=_OF_STEP,
         ),
-        SqlColumn("interrupts", "JSON", "Its questions, a list.", _OF_STEP),
     ),
     _rows_of_tasks,
     commands="history",
@@ -474,42 +447,27 @@ def _rows_of_threads(reading: TableReading, threads: Sequence[Thread]) -> Iterat
         ids = [one.thread_id for one in some]
         sizes = sizes_of(reading.store, ids) if Need.SIZES in reading.needs else {}
         details = Need.STEP in reading.needs
-        for row in described_threads(
-            reading.store, some, reading.inference, details=details, sizes=False
-        ):
-            record = thread_record(row)
+        for row in described_threads(reading.store, some, reading.inference, details=details):
+            record = LISTED.record(row)
             yield {**record, "bytes": sizes.get(row.thread.thread_id)}
 
-
-_HEAD = Need.STEP
 
 THREADS = QueryTable(
     "threads",
     "Threads, as `threads list --all --long` lists them.",
     (
-        SqlColumn("thread_id", "VARCHAR", "Thread."),
-        SqlColumn("head", "VARCHAR", "Checkpoint from which LangGraph resumes."),
-        SqlColumn("first_at", "TIMESTAMPTZ", "Time of the oldest checkpoint."),
-        SqlColumn("last_at", "TIMESTAMPTZ", "Time of the newest checkpoint."),
-        SqlColumn("checkpoints", "BIGINT", "Checkpoints in all namespaces."),
-        SqlColumn("namespaces", "BIGINT", "Namespaces, with the root."),
-        SqlColumn("user", "VARCHAR", "User, in layouts that store one."),
-        SqlColumn("bytes", "BIGINT", "Stored size.", Need.SIZES, "bytes"),
-        SqlColumn("step", "BIGINT", "Step of the head.", _HEAD),
-        SqlColumn("source", "VARCHAR", "How the head was made: input, loop, update, fork.", _HEAD),
-        SqlColumn("parent", "VARCHAR", "Parent of the head.", _HEAD),
-        SqlColumn("status", "VARCHAR", "error, interrupted, pending, done, unknown, empty.", _HEAD),
-        SqlColumn("conditions", "VARCHAR[]", "All that hold, the worst first.", _HEAD),
-        SqlColumn("next", "VARCHAR[]", "Nodes of the tasks that wait, as get_state.", _HEAD),
-        SqlColumn(
-            "runs", "VARCHAR[]", "Nodes that run first in a resume; NULL if not known.", _HEAD
+        *columns_of(
+            LISTED,
+            *("thread_id", "head", "first_at", "last_at", "checkpoints", "namespaces", "user"),
+            needs=Need.INDEX,
         ),
-        SqlColumn("error", "VARCHAR", "Error of a task that failed.", _HEAD),
-        SqlColumn("question", "JSON", "First question that waits for an answer.", _HEAD),
-        SqlColumn("asked_by", "VARCHAR[]", "Nodes from the root to the one that asks.", _HEAD),
-        SqlColumn("title", "VARCHAR", "First line of what a person said first.", _HEAD),
-        SqlColumn("expires_at", "TIMESTAMPTZ", "When the head expires.", _HEAD),
-        SqlColumn("metadata", "JSON", "Metadata of the head.", _HEAD),
+        *columns_of(LISTED, "bytes", needs=Need.SIZES),
+        *columns_of(
+            LISTED,
+            *("step", "source", "parent", "status", "conditions", "next", "runs", "error"),
+            *("question", "asked_by", "title", "expires_at", "metadata"),
+            needs=Need.STEP,
+        ),
     ),
     _rows_of_threads,
     by_group=True,
@@ -668,7 +626,7 @@ def _rows_of_writes(reading: TableReading, threads: Sequence[Thread]) -> Iterato
 def _record(reading: TableReading, placed: TaskWrite) -> SqlRow:
     write = placed.write
     if Need.VALUE in reading.needs:
-        return {"encrypted": False, **write_record(placed)}
+        return {"encrypted": False, **WRITE.record(placed)}
     return {
         "task_id": write.task_id,
         "node": placed.node,
@@ -689,9 +647,7 @@ def _placed(
     values = bool({Need.VALUE, Need.STORED} & reading.needs)
     by_step = not reading.columns.isdisjoint({"node", "task_path"})
     open_ids: list[str] = []
-    stream = reader.store.writes(
-        reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, channels=channels, values=values
-    )
+    stream = reader.writes(ns, ids, channels=channels, values=values)
     if by_step and reader.is_values_only:
         open_ids = [one.key.checkpoint_id for one in reader.index(ns)]
         stream = iter(())
@@ -722,16 +678,13 @@ WRITES = QueryTable(
     "What tasks wrote, stored with the checkpoint that they started from; `writes` of `show`.",
     keys_of(
         SqlColumn("ts", "TIMESTAMPTZ", "When the checkpoint was saved: the step began."),
-        SqlColumn("task_id", "VARCHAR", "Task; only zeros for writes of the caller."),
-        SqlColumn("node", "VARCHAR", "Node; NULL for writes of the caller."),
-        SqlColumn("task_path", "VARCHAR", "Task path."),
-        SqlColumn("idx", "BIGINT", "Place among the writes of the task."),
-        SqlColumn("channel", "VARCHAR", "Channel."),
-        SqlColumn("bytes", "BIGINT", "Length of the stored value.", unit="bytes"),
-        SqlColumn("written_at", "TIMESTAMPTZ", "When it was stored, in layouts that store that."),
-        SqlColumn("type", "VARCHAR", "Type tag of the serializer.", Need.STORED),
-        SqlColumn("encrypted", "BOOLEAN", "Whether it is stored encrypted.", Need.STORED),
-        SqlColumn("value", "JSON", "Value.", Need.VALUE),
+        *columns_of(
+            WRITE,
+            *("task_id", "node", "task_path", "idx", "channel", "bytes", "written_at=at"),
+            needs=Need.INDEX,
+        ),
+        *columns_of(WRITE, "type", "encrypted", needs=Need.STORED),
+        *columns_of(WRITE, "value", needs=Need.VALUE),
     ),
     _rows_of_writes,
     commands="show",

@@ -26,11 +26,8 @@ from textual.widgets import Input
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.ending import ENDING
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.messages import MOST, ScreenMessage
-from ckpt_cli.tui.panes.footer import MessageLine
-from ckpt_cli.tui.reading import share_often
-from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
+from ckpt_cli.tui.context import RememberedLook, ScreenContext, read_look, write_look
+from ckpt_cli.tui.reading import MOST, ScreenMessage, share_often
 from ckpt_cli.tui.screens.main import Changes, MainScreen
 from ckpt_cli.tui.styles import ReadableText
 
@@ -95,6 +92,8 @@ Start = Literal["threads", "memory", "memory alone"]
 
 
 _READABLE = ReadableText()
+_UNTIL_A_KEY = 1e6
+"""Seconds that an error is shown, if nobody presses a key."""
 _TWICE = 2.0
 """Seconds in which a second Ctrl-C leaves."""
 
@@ -139,11 +138,6 @@ class CkptApp(OrderedKeysApp):
         """The time of the last Ctrl-C."""
         self.messages: deque[ScreenMessage] = deque(maxlen=MOST)
         """What was said in this session, the newest last."""
-        self.message: ScreenMessage | None = None
-        """The message that is shown."""
-        self._hiding: Timer | None = None
-        self.ran_lately: list[str] = []
-        """Actions that were run from the palette, the last one last."""
 
     def on_load(self) -> None:
         """Let signals close the screen as `q` does, which restores the terminal.
@@ -181,7 +175,7 @@ class CkptApp(OrderedKeysApp):
 
     def action_messages(self) -> None:
         """List what was said in this session."""
-        from ckpt_cli.tui.screens.text import MessagesScreen
+        from ckpt_cli.tui.screens.dialogs import MessagesScreen
 
         self.push_screen(MessagesScreen(list(self.messages), self.context.zone))
 
@@ -220,27 +214,15 @@ class CkptApp(OrderedKeysApp):
         """
         said = ScreenMessage(self.context.now(), safe_text(message), severity == "error")
         self.messages.append(said)
-        self._show_message(said)
-        if not said.is_error:
-            seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
-            self._hiding = self.set_timer(seconds, self.clear_notifications)
+        self.clear_notifications()
+        seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
+        seconds = _UNTIL_A_KEY if said.is_error else seconds
+        super().notify(said.shown, severity=severity, timeout=seconds, markup=False)
 
-    def clear_notifications(self) -> None:
-        """Hide the message; the list of messages keeps it."""
-        if self.message is not None:
-            self._show_message(None)
-
-    def _show_message(self, message: ScreenMessage | None) -> None:
-        if self._hiding is not None:
-            self._hiding.stop()
-            self._hiding = None
-        self.message = message
-        for screen in self.screen_stack:
-            found = screen.query(MessageLine)
-            shown = found.first() if found else MessageLine()
-            shown.show(message)
-            if not found:
-                screen.mount(shown)
+    @property
+    def message(self) -> ScreenMessage | None:
+        """The message that is shown."""
+        return self.messages[-1] if self.screen.query("Toast") else None
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Offer the themes where no key does; Textual's other commands stay out of the palette."""

@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from glob import escape
 
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.core.resume import UserMetadata
-from ckpt_cli.tui.panes.thread_list import ThreadFilter, is_pattern
+from ckpt_cli.tui.panes.threads import ThreadFilter, is_pattern
 from ckpt_cli.tui.tabs.content import CheckpointTab
 
 _WORDS: dict[CheckpointTab, tuple[str, ...]] = {

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from ckpt_backends.memory.protocol import MemoryStore
-from ckpt_backends.protocol import Store
+from ckpt_backends.errors import CkptError
+from ckpt_backends.files import make_private_folder, read_regular, writing
+from ckpt_backends.memory import MemoryStore
+from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_memory
-from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.config.machine import state_folder
 from ckpt_cli.core.filters import FilterAlias, FilterTerms, no_alias
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.store_worker import StoreWorker
+from ckpt_cli.render.text import Ui
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,10 @@ class ScreenContext:
         )
         self.workers: Sequence[StoreWorker[Any]] = (*workers, self.memory)
 
+    def ui(self, width: int) -> Ui:
+        """Return what an answer is drawn for, in a pane of this width."""
+        return Ui(self.now(), self.zone, max(width, 1))
+
     def filter_terms(self) -> FilterTerms:
         """Return how filters are read now."""
         return FilterTerms(self._alias, self.now(), self.zone)
@@ -127,3 +135,52 @@ class ScreenContext:
         until = monotonic() + _PATIENCE
         for worker in self.workers:
             worker.join(max(until - monotonic(), 0))
+
+
+_LONGEST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedLook:
+    """How the screen looked when it was left."""
+
+    theme: str = ""
+    """The name of a theme of Textual; empty for the default one."""
+    sort: str = ""
+    tab: str = ""
+    is_unfolded: bool = False
+    """Whether long runs of steps are unfolded."""
+    is_zoomed: bool = False
+    threads_share: int = 0
+    """Percent of the columns for the threads; 0 to fit them to their content."""
+    tree_share: int = 0
+    """Percent for the tree of what it shares with the checkpoint; 0 to fit it."""
+
+
+def look_file() -> Path | None:
+    """Return where the look is remembered; None if this user has no state folder."""
+    with suppress(CkptError):
+        return state_folder("screen") / "look.json"
+    return None
+
+
+def read_look(path: Path) -> RememberedLook:
+    """Return the remembered look; the default where the file says nothing that can be used."""
+    try:
+        found = json.loads(read_regular(path, _LONGEST))
+    except (OSError, ValueError, RecursionError, CkptError):
+        return RememberedLook()
+    if not isinstance(found, dict):
+        return RememberedLook()
+    default = asdict(RememberedLook())
+    usable = {key: found[key] for key in default if type(found.get(key)) is type(default[key])}
+    values: dict[str, Any] = default | usable
+    return RememberedLook(**values)
+
+
+def write_look(path: Path, look: RememberedLook) -> None:
+    """Remember a look, in a file that only this user can read."""
+    with suppress(OSError, CkptError):
+        make_private_folder(path.parent)
+        with writing(path) as file:
+            file.write(json.dumps(asdict(look)).encode())

@@ -10,9 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError, reason_of
-from ckpt_backends.files.atomic_write import writing
-from ckpt_backends.files.regular_file import read_regular
-from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.files import TemporaryFolder, read_regular, writing
 from ckpt_cli.ending import ENDING, heed, restored, unwind
 
 _LONGEST = 256 << 20

@@ -45,7 +45,7 @@ from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.operations import part_text, value_lines
 from ckpt_cli.render.plan import done_lines, lines_of, repair_lines
-from ckpt_cli.render.purge import Removal, removal_lines
+from ckpt_cli.render.purge import RemovedThreads, removal_lines
 from ckpt_cli.render.text import StyledLine, Ui, line
 from ckpt_cli.render.values import counted
 
@@ -214,7 +214,7 @@ class Planner:
         if not plan.going:
             why = "; ".join(f"{name}: {reason}" for name, reason in plan.kept[:_REASONS])
             raise Refused("nothing to do" + (f": {why}" if why else ""))
-        removal = Removal(plan, PurgeReport(), is_dry_run=True)
+        removal = RemovedThreads(plan, PurgeReport(), is_dry_run=True)
         return ReviewedRemoval(
             plan, lambda width: list(removal_lines(removal, Ui(now, width=width))), action
         )

@@ -17,21 +17,20 @@ from textual.app import SuspendNotSupported
 from textual.worker import WorkerCancelled
 
 from ckpt_backends.errors import CkptError, UsageError
-from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.apply.changes import carry_out
 from ckpt_cli.apply.purge import run_purge
 from ckpt_cli.apply.recording import Recorder
 from ckpt_cli.core.retention import PurgeReport
-from ckpt_cli.operations.command_text import user_name
+from ckpt_cli.operations.log import user_name
 from ckpt_cli.plans.purge import Policy
-from ckpt_cli.render.purge import Removal, removal_lines
+from ckpt_cli.render.purge import RemovedThreads, removal_lines
 from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.text import StyledLine, Ui, safe_text
 from ckpt_cli.tui.command_line import match_of, purge_command, write_command
 from ckpt_cli.tui.editor import edit, editor_of
-from ckpt_cli.tui.messages import screen_hint
 from ckpt_cli.tui.plans import (
     Editable,
     EditedValue,
@@ -45,10 +44,10 @@ from ckpt_cli.tui.plans import (
     editable,
     mending,
 )
-from ckpt_cli.tui.reading import ask, say, show_error
+from ckpt_cli.tui.reading import ask, say, screen_hint, show_error
+from ckpt_cli.tui.screens.dialogs import PlanScreen
 from ckpt_cli.tui.screens.forms import ForkForm, ForkWish, PurgeForm, Refuse
 from ckpt_cli.tui.screens.main import MainScreen
-from ckpt_cli.tui.screens.text import PlanScreen
 
 _Answer = TypeVar("_Answer")
 
@@ -232,7 +231,7 @@ class Writing:
         removed = await self._carried_out(ask, found.lines, partial(self._remove, found))
         if removed is not None:
             report, notes = removed
-            removal = Removal(found.plan, report, is_dry_run=False)
+            removal = RemovedThreads(found.plan, report, is_dry_run=False)
             ui = Ui(self._context.now(), width=_WIDTH)
             lines = [text.text for text in removal_lines(removal, ui)]
             say(self._main, "; ".join([*lines, *notes]), is_error=bool(report.stopped))

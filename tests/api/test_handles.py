@@ -18,12 +18,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 import ckpt_cli
 from ckpt_backends import registry
+from ckpt_backends.base import WrappedStore
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_store
-from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
-from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli import StoreHandle
 from ckpt_cli.reading import store as opening
 

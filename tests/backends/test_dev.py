@@ -20,10 +20,12 @@ import pytest
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
+from ckpt_backends import files as folder_lock
 from ckpt_backends.codec import Opaque, decode
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
-from ckpt_backends.files import folder_lock
-from ckpt_backends.langgraph_dev import files, save, server, write
+from ckpt_backends.langgraph_dev import files, write
+from ckpt_backends.langgraph_dev import files as server
+from ckpt_backends.langgraph_dev import write as save
 from ckpt_backends.registry import open_store
 from tests.dev import FileSaver, stored
 from tests.support import FIXTURES, ckpt, first_now

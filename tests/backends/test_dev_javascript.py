@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from ckpt_backends.errors import SeveralLayouts
-from ckpt_backends.langgraph_dev import javascript, server
+from ckpt_backends.langgraph_dev import files as server
+from ckpt_backends.langgraph_dev import javascript
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, JAVASCRIPT
 from ckpt_backends.registry import open_store
 from ckpt_cli.reading.states import read_state

@@ -111,7 +111,7 @@ def test_a_value_that_was_stored_anew_is_not_taken_for_an_old_one(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Versions of two branches are the same numbers; the saver stores values first."""
-    from ckpt_backends.redis.javascript.write import JavaScriptRemoval
+    from ckpt_backends.redis.javascript.documents import JavaScriptRemoval
 
     connected = client(url)
     known = blobs(url, SAME)
@@ -135,7 +135,7 @@ def test_nothing_is_added_behind_a_head_that_the_saver_touches(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No key names a head, but its tasks' writes change the head itself."""
-    from ckpt_backends.redis.javascript.write import JavaScriptPlan
+    from ckpt_backends.redis.javascript.documents import JavaScriptPlan
 
     connected = client(url)
     head = max(connected.scan_iter("checkpoint:linear::*", count=1000))

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import StateGraph
 from langgraph.graph.message import add_messages
 
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes import Change
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
 from ckpt_backends.open_for_writing import open_writable

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.model import ThreadBounds
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite.database import OpenedDatabase
-from ckpt_backends.thread_bounds import ThreadBounds
 from tests.backends.agent import fill, graph_of
 from tests.backends.test_mysql import fill as fill_mysql
 from tests.backends.test_mysql import run as run_mysql

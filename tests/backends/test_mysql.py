@@ -154,10 +154,10 @@ def test_a_locked_table_says_so(mysql_url: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_change_of_the_same_thread_is_waited_for(
     mysql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_backends.mysql.changing import lock_name
+    from ckpt_backends.mysql.database import lock_name
 
     fill(mysql_url, "ours", "other")
-    monkeypatch.setattr("ckpt_backends.mysql.changing._LOCK_SECONDS", 1)
+    monkeypatch.setattr("ckpt_backends.mysql.database._LOCK_SECONDS", 1)
     words = ["step:0", "--yes", "--force"]
     with mysql_connection(mysql_url) as writer, writer.cursor() as cursor:
         cursor.execute("SELECT GET_LOCK(%s, 0)", [lock_name("ours")])
@@ -433,7 +433,7 @@ def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path
 def test_an_archive_goes_into_tables_whose_saver_computes_the_hash(
     mysql_url: str, filled_url: str
 ) -> None:
-    from ckpt_backends.changes.rows import Row
+    from ckpt_backends.rows import Row
 
     fill(mysql_url, "first")
     with open_store(filled_url) as store:

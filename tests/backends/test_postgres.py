@@ -124,7 +124,7 @@ def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:
 
 def test_a_locked_table_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(postgres_url, "trip")
-    catalog = import_module("ckpt_backends.postgres.catalog")
+    catalog = import_module("ckpt_backends.postgres.database")
     monkeypatch.setattr(catalog, "_LOCK_TIMEOUT", "50ms")
     with psycopg.connect(postgres_url) as writer:
         writer.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")

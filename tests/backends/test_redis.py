@@ -23,7 +23,7 @@ from langgraph.types import Command, interrupt
 from ormsgpack import packb, unpackb
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_backends.redis.engine import search_index
+from ckpt_backends.redis.engine import search as search_index
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
@@ -806,7 +806,7 @@ def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str
 def test_a_saver_that_writes_meanwhile_wins(
     redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_backends.redis.engine.key_plan import KeyPlan
+    from ckpt_backends.redis.engine.plan import KeyPlan
 
     FILLS[layout](redis_stack_url, "trip")
     original = KeyPlan.commands

@@ -14,11 +14,11 @@ import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ckpt_backends.apps.plainredis import removal as plain_removal
-from ckpt_backends.apps.plainredis import write
-from ckpt_backends.changes.removal import MOVED
+from ckpt_backends.apps.plainredis import layout as plain_removal
+from ckpt_backends.apps.plainredis import layout as write
+from ckpt_backends.changes import MOVED
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import thread_removal
+from ckpt_backends.redis.engine import commands as thread_removal
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive

@@ -14,13 +14,16 @@ import pytest
 import redis
 from langgraph.checkpoint.redis import RedisSaver
 
-from ckpt_backends.changes.removal import GONE, MOVED, Removal
+from ckpt_backends.changes import GONE, MOVED, Removal
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import key_removal, purge_lock, restoring, thread_removal
+from ckpt_backends.redis.engine import commands as purge_lock
+from ckpt_backends.redis.engine import commands as thread_removal
+from ckpt_backends.redis.engine import removal as key_removal
+from ckpt_backends.redis.engine import write as restoring
+from ckpt_backends.redis.engine.commands import LOCK
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.layout import KeyFinder
-from ckpt_backends.redis.engine.purge_lock import LOCK
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS

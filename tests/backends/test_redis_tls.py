@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from ckpt_backends.servers import insecure_connection
+from ckpt_backends import servers as insecure_connection
 from tests.backends.test_redis import CANARY, QUOTED, _shows_nothing, client, fill_plain
 from tests.plugin import redis_of_its_own
 from tests.security.resp import Command, array, bulk, honest, serving

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from ckpt_backends.codec.stored_text import EMPTY_TYPES, StoredTexts
+from ckpt_backends.codec.stored import EMPTY_TYPES, StoredTexts
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite import private_copy
@@ -122,7 +122,7 @@ def test_a_log_in_a_folder_that_cannot_be_written(locked_folder: Path, with_log:
 
 
 def test_the_engine_itself_refuses_to_write(sample: Path) -> None:
-    from ckpt_backends.sqlite.open import open_read_only
+    from ckpt_backends.sqlite.connect import open_read_only
     from ckpt_backends.url import parse_url
 
     opened = open_read_only(parse_url(str(sample)))
@@ -131,7 +131,7 @@ def test_the_engine_itself_refuses_to_write(sample: Path) -> None:
 
 
 def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ckpt_backends.sqlite.open._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("ckpt_backends.sqlite.connect._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(sample)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("BEGIN EXCLUSIVE")
@@ -144,7 +144,7 @@ def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_copy_is_never_of_half_a_transaction(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.sqlite.open._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("ckpt_backends.sqlite.connect._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(sample)) as writer:
         writer.execute("PRAGMA journal_mode = DELETE")
         writer.execute("PRAGMA cache_size = 1")

@@ -15,11 +15,11 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph_checkpoint_aws.checkpoint.valkey import ValkeySaver
 from valkey import Valkey
 
-from ckpt_backends.changes.removal import MOVED
+from ckpt_backends.changes import MOVED
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import purge_lock
+from ckpt_backends.redis.engine import commands as purge_lock
 from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.valkey import write
+from ckpt_backends.redis.valkey import layout as write
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import ODD, client, fill_plain, graph, run

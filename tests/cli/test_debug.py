@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ckpt_backends.servers.answer_errors import understood
+from ckpt_backends.servers import understood
 from ckpt_backends.url import parse_url
 from ckpt_cli.commands import tui
 from ckpt_cli.tui import app

@@ -15,9 +15,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import MessagesState, StateGraph
 
+from ckpt_backends.base import WrappedStore
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
 from ckpt_backends.registry import open_store
-from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli.core.filters import parse_filter
 from ckpt_cli.queries.threads import Selection, list_threads, selected_threads
 from tests.security.corpus import HOSTILE_ID, Row, build_store, ordinary_body

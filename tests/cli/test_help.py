@@ -103,8 +103,8 @@ def test_the_version_is_printed_without_parser_and_session() -> None:
 
 
 ONLY_OF_CHANGES = {
-    *("ckpt_backends.changes.change", "ckpt_backends.changes.removal"),
-    *("ckpt_backends.changes.remains", "ckpt_backends.changes.rows"),
+    *("ckpt_backends.changes", "ckpt_backends.changes"),
+    *("ckpt_backends.changes", "ckpt_backends.rows"),
     "ckpt_backends.plugins",
     *("ckpt_backends.sql.row_changes", "ckpt_backends.sql.holding"),
     "ckpt_backends.sqlite.private_copy",
@@ -129,10 +129,10 @@ def test_reading_loads_nothing_of_changes(words: list[str]) -> None:
     assert not ONLY_OF_CHANGES & loaded_by("-s", str(SAMPLE), *words)
 
 
-ONLY_OF_HEADS = {"ormsgpack", "ckpt_backends.codec.msgpack.decode"}
+ONLY_OF_HEADS = {"ormsgpack", "ckpt_backends.codec.msgpack"}
 ONLY_OF_OTHERS = {
-    *("rich", "asyncio", "ckpt_backends.memory.protocol", "ckpt_cli.api.memory"),
-    *("ckpt_cli.api.thread", "ckpt_cli.render.thread"),
+    *("rich", "asyncio", "ckpt_backends.memory", "ckpt_cli.api.memory"),
+    *("ckpt_cli.api.thread", "ckpt_cli.render.show"),
     *("ckpt_cli.core.filters", "psycopg", "redis"),
 }
 

@@ -85,7 +85,7 @@ ENTRIES = {
     [
         *("ckpt_cli.run", "typer", "ckpt_cli.commands.show", "sqlite3"),
         *later("ckpt_cli.session", "ckpt_backends.errors", "typer.core", "ckpt_cli.app"),
-        *later("ckpt_cli.output", "ckpt_cli.reading.store", "ckpt_backends.sqlite.read"),
+        *later("ckpt_cli.output", "ckpt_cli.reading.store", "ckpt_backends.sqlite.store"),
         *later("ckpt_cli.reading.thread", "ormsgpack", "json"),
     ],
 )

@@ -25,10 +25,10 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.api.opening import open as open_handle
 from ckpt_cli.core.filters import parse_filter
-from ckpt_cli.queries import moved_threads
+from ckpt_cli.queries import tail as followed
 from ckpt_cli.queries.tail import Movement, StoreTail
 from ckpt_cli.reading.store import RedactedStore
-from ckpt_cli.render.store_tail import movement_line, movement_record
+from ckpt_cli.render.history import movement_line, movement_record
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store
 from tests.harness.postgres import PostgresHarness
@@ -89,7 +89,7 @@ def live(tmp_path: Path) -> Path:
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> int:
     """The number of threads that are remembered; fewer than usual."""
-    monkeypatch.setattr(moved_threads, "WATCHED", 8)
+    monkeypatch.setattr(followed, "WATCHED", 8)
     return 8
 
 

@@ -24,8 +24,7 @@ from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import Tree, TreeReader, TreeShape, forked
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import Moment, ThreadReader
-from ckpt_cli.render.replay import changes_text
-from ckpt_cli.render.values import summary
+from ckpt_cli.render.values import changes_text, summary
 from tests.support import ckpt
 
 

@@ -11,7 +11,7 @@ import pytest
 from ckpt_backends.discovery import known_backends
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.transfer.form import Form, Language
-from ckpt_backends.transfer.routes import refusal
+from ckpt_backends.transfer.parts import refusal
 from tests.copy.official import MOST_TELLING, TELLING
 from tests.harness import HARNESSES
 

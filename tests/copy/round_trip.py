@@ -15,10 +15,17 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.digests import PartsSum, part_digest
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, part_key
-from ckpt_backends.transfer.routes import parts_of_rows, route
+from ckpt_backends.transfer.parts import (
+    Arrival,
+    CheckpointPart,
+    Part,
+    PartsSum,
+    part_digest,
+    part_key,
+    parts_of_rows,
+    route,
+)
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
 

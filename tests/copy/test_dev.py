@@ -20,8 +20,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.bodies import close_body, open_body
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, ValuePart, WritePart
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.dynamodb.parts import parts_of
+from ckpt_backends.dynamodb.records import parts_of
 from ckpt_backends.dynamodb.writer import DynamoWriter
 from ckpt_backends.errors import Refused, StoreChanged
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart, part_key
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (

@@ -12,9 +12,8 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.registry import open_store
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import CheckpointPart, Part, parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.backends.test_mongodb import Place, config, graph
 from tests.kaflow import InTime, MongoDBCheckpointer

@@ -13,18 +13,15 @@ from bson import ObjectId
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pymongo.errors import OperationFailure
 
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
-from ckpt_backends.model import TypedBytes
-from ckpt_backends.mongodb.engine import receiving
-from ckpt_backends.mongodb.engine.staging import staged_id
+from ckpt_backends.model import TypedBytes, time_of
+from ckpt_backends.mongodb.engine import write as receiving
+from ckpt_backends.mongodb.engine.store import staged_id
 from ckpt_backends.open_for_writing import create_store, open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import fill_store
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, part_key
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.transfer.form import CannotHold, Language
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, part_key, parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.backends.test_mongodb import Place, config, graph
 from tests.harness.mongodb import MongoHarness

@@ -14,10 +14,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.bodies import open_body
+from ckpt_backends.transfer.convert import without_order
 from ckpt_backends.transfer.form import Place
-from ckpt_backends.transfer.parts import part_key
-from ckpt_backends.transfer.routes import parts_of_rows
-from ckpt_backends.transfer.unordered import without_order
+from ckpt_backends.transfer.parts import part_key, parts_of_rows
 from tests.copy.conftest import Places, Sources
 from tests.copy.differing import difference
 from tests.copy.official import PLAIN, Source, what_follows, what_is_read

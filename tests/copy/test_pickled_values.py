@@ -23,8 +23,7 @@ from langgraph.types import Command, Interrupt, Overwrite, Send
 
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.bodies import open_body
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Serializer
+from ckpt_backends.transfer.form import CannotHold, Serializer
 from ckpt_backends.transfer.values import as_type, converted_value
 from tests.copy.official_readers import read_redis_value, read_typed, same
 

@@ -12,19 +12,17 @@ import redis
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.types import Command
 
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.redis.engine import receiving
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Row
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.transfer.form import CannotHold, Language
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart, parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,

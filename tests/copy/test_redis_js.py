@@ -18,10 +18,15 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine import receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
-from ckpt_backends.transfer.routes import parts_of_rows, route
+from ckpt_backends.transfer.form import CannotHold, Language
+from ckpt_backends.transfer.parts import (
+    Arrival,
+    CheckpointPart,
+    Part,
+    WritePart,
+    parts_of_rows,
+    route,
+)
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import half, receive, stored_parts, sum_of

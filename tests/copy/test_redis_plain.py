@@ -10,14 +10,13 @@ import langgraph_checkpoint_plainredis
 import pytest
 import redis
 
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Row
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, parts_of_rows
 from tests.redis_savers import PlainRedisSaver
 
 SCENES = ("interrupt-nested", "fanout-send", "chat")

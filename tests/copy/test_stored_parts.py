@@ -11,10 +11,8 @@ import pytest
 
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
-from ckpt_backends.transfer.digests import stored_cells
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import Part
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import Part, parts_of_rows, stored_cells
 from tests.copy.round_trip import sqlite_source
 
 _COLUMNS = {

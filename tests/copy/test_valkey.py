@@ -18,8 +18,7 @@ from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.redis.engine import receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (

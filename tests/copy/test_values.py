@@ -38,12 +38,9 @@ from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
 from ckpt_backends.codec import decode
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.exact_floats import exact_floats
-from ckpt_backends.transfer.form import Serializer
-from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
-from ckpt_backends.transfer.unfit import NoEqualForm
-from ckpt_backends.transfer.values import apart_type, as_type, converted_value
+from ckpt_backends.transfer.form import CannotHold, NoEqualForm, Serializer
+from ckpt_backends.transfer.metadata import from_plain_json, plain_json
+from ckpt_backends.transfer.values import apart_type, as_type, converted_value, exact_floats
 from tests.copy.official_readers import (
     read_redis_value,
     read_redis_write,

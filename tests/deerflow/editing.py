@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ckpt_backends.memory.protocol import Item
+from ckpt_backends.memory import Item
 from ckpt_backends.open_for_writing import open_editable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url

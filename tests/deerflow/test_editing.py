@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.apps.deerflow import replace_file
+from ckpt_backends.apps.deerflow import memory as replace_file
 from ckpt_backends.errors import StoreChanged, Unsupported
-from ckpt_backends.memory.protocol import Item
+from ckpt_backends.memory import Item
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url

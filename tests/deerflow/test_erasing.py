@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.changes.remains import Remains
+from ckpt_backends.changes import Remains
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_memory
@@ -136,7 +136,7 @@ def test_an_unfinished_change_of_deerflow_is_not_touched(base: Path) -> None:
 
 
 def test_the_lock_of_deerflow_is_heeded(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ckpt_backends.files.folder_lock._LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("ckpt_backends.files._LOCK_SECONDS", 0.1)
     with (base / "users" / "anna" / ".memory.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StoreUnavailable, match="another process is writing"):

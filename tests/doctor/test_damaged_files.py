@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.sqlite import damage
+from ckpt_backends.sqlite import health as damage
 from ckpt_cli.render.doctor import unchecked_notes
 from tests.doctor.engine_faults import contradict_index
 from tests.support import SAMPLE, ckpt

@@ -12,7 +12,7 @@ from bson import Binary
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault
-from ckpt_backends.mongodb.engine.sizes import unused_space
+from ckpt_backends.mongodb.engine.store import unused_space
 from ckpt_backends.registry import open_store
 from tests.backends.test_mongodb import Place
 from tests.doctor.running_fixes import run_mongodb

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from langgraph.store.postgres import PostgresStore
 
-from ckpt_backends.sql.views import base_of, shows_all
+from ckpt_backends.sql.database import base_of, shows_all
 from tests.backends.agent import role, saver_of
 from tests.kaflow import MongoDBCheckpointer
 from tests.retention.test_shared_places import ask, config, on_mongodb, resumes, waits

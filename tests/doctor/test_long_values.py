@@ -11,7 +11,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from ckpt_backends.codec.limits import DEFAULT_LIMITS
+from ckpt_backends.codec.values import DEFAULT_LIMITS
 from tests.support import ckpt
 
 SECRET = "ghp_" + "aB3" * 12

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from ckpt_backends.checkpoint_ids import make_id, ticks_at
+from ckpt_backends.model import make_id, ticks_at
 from ckpt_backends.registry import open_store
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store

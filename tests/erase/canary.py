@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckpt_backends.changes.remains import Remains
-from ckpt_backends.changes.removal import Removal
+from ckpt_backends.changes import Remains, Removal
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness, StoredRows

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.mongodb.engine import erasing as mongodb
-from ckpt_backends.mysql import erasing as mysql
-from ckpt_backends.postgres import erasing as postgres
+from ckpt_backends.mongodb.engine import write as mongodb
+from ckpt_backends.mysql import database as mysql
+from ckpt_backends.postgres import database as postgres
 
 
 class Answers:

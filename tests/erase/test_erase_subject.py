@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ckpt_backends.errors import ParseError, UsageError
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_cli.core.erasure import (
     ErasedIds,
     ErasureScope,

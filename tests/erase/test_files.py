@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remains
-from ckpt_backends.files.overwriting import OldFiles, overwrite_and_remove
+from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remains
+from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
 from tests.erase.canary import CANARY, OTHER, erase, fill, still_there
 from tests.harness.langgraph_dev import DevHarness
 
@@ -71,7 +71,7 @@ def test_a_replaced_file_is_overwritten(file: Path) -> None:
 def test_a_file_that_is_being_read_is_left_alone(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.files.overwriting._WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("ckpt_backends.overwriting._WAIT_SECONDS", 0.0)
     with OldFiles() as old, file.open("rb") as opened:
         old.hold(file, "facts")
         replace(file)

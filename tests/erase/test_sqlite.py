@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.changes.removal import Removal
+from ckpt_backends.changes import Removal
 from ckpt_backends.open_for_writing import open_writable, open_writable_memory
 from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.url import parse_url
@@ -51,7 +51,7 @@ def test_no_file_holds_an_erased_thread(harness: SqliteHarness, tmp_path: Path, 
 def test_a_reader_keeps_old_bytes_and_is_named(
     harness: SqliteHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.sqlite.open._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("ckpt_backends.sqlite.connect._BUSY_SECONDS", 0.1)
     fill(harness)
     with closing(sqlite3.connect(harness.path)) as reader:
         reader.execute("BEGIN")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.erasing.erasure import Erasure, ScalarPlace
-from ckpt_backends.erasing.stored import PlacedValue, ValueKind
+from ckpt_backends.erasing.erasure import Erasure, PlacedValue, ScalarPlace, ValueKind
 from ckpt_backends.erasing.thread import ThreadEraser
 from ckpt_backends.errors import NotFound, Refused, StoreChanged
 from ckpt_backends.model import TypedBytes

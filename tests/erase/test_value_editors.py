@@ -18,15 +18,23 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt, Send
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.bson.documents import document_of, typed
-from ckpt_backends.codec.bson.documents import plain as bson_plain
+from ckpt_backends.codec.bson import document_of, typed
+from ckpt_backends.codec.bson import plain as bson_plain
 from ckpt_backends.codec.values import Tagged
-from ckpt_backends.erasing.changes import ChangedPlaces, Spot
-from ckpt_backends.erasing.erasure import MARKER, Erasure, Scalar, ScalarPlace
-from ckpt_backends.erasing.shapes import BODY, METADATA, Treatment
-from ckpt_backends.erasing.values import erased_value
+from ckpt_backends.erasing.erasure import (
+    BODY,
+    MARKER,
+    METADATA,
+    ChangedPlaces,
+    Erasure,
+    Scalar,
+    ScalarPlace,
+    Spot,
+    Treatment,
+)
+from ckpt_backends.erasing.formats import erased_value
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import CannotHold
 
 SECRET = 'hunter2 "ümlaut"\n/pass'
 SHORT = "pin7"

@@ -73,7 +73,7 @@ def test_the_printed_command_goes_back_to_before_the_failed_step(tmp_path: Path)
 
 
 def test_a_hostile_interrupt_id_is_only_text_in_the_printed_call() -> None:
-    from ckpt_cli.render.thread import literal
+    from ckpt_cli.render.show import literal
 
     for text in ('": __import__("os").abort(), "', "\\", "'", "a\nb", "\u202e", "\ud800", "é😀"):
         assert eval(literal(text, is_javascript=False), {"__builtins__": {}}) == text

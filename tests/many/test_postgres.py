@@ -8,8 +8,8 @@ from contextlib import closing, contextmanager
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Row
 from tests.many.agent import Agent
 from tests.many.test_rollback import by_thread
 from tests.support import ckpt

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.changes.bundle import Bundle, check_bundle, write_bundle
-from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.archive import Bundle, check_bundle, write_bundle
 from ckpt_backends.errors import Refused, Unsupported
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.registry import open_memory
+from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import parse_url
 from tests.memory.benches import Bench
 from tests.memory.contents import Items, fill, keys

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.memory.benches import IN_VECTORS, Bench, SqliteBench

@@ -13,7 +13,7 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.routes import refusal
+from ckpt_backends.transfer.parts import refusal
 from tests.copy.pairs import PYTHON
 from tests.harness.opening import empty_store
 from tests.harness.tiers import FAST

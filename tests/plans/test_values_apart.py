@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes import Change
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness

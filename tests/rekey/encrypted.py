@@ -9,8 +9,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.transfer.parts import CheckpointPart
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.transfer.parts import CheckpointPart, parts_of_rows
 
 KEY = b"0123456789abcdef"
 NEW = b"another key with thirty-two byte"

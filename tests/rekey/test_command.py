@@ -13,8 +13,7 @@ import pytest
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
-from ckpt_backends.transfer.parts import PartRewrite, WritePart
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.transfer.parts import PartRewrite, WritePart, parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.rekey.encrypted import KEY, NEW, types_of
 from tests.support import FIXTURES, ckpt, copy_store

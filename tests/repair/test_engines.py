@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from ckpt_backends.changes.change import Change
+from ckpt_backends.changes import Change
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness

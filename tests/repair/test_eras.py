@@ -11,7 +11,7 @@ import pytest
 from langgraph.prebuilt.chat_agent_executor import _validate_chat_history
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.set_keys import list_of, set_keys, stored_items
+from ckpt_backends.codec.edits import list_of, set_keys, stored_items
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import ScenarioThread, config_of

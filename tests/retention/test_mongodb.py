@@ -16,13 +16,13 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 from langgraph.checkpoint.mongodb import MongoDBSaver
 
-from ckpt_backends.changes.bundle import check_bundle
-from ckpt_backends.changes.removal import GONE
-from ckpt_backends.changes.rows import Row
+from ckpt_backends.archive import check_bundle
+from ckpt_backends.changes import GONE
 from ckpt_backends.errors import StoreChanged, Unreadable, Unsupported
-from ckpt_backends.mongodb.engine import removing
+from ckpt_backends.mongodb.engine import write as removing
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.purge import plan_named
 from tests.backends.agent import State, graph_of
@@ -107,7 +107,7 @@ class Calls:
 
 
 def before_deletes(monkeypatch: pytest.MonkeyPatch, calls: Calls) -> None:
-    from ckpt_backends.mongodb.engine.removing import _Remover
+    from ckpt_backends.mongodb.engine.write import _Remover
 
     delete = _Remover._delete
 
@@ -160,7 +160,7 @@ def test_of_two_runs_that_collide_one_removes(
 
     time_sleep = time.sleep
     second = threading.Thread(target=second_run)
-    monkeypatch.setattr("ckpt_backends.mongodb.engine.removing.time.sleep", pause)
+    monkeypatch.setattr("ckpt_backends.mongodb.engine.write.time.sleep", pause)
     before_deletes(monkeypatch, Calls(2, collide))
     with open_writable(parse_url(place.url)) as writable:
         first = writable.remove(plan)
@@ -209,7 +209,7 @@ def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
     def end() -> None:
         place.client.admin.command("killAllSessions", [])
 
-    monkeypatch.setattr("ckpt_backends.mongodb.engine.removing._SECONDS", -1)
+    monkeypatch.setattr("ckpt_backends.mongodb.engine.write._SECONDS", -1)
     with monkeypatch.context() as patched:
         before_deletes(patched, Calls(2, end))
         refused = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
@@ -218,7 +218,7 @@ def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
     assert "transactionLifetimeLimitSeconds" in refused.err.partition("hint: ")[2]
     assert place.documents() == before
     before_deletes(monkeypatch, Calls(2, end))
-    monkeypatch.setattr("ckpt_backends.mongodb.engine.removing._SECONDS", 5)
+    monkeypatch.setattr("ckpt_backends.mongodb.engine.write._SECONDS", 5)
     assert ckpt("-s", place.url, "threads", "delete", "a", "--yes").code == 0
     assert place.documents() == {}
 

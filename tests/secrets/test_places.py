@@ -18,7 +18,7 @@ from ormsgpack import packb
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint
-from ckpt_backends.sqlite.read import SqliteStore
+from ckpt_backends.sqlite.store import SqliteStore
 from tests.secrets.credentials import credentials
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 

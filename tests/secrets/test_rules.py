@@ -13,14 +13,13 @@ import pytest
 
 from ckpt_backends.codec.values import Tagged
 from ckpt_cli.core.secrets import (
-    DETECTORS,
-    LEFT_OUT,
     MASK,
-    RULES,
     Scanner,
     SecretRule,
     TextRules,
     known_kinds,
+    own_rules,
+    rule_table,
 )
 from tests.secrets.credentials import credentials
 
@@ -192,7 +191,7 @@ def test_a_rule_that_takes_too_long_is_counted_and_given_up(
 ) -> None:
     monkeypatch.setattr("ckpt_cli.core.secrets._SECONDS", 0.05)
     slow = SecretRule("slow", r"(?:a|aa)+$", ("a",))
-    rules = TextRules([slow, *RULES])
+    rules = TextRules([slow, *own_rules()])
     for n in range(5):
         text = "a" * 60 + f"b {KNOWN['npm-token']} {n}"
         assert [one.kind for one in rules.find(text)] == ["npm-token"]
@@ -216,4 +215,5 @@ def test_every_detector_of_the_library_is_used_or_left_out() -> None:
                 for part in one.body
             )
         }
-    assert found == {*LEFT_OUT, *(one.name for one in DETECTORS)}
+    table = rule_table()
+    assert found == {*table["left_out"], *(one["name"] for one in table["detectors"])}

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.changes.bundle import Header, check_bundle, write_bundle
-from ckpt_backends.changes.rows import Row
+from ckpt_backends.archive import Header, check_bundle, write_bundle
 from ckpt_backends.errors import CkptError, Unreadable
+from ckpt_backends.rows import Row
 from tests.security.watched import in_child
 from tests.support import ckpt, first_now
 

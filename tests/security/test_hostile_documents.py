@@ -17,7 +17,7 @@ from bson import Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Times
 from langgraph.checkpoint.mongodb import MongoDBSaver
 from ormsgpack import packb
 
-from ckpt_backends.mongodb.engine.fields import storable
+from ckpt_backends.mongodb.engine.layout import storable
 from ckpt_backends.registry import open_store
 from tests.harness.mongodb import RAW
 from tests.security.corpus import (

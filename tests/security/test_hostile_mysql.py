@@ -14,9 +14,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ckpt_backends.mysql import guarded
+from ckpt_backends import servers as insecure_connection
+from ckpt_backends.mysql import connect as guarded
 from ckpt_backends.registry import open_store
-from ckpt_backends.servers import insecure_connection
 from tests.security.mysql_standin import (
     BLOB,
     DECIMAL,

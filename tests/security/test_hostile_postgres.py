@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.postgres import guarded
-from ckpt_backends.servers import insecure_connection
+from ckpt_backends import servers as insecure_connection
+from ckpt_backends.postgres import connect as guarded
 from tests.security.postgres_standin import (
     BEGUN,
     BYTES,

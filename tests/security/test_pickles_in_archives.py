@@ -17,10 +17,9 @@ import pytest
 from bson.binary import Binary
 from bson.code import Code
 
-from ckpt_backends.changes.bundle import check_bundle, write_bundle
-from ckpt_backends.changes.pickles_in_rows import Pickles, is_pickle
-from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.archive import Pickles, check_bundle, is_pickle, write_bundle
 from ckpt_backends.errors import Unreadable
+from ckpt_backends.rows import Cell, Row
 from tests.support import FIXTURES, ckpt, copy_store
 
 THREAD = "trip-to-kyoto"

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ckpt_backends.files import atomic_write
-from ckpt_backends.files.atomic_write import create_part, remove_unfinished, writing
+from ckpt_backends import files as atomic_write
+from ckpt_backends.files import create_part, remove_unfinished, writing
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from tests.backends.locked import unprivileged

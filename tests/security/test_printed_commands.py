@@ -19,16 +19,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckpt_backends.errors import Refused
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command, name
-from ckpt_backends.sqlite.errors import unavailable
+from ckpt_backends.sqlite.journals import unavailable
 from ckpt_cli.core.edit_state import ChannelEdit, _check_item
 from ckpt_cli.queries.memory import ItemOrigin
 from ckpt_cli.render.memory import origin_lines
-from ckpt_cli.render.text import command_field, folded, safe_text
+from ckpt_cli.render.text import Ui, command_field, folded, safe_text
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.panes.thread_list import ThreadFilter
+from ckpt_cli.tui.panes.threads import ThreadFilter
 from tests.deerflow.project import memory, save
 from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
 from tests.support import CommandResult, ckpt, first_now, later
@@ -223,7 +223,7 @@ def engines(bench: Bench, text: str) -> Iterator[Pasted]:
 def origins(bench: Bench, text: str) -> Iterator[Pasted]:
     found = ItemOrigin(text, text, text)
     (line,) = (
-        one.text for one in origin_lines(found, NOW, UTC, 80) if one.text.startswith("read ")
+        one.text for one in origin_lines(found, Ui(NOW, width=80)) if one.text.startswith("read ")
     )
     words = ["-s", text, "messages", "--at", text]
     yield after("read +", line), [*words, *guarded(text)]

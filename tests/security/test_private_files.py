@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.files.temporary_folder import TemporaryFolder, remove_all
+from ckpt_backends.files import TemporaryFolder, remove_all
 from ckpt_backends.registry import open_store
 from tests.deerflow.project import memory, save
 from tests.support import ckpt

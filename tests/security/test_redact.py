@@ -14,8 +14,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.app import root
 from ckpt_cli.queries.tail import StoreTail, Tail
 from ckpt_cli.reading.store import RedactedStore
-from ckpt_cli.render.records import entry_record
-from ckpt_cli.render.store_tail import movement_line, movement_record
+from ckpt_cli.render.history import ENTRY, movement_line, movement_record
 from tests.security.corpus import DDL
 from tests.support import ckpt
 
@@ -318,7 +317,7 @@ def test_tail_shows_no_value(store: Path) -> None:
     with RedactedStore(open_store(str(store))) as redacted:
         entries = Tail(redacted, THREAD, None, all_ns=True).last(9)
     assert len(entries) == 3
-    assert CANARY not in json.dumps(list(map(entry_record, entries)))
+    assert CANARY not in json.dumps(list(map(ENTRY.record, entries)))
 
 
 def test_tail_of_the_store_shows_no_value(store: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.files.regular_file import open_regular, read_regular
+from ckpt_backends.files import open_regular, read_regular
 from ckpt_backends.sqlite import private_copy
 from tests.support import SAMPLE, ckpt, first_now
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ormsgpack import packb
 
-from ckpt_backends.apps.deerflow.untrusted_yaml import front_matter
-from ckpt_backends.apps.plainredis.contents import _CALLS
+from ckpt_backends.apps.deerflow.memory import front_matter
+from ckpt_backends.apps.plainredis.layout import _CALLS
 from ckpt_backends.errors import UsageError
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.files.atomic_write import create_part
+from ckpt_backends.files import create_part
 from ckpt_cli.api import sql as exporting
 from ckpt_cli.sql.tables import TABLES
 from tests.erase.killing import run_until

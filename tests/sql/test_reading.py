@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.base import WrappedStore
 from ckpt_backends.model import Checkpoint, Write
-from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli.api.sql import SqlSession, SqlSource, ThreadChoice
 from ckpt_cli.session import Session
 from ckpt_cli.sql.database import MAIN

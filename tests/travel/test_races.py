@@ -19,7 +19,7 @@ import pytest
 
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.postgres.changing import lock_number
+from ckpt_backends.postgres.database import lock_number
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import config_of, state, stored_ids
 from ckpt_backends.url import parse_url

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.checkpoint_ids import make_id
+from ckpt_backends.changes import Change
 from ckpt_backends.errors import StoreChanged, StoreUnavailable
+from ckpt_backends.model import make_id
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url

@@ -17,12 +17,12 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from ckpt_backends.errors import CkptError
-from ckpt_backends.sqlite.read import SqliteStore
+from ckpt_backends.sqlite.store import SqliteStore
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.queries.doctor import examine
 from ckpt_cli.tui import context
 from ckpt_cli.tui.context import CheckRules
-from ckpt_cli.tui.tabs import findings
+from ckpt_cli.tui.tabs import thread as thread_tabs
 from tests.repair.test_writes import CONFIG, Two, asked
 from tests.support import ckpt
 
@@ -125,14 +125,14 @@ def test_enter_goes_to_the_checkpoint_of_a_finding(sample: Path) -> None:
 
 def test_every_value_is_checked_on_request(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = damage(sample)
-    may_check, read = Event(), findings.read_findings
+    may_check, read = Event(), thread_tabs.read_findings
 
     def slowly(store: Any, **how: Any) -> Any:
         if how["deep"]:
             may_check.wait(30)
         return read(store, **how)
 
-    monkeypatch.setattr(findings, "read_findings", slowly)
+    monkeypatch.setattr(thread_tabs, "read_findings", slowly)
 
     async def look(seat: Seat) -> None:
         await seat.press("7")
@@ -182,7 +182,7 @@ def test_what_cannot_be_checked_says_why(sample: Path, monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise Unreadable("its values are \x1b[31mencrypted")
 
-    monkeypatch.setattr(findings, "check_thread", fail)
+    monkeypatch.setattr(thread_tabs, "check_thread", fail)
 
     async def look(seat: Seat) -> None:
         await seat.press("7")
@@ -214,7 +214,7 @@ def test_a_quick_check_reads_no_other_thread(sample: Path, monkeypatch: pytest.M
         asked.append(reader.thread_id)
         return examine.check_thread(reader, *about)
 
-    monkeypatch.setattr(findings, "check_thread", counted)
+    monkeypatch.setattr(thread_tabs, "check_thread", counted)
 
     async def look(seat: Seat) -> None:
         await seat.press("7", "1", "7")
@@ -324,5 +324,5 @@ def test_a_check_that_fails_is_told_in_place_of_the_tab_before(
         await seat.press("7", "z")
         assert document(seat) == "the thread cannot be checked"
 
-    monkeypatch.setattr(findings, "read_findings", failing)
+    monkeypatch.setattr(thread_tabs, "read_findings", failing)
     sit(sample, look)

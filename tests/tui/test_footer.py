@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.panes.footer import KeyLine
+from ckpt_cli.tui.screens.dialogs import KeyLine
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.screens.text import HelpScreen
+from ckpt_cli.tui.screens.dialogs import HelpScreen
 
 pytestmark = pytest.mark.slow
 

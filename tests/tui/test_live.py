@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.panes.tree_picture import GrowingTree
+from ckpt_cli.tui.panes.tree import GrowingTree
 
 
 def test_new_checkpoints_come_and_the_cursor_stays_where_it_is(tmp_path: Path) -> None:

@@ -24,8 +24,9 @@ from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import TreeKeys, TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.tui.panes.tree_picture import GrowingTree, draw_tree
-from ckpt_cli.tui.tabs.content import Clock, KeptReader
+from ckpt_cli.render.text import Ui
+from ckpt_cli.tui.panes.tree import GrowingTree, draw_tree
+from ckpt_cli.tui.tabs.content import KeptReader
 
 pytestmark = pytest.mark.slow
 
@@ -140,7 +141,7 @@ def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
         # Of these rows it is only not known what they changed.
         details = {key: one._replace(changes=()) for key, one in whole.details.items()}
         whole = whole._replace(details=details, steps=picture.tree.steps)
-        drawn = draw_tree(whole, Clock(NOW, UTC), seat.main.tree_pane.rows.room)
+        drawn = draw_tree(whole, Ui(NOW, UTC, seat.main.tree_pane.rows.room))
         assert picture.keys == drawn.keys
         for at, key in enumerate(picture.keys):
             if key in picture.tree.unread:

@@ -16,7 +16,7 @@ from ckpt_backends.errors import CkptError, ParseError
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.filters import FilterAlias, FilterTerms, format_filter, no_alias
 from ckpt_cli.tui.keys import READING_GROUPS, keys_of
-from ckpt_cli.tui.panes.thread_list import parse_thread_filter
+from ckpt_cli.tui.panes.threads import parse_thread_filter
 from ckpt_cli.tui.screens.lists import PlaceList
 from tests.support import ROOT, ckpt
 from tests.threetable import connected, maker

@@ -10,9 +10,7 @@ from textual.color import Color
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.messages import screen_hint
-from ckpt_cli.tui.panes.footer import MessageLine
-from ckpt_cli.tui.reading import say
+from ckpt_cli.tui.reading import say, screen_hint
 from ckpt_cli.tui.styles import readable
 
 
@@ -27,7 +25,7 @@ def test_an_error_stays_until_a_key_and_the_last_message_is_shown_alone(sample: 
         await seat.press("enter")
         assert seat.lines[-1].startswith(" ! no status 'oops'")
         # One line at most, until it is too long.
-        assert sum(one.display for one in seat.app.screen.query(MessageLine)) == 1
+        assert sum(one.display for one in seat.app.screen.query("Toast")) == 1
         assert note.strip() not in seat.text
         colours = {
             segment.style.color.name

@@ -7,44 +7,69 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.panes.body import ChosenShares, PaneSizes, changed_shares, pane_sizes
+from ckpt_cli.tui.panes.body import ChosenShares
+from ckpt_cli.tui.panes.tree import TreePane
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "threads", "tree", "sizes"),
+    ("size", "threads", "tree", "columns", "part", "is_beside"),
     [
         # The row of threads is longer than its share of the screen.
-        (80, 22, 50, 40, PaneSizes(26, 9, False, 22)),
-        (120, 38, 50, 40, PaneSizes(36, 17, False, 38)),
+        ((80, 24), 50, 40, 26, 9, False),
+        ((120, 40), 50, 40, 36, 17, False),
         # As large as needed, within bounds.
-        (120, 38, 30, 14, PaneSizes(30, 14, False, 38)),
-        (120, 38, 9, 3, PaneSizes(26, 11, False, 38)),
+        ((120, 40), 30, 14, 30, 14, False),
+        ((120, 40), 9, 3, 26, 11, False),
         # Side by side where there is space.
-        (200, 58, 90, 50, PaneSizes(60, 26, False, 58)),
-        (240, 30, 90, 50, PaneSizes(72, 83, True, 167)),
-        (300, 88, 500, 500, PaneSizes(72, 113, True, 227)),
-        (61, 2, 50, 40, PaneSizes(26, 4, False, 2)),
+        ((200, 60), 90, 50, 60, 26, False),
+        ((240, 32), 90, 50, 72, 83, True),
+        ((300, 90), 500, 500, 72, 113, True),
     ],
 )
 def test_panes_are_as_large_as_needed(
-    width: int, height: int, threads: int, tree: int, sizes: PaneSizes
+    sample: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+    threads: int,
+    tree: int,
+    columns: int,
+    part: int,
+    is_beside: bool,
 ) -> None:
-    found = pane_sizes(width, height, threads=threads, tree=tree, chosen=ChosenShares())
-    assert found == sizes
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        main.threads_pane.longest = threads
+        main.body.fit()
+        await seat.rest()
+        main.body.fit()
+        await seat.rest()
+        assert main.threads_pane.outer_size.width == columns
+        shown = main.tree_pane.outer_size
+        assert (shown.width if is_beside else shown.height) == part
+        assert main.body.has_class("beside") == is_beside
+
+    monkeypatch.setattr(TreePane, "needed", tree)
+    sit(sample, look, size=size)
 
 
-def test_chosen_shares_stay_on_the_screen() -> None:
-    chosen = ChosenShares()
-    for _ in range(30):
-        sizes = pane_sizes(80, 22, threads=30, tree=10, chosen=chosen)
-        chosen = changed_shares(chosen, sizes, 80, "threads", 1)
-        chosen = changed_shares(chosen, sizes, 80, "inspector", 1)
-    assert pane_sizes(80, 22, threads=30, tree=10, chosen=chosen) == PaneSizes(40, 4, False, 22)
-    # A remembered file may hold any number.
-    wild = pane_sizes(80, 22, threads=30, tree=10, chosen=ChosenShares(10**9, -7))
-    assert wild == PaneSizes(40, 4, False, 22)
+def test_chosen_shares_stay_on_the_screen(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+
+        def sizes() -> tuple[int, int]:
+            return main.threads_pane.outer_size.width, main.tree_pane.outer_size.height
+
+        await seat.press(*["plus"] * 15, "tab", "tab", *["plus"] * 15)
+        assert sizes() == (40, 4)
+        # A remembered file may hold any number.
+        main.body.chosen = ChosenShares(10**9, -7)
+        main.body.fit()
+        await seat.rest()
+        assert sizes()[0] == 40
+
+    sit(sample, look, size=(80, 24))
 
 
 def test_keys_change_the_pane_with_the_focus_and_the_sizes_come_back(

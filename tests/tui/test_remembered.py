@@ -12,8 +12,7 @@ from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
+from ckpt_cli.tui.context import RememberedLook, ScreenContext, read_look, write_look
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.timeline import ThreadSteps
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.tui.screens.main import MainScreen
-from ckpt_cli.tui.tabs import history
+from ckpt_cli.tui.tabs import thread as thread_tabs
 from tests.incidents import agents
 from tests.support import ckpt
 
@@ -94,7 +94,7 @@ def test_the_timeline_follows_the_cursor_and_is_read_once(
         reads.append(1)
         return read_steps(*given, **named)
 
-    monkeypatch.setattr(history, "read_steps", counted)
+    monkeypatch.setattr(thread_tabs, "read_steps", counted)
 
     async def look(seat: Seat) -> None:
         rows = seat.main.inspector.rows

@@ -14,8 +14,9 @@ import pytest
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.testing.screen import NOW, Seat, sit
+from ckpt_cli.queries.heads import Details
 from ckpt_cli.tui.panes import threads as reading
-from ckpt_cli.tui.panes.thread_list import HeadFacts, ThreadListing, read_matches
+from ckpt_cli.tui.panes.threads import ThreadListing, read_matches
 from tests.support import ckpt
 
 pytestmark = pytest.mark.slow
@@ -162,7 +163,7 @@ def test_operations_of_a_thread_are_listed_and_the_last_one_undone(sample: Path)
 
     async def look(seat: Seat) -> None:
         await seat.press("O")
-        await seat.until(lambda: seat.sees("on trip-to-kyoto: 2", "undoes", "undone by"))
+        await seat.until(lambda: seat.sees("on trip-to-kyoto: 2", "UNDOES", "UNDONE BY"))
         await seat.press("u")
         assert f"read-only: start with `ckpt -s {sample} tui --write`" in seat.said
         await seat.press("j", "u")
@@ -221,7 +222,7 @@ def test_what_is_known_of_removed_threads_is_forgotten() -> None:
     kept, gone = (Thread(one, None, None, None, 1, 1) for one in ("kept", "gone"))
     listing = ThreadListing()
     listing.take_threads([kept, gone])
-    listing.take_heads([kept, gone], [HeadFacts([Status.DONE])] * 2)
+    listing.take_heads([kept, gone], [Details((Status.DONE,), None, None)] * 2)
     listing.answer([kept, gone], [True, True], NOW)
     listing.take_threads([kept])
     assert {*listing.heads} == {*listing.matches} == {"kept"}

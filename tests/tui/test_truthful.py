@@ -20,10 +20,10 @@ from ckpt_backends.model import Status
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.screens.text import PlanScreen
+from ckpt_cli.tui.panes.document import TabContent
+from ckpt_cli.tui.screens.dialogs import PlanScreen
 from ckpt_cli.tui.tabs import checkpoint
 from ckpt_cli.tui.tabs.checkpoint import read_document
-from ckpt_cli.tui.tabs.content import TabContent
 from tests.support import first_now
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,10 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.render.folding import BEGINNING, PART, channel_node
 from ckpt_cli.render.text import line
+from ckpt_cli.tui.panes import document as searching
+from ckpt_cli.tui.panes import document as values
 from ckpt_cli.tui.panes import inspector as copying
-from ckpt_cli.tui.panes import values
-from ckpt_cli.tui.panes import values as searching
-from ckpt_cli.tui.panes.document import DocumentRows
-from ckpt_cli.tui.panes.values import Folds, StateValues, UnfoldedValues, search
+from ckpt_cli.tui.panes.document import DocumentRows, Folds, StateValues, UnfoldedValues, search
 from tests.support import ckpt
 from tests.tui.test_large_values import stored
 

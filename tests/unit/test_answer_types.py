@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_backends.errors import Unreadable
 from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, ThreadSize
-from ckpt_backends.servers.answer_types import checked
+from ckpt_backends.servers import checked
 
 
 @checked("size", "keys", "checkpoints")

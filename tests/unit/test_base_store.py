@@ -10,12 +10,11 @@ from typing import Unpack
 import pytest
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, Write
-from ckpt_backends.protocol import Store
-from ckpt_backends.read_options import CheckpointOptions, WriteOptions
+from ckpt_backends.protocol import CheckpointOptions, Store, WriteOptions
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Row
 
 KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
 COLUMNS = {

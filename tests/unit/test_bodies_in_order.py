@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.transfer.bodies import OpenBody, close_body
-from ckpt_backends.transfer.spelling import spelled
+from ckpt_backends.transfer.bodies import OpenBody, close_body, spelled
 
 NAMES = st.text(max_size=20)
 VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.changes.bundle import (
+from ckpt_backends.archive import (
     Header,
     bundle_name,
     check_bundle,
@@ -18,9 +18,9 @@ from ckpt_backends.changes.bundle import (
     read_header,
     write_bundle,
 )
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable
-from ckpt_backends.files.atomic_write import writing
+from ckpt_backends.files import writing
+from ckpt_backends.rows import Row
 
 HEADER = Header("user-42", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
 CELLS = (

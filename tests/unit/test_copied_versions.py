@@ -8,14 +8,13 @@ import pytest
 
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Form, Language
-from ckpt_backends.transfer.versions import (
+from ckpt_backends.transfer.convert import (
     absent_version,
     convert_versions,
     converted_version,
     replace_version,
 )
+from ckpt_backends.transfer.form import CannotHold, Form, Language
 
 TEXTS = Form()
 INTEGERS = Form(counts_with_integers=True)

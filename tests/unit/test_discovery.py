@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends import discovery
-from ckpt_backends.check_declaration import TYPES, check_declaration, field_types, missing_functions
 from ckpt_backends.declaration import NAME, Backend
 from ckpt_backends.errors import MissingDependency, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.model import Capability
-from ckpt_backends.plugins import plugins
+from ckpt_backends.plugins import TYPES, check_declaration, field_types, missing_functions, plugins
 from ckpt_backends.registry import open_memory, open_sessions, open_store
 from ckpt_backends.url import parse_url, printable
 from ckpt_cli.config.trust import needs_trust

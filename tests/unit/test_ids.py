@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.checkpoint.base.id import uuid6
 
-from ckpt_backends.checkpoint_ids import step_of, time_of
-from ckpt_backends.model import Thread
+from ckpt_backends.model import Thread, step_of, time_of
 
 
 @given(st.integers(-2, 8191))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from ckpt_backends.redis.engine.together import PackingConnection, PackingTlsConnection
+from ckpt_backends.redis.engine.connection import PackingConnection, PackingTlsConnection
 
 TEXTS: list[Any] = [b"name %d" % n for n in range(400)]
 COMMANDS: list[tuple[Any, ...]] = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_backends.changes.rows import Cell, Restored, Row, compare, is_part, sql_key
 from ckpt_backends.errors import StoreChanged
+from ckpt_backends.rows import Cell, Restored, Row, compare, is_part, sql_key
 
 
 def ids(*names: str) -> dict[str, Cell]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_backends.codec.msgpack.lossless import Ext, pack_lossless
+from ckpt_backends.codec.lossless import Ext, pack_lossless
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.transfer import seen_thread
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Form
-from ckpt_backends.transfer.kept_values import KeptValues
+from ckpt_backends.transfer import convert as seen_thread
+from ckpt_backends.transfer.convert import KeptValues, SeenThread
+from ckpt_backends.transfer.form import CannotHold, Form
 from ckpt_backends.transfer.sealing import AsStored
-from ckpt_backends.transfer.seen_thread import SeenThread
 
 PLACE = ("", "items", "1.0")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.transfer.spelling import respelled
+from ckpt_backends.transfer.bodies import respelled
 
 _LEAVES = st.none() | st.booleans() | st.integers(-(1 << 40), 1 << 40) | st.text(max_size=4)
 _VALUES = st.recursive(

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.model import ThreadBounds, end_of_prefix
 from ckpt_backends.registry import open_store
-from ckpt_backends.thread_bounds import ThreadBounds, end_of_prefix
 
 LAST = "\U0010ffff"
 

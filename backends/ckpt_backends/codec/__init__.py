@@ -14,17 +14,20 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ckpt_backends.codec.json.json_form import Json, from_json, to_json
-from ckpt_backends.codec.limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
+from ckpt_backends.codec.json_form import Json, from_json, to_json
 from ckpt_backends.codec.memo import CURRENT, note_unreadable
 from ckpt_backends.codec.values import (
+    DEFAULT_LIMITS,
     DELTA_SNAPSHOT,
     JSON_TYPES,
     UNDEFINED,
     Cut,
+    Limits,
     Opaque,
+    PastLimit,
     Tagged,
     Value,
+    past_bytes,
 )
 
 if TYPE_CHECKING:
@@ -134,11 +137,11 @@ def channel_sizes(body: TypedBytes) -> dict[str, int] | None:
     """
     try:
         if body.type == "msgpack":
-            from ckpt_backends.codec.msgpack.body import msgpack_channel_sizes
+            from ckpt_backends.codec.msgpack import msgpack_channel_sizes
 
             return msgpack_channel_sizes(body.data)
         if body.type in JSON_TYPES:
-            from ckpt_backends.codec.json.body import json_channel_sizes
+            from ckpt_backends.codec.json import json_channel_sizes
 
             return json_channel_sizes(body.data)
     except (ValueError, IndexError, KeyError, RecursionError):
@@ -153,24 +156,23 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
         case "msgpack":
             return _msgpack_decoder()(typed.data, limits)
         case "json":
-            from ckpt_backends.codec.json.json_plus import decode_json
+            from ckpt_backends.codec.json import decode_json
 
             return decode_json(typed.data, limits)
         case "redis-json":
-            from ckpt_backends.codec.json.json_plus import decode_json
-            from ckpt_backends.codec.json.redis_json import DECODER
+            from ckpt_backends.codec.json import REDIS_DECODER, decode_json
 
-            return decode_json(typed.data, limits, DECODER)
+            return decode_json(typed.data, limits, REDIS_DECODER)
         case "pickle":
-            from ckpt_backends.codec.pickle.decode import decode_pickle  # loads pickletools
+            from ckpt_backends.codec.pickle import decode_pickle
 
             return decode_pickle(typed.data, limits)
         case "bson":
-            from ckpt_backends.codec.bson.documents import decode_bson
+            from ckpt_backends.codec.bson import decode_bson
 
             return decode_bson(typed.data, limits, lambda leaf: decode(leaf, limits))
         case "bson-plain":
-            from ckpt_backends.codec.bson.documents import decode_bson
+            from ckpt_backends.codec.bson import decode_bson
 
             return decode_bson(typed.data, limits, None)
         case "merged":
@@ -191,7 +193,7 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
 @cache
 def _msgpack_decoder() -> Callable[[bytes, Limits], Value]:
     """Import the decoder once, since an import statement takes as long as a small value."""
-    from ckpt_backends.codec.msgpack.decode import decode_msgpack  # loads ormsgpack
+    from ckpt_backends.codec.msgpack import decode_msgpack
 
     return decode_msgpack
 
@@ -200,11 +202,11 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
     try:
         match typed.type:
             case "msgpack":
-                from ckpt_backends.codec.msgpack.decode import cut_msgpack
+                from ckpt_backends.codec.msgpack import cut_msgpack
 
                 return cut_msgpack(typed.data, limits, reason)
             case "json" | "redis-json":
-                from ckpt_backends.codec.json.json_plus import cut_json
+                from ckpt_backends.codec.json import cut_json
 
                 return cut_json(typed.data, limits, reason)
         kept = typed.data[: limits.value_bytes]
@@ -217,19 +219,18 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
 def _by_channel(body: TypedBytes, limits: Limits) -> Value:
     match body.type:
         case "msgpack":
-            from ckpt_backends.codec.msgpack.body import msgpack_body
+            from ckpt_backends.codec.msgpack import msgpack_body
 
             return msgpack_body(body.data, limits)
         case "json":
-            from ckpt_backends.codec.json.body import json_body
+            from ckpt_backends.codec.json import json_body
 
             return json_body(body.data, limits)
         case "redis-json":
-            from ckpt_backends.codec.json.body import json_body
-            from ckpt_backends.codec.json.redis_json import DECODER
+            from ckpt_backends.codec.json import REDIS_DECODER, json_body
 
-            return json_body(body.data, limits, DECODER)
-    from ckpt_backends.codec.pickle.decode import pickle_body
+            return json_body(body.data, limits, REDIS_DECODER)
+    from ckpt_backends.codec.pickle import pickle_body
 
     return pickle_body(body.data, limits)
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ckpt_backends.codec import bson as documents
+from ckpt_backends.codec.cursor import ARRAY, MAP, STR, Cursor, write_header
+from ckpt_backends.codec.json import DECODER, measure, skip_space
 from ckpt_backends.codec.lossless import encode_lossless
+from ckpt_backends.codec.pickle import Dict, Machine, Node
+from ckpt_backends.codec.values import DEFAULT_LIMITS, JSON_TYPES, PastLimit
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import TypedBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +47,398 @@ def added_value(tag: str, edit: Edit) -> bytes | None:
         new = {key: part.value for key, part in edit.items() if isinstance(part, Put)}
         return encode_lossless(tag, new) if new else None
     return changed_value(tag, b"", edit) if isinstance(edit, Put) else None
+
+
+# Changes some entries of a JSON object without changing the spelling of the others.
+
+
+def set_json_keys(data: bytes, edits: Mapping[str, Edit]) -> bytes:
+    """The changed text. Raises ValueError if it is not an object, or if something follows it."""
+    text = data.decode("utf-8", "surrogatepass")
+    changed, end = _set_json_keys(text, skip_space(text, text.startswith("\ufeff")), edits)
+    made = changed.encode("utf-8", "surrogatepass")
+    if skip_space(text, end) != len(text):
+        raise ValueError("something follows it")
+    return made
+
+
+def append_json(data: bytes, item: bytes) -> bytes:
+    """The list with one more item. Raises ValueError if it is not a list."""
+    text = data.rstrip()
+    if not (text.startswith(b"[") and text.endswith(b"]")):
+        raise ValueError("not a list")
+    inner = text[1:-1].rstrip()
+    comma = b", " if b", " in inner else b","
+    return b"[" + inner + (comma if inner else b"") + item + b"]"
+
+
+def list_items(data: bytes) -> list[bytes]:
+    """The items of a list in their spelling. Raises ValueError if it is not a list."""
+    return _json_items(data)[0]
+
+
+def list_of_json(items: Sequence[bytes], like: bytes) -> bytes:
+    """A list of these items, with the spaces of the list `like`."""
+    comma = _json_items(like)[1]
+    return b"[" + comma.join(items) + b"]"
+
+
+def _json_items(data: bytes) -> tuple[list[bytes], bytes]:
+    """The items of a list, and the comma between them with its spaces."""
+    text = data.decode("utf-8", "surrogatepass")
+    at = skip_space(text, 0)
+    if text[at : at + 1] != "[":
+        raise ValueError("not a list")
+    found: list[bytes] = []
+    at, comma = skip_space(text, at + 1), ", " if ", " in text else ","
+    while text[at : at + 1] != "]":
+        end = measure(text, at).end
+        found.append(text[at:end].encode("utf-8", "surrogatepass"))
+        at = skip_space(text, end)
+        if text[at : at + 1] == ",":
+            at = skip_space(text, at + 1)
+            comma = text[end:at]
+        elif text[at : at + 1] != "]":
+            raise ValueError(f"neither comma nor end at character {at}")
+    return found, comma.encode()
+
+
+def _set_json_keys(text: str, pos: int, edits: Mapping[str, Edit]) -> tuple[str, int]:
+    """The changed object at `pos`, and the end of the stored object."""
+    if text[pos : pos + 1] != "{":
+        raise ValueError("not an object")
+    first = at = ended = skip_space(text, pos + 1)
+    kept: list[tuple[str, str]] = []  # (text before a member, the member)
+    found: set[str] = set()
+    before, comma, colon = "", ", ", ": "
+    while text[at : at + 1] != "}":
+        key, after = DECODER.raw_decode(text, at)
+        at_colon = skip_space(text, after)
+        if not isinstance(key, str) or text[at_colon : at_colon + 1] != ":":
+            raise ValueError(f"no key and colon at character {at}")
+        value_at = skip_space(text, at_colon + 1)
+        colon = text[after:value_at]
+        ended = measure(text, value_at).end
+        value: str | None = text[value_at:ended]
+        if key in edits:
+            found.add(key)
+            value = _changed(text, value_at, ended, edits[key])
+        if value is not None:
+            kept.append((before, text[at:value_at] + value))
+        here = skip_space(text, ended)
+        if text[here : here + 1] == ",":
+            at = skip_space(text, here + 1)
+            before = comma = text[ended:at]
+        elif text[here : here + 1] == "}":
+            at = here
+        else:
+            raise ValueError(f"neither comma nor end at character {here}")
+    if len(kept) < 2 and not colon.endswith(" "):
+        comma = ","
+    for key, edit in edits.items():
+        if key not in found and (added := added_value("json", edit)) is not None:
+            kept.append((comma, json.dumps(key, ensure_ascii=False) + colon + added.decode()))
+    members = "".join((gap if number else "") + one for number, (gap, one) in enumerate(kept))
+    return f"{text[pos:first]}{members}{text[ended:at]}}}", at + 1
+
+
+def _changed(text: str, pos: int, end: int, edit: Edit) -> str | None:
+    if isinstance(edit, Mapping):
+        return _set_json_keys(text, pos, edit)[0]
+    stored = text[pos:end].encode("utf-8", "surrogatepass")
+    changed = changed_value("json", stored, edit)
+    return None if changed is None else changed.decode("utf-8", "surrogatepass")
+
+
+# Changes some entries of a msgpack map without changing any other byte.
+
+
+def set_msgpack_keys(data: bytes, edits: Mapping[str, Edit]) -> bytes:
+    """The changed map. Raises ValueError if it is not a map, or if something follows it."""
+    cursor = Cursor(data)
+    changed = _set_msgpack_keys(cursor, edits)
+    if cursor.pos != len(data):
+        raise ValueError("something follows it")
+    return changed
+
+
+def append_msgpack(data: bytes, item: bytes) -> bytes:
+    """The list with one more item. Raises ValueError if it is not a list."""
+    cursor = Cursor(data)
+    count = cursor.enter(ARRAY, "not a list")
+    return write_header(ARRAY, count + 1) + data[cursor.pos :] + item
+
+
+def array_items(data: bytes) -> list[bytes]:
+    """The items of a list. Raises ValueError if it is not a list, or if something follows it."""
+    cursor = Cursor(data)
+    found = [cursor.take() for _ in range(cursor.enter(ARRAY, "not a list"))]
+    if cursor.pos != len(data):
+        raise ValueError("something follows it")
+    return found
+
+
+def array_of(items: Sequence[bytes]) -> bytes:
+    """A list of these items."""
+    return write_header(ARRAY, len(items)) + b"".join(items)
+
+
+def _set_msgpack_keys(cursor: Cursor, edits: Mapping[str, Edit]) -> bytes:
+    """The changed map at the cursor, which moves behind the stored map."""
+    data, map_at = cursor.data, cursor.pos
+    pairs = cursor.enter(MAP)
+    header, kept, found = data[map_at : cursor.pos], [], set()
+    for _ in range(pairs):
+        key_at = cursor.pos
+        key = cursor.text("replace") if cursor.kind() == STR else cursor.skip()
+        value_at = cursor.pos
+        end = cursor.skip().end
+        if not isinstance(key, str) or key not in edits:
+            kept.append(data[key_at:end])
+            continue
+        found.add(key)
+        edit = edits[key]
+        if isinstance(edit, Mapping):
+            value: bytes | None = _set_msgpack_keys(Cursor(data, value_at), edit)
+        else:
+            value = changed_value("msgpack", data[value_at:end], edit)
+        if value is not None:
+            kept.append(data[key_at:value_at] + value)
+    for name, edit in edits.items():
+        if name not in found and (added := added_value("msgpack", edit)) is not None:
+            kept.append(encode_lossless("msgpack", name) + added)
+    if len(kept) != pairs:
+        header = write_header(MAP, len(kept))
+    return header + b"".join(kept)
+
+
+# Replaces entries of a BSON document. New leaves get the same form as the existing ones.
+
+
+_DOCUMENT = 0x03
+"""BSON's kind of a document."""
+
+
+def set_bson_keys(data: bytes, edits: Mapping[str, Edit]) -> bytes:
+    """The changed document. Raises ValueError if an entry is not replaced as a whole."""
+    tags = documents.leaf_tags(data)
+    made: dict[str, bytes | None] = {}
+    for name, edit in edits.items():
+        if edit is not None and not isinstance(edit, Put):
+            raise ValueError("its entries are replaced as a whole")
+        made[name] = None if edit is None else _bson_leaf(tags, edit.value)
+    return documents.splice_bson(data, made)
+
+
+def _bson_leaf(tags: frozenset[str], value: object) -> bytes:
+    if isinstance(value, dict):
+        inner = {str(name): _bson_leaf(tags, item) for name, item in value.items()}
+        return bytes([_DOCUMENT]) + documents.document_of(inner)
+    if not tags.isdisjoint({"msgpack", "json"}):
+        return documents.typed(TypedBytes("msgpack", encode_lossless("msgpack", value)))
+    if documents.JSON_TEXT in tags:
+        return documents.binary(encode_lossless("json", value))
+    if tags <= {""}:
+        return documents.plain(value)
+    raise ValueError(f"its leaves are of type {', '.join(sorted(tags))}")
+
+
+# Edits and splits pickles by appending opcodes: no stored byte changes but STOP.
+#
+# A pickle ends with its value on the stack and the opcode STOP. STOP is replaced by POP, the
+# opcodes of the new value, and STOP: of a dict with other keys, or of one entry. What it keeps of
+# the old value is fetched from the memo by GET. POP has the same length as STOP, so the length of
+# the last frame stays correct. Stored objects and their classes stay as they are, and none is
+# built here. The bytes of a removed entry stay in the pickle.
+
+
+_POP, _GET, _STOP = b"0", b"j", b"."
+_OPCODES = 16 * DEFAULT_LIMITS.nodes
+
+
+def set_pickle_keys(data: bytes, edits: Mapping[str, Edit]) -> bytes:
+    """The pickle with these keys set or removed. Raises ValueError if it is no dict of text keys.
+
+    An edit may be a `Put`, None, or edits inside a dict, but no function of the stored bytes.
+    """
+    machine = _run(data)
+    before = _dict_items(machine.root)
+    if not any(key in before or edit for key, edit in edits.items()):
+        return data
+    return _ending(data, _edited(_fetcher(machine), before, edits))
+
+
+def split_pickle(data: bytes) -> dict[str | int, bytes]:
+    """The entries by key or index. Raises ValueError if it is neither a dict nor a list.
+
+    Each entry is a copy of the whole pickle with a new end.
+    """
+    machine = _run(data)
+    root, fetch = machine.root, _fetcher(machine)
+    if not isinstance(root, Dict | list | tuple):
+        raise ValueError("neither a map nor a list")
+    return {
+        name: _ending(data, fetch(node))
+        for name, node in (root.pairs if isinstance(root, Dict) else enumerate(root))
+        if isinstance(name, str | int)
+    }
+
+
+def _run(data: bytes) -> Machine:
+    machine = Machine(_OPCODES)
+    try:
+        machine.run(data)
+    except (PastLimit, IndexError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"not a pickle: {error}") from error
+    return machine
+
+
+def _dict_items(node: Node) -> dict[str, Node]:
+    if not isinstance(node, Dict) or not all(isinstance(key, str) for key, _ in node.pairs):
+        raise ValueError("a checkpoint has to be a map")
+    return dict(node.pairs)
+
+
+def _ending(data: bytes, opcodes: bytes) -> bytes:
+    """The pickle with another value, which these opcodes push."""
+    return data[: -len(_STOP)] + _POP + opcodes + _STOP
+
+
+def _edited(
+    fetch: Callable[[Node], bytes], items: Mapping[str, Node], edits: Mapping[str, Edit]
+) -> bytes:
+    """The opcodes that push a dict with these items, of which some are edited."""
+    entries = []
+    for key in {**items, **edits}:
+        match edits[key] if key in edits else fetch(items[key]):
+            case bytes(opcodes):
+                entries.append(plain(key) + opcodes)
+            case Put(value=value):
+                entries.append(plain(key) + plain(value))
+            case Mapping() as inside if key in items or any(inside.values()):
+                stored = _dict_items(items.get(key, Dict()))
+                entries.append(plain(key) + _edited(fetch, stored, inside))
+            case Mapping() | None:
+                pass
+            case _:
+                raise ValueError("an entry of a pickle can only be replaced as a whole")
+    return b"}(" + b"".join(entries) + b"u"
+
+
+def _fetcher(machine: Machine) -> Callable[[Node], bytes]:
+    """A function that returns the opcodes which push a node of a pickle that was run."""
+    places = machine.places()
+
+    def fetch(node: Node) -> bytes:
+        place = places.get(id(node))
+        if place is not None:
+            return _GET + place.to_bytes(4, "little")
+        match node:
+            case bytes():
+                return b"B" + len(node).to_bytes(4, "little") + node
+            case Dict(pairs=pairs):
+                return b"}(" + b"".join(fetch(key) + fetch(one) for key, one in pairs) + b"u"
+            case list():
+                return b"](" + b"".join(map(fetch, node)) + b"e"
+            case _:
+                return plain(node)
+
+    return fetch
+
+
+def plain(value: object) -> bytes:
+    """The opcodes that push a plain value. They are of protocol 1, which all later ones support.
+
+    Raises ValueError for other types of values.
+    """
+    match value:
+        case None:
+            return b"N"
+        case bool():
+            return b"I01\n" if value else b"I00\n"
+        case int() if -(1 << 31) <= value < 1 << 31:
+            return b"J" + struct.pack("<i", value)
+        case int() if -(1 << 63) <= value < 1 << 63:
+            return b"L%dL\n" % value
+        case float():
+            return b"G" + struct.pack(">d", value)
+        case str():
+            text = value.encode("utf-8", "surrogatepass")
+            return b"X" + struct.pack("<I", len(text)) + text
+        case ():
+            return b")"
+        case list():
+            return b"](" + b"".join(map(plain, value)) + b"e"
+        case dict():
+            items = (plain(key) + plain(item) for key, item in value.items())
+            return b"}(" + b"".join(items) + b"u"
+    raise ValueError(f"cannot store a {type(value).__name__}")
+
+
+# Changes some entries of a stored map without changing any other byte.
+#
+# A checkpoint body may contain types that ckpt does not know, so it is not decoded and encoded
+# again. Instead, the bytes of changed entries are replaced.
+
+
+_SET_KEYS = {
+    "bson": set_bson_keys,
+    "msgpack": set_msgpack_keys,
+    "pickle": set_pickle_keys,
+    **dict.fromkeys(JSON_TYPES, set_json_keys),
+}
+
+
+def set_keys(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
+    """The map with some entries changed, added at its end, or removed.
+
+    Keeps `encrypted` and `part`. A pickle keeps the bytes of entries that are removed. Raises
+    `Unsupported` if it is not a map, or if its type is not `msgpack`, JSON, `bson` or `pickle`.
+    """
+    if typed.type not in _SET_KEYS:
+        raise Unsupported(f"cannot change a value of type '{typed.type}'")
+    try:
+        data = _SET_KEYS[typed.type](typed.data, edits)
+        return TypedBytes(typed.type, data, encrypted=typed.encrypted, part=typed.part)
+    except (ValueError, IndexError, TypeError, OverflowError, RecursionError) as error:
+        raise Unsupported(f"cannot change a {typed.type} value: {error}") from error
+
+
+def append_item(stored: TypedBytes, item: bytes) -> TypedBytes:
+    """The stored list with one more item; all other bytes stay the same.
+
+    Raises `Unsupported` if the value is not a list, or is stored with an unknown type.
+    """
+    if stored.type not in ("msgpack", *JSON_TYPES):
+        raise Unsupported(f"cannot append to a value of type '{stored.type}'")
+    append = append_msgpack if stored.type == "msgpack" else append_json
+    try:
+        return TypedBytes(stored.type, append(stored.data, item))
+    except ValueError as error:
+        raise Unsupported("cannot append to a value that is not a list") from error
+
+
+def stored_items(stored: TypedBytes) -> list[TypedBytes]:
+    """The items of a stored list, as stored.
+
+    Raises `Unsupported` if the value is not a list, or is stored with an unknown type.
+    """
+    if stored.type not in ("msgpack", *JSON_TYPES):
+        raise Unsupported(f"cannot take apart a value of type '{stored.type}'")
+    take = array_items if stored.type == "msgpack" else list_items
+    try:
+        return [TypedBytes(stored.type, one) for one in take(stored.data)]
+    except (ValueError, IndexError) as error:
+        raise Unsupported(f"cannot take a {stored.type} list apart: {error}") from error
+
+
+def list_of(items: Sequence[TypedBytes], like: TypedBytes) -> TypedBytes:
+    """A list of stored items, which keep their bytes, in the form of another list.
+
+    Raises `Unsupported` if an item has another type.
+    """
+    if any(one.type != like.type for one in items):
+        raise Unsupported("cannot store values of several types in one list")
+    data = [one.data for one in items]
+    joined = array_of(data) if like.type == "msgpack" else list_of_json(data, like.data)
+    return TypedBytes(like.type, joined)

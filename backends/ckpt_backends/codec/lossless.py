@@ -2,16 +2,95 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.codec.json.lossless import dump_like, load_lossless
-from ckpt_backends.codec.limits import PastLimit
-from ckpt_backends.codec.msgpack.lossless import pack_lossless, unpack_lossless
-from ckpt_backends.codec.values import JSON_TYPES
+from ckpt_backends.codec.cursor import depth_bound, skip
+from ckpt_backends.codec.values import DEFAULT_LIMITS, JSON_TYPES, PastLimit
 from ckpt_backends.errors import Unsupported
 
 if TYPE_CHECKING:
     from ckpt_backends.model import TypedBytes
+
+
+# Decodes JSON texts and writes them again in the same spelling.
+
+
+_SPELLINGS = tuple(product(((", ", ": "), (",", ":")), (False, True)))
+"""The separators of a JSON text, and whether non-ASCII text is escaped."""
+
+
+def load_lossless(data: bytes) -> Any:
+    """The value without any conversion. Raises ValueError and `PastLimit`."""
+    from ckpt_backends.codec.json import check
+
+    text = data.decode("utf-8", "surrogatepass")
+    check(text, DEFAULT_LIMITS)
+    return json.loads(text)
+
+
+def dump_like(value: Any, like: bytes) -> bytes:
+    """The JSON text of a value in the spelling of `like`. Raises TypeError and ValueError."""
+    stored = load_lossless(like) if like else None
+    for spelling in _SPELLINGS:
+        if not like or _dump(stored, *spelling) == like:
+            return _dump(value, *spelling)
+    raise ValueError("unknown number format")
+
+
+def _dump(value: Any, separators: tuple[str, str], escaped: bool) -> bytes:
+    text = json.dumps(value, ensure_ascii=escaped, separators=separators)
+    return text.encode("utf-8", "surrogatepass")
+
+
+# Decodes msgpack with ext types as stored, so that encoding gives the same bytes again.
+
+
+@dataclass(frozen=True, slots=True)
+class Ext:
+    """A msgpack ext type with its payload as stored."""
+
+    code: int
+    data: bytes
+
+
+def unpack_lossless(data: bytes) -> Any:
+    """The value with `Ext` for ext types. Raises ValueError and `PastLimit`."""
+    unpackb, option = _unpacking()
+    if depth_bound(data) > DEFAULT_LIMITS.depth:
+        skip(data, 0, DEFAULT_LIMITS)
+    return unpackb(data, ext_hook=Ext, option=option)
+
+
+@cache
+def _unpacking() -> tuple[Any, int]:
+    from ormsgpack import OPT_NON_STR_KEYS, unpackb  # loaded when needed
+
+    return unpackb, OPT_NON_STR_KEYS
+
+
+@cache
+def _packing() -> tuple[Any, Any, int]:
+    import ormsgpack  # loaded when needed
+
+    def on_other(item: Any) -> ormsgpack.Ext:
+        if isinstance(item, Ext):
+            return ormsgpack.Ext(item.code, item.data)
+        raise TypeError(f"cannot store a {type(item).__name__}")
+
+    # `Ext` is a dataclass. Without this option, ormsgpack would write it as a map.
+    option = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    return ormsgpack.packb, on_other, option
+
+
+def pack_lossless(value: Any) -> bytes:
+    """The msgpack of a value. Raises TypeError, ValueError or RecursionError for other values."""
+    packb, on_other, option = _packing()
+    packed: bytes = packb(value, default=on_other, option=option)
+    return packed
 
 
 def decode_lossless(typed: TypedBytes) -> Any:

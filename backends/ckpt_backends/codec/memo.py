@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.codec.values import Tagged, Value
 
 if TYPE_CHECKING:
-    from ckpt_backends.codec.limits import Limits
-    from ckpt_backends.codec.msgpack.successive import SuccessiveValues
+    from ckpt_backends.codec.msgpack import SuccessiveValues
+    from ckpt_backends.codec.values import Limits
 
 _MOST_BYTES, _MOST_VALUE_BYTES = 32 << 20, 4 << 20
 """Maximum stored bytes of the cached objects, and of all cached values. If it is exceeded, these
@@ -46,7 +46,7 @@ class Memo:
     def successive(self) -> SuccessiveValues:
         """Decodes msgpack bodies and values of which each differs little from the one before."""
         if self._successive is None:
-            from ckpt_backends.codec.msgpack.successive import SuccessiveValues  # loads ormsgpack
+            from ckpt_backends.codec.msgpack import SuccessiveValues
 
             self._successive = SuccessiveValues(self._gather)
         return self._successive

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor, write_header
+from ckpt_backends.codec.cursor import ARRAY, MAP, Cursor, write_header
 from ckpt_backends.codec.values import JSON_TYPES, Cut, Opaque, Tagged, Value
 from ckpt_backends.model import TypedBytes
 

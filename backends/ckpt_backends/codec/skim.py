@@ -11,13 +11,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from ckpt_backends.channel_names import is_control
 from ckpt_backends.codec import decode_checkpoint
-from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
-from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor, end_of, read_header, write_header
-from ckpt_backends.codec.msgpack.marks import MARKS, MORE_REST, STORED_MARKS
-from ckpt_backends.codec.values import CHANNELS, Cut, Value
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.codec.cursor import (
+    ARRAY,
+    MAP,
+    MARKS,
+    MORE_REST,
+    STORED_MARKS,
+    Cursor,
+    end_of,
+    read_header,
+    write_header,
+)
+from ckpt_backends.codec.values import CHANNELS, DEFAULT_LIMITS, Cut, PastLimit, Value
+from ckpt_backends.model import TypedBytes, is_control
 
 _LEAST = 8 << 10
 """Smaller bodies are decoded as fast as they are skimmed."""
@@ -207,7 +214,7 @@ def _same_items(data: bytes, content: int, count: int, seen: _Seen) -> int:
 
 
 def _decoded(data: bytes) -> Value:
-    from ckpt_backends.codec.msgpack.decode import decode_msgpack  # loads ormsgpack
+    from ckpt_backends.codec.msgpack import decode_msgpack
 
     return decode_msgpack(data, DEFAULT_LIMITS)
 

@@ -9,9 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from ckpt_backends.codec.limits import PastLimit
-from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor
-from ckpt_backends.codec.values import JSON_TYPES
+from ckpt_backends.codec.cursor import ARRAY, MAP, Cursor
+from ckpt_backends.codec.values import JSON_TYPES, PastLimit
 from ckpt_backends.model import TypedBytes
 
 Parts: TypeAlias = "Mapping[str | int, TypedBytes]"
@@ -26,7 +25,7 @@ def split(typed: TypedBytes) -> Parts:
         elif typed.type in JSON_TYPES:
             found = _split_json(typed.data)
         elif typed.type == "pickle":
-            from ckpt_backends.codec.pickle.append_opcodes import split_pickle  # late: it is rare
+            from ckpt_backends.codec.edits import split_pickle
 
             found = split_pickle(typed.data)
         else:

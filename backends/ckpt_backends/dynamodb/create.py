@@ -10,15 +10,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from ckpt_backends.dynamodb.clients import client_of, session_of
-from ckpt_backends.dynamodb.driver_errors import code_of, explained
-from ckpt_backends.dynamodb.items import CHECKPOINT, CHUNK, WRITES
-from ckpt_backends.dynamodb.lease import PARTITION
+from ckpt_backends.dynamodb.connect import client_of, code_of, explained, session_of
+from ckpt_backends.dynamodb.records import CHECKPOINT_PREFIX, CHUNK_PREFIX, WRITES_PREFIX
+from ckpt_backends.dynamodb.writer import PARTITION
 from ckpt_backends.errors import Refused
 from ckpt_backends.url import StoreUrl
 
 _KEYS = {"PK": "HASH", "SK": "RANGE"}
-_OWN = (CHECKPOINT, WRITES, CHUNK, PARTITION)
+_OWN = (CHECKPOINT_PREFIX, WRITES_PREFIX, CHUNK_PREFIX, PARTITION)
 """How the partitions of the saver and of `ckpt` begin."""
 _SAMPLED = 25
 _WAIT = {"Delay": 2, "MaxAttempts": 90}

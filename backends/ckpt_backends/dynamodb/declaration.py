@@ -32,7 +32,7 @@ BACKEND = Backend(
             ),
         )
     },
-    parts="ckpt_backends.dynamodb.parts:parts_of",
+    parts="ckpt_backends.dynamodb.records:parts_of",
     creates={Language.PYTHON: "dynamodb"},
     create="ckpt_backends.dynamodb.opening:create_store",
     checkpoints="ckpt_backends.dynamodb.opening:open_store",

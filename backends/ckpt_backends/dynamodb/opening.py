@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.servers.answer_errors import opening, understanding
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 
@@ -11,7 +11,7 @@ from ckpt_backends.url import StoreUrl
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`."""
     from ckpt_backends.dynamodb.connect import connect
-    from ckpt_backends.dynamodb.read import DynamoStore
+    from ckpt_backends.dynamodb.store import DynamoStore
 
     with opening(connect(url), url) as connection:
         return understanding(DynamoStore(connection, url), url)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import TypeAlias
+
+from ckpt_backends.codec.values import CHANNELS
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.rows import Row
 
 MARKER = "[erased]"
 SHORTEST_PART = 8
@@ -128,3 +133,157 @@ def _escaped(text: str) -> Iterable[str]:
 
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+# Which entries of a stored map hold what a user wrote, and which hold what savers need.
+
+
+EDGES = ("branch:", "join:", "start:")
+"""How the names of channels begin that LangGraph makes for the edges of a graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """How the entries of a map or list are treated."""
+
+    entries: Mapping[Step, Treatment | None] = field(default_factory=dict)
+    """By key or index, the shape of an entry; None if it is kept."""
+    others: Treatment | None = None
+    """The shape of all other entries; None if they are kept."""
+    keeps_keys: bool = True
+
+    keeps_edges: bool = False
+    """Whether entries are kept that are named as edges of a graph: their values name nodes."""
+
+    def of(self, step: Step) -> Treatment | None:
+        """The shape of an entry; None if it is kept."""
+        if self.keeps_edges and isinstance(step, str) and step.startswith(EDGES):
+            return None
+        return self.entries.get(step, self.others)
+
+
+ANY = Treatment()
+"""A value of an application: everything in it may be erased."""
+object.__setattr__(ANY, "others", ANY)
+object.__setattr__(ANY, "keeps_keys", False)
+
+NAMED = Treatment(others=ANY)
+"""The values of an object's fields, whose names are kept."""
+SENDS = Treatment(others=ANY)
+"""Sends in a body: a list or, up to langgraph-checkpoint-postgres 1.0.4, a type and base64."""
+BODY = Treatment({CHANNELS: Treatment(others=ANY, keeps_edges=True), "pending_sends": SENDS})
+METADATA = Treatment(
+    dict.fromkeys(
+        (
+            *("source", "step", "parents", "thread_id", "checkpoint_id", "checkpoint_ns", "run_id"),
+            *("forked_from", "counters_since_delta_snapshot", "updated_channels"),
+            *("langgraph_step", "langgraph_node", "langgraph_triggers", "langgraph_path"),
+            *("langgraph_checkpoint_ns", "graph_id", "assistant_id", "langgraph_version"),
+        )
+    ),
+    others=ANY,
+)
+ENVELOPE = Treatment({"kwargs": NAMED, "args": ANY, "value": ANY, "repr": ANY})
+"""An object in JSON (`lc` 1 and 2). Without the names by which it is built."""
+SEND = Treatment({1: ANY})
+"""The node and the argument of a Send."""
+
+
+# The places of one stored value that an erasure changed.
+
+
+@dataclass(slots=True)
+class ChangedPlaces:
+    """The places, as steps from the root of the value."""
+
+    steps: list[Steps] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A value inside another one: where it is, and what may be erased in it."""
+
+    shape: Treatment = ANY
+    steps: Steps = ()
+    scalars: tuple[ScalarPlace, ...] = ()
+    """With the steps that are left from here."""
+
+    def child(self, step: Step, shape: Treatment, shown: Step | None = None) -> Spot:
+        """An entry of a map or list. `shown` is the key that it will have."""
+        left = tuple(
+            ScalarPlace(one.steps[1:], one.value)
+            for one in self.scalars
+            if one.steps and one.steps[0] in (step, ANY_STEP)
+        )
+        return Spot(shape, (*self.steps, step if shown is None else shown), left)
+
+    def replaced(self, text: str, erasure: Erasure) -> str:
+        """A text at this place without what is erased; the same object if nothing is."""
+        if any(not one.steps and one.is_at(text) for one in self.scalars):
+            return MARKER
+        return erasure.replaced(text)
+
+    def inside(self, shape: Treatment) -> Spot:
+        """The contents of an object, which have the same path."""
+        return Spot(shape, self.steps, self.scalars)
+
+
+class Keys:
+    """The new keys of one map, all different."""
+
+    def __init__(self, erasure: Erasure) -> None:
+        self._erasure = erasure
+        self._used: set[str] = set()
+
+    def new(self, key: str, shape: Treatment) -> str:
+        """The key that an entry gets."""
+        made = key if shape.keeps_keys else self._erasure.replaced_key(key)
+        if made != key:
+            first, number = made, 1
+            while made in self._used:
+                number += 1
+                made = f"{first} {number}"
+        self._used.add(made)
+        return made
+
+
+# The values of one stored row or part, as an erasure takes them one after the other.
+
+
+class ValueKind(StrEnum):
+    """What a stored value is."""
+
+    BODY = "body"
+    METADATA = "metadata"
+    WHOLE = "whole"
+    """A map with the entries `checkpoint`, a body, and `metadata`."""
+    VALUE = "value"
+    """The value of a channel, stored outside of bodies."""
+    WRITE = "write"
+    WHOLE_WRITE = "whole write"
+    """A list of the task's id, the channel and the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedValue:
+    """One value with its place."""
+
+    kind: ValueKind
+    value: TypedBytes
+    place: str
+    """What no other value of the store has."""
+    channel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRewrite:
+    """A stored row with the contents that it is to have."""
+
+    stored: Row
+    new: Row
+
+
+EraseStored: TypeAlias = Callable[[PlacedValue], TypedBytes]
+"""Returns the value as it is to be stored; the same object if nothing changes."""
+EditRow: TypeAlias = Callable[[str, Row, EraseStored], Row]
+"""Maps a layout, a row and the change of its values to the new row; the same one if it is equal."""

@@ -7,19 +7,38 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_backends.encryption import NO_KEY, has_encrypted_parts, is_encrypted, map_parts
-from ckpt_backends.erasing.changes import ChangedPlaces, Spot
-from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Steps
-from ckpt_backends.erasing.shapes import ANY, BODY, EDGES, METADATA, Treatment
-from ckpt_backends.erasing.stored import PlacedValue, RowRewrite, ValueKind
-from ckpt_backends.erasing.values import erased_value
+from ckpt_backends.erasing.erasure import (
+    ANY,
+    ANY_STEP,
+    BODY,
+    EDGES,
+    METADATA,
+    ChangedPlaces,
+    Erasure,
+    PlacedValue,
+    RowRewrite,
+    ScalarPlace,
+    Spot,
+    Steps,
+    Treatment,
+    ValueKind,
+)
+from ckpt_backends.erasing.formats import erased_value
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.transfer.digests import stored_digest
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, PartRewrite, ValuePart, WritePart
-from ckpt_backends.transfer.routes import parts_of_rows, row_editor
+from ckpt_backends.rows import Row
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import (
+    CheckpointPart,
+    Part,
+    PartRewrite,
+    ValuePart,
+    WritePart,
+    parts_of_rows,
+    row_editor,
+    stored_digest,
+)
 from ckpt_backends.transfer.sealing import WithKeys, place_of
 
 _WHOLE, _METADATA = "checkpoint", "metadata"

@@ -6,10 +6,16 @@ import os
 from pathlib import Path
 
 from ckpt_backends.errors import Refused, StoreUnavailable, reason_of
-from ckpt_backends.files.atomic_write import make_private_folder, remove_unfinished, writing
+from ckpt_backends.files import make_private_folder, remove_unfinished, writing
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, FOLDER, SUFFIX
-from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES
-from ckpt_backends.langgraph_dev.server import QUIET_SECONDS, SERVERS_FILES, running
+from ckpt_backends.langgraph_dev.files import (
+    BLOBS,
+    NAMES,
+    QUIET_SECONDS,
+    SERVERS_FILES,
+    WRITES,
+    running,
+)
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 

@@ -63,7 +63,7 @@ BACKEND = Backend(
             ),
         ),
     },
-    parts="ckpt_backends.langgraph_dev.parts:parts_of",
+    parts="ckpt_backends.langgraph_dev.records:parts_of",
     creates={Language.PYTHON: LAYOUT},
     create="ckpt_backends.langgraph_dev.create:create_store",
     checkpoints="ckpt_backends.langgraph_dev.opening:open_store",

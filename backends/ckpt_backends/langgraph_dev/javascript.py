@@ -25,33 +25,32 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ckpt_backends.codec.json.json_plus import integer
-from ckpt_backends.codec.limits import MOST_BYTES
+from ckpt_backends.codec.json import integer
+from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.files import read_regular
 from ckpt_backends.langgraph_dev.declaration import JAVASCRIPT, JAVASCRIPT_LAYOUT
 from ckpt_backends.langgraph_dev.files import (
+    JAVASCRIPT_FILES,
     PAUSE_SECONDS,
     TRIES,
     WRITING_SECONDS,
-    Files,
-    being_written,
-    stamps,
-    unchanging,
-)
-from ckpt_backends.langgraph_dev.layout import (
     Checkpoints,
+    Files,
     Ignored,
     StoredCheckpoint,
     StoredValue,
     StoredWrite,
+    Tables,
     WriteKey,
     Writes,
+    being_written,
+    running,
+    stamps,
     tolerant,
+    unchanging,
 )
-from ckpt_backends.langgraph_dev.read import DevStore
-from ckpt_backends.langgraph_dev.server import JAVASCRIPT_FILES, running
-from ckpt_backends.langgraph_dev.tables import Tables
+from ckpt_backends.langgraph_dev.store import DevStore
 from ckpt_backends.model import CheckpointKey
 
 _MOST_VALUES = 5_000_000

@@ -18,7 +18,7 @@ def open_store(url: StoreUrl) -> Store:
         from ckpt_backends.langgraph_dev.javascript import JavaScriptDevStore
 
         return JavaScriptDevStore(url, folder)
-    from ckpt_backends.langgraph_dev.read import DevStore
+    from ckpt_backends.langgraph_dev.store import DevStore
 
     return DevStore(url, folder)
 

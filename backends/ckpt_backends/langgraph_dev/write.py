@@ -13,46 +13,357 @@ so two branches never share a value by accident.
 from __future__ import annotations
 
 import os
+import struct
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from ckpt_backends.base import BaseWritableStore
-from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.changes.remains import Remains
-from ckpt_backends.changes.removal import Removal, Removed
-from ckpt_backends.changes.rows import Restored, Row
-from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.changes import (
+    Change,
+    CopyOfCheckpoint,
+    Remaining,
+    Remains,
+    Removal,
+    Removed,
+    gone,
+    moved,
+)
+from ckpt_backends.codec.edits import plain
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported, reason_of
-from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder, to_disk
-from ckpt_backends.files.folder_lock import locked
-from ckpt_backends.files.overwriting import OldFiles
+from ckpt_backends.files import create_part, locked, remove_unfinished, sync_folder, to_disk
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
-from ckpt_backends.langgraph_dev.erasing import remains_of
-from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES, stamps
-from ckpt_backends.langgraph_dev.layout import (
-    BlobKey,
+from ckpt_backends.langgraph_dev.files import (
+    BLOBS,
+    NAMES,
+    QUIET_SECONDS,
+    SERVERS_MEMORY,
+    SERVERS_OWN,
+    WRITES,
+    Spool,
     StoredCheckpoint,
     StoredValue,
     StoredWrite,
+    Tables,
+    ValueKey,
+    Version,
     WriteKey,
+    named,
+    running,
+    stamps,
 )
-from ckpt_backends.langgraph_dev.receive import receive_thread
-from ckpt_backends.langgraph_dev.rewriting import rewrite_thread
-from ckpt_backends.langgraph_dev.rows import FILES, put
-from ckpt_backends.langgraph_dev.save import write_table
-from ckpt_backends.langgraph_dev.server import QUIET_SECONDS, SERVERS_OWN, running
-from ckpt_backends.langgraph_dev.spool import Spool
-from ckpt_backends.langgraph_dev.tables import Tables, named
-from ckpt_backends.model import CheckpointKey, TypedBytes
-from ckpt_backends.sql.blob_tables import BLOBS as BLOB_TABLE
-from ckpt_backends.sql.blob_tables import CHECKPOINTS as CHECKPOINT_TABLE
-from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
-from ckpt_backends.transfer.parts import Arrival, PartRewrite
+from ckpt_backends.langgraph_dev.store import FILES, is_storable, put
+from ckpt_backends.model import CheckpointKey, Progress, TypedBytes, silent, time_of
+from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
+from ckpt_backends.rows import Restored, Row, conflict
+from ckpt_backends.sql.tables import BLOBS as BLOB_TABLE
+from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
+from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
+from ckpt_backends.transfer.bodies import open_body, version_text
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, PartRewrite, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
+
+# Adds the parts of threads to the tables of `langgraph dev`.
+
+
+def receive_thread(arrival: Arrival, tables: Tables, spool: Spool) -> set[str]:
+    """Add a thread to the tables. Returns the names of the files that must be written.
+
+    Raises `StoreChanged` and `Unsupported`.
+    """
+    if tables.checkpoints and BLOBS not in tables.files.opened:
+        raise Unsupported(
+            f"cannot add threads to '{tables.files.folder}': langgraph-checkpoint before 2.1 wrote"
+            " it, which stores values in another form",
+            hint="copy to a new folder with --create",
+        )
+    namespaces = tables.checkpoints.get(arrival.thread_id, {})
+    if {ns: max(rows) for ns, rows in namespaces.items() if rows} != dict(arrival.heads):
+        raise moved(Change(arrival.thread_id, arrival.heads))
+    thread = _ArrivingThread(tables, spool)
+    for part in arrival.parts:
+        match part:
+            case CheckpointPart():
+                thread.add_checkpoint(part)
+            case WritePart():
+                thread.add_write(part)
+            case ValuePart():
+                thread.add_value(part)
+    thread.end()
+    return thread.touched
+
+
+class _ArrivingThread:
+    """A thread while its parts arrive."""
+
+    def __init__(self, tables: Tables, spool: Spool) -> None:
+        self._tables = tables
+        self._spool = spool
+        self._values: dict[ValueKey, StoredValue] = {}
+        """By thread, namespace, channel, and version as a text."""
+        self._versions: dict[ValueKey, Version] = {}
+        """By the same, the version as the body has it: releases before 1.0 had numbers."""
+        self.touched: set[str] = set()
+
+    def add_checkpoint(self, part: CheckpointPart) -> None:
+        key = part.key
+        if not part.body.encrypted and not part.body.type.endswith("+aes"):
+            self._note_versions(part)
+        of_thread = self._tables.checkpoints.setdefault(key.thread_id, {})
+        rows = of_thread.setdefault(key.checkpoint_ns, {})
+        if key.checkpoint_id in rows:
+            raise conflict(CHECKPOINT_TABLE)
+        kept = self._spool.kept
+        stored = StoredCheckpoint(kept(part.body), kept(part.metadata), part.parent)
+        rows[key.checkpoint_id] = stored
+        self.touched.add(CHECKPOINTS)
+
+    def _note_versions(self, part: CheckpointPart) -> None:
+        key = part.key
+        where = f"checkpoint '{key.checkpoint_id}'"
+        body = open_body(part.body, where)
+        if body.values:
+            raise CannotHold(f"{where} has values in its body, where the saver would not find them")
+        for channel, version in (body.fields.get("channel_versions") or {}).items():
+            if not isinstance(version, str | int | float) or not is_storable(version):
+                raise CannotHold(f"the version of channel '{channel}' at {where} is too large")
+            place = (key.thread_id, key.checkpoint_ns, channel, version_text(version))
+            if self._versions.setdefault(place, version) != version:
+                raise CannotHold(f"version '{version}' of channel '{channel}' has two types")
+
+    def add_write(self, part: WritePart) -> None:
+        key: CheckpointKey = part.key
+        if not is_storable(part.idx):
+            raise CannotHold(
+                f"a write to '{part.channel}' at checkpoint '{key.checkpoint_id}' has the index"
+                f" {part.idx}"
+            )
+        place = (key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+        rows = self._tables.writes.setdefault(place, {})
+        if (part.task_id, part.idx) in rows:
+            raise conflict(WRITE_TABLE)
+        value = self._spool.kept(part.value)
+        rows[part.task_id, part.idx] = StoredWrite(part.channel, value, part.task_path)
+        self.touched.add(WRITES)
+
+    def add_value(self, part: ValuePart) -> None:
+        place = (part.thread_id, part.checkpoint_ns, part.channel, part.version)
+        self._values[place] = self._spool.kept(part.value)
+        self.touched.add(BLOBS)
+
+    def end(self) -> None:
+        """Add the values, whose versions are known now."""
+        for place, value in self._values.items():
+            key = (*place[:3], self._versions.get(place, place[3]))
+            if key in self._tables.blobs:
+                raise conflict(BLOB_TABLE)
+            self._tables.blobs[key] = value
+
+
+# Replaces values in the tables of `langgraph dev`.
+
+
+def rewrite_thread(
+    thread_id: str, rewrites: Iterable[PartRewrite], tables: Tables, spool: Spool
+) -> set[str]:
+    """Replace values of a thread. Returns the names of the files that must be written.
+
+    Raises `StoreChanged` if a value is not as it was read, and `Unsupported`.
+    """
+    if tables.checkpoints and BLOBS not in tables.files.opened:
+        raise Unsupported(
+            f"cannot change values in '{tables.files.folder}': langgraph-checkpoint before 2.1"
+            " wrote it, which stores values in another form",
+            hint="copy it to a new folder with `ckpt copy --create`",
+        )
+    thread = _RewrittenThread(thread_id, tables, spool)
+    for one in rewrites:
+        try:
+            thread.replace(one)
+        except KeyError:
+            raise moved(Change(thread_id, {})) from None
+    return thread.touched
+
+
+class _RewrittenThread:
+    def __init__(self, thread_id: str, tables: Tables, spool: Spool) -> None:
+        self._thread_id = thread_id
+        self._tables = tables
+        self._spool = spool
+        self._places = {
+            (*key[:3], version_text(key[3])): key for key in tables.blobs_of.get(thread_id, ())
+        }
+        """By thread, namespace, channel and version as a text, the key of a value."""
+        self.touched: set[str] = set()
+
+    def replace(self, one: PartRewrite) -> None:
+        """Replace the values of one part. Raises `KeyError` if there is no such part."""
+        new = one.new
+        if isinstance(one.stored, ValuePart) and isinstance(new, ValuePart):
+            place = self._places[(new.thread_id, new.checkpoint_ns, new.channel, new.version)]
+            found = self._tables.blobs[place]
+            self._tables.blobs[place] = self._new(BLOBS, found, one.stored.value, new.value)
+        elif isinstance(one.stored, WritePart) and isinstance(new, WritePart):
+            rows = self._tables.writes[
+                (new.key.thread_id, new.key.checkpoint_ns, new.key.checkpoint_id)
+            ]
+            write = rows[new.task_id, new.idx]
+            value = self._new(WRITES, write.value, one.stored.value, new.value)
+            rows[new.task_id, new.idx] = replace(write, value=value)
+        elif isinstance(one.stored, CheckpointPart) and isinstance(new, CheckpointPart):
+            old = self._tables.checkpoints[new.key.thread_id][new.key.checkpoint_ns]
+            row = old[new.key.checkpoint_id]
+            old[new.key.checkpoint_id] = replace(
+                row,
+                body=self._new(CHECKPOINTS, row.body, one.stored.body, new.body),
+                metadata=self._new(CHECKPOINTS, row.metadata, one.stored.metadata, new.metadata),
+            )
+
+    def _new(
+        self, name: str, stored: StoredValue, read: TypedBytes, new: TypedBytes
+    ) -> StoredValue:
+        if stored.type != read.type or self._tables.bytes(name, stored) != read.data:
+            raise moved(Change(self._thread_id, {}))
+        if new == read:
+            return stored
+        self.touched.add(name)
+        return self._spool.kept(new)
+
+
+# Writes the tables as pickles of dicts, tuples, texts, numbers, bytes and `defaultdict(dict)`.
+#
+# Each thread must stay a `defaultdict`, because the saver relies on it to create new namespaces.
+# Each different text is stored once. Values are copied from file to file, one in memory at a
+# time.
+
+
+_PROTOCOL, _STOP = b"\x80\x04", b"."
+_MARK, _EMPTY_DICT, _SETITEM = b"(", b"}", b"s"
+_TUPLE, _TUPLE2, _TUPLE3 = b"t", b"\x86", b"\x87"
+_PUT, _GET, _BYTES, _LONG = b"r", b"j", b"B", b"\x8e"
+_THREAD = b"ccollections\ndefaultdict\ncbuiltins\ndict\n\x85R"
+"""A `defaultdict(dict)`."""
+
+
+def write_table(name: str, tables: Tables, out: BinaryIO) -> None:
+    """Write the table of the file `name` as a pickle to `out`."""
+    pickle = _Pickle(out, lambda stored: tables.bytes(name, stored))
+    pickle.put(_PROTOCOL + _EMPTY_DICT)
+    _WRITERS[name](pickle, tables)
+    pickle.put(_STOP)
+
+
+class _Pickle:
+    """Writes one pickle, and remembers which texts it already contains."""
+
+    def __init__(self, out: BinaryIO, read: Callable[[StoredValue], bytes]) -> None:
+        self._out = out
+        self._read = read
+        self._known: dict[str, int] = {}
+
+    def put(self, code: bytes) -> None:
+        self._out.write(code)
+
+    def texts(self, *texts: str) -> None:
+        for text in texts:
+            place = self._known.get(text)
+            if place is None:
+                place = self._known[text] = len(self._known)
+                self.put(plain(text) + _PUT + struct.pack("<I", place))
+            else:
+                self.put(_GET + struct.pack("<I", place))
+
+    def value(self, stored: StoredValue) -> None:
+        self.texts(stored.type)
+        data = self._read(stored)
+        size = len(data)
+        is_short = size < 1 << 32
+        self.put(_BYTES + struct.pack("<I", size) if is_short else _LONG + struct.pack("<Q", size))
+        self.put(data)
+        self.put(_TUPLE2)
+
+
+def _checkpoints(pickle: _Pickle, tables: Tables) -> None:
+    for thread_id, namespaces in tables.checkpoints.items():
+        pickle.texts(thread_id)
+        pickle.put(_THREAD)
+        for ns, rows in namespaces.items():
+            pickle.texts(ns)
+            pickle.put(_EMPTY_DICT)
+            for checkpoint_id, row in rows.items():
+                pickle.texts(checkpoint_id)
+                pickle.value(row.body)
+                pickle.value(row.metadata)
+                if row.parent is None:
+                    pickle.put(plain(None))
+                else:
+                    pickle.texts(row.parent)
+                pickle.put(_TUPLE3 + _SETITEM)
+            pickle.put(_SETITEM)
+        pickle.put(_SETITEM)
+
+
+def _writes(pickle: _Pickle, tables: Tables) -> None:
+    for key, rows in tables.writes.items():
+        pickle.texts(*key)
+        pickle.put(_TUPLE3 + _EMPTY_DICT)
+        for (task_id, idx), write in rows.items():
+            pickle.texts(task_id)
+            pickle.put(plain(idx) + _TUPLE2 + _MARK)
+            pickle.texts(task_id, write.channel)
+            pickle.value(write.value)
+            if write.task_path is not None:
+                pickle.texts(write.task_path)
+            pickle.put(_TUPLE + _SETITEM)
+        pickle.put(_SETITEM)
+
+
+def _blobs(pickle: _Pickle, tables: Tables) -> None:
+    for (thread_id, ns, channel, version), stored in tables.blobs.items():
+        pickle.put(_MARK)
+        pickle.texts(thread_id, ns, channel)
+        if isinstance(version, str):
+            pickle.texts(version)
+        else:
+            pickle.put(plain(version))
+        pickle.put(_TUPLE)
+        pickle.value(stored)
+        pickle.put(_SETITEM)
+
+
+_WRITERS = {CHECKPOINTS: _checkpoints, WRITES: _writes, BLOBS: _blobs}
+
+
+# Overwrites old files of `langgraph dev`, and names those of the server that are left.
+
+
+def remains_of(folder: Path, old: OldFiles, note: str) -> Remains:
+    """Overwrite the replaced files, and unfinished ones of a killed server.
+
+    `note` is about a file that only the server changes; `''` if there is none.
+    """
+    places: list[Remaining] = [Remaining(f"'{SERVERS_OWN}'", note)] if note else []
+    for name in SERVERS_MEMORY:
+        if (folder / name).exists():
+            reason = "long-term memory of the server, which ckpt does not change"
+            places.append(Remaining(f"'{name}'", reason))
+    for name in NAMES:
+        unfinished = folder / f"{name}.tmp"
+        try:
+            places += overwrite_and_remove(unfinished, f"'{unfinished.name}'")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            reason = reason_of(error)
+            places.append(Remaining(f"'{unfinished.name}'", reason, is_reachable=True))
+    found = old.remains()
+    return found._replace(places=(*places, *found.places))
+
 
 _ORDER = (BLOBS, WRITES, CHECKPOINTS)
 
@@ -301,7 +612,7 @@ class _Draft:
         rows[key.checkpoint_id] = row
         self.touched.add(CHECKPOINTS)
 
-    def _add_blob(self, place: BlobKey, value: StoredValue) -> None:
+    def _add_blob(self, place: ValueKey, value: StoredValue) -> None:
         self._blobs[place] = value
         self.touched.add(BLOBS)
 
@@ -334,7 +645,7 @@ class _Draft:
         self.touched.add(WRITES)
         return len(rows)
 
-    def _drop_blobs(self, places: Collection[BlobKey]) -> int:
+    def _drop_blobs(self, places: Collection[ValueKey]) -> int:
         for place in places:
             del self._blobs[place]
             self.touched.add(BLOBS)

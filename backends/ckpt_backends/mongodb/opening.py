@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ckpt_backends.discovery import load
-from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
+from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.servers.answer_errors import opening, understanding
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ def _found(connection: MongoConnection, url: StoreUrl, facet: str) -> object:
 
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises the errors of `open_store`."""
-    from ckpt_backends.mongodb.memory_store import MongoMemory
+    from ckpt_backends.mongodb.memory import MongoMemory
 
     return _opened(url, lambda connection: MongoMemory(connection, url))
 
 
 def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     """Open it for changing. Raises the errors of `open_store`."""
-    from ckpt_backends.mongodb.memory_store import WritableMongoMemory
+    from ckpt_backends.mongodb.memory import WritableMongoMemory
 
     return _opened(url, lambda connection: WritableMongoMemory(connection, url))
 

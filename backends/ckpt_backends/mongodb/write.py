@@ -3,25 +3,228 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
+from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
+from pymongo import UpdateOne
 from pymongo.client_session import ClientSession
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.removal import Removal, Removed
-from ckpt_backends.codec.bson.documents import JSON_TEXT, leaf_tags
+from ckpt_backends.changes import Change, Removal, Removed, moved
+from ckpt_backends.codec.bson import JSON_TEXT, leaf_tags
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import Checkpoint, TypedBytes, Write
-from ckpt_backends.mongodb.engine.driver_errors import explained_change
-from ckpt_backends.mongodb.engine.receiving import Receiver
-from ckpt_backends.mongodb.engine.staging import remove_staged
-from ckpt_backends.mongodb.engine.write import Document, MongoChanges, metadata_document
-from ckpt_backends.mongodb.part_documents import PartDocuments
-from ckpt_backends.mongodb.rewriting import Rewriter
-from ckpt_backends.transfer.parts import Arrival, PartRewrite
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write, time_of
+from ckpt_backends.mongodb.engine.connect import BY_BYTES, MongoConnection, explained_change
+from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
+from ckpt_backends.mongodb.engine.store import remove_staged
+from ckpt_backends.mongodb.engine.write import (
+    Document,
+    Lock,
+    MongoChanges,
+    Receiver,
+    metadata_document,
+)
+from ckpt_backends.mongodb.store import JAVASCRIPT
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import (
+    Arrival,
+    CheckpointPart,
+    Part,
+    PartRewrite,
+    ValuePart,
+    WritePart,
+    part_key,
+    part_size,
+)
+
+# Replaces values in the documents of LangGraph's savers.
+#
+# What fits into one transaction is replaced in one. A larger thread, and all on a server without
+# transactions, is replaced document by document.
+
+
+_AT_ONCE = 16 << 20
+"""Bytes of one transaction. MongoDB before 4.2 writes a transaction as one document of its log."""
+_PER_COMMAND = 4 << 20
+
+
+class Rewriter:
+    """Replaces values in the collections of one layout."""
+
+    def __init__(self, connection: MongoConnection, layout: MongoLayout, lock: Lock) -> None:
+        """`lock` makes transactions fail that change the same thread at the same time."""
+        self._connection = connection
+        self._layout = layout
+        self._lock = lock
+
+    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+        """See `WritableStore.rewrite`. Raises `PyMongoError`, too."""
+        left = iter(rewrites)
+        first: list[PartRewrite] = []
+        size = 0
+        for one in left:
+            first.append(one)
+            size += part_size(one.new)
+            if size > _AT_ONCE:
+                break
+        if size <= _AT_ONCE and self._connection.has_transactions:
+            with self._connection.transaction() as session:
+                self._lock(thread_id, session)
+                self._replace(thread_id, first, session)
+            return
+        self._replace(thread_id, chain(first, left), None)
+
+    def _replace(
+        self, thread_id: str, rewrites: Iterable[PartRewrite], session: ClientSession | None
+    ) -> None:
+        for table, updates in _batches(rewrites):
+            found: Any = self._connection.raw(self._layout.collections[table])
+            done = found.bulk_write(updates, session=session)
+            if done.matched_count != len(updates):
+                raise moved(Change(thread_id, {}))
+
+
+def _batches(rewrites: Iterable[PartRewrite]) -> Iterator[tuple[str, list[UpdateOne]]]:
+    """Yield the updates of a table, at most some MB at a time."""
+    batches: dict[str, list[UpdateOne]] = {}
+    sizes: dict[str, int] = {}
+    for one in rewrites:
+        table = CHECKPOINTS if isinstance(one.new, CheckpointPart) else WRITES
+        batches.setdefault(table, []).append(_update(one))
+        sizes[table] = sizes.get(table, 0) + part_size(one.stored) + part_size(one.new)
+        if sizes[table] > _PER_COMMAND:
+            yield table, batches.pop(table)
+            sizes[table] = 0
+    yield from batches.items()
+
+
+def _update(one: PartRewrite) -> UpdateOne:
+    old, new = _fields(one.stored), _fields(one.new)
+    changed = {name: value for name, value in new.items() if value != old[name]}
+    as_read = {name: old[name] for name in changed}
+    return UpdateOne({**_key(one.stored), **as_read}, {"$set": changed}, collation=BY_BYTES)
+
+
+def _fields(part: Part) -> Document:
+    """The fields with the values of a part."""
+    if isinstance(part, WritePart):
+        return {"type": part.value.type, "value": part.value.data}
+    if isinstance(part, ValuePart):
+        raise Unsupported("MongoDB stores values in bodies")
+    metadata = part.metadata
+    is_document = metadata.type == "bson"
+    return {
+        "type": part.body.type,
+        "checkpoint": part.body.data,
+        "metadata": RawBSONDocument(metadata.data) if is_document else metadata.data,
+    }
+
+
+def _key(part: Part) -> Document:
+    if isinstance(part, ValuePart):
+        raise Unsupported("MongoDB stores values in bodies")
+    found = {
+        "thread_id": part.key.thread_id,
+        "checkpoint_ns": part.key.checkpoint_ns,
+        "checkpoint_id": part.key.checkpoint_id,
+    }
+    if isinstance(part, WritePart):
+        return {**found, "task_id": part.task_id, "idx": part.idx}
+    return found
+
+
+# Makes documents of parts, as the newest releases of LangGraph's savers store them.
+#
+# What a part does not hold is derived from its key, so that the same part always becomes the same
+# document.
+
+
+_INT32 = 1 << 31
+
+
+class PartDocuments:
+    """Makes the documents of one layout."""
+
+    def __init__(self, layout: MongoLayout, stamped: Collection[str]) -> None:
+        """`stamped` are the tables whose documents have the time of storing."""
+        self._layout = layout
+        self._is_javascript = layout.name == JAVASCRIPT
+        self._stamped = stamped
+
+    def of_part(self, part: Part) -> tuple[str, Document]:
+        """The table and the document of a part. Raises `CannotHold` and `Unsupported`."""
+        if isinstance(part, ValuePart):
+            raise Unsupported("MongoDB stores values in bodies")
+        if isinstance(part, CheckpointPart):
+            table = CHECKPOINTS
+            fields: Document = {
+                "parent_checkpoint_id": part.parent,
+                "type": part.body.type,
+                "checkpoint": part.body.data,
+                **self._metadata(part.metadata, part.key),
+            }
+        else:
+            table = WRITES
+            fields = {
+                "task_id": part.task_id,
+                **({} if self._is_javascript else {"task_path": part.task_path}),
+                "idx": part.idx,
+                "channel": part.channel,
+                "type": part.value.type,
+                "value": part.value.data,
+            }
+        if table in self._stamped:
+            made_at = time_of(part.key.checkpoint_id) or datetime.now(UTC)
+            fields[self._layout.saver.time_field] = made_at
+        return table, {"_id": _object_id(part), **_place(part.key), **fields}
+
+    def _metadata(self, given: TypedBytes, key: CheckpointKey) -> Document:
+        if not self._is_javascript:
+            if given.type != "bson":
+                raise Unsupported(f"MongoDB cannot store metadata of the type '{given.type}'")
+            return {"metadata": RawBSONDocument(given.data)}
+        try:
+            found = json.loads(given.data, parse_int=_integer, parse_float=_float)
+        except ValueError:
+            raise CannotHold(
+                f"the metadata of checkpoint '{key.checkpoint_id}' is no JSON text"
+            ) from None
+        return {"metadata": given.data, "metadata_search": found}
+
+
+def _place(key: CheckpointKey) -> Document:
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": key.checkpoint_id,
+    }
+
+
+def _object_id(part: CheckpointPart | WritePart) -> ObjectId:
+    """An id with the time of the checkpoint, and a digest in place of a random number."""
+    made_at = time_of(part.key.checkpoint_id)
+    seconds = 0 if made_at is None else int(made_at.timestamp())
+    digest = blake2b(digest_size=8)
+    for text in (part.key.thread_id, *part_key(part)):
+        word = text.encode("utf-8", "surrogatepass")
+        digest.update(len(word).to_bytes(4, "big") + word)
+    return ObjectId((seconds & 0xFFFFFFFF).to_bytes(4, "big") + digest.digest())
+
+
+def _integer(text: str) -> int | float:
+    """An integer as MongoDB's JavaScript driver stores it: large ones become floats."""
+    number = int(text)
+    return number if -_INT32 <= number < _INT32 else float(text)
+
+
+def _float(text: str) -> int | float:
+    """A float as this driver stores it: small whole ones become integers."""
+    number = float(text)
+    return int(number) if number.is_integer() and -_INT32 <= number < _INT32 else number
 
 
 class WritableMongoStore(MongoChanges):

@@ -7,21 +7,267 @@ is read into memory when another query is sent.
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import ssl
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from configparser import Error, RawConfigParser
 from contextlib import closing, contextmanager, suppress
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pymysql
-from pymysql.connections import MySQLResult
+from pymysql.connections import Connection, MySQLResult
+from pymysql.constants import CLIENT, FIELD_TYPE
+from pymysql.converters import conversions
 from pymysql.cursors import SSCursor
+from pymysql.protocol import MysqlPacket
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.installing import install_command
-from ckpt_backends.mysql.guarded import INSECURE, MALFORMED, WANTS_FILE, GuardedPyMySQL, parsed
-from ckpt_backends.mysql.settings import settings_of
-from ckpt_backends.url import StoreUrl, masked
+from ckpt_backends.servers import is_local, warn_unencrypted, warn_unverified
+from ckpt_backends.sql.database import Row
+from ckpt_backends.url import StoreUrl, masked, split_url
+
+# PyMySQL's connection, which does not give the password away.
+#
+# A server chooses how a user authenticates. So a hostile server, or somebody between it and this
+# machine, could ask for the password in clear text.
+
+
+MALFORMED, INSECURE, WANTS_FILE = -1, -2, -3
+"""Codes of errors that PyMySQL does not detect. Servers have positive codes only."""
+_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
+"""Methods that send the password in clear text, or almost so."""
+_ADVICE = "add ?ssl_mode=verify_identity to the URL"
+
+
+class _Refusal:
+    """Replaces an authentication method."""
+
+    def __init__(self, connection: GuardedPyMySQL) -> None:
+        self._connection = connection
+
+    def authenticate(self, _: MysqlPacket) -> None:
+        self._connection.refuse("the server asks for the password in clear text")
+
+
+_Driver: Any = Connection
+
+
+class GuardedPyMySQL(_Driver):  # type: ignore[misc]
+    """A connection that sends the password in clear text only where nobody else can read it.
+
+    That is to a server with a verified certificate and host name, or through a Unix socket.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        context = settings.get("ssl")
+        is_verified = isinstance(context, ssl.SSLContext) and context.check_hostname
+        self._is_safe = is_verified or bool(settings.get("unix_socket"))
+        self._is_local = self._is_safe or is_local(settings["host"])
+        self._is_let_in = False
+        self._public_key: bytes | None = None
+        super().__init__(
+            **settings,
+            auth_plugin_map={} if self._is_safe else dict.fromkeys(_CLEAR, _Refusal),
+            conv={**conversions, FIELD_TYPE.DECIMAL: _decimal, FIELD_TYPE.NEWDECIMAL: _decimal},
+            local_infile=False,
+            defer_connect=True,
+        )
+
+    def connect(self, sock: Any = None) -> None:
+        """Connect. `connect_timeout` covers the wait for the server's first byte, too."""
+        with parsed():
+            if sock is None and not self.unix_socket:
+                sock = self._greeted()
+            super().connect(sock)
+        self._is_let_in = True
+
+    def _greeted(self) -> socket.socket:
+        """A connection on which the server speaks; PyMySQL would wait for `read_timeout`."""
+        found = socket.create_connection((self.host, self.port), self.connect_timeout)
+        try:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            found.recv(1, socket.MSG_PEEK)
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+    def refuse(self, reason: str) -> None:
+        raise pymysql.OperationalError(INSECURE, reason)
+
+    @property
+    def server_public_key(self) -> bytes | None:
+        """The key with which a password is encrypted if there is no TLS."""
+        return self._public_key
+
+    @server_public_key.setter
+    def server_public_key(self, key: bytes | None) -> None:
+        # The server sends it, so somebody between can send another one.
+        if key is not None and not self._is_local:
+            self.refuse("the server asks for the password without TLS")
+        self._public_key = key
+
+    def write_packet(self, payload: bytes) -> None:
+        if self.password and not self._is_safe and not self._is_let_in:
+            self._check(payload)
+        super().write_packet(payload)
+
+    def _check(self, payload: bytes) -> None:
+        """Refuse to send the password as it is, or warn of it."""
+        is_encrypted = self.ssl and self.server_capabilities & CLIENT.SSL
+        if not is_encrypted and not self._is_local:
+            warn_unencrypted(self.host, _ADVICE)
+        clear = self.password + b"\0"
+        # Alone, or with its length behind the user's name.
+        if payload != clear and b"\0%c%b" % (len(clear) % 256, clear) not in payload:
+            return
+        if not is_encrypted:
+            self.refuse("the server asks for the password in clear text")
+        if not self._is_local:
+            warn_unverified(self.host, _ADVICE)
+
+
+@contextmanager
+def parsed() -> Iterator[None]:
+    """Turn what PyMySQL raises for a malformed answer into `pymysql.Error`."""
+    try:
+        yield
+    except (pymysql.Error, OSError, MemoryError):
+        raise
+    except Exception as error:
+        # PyMySQL needs another package for some kinds of passwords.
+        if isinstance(error, RuntimeError) and "package is required" in str(error):
+            raise
+        if isinstance(error, RuntimeError) and "LOAD_LOCAL" in str(error):
+            raise pymysql.OperationalError(WANTS_FILE, "LOCAL INFILE") from error
+        raise pymysql.InternalError(MALFORMED, "malformed answer") from error
+
+
+def _decimal(text: str) -> Decimal:
+    """A number with digits only. `int` would compute for hours on 1e999999999."""
+    if not text.removeprefix("-").replace(".", "", 1).isdecimal():
+        raise ValueError("not a number of a sum")
+    return Decimal(text)
+
+
+# Converts a store URL to the settings of the driver: user, password, TLS.
+
+
+_PORT = 3306
+_CONNECT_SECONDS, _READ_SECONDS = 10, 600
+_HOST = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:]*))(?::(?P<port>\d*))?")
+_TLS = ("ssl_ca", "ssl_cert", "ssl_key")
+_ALL_TLS = ("ssl_mode", *_TLS)
+_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
+PARAMS = ("layout", "connect_timeout", "read_timeout", "unix_socket", *_ALL_TLS)
+"""The URL parameters. The `ssl_` parameters have the same names as in MySQL's client."""
+_OWN_FILE = "~/.my.cnf"
+
+
+def settings_of(url: StoreUrl) -> dict[str, Any]:
+    """The arguments for `pymysql.connect`. Raises `UsageError`."""
+    unknown = sorted(url.params.keys() - set(PARAMS))
+    if unknown:
+        raise UsageError(
+            f"unknown URL parameter '{unknown[0]}' for MySQL", hint=f"known: {', '.join(PARAMS)}"
+        )
+    parts = split_url(url.raw)
+    host = _HOST.fullmatch(parts.hosts)
+    database = unquote(parts.path.removeprefix("/"))
+    if host is None:
+        raise UsageError(
+            f"cannot read the URL '{url}'", hint="write mysql://USER@HOST:PORT/DATABASE"
+        )
+    if not database:
+        raise UsageError(f"'{url}' names no database", hint="write mysql://USER@HOST:PORT/DATABASE")
+    seconds = _seconds(url, "read_timeout") or _READ_SECONDS
+    found: dict[str, Any] = {
+        "host": unquote(host["six"] or host["host"] or "localhost"),
+        "port": int(host["port"] or _PORT),
+        "database": database,
+        "charset": "utf8mb4",
+        "program_name": "ckpt",
+        "connect_timeout": _seconds(url, "connect_timeout") or _CONNECT_SECONDS,
+        "read_timeout": seconds,
+        "write_timeout": seconds,
+    }
+    # The driver would take more from the file, such as a socket in place of the URL's host.
+    own = _own_settings()
+    found |= _tls({**{name: own[name] for name in _ALL_TLS if name in own}, **url.params})
+    if socket := url.params.get("unix_socket") or (own.get("socket") if not parts.hosts else None):
+        found["unix_socket"] = socket
+    if user := unquote(parts.user or "") or own.get("user"):
+        found["user"] = user
+    password = os.environ.get("MYSQL_PWD") if parts.password is None else unquote(parts.password)
+    if password := password or own.get("password"):
+        # Pass bytes in UTF-8: PyMySQL would encode text as Latin-1.
+        found["password"] = password.encode()
+    return found
+
+
+def _own_settings() -> dict[str, str]:
+    """The section `[client]` of `~/.my.cnf`, with `_` in the names. Raises `UsageError`."""
+    file = Path(_OWN_FILE).expanduser()
+    if not file.is_file():
+        return {}
+    parser = RawConfigParser(allow_no_value=True, strict=False)
+    try:
+        parser.read_string(file.read_text("utf-8"))
+    except (OSError, UnicodeError, Error) as error:
+        raise UsageError(f"cannot read '{_OWN_FILE}': not an option file of MySQL") from error
+    given = parser.items("client") if parser.has_section("client") else []
+    return {name.replace("-", "_"): _unquoted(value) for name, value in given if value}
+
+
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if is_quoted else value
+
+
+def _seconds(url: StoreUrl, name: str) -> int | None:
+    text = url.params.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or not 0 < int(text) <= 31536000:
+        raise UsageError(f"invalid URL parameter '{name}': not a number of seconds")
+    return int(text)
+
+
+def _tls(options: Mapping[str, str]) -> dict[str, Any]:
+    """The TLS settings, with the same meaning of the options as in MySQL's client.
+
+    If a TLS option is given, the connection must use TLS, except with `ssl_mode=disabled`.
+    """
+    given = {name: options[name] for name in _TLS if name in options}
+    mode = options.get("ssl_mode", "verify_identity" if "ssl_ca" in given else "")
+    mode = mode.lower() or ("required" if given else "preferred")
+    if mode not in _MODES:
+        raise UsageError(f"unknown ssl_mode '{mode}'", hint=f"known: {', '.join(_MODES)}")
+    if mode == "disabled":
+        return {"ssl_disabled": True}
+    if mode == "preferred" and not given:
+        return {}
+    try:
+        context = ssl.create_default_context(cafile=given.get("ssl_ca"))
+        context.check_hostname = mode == "verify_identity"
+        if not mode.startswith("verify"):
+            context.verify_mode = ssl.CERT_NONE
+        if "ssl_cert" in given:
+            context.load_cert_chain(given["ssl_cert"], given.get("ssl_key"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            "cannot read a file of ssl_ca, ssl_cert or ssl_key", hint="they must be PEM files"
+        ) from error
+    return {"ssl": context}
+
 
 _LOCK_SECONDS = 5
 """How long to wait for a locked row or table."""
@@ -38,7 +284,6 @@ _READING = (
 )
 """Ways to begin. The next one is used if the server refuses the first, as TiDB does."""
 _WRITING = ("START TRANSACTION",)
-Row = tuple[Any, ...]
 Values = Mapping[str, object] | Sequence[object]
 
 DUPLICATE, LOCKED, DEADLOCK = 1062, 1205, 1213

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
-from ckpt_backends.mysql.catalog import find_tables
-from ckpt_backends.mysql.changing import transaction
 from ckpt_backends.mysql.connect import MySQLConnection, connect
+from ckpt_backends.mysql.database import find_tables, transaction
 from ckpt_backends.mysql.layout import FULL, MySQLTable, detect
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
-from ckpt_backends.sql.creating import MEMORY_TABLES, something_else
+from ckpt_backends.sql.database import MEMORY_TABLES, something_else
+from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 

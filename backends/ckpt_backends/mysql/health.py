@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from ckpt_backends.model import Fault
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.layout import FULL, HASH, SHALLOW, MySQLLayout, is_lookalike, literal
-from ckpt_backends.mysql.sql import SHALLOW_ID, exact
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.mysql.queries import SHALLOW_ID, exact
 from ckpt_backends.sql.database import text
 from ckpt_backends.sql.health import (
     THREAD_INDEXES,
@@ -26,6 +25,7 @@ from ckpt_backends.sql.health import (
     missing_migrations,
     unused_space,
 )
+from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 
 _ROW = ("thread_id", HASH)
 _KEY_OF_WRITES = (*_ROW, "checkpoint_id", "task_id", "idx")

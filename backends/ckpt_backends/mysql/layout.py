@@ -20,13 +20,13 @@ from hashlib import md5
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.sql.blob_layout import BlobLayout
-from ckpt_backends.sql.blob_tables import (
+from ckpt_backends.sql.tables import (
     BLOBS,
     CHECKPOINTS,
     NAMES,
     NEEDED,
     WRITES,
+    BlobLayout,
     check_wanted,
     missing_columns,
     unknown_columns,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.servers.answer_errors import opening
+from ckpt_backends.servers import opening
 from ckpt_backends.url import StoreUrl
 
 
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.mysql.catalog import find_layout, find_tables
     from ckpt_backends.mysql.connect import connect
-    from ckpt_backends.sql.recognition import recognised
+    from ckpt_backends.mysql.database import find_layout, find_tables
+    from ckpt_backends.sql.database import recognised
 
     with opening(connect(url), url) as connection:
         tables = find_tables(connection)
@@ -20,16 +20,16 @@ def open_store(url: StoreUrl) -> Store:
             from ckpt_backends.mysql.database import MySQLDatabase
 
             return saver.open(MySQLDatabase(connection, url, tables), columns, url)
-        from ckpt_backends.mysql.read import MySQLStore
+        from ckpt_backends.mysql.store import MySQLStore
 
         return MySQLStore(connection, url, find_layout(connection, tables, url))
 
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open for changing. Raises the errors of `open`, and `Unsupported`."""
-    from ckpt_backends.mysql.catalog import find_layout, find_tables
     from ckpt_backends.mysql.connect import connect
-    from ckpt_backends.sql.recognition import recognised
+    from ckpt_backends.mysql.database import find_layout, find_tables
+    from ckpt_backends.sql.database import recognised
 
     with opening(connect(url, writable=True), url) as connection:
         tables = find_tables(connection)

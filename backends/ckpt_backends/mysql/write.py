@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ckpt_backends.changes.rows import Row
-from ckpt_backends.chunks import in_chunks
 from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import in_chunks
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
-from ckpt_backends.mysql.read import tables_of
-from ckpt_backends.mysql.sql import exact
-from ckpt_backends.sql.blob_tables import not_changed
+from ckpt_backends.mysql.queries import exact
+from ckpt_backends.mysql.store import tables_of
+from ckpt_backends.rows import Row
+from ckpt_backends.sql.tables import not_changed
 from ckpt_backends.sql.write import WritableSqlStore
-from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
 
 _RIVAL = f"""

@@ -9,21 +9,146 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 from urllib.parse import unquote
 
 import psycopg
-from psycopg import IsolationLevel, errors, pq
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.errors import Diagnostic
+from psycopg import Connection, DataError, IsolationLevel, errors, pq
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.errors import Diagnostic, NotNullViolation, ProgramLimitExceeded, StatementTooComplex
+from psycopg.types.array import ListDumper
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_backends.postgres.guarded import GuardedPsycopg, TooSlow, open_driver, parsed
-from ckpt_backends.sql.database import Loaded
+from ckpt_backends.servers import is_local, warn_unencrypted
+from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values
 from ckpt_backends.url import MASK, StoreUrl, masked, split_url
+
+# Sends lists of texts, such as thread ids, in the form that PostgreSQL reads an array in.
+
+
+class TextListDumper(ListDumper):
+    """Writes all texts of a list at once. psycopg examines each, which takes ten times as long."""
+
+    def dump(self, obj: list[Any]) -> Buffer | None:
+        if {*map(type, obj)} == {str}:
+            texts = '","'.join(obj)
+            # What must be escaped, or cannot be sent, is left to psycopg.
+            if texts.count('"') == 2 * len(obj) - 2 and "\\" not in texts and "\0" not in texts:
+                return f'{{"{texts}"}}'.encode()
+        return super().dump(obj)
+
+
+def use_dumpers(driver: Connection[Any]) -> None:
+    """Send the parameters of this connection with the dumpers of this module."""
+    driver.adapters.register_dumper(list, TextListDumper)
+
+
+# psycopg's connection, which does not give the password away, and does not wait for ever.
+#
+# A server chooses how a user authenticates. So a hostile server, or somebody between it and this
+# machine, could ask for the password in clear text.
+
+
+_REQUIRE_AUTH = 160000
+"""The version of libpq that can refuse to send the password in clear text."""
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_ADVICE = "add ?sslmode=verify-full to the URL"
+
+
+class TooSlow(psycopg.OperationalError):
+    """An answer did not arrive in time."""
+
+
+class GuardedPsycopg(psycopg.Connection):
+    """A connection that gives up an answer after some time, which libpq has no setting for."""
+
+    seconds: float | None = None
+    """How long to wait for an answer, from its first byte to its last; None: for ever."""
+
+    def wait(self, gen: Any, *given: Any, **named: Any) -> Any:
+        return super().wait(self._limited(gen), *given, **named)
+
+    def _limited(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        since = monotonic()
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if self.seconds is not None and monotonic() - since > self.seconds:
+                    # psycopg would read the rest of the answer first.
+                    self.pgconn.finish()
+                    raise TooSlow("the server does not answer")
+                state = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
+class _TimeInUtc(Loader):
+    """Loads a time in UTC; psycopg loads it in the time zone of the session."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: Any) -> datetime:
+        return _EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+
+
+def open_driver(settings: Mapping[str, Any]) -> GuardedPsycopg:
+    """Connect. Raises `psycopg.Error`.
+
+    The password is sent in clear text only to a server with a verified certificate and host name,
+    or to this machine, unless `require_auth` says otherwise.
+    """
+    known = _resolved(settings)
+    asked = dict(settings)
+    if not known.get("require_auth") and not _may_ask(known) and pq.version() >= _REQUIRE_AUTH:
+        asked["require_auth"] = "!password"
+    with parsed():
+        # Pass separate settings: an error of libpq about a URL would show the whole URL.
+        driver = GuardedPsycopg.connect(**asked, prepare_threshold=None)
+    is_encrypted = driver.pgconn.ssl_in_use or known.get("gssencmode") == "require"
+    if driver.pgconn.used_password and not is_encrypted and not is_local(driver.info.host):
+        warn_unencrypted(driver.info.host, _ADVICE)
+    driver.adapters.register_loader("timestamptz", _TimeInUtc)
+    use_dumpers(driver)
+    return driver
+
+
+def _resolved(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The settings with those of service files and environment variables, as libpq sees them."""
+    # libpq refuses this value before it looks for the host.
+    given = make_conninfo("", **{**settings, "target_session_attrs": "none"})
+    found = pq.PGconn.connect_start(given.encode())
+    try:
+        return {
+            one.keyword.decode(): (one.val or b"").decode("utf-8", "replace") for one in found.info
+        }
+    finally:
+        found.finish()
+
+
+def _may_ask(known: Mapping[str, str]) -> bool:
+    """Whether a server may ask for the password in clear text."""
+    hosts = known.get("hostaddr") or known.get("host") or ""
+    return known.get("sslmode") == "verify-full" or all(map(is_local, hosts.split(",")))
+
+
+@contextmanager
+def parsed() -> Iterator[None]:
+    """Turn what psycopg raises for a malformed answer into `psycopg.Error`."""
+    try:
+        yield
+    except (psycopg.Error, UnicodeEncodeError, MemoryError):
+        raise
+    except Exception as error:
+        raise psycopg.DataError("the server's answer is malformed") from error
+
 
 OWN_PARAMS = frozenset({"layout", "schema", "read_timeout"})
 """URL parameters for ckpt. All others are passed to libpq."""
@@ -34,8 +159,6 @@ _AT_FIRST = 50
 _FETCH_BYTES = 16 << 20
 """Approximate maximum of bytes per fetch. At least one row is fetched."""
 _TEXTS = (bytes, str)
-Row = tuple[Any, ...]
-Values = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +254,6 @@ class PostgresConnection:
 
     def load(self, target: str, kinds: Sequence[str], rows: Sequence[Loaded]) -> None:
         """Add rows to a table; see `load_rows`. Raises `RowRefused` and `psycopg.Error`."""
-        from ckpt_backends.postgres.loading import load_rows  # needed for copies only
 
         load_rows(self._driver, target, kinds, rows)
 
@@ -368,3 +490,62 @@ def first_line(error: Exception, url: StoreUrl) -> str:
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         text = error.diag.message_primary
     return masked(text.strip().partition("\n")[0], url) or type(error).__name__
+
+
+# Loads rows into a table with COPY, in PostgreSQL's binary format.
+
+
+_SENT_AS = {"text": "text", "varchar": "text", "bpchar": "text"} | {
+    name: name for name in ("int2", "int4", "int8", "bytea")
+}
+_JSONB = "jsonb"
+_VERSION = b"\x01"
+"""The first byte of each `jsonb` in the binary format."""
+_LINE = re.compile(r"COPY .*?, line (\d+)(?:, column (\w+))?")
+
+
+def load_rows(
+    driver: GuardedPsycopg, target: str, kinds: Sequence[str], rows: Sequence[Loaded]
+) -> None:
+    """Add rows to a table with columns, such as `"public"."t" ("a", "b")`, of these types.
+
+    Raises `RowRefused` for a row that the server refuses, and `psycopg.Error`.
+    """
+    sent = ["bytea" if kind == _JSONB else _SENT_AS.get(kind, "") for kind in kinds]
+    if not all(sent):
+        raise psycopg.NotSupportedError(f"a column has the type {kinds[sent.index('')]}")
+    last: Loaded = rows[0]
+    try:
+        statement = f"COPY {target} FROM STDIN (FORMAT BINARY)".encode()
+        with driver.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(sent)
+            for last, row in zip(rows, _with_versions(kinds, rows), strict=True):  # noqa: B007
+                copy.write_row(row)
+    except (DataError, NotNullViolation, ProgramLimitExceeded, StatementTooComplex) as error:
+        raise _row_refused(error, rows, last) from None
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise RowRefused(last, str(error)) from None
+
+
+def _with_versions(kinds: Sequence[str], rows: Sequence[Loaded]) -> Iterator[Sequence[Any]]:
+    """The rows as COPY needs them: each JSON text after its version."""
+    texts = [n for n, kind in enumerate(kinds) if kind == _JSONB]
+    if not texts:
+        yield from rows
+        return
+    for row in rows:
+        cells: list[Any] = [*row]
+        for n in texts:
+            cells[n] = _VERSION + cells[n]
+        yield cells
+
+
+def _row_refused(error: psycopg.Error, rows: Sequence[Loaded], last: Loaded) -> RowRefused:
+    """The error for the row that the server names; without a name, for the last one sent."""
+    found = _LINE.search(error.diag.context or "")
+    number = int(found[1]) - 1 if found else -1
+    row = rows[number] if 0 <= number < len(rows) else last
+    reason = error.diag.message_primary or str(error).partition("\n")[0]
+    if found and found[2]:
+        reason = f"{found[2]}: {reason}"
+    return RowRefused(row, reason)

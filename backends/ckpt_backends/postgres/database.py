@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import psycopg
+from psycopg import errors
+
 from ckpt_backends.base import OnConnection
-from ckpt_backends.model import Fault, HiddenRows, Space
-from ckpt_backends.postgres.catalog import begin
-from ckpt_backends.postgres.changing import lock_tables, lock_thread, transaction
-from ckpt_backends.postgres.connect import PostgresConnection, explained
+from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
+from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
+from ckpt_backends.model import Fault, HiddenRows, Progress, Space
+from ckpt_backends.postgres import queries as sql
+from ckpt_backends.postgres.connect import (
+    Notice,
+    PostgresConnection,
+    explained,
+    first_line,
+    unavailable,
+)
 from ckpt_backends.postgres.layout import (
     UUID_FORM,
     PostgresTable,
@@ -22,13 +33,186 @@ from ckpt_backends.postgres.layout import (
     uuids_of,
 )
 from ckpt_backends.shell import is_shown
-from ckpt_backends.sql.database import Loaded, Row, Values, WritableDatabase
-from ckpt_backends.sql.views import REMEDY, base_of, may_hide
+from ckpt_backends.sql.database import (
+    REMEDY,
+    Loaded,
+    Row,
+    TableSaver,
+    Values,
+    WritableDatabase,
+    base_of,
+    may_hide,
+    recognised,
+)
+from ckpt_backends.sql.tables import CHECKPOINTS, NAMES
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
-    from ckpt_backends.changes.progress import Progress
-    from ckpt_backends.changes.remains import Remains
+    from ckpt_backends.changes import Remains
+    from ckpt_backends.model import Progress
+
+
+# The first queries on a connection: set a safe search path and lock timeout, find the tables.
+
+
+_LOCK_TIMEOUT = "5s"
+"""How long to wait for a locked table, if the server sets no limit."""
+
+
+def begin(connection: PostgresConnection) -> list[str]:
+    """Begin a transaction with safe settings. Returns the schemas of the search path."""
+    ((schemas, *_, read_only),) = connection.rows(sql.START, {"lock_timeout": _LOCK_TIMEOUT})
+    connection.is_read_only = read_only == "on"
+    return list(schemas)
+
+
+def find_tables(
+    connection: PostgresConnection, url: StoreUrl
+) -> tuple[list[PostgresTable], list[str]]:
+    """Begin a transaction. Returns the tables that were found, and the schemas to search."""
+    schemas = begin(connection)
+    if "schema" in url.params:
+        schemas = [url.params["schema"]]
+    columns: dict[tuple[str, str], dict[str, str]] = {}
+    required: dict[tuple[str, str], set[str]] = {}
+    for schema, table, column, kind, must in connection.rows(sql.COLUMNS, {"names": list(NAMES)}):
+        columns.setdefault((schema, table), {})[column] = kind
+        if must:
+            required.setdefault((schema, table), set()).add(column)
+    if not any(schema in schemas for schema, _ in columns):
+        for schema, table in connection.rows(sql.TABLES, {"schemas": schemas}):
+            columns.setdefault((schema, table), {})
+    return [
+        PostgresTable(*name, found, frozenset(required.get(name, ())))
+        for name, found in columns.items()
+    ], schemas
+
+
+def of_application(
+    tables: Sequence[PostgresTable], schemas: Sequence[str]
+) -> tuple[TableSaver, list[PostgresTable]] | None:
+    """The application's saver that made the tables of one schema, and these tables."""
+    for schema in schemas:
+        found = [one for one in tables if one.schema == schema]
+        if any(one.name == CHECKPOINTS for one in found):
+            saver = recognised({one.name: one.columns.keys() for one in found})
+            return None if saver is None else (saver, found)
+    return None
+
+
+# Runs the transaction of a change, and converts the driver's errors.
+
+
+@contextmanager
+def transaction(connection: PostgresConnection, url: StoreUrl) -> Iterator[PostgresConnection]:
+    """One transaction. Raises `StoreChanged` or `StoreUnavailable`; nothing is written then."""
+    try:
+        begin(connection)
+        yield connection
+        connection.commit()
+    except BaseException as error:
+        connection.restart_quietly()
+        if isinstance(error, psycopg.Error):
+            raise _explained(url, error) from None
+        raise
+
+
+_LOCK = "SELECT pg_advisory_xact_lock(%(number)s::bigint)"
+_HOLDS_LOCK = """
+    SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND granted
+    AND locktype = 'advisory' AND (classid::bigint << 32) | objid::bigint = %(number)s::bigint
+"""
+_HOLDS_TABLES = """
+    SELECT count(DISTINCT relation) FROM pg_locks WHERE pid = pg_backend_pid() AND granted
+    AND locktype = 'relation' AND mode = 'ShareRowExclusiveLock'
+"""
+
+
+def lock_thread(connection: PostgresConnection, url: StoreUrl, thread_id: str) -> None:
+    """Lock a thread until the end of the transaction. Raises `psycopg.Error` or `Unsupported`."""
+    values = {"number": lock_number(thread_id)}
+    with _needed(url, "advisory locks"):
+        connection.change(_LOCK, values)
+    _check_held(connection, url, "advisory locks", _HOLDS_LOCK, values)
+
+
+def lock_tables(
+    connection: PostgresConnection, url: StoreUrl, tables: Sequence[str], *, check: bool
+) -> None:
+    """Keep others from writing to tables until the end of the transaction.
+
+    With `check`, ask the server whether it did lock: it either always does, or never. Raises
+    `psycopg.Error` or `Unsupported`.
+    """
+    with _needed(url, "table locks"):
+        connection.change(f"LOCK TABLE {', '.join(tables)} IN SHARE ROW EXCLUSIVE MODE")
+    if check:
+        _check_held(connection, url, "table locks", _HOLDS_TABLES, {}, len(tables))
+
+
+@contextmanager
+def _needed(url: StoreUrl, locks: str) -> Iterator[None]:
+    try:
+        yield
+    except (errors.UndefinedFunction, errors.FeatureNotSupported, errors.SyntaxError):
+        raise _without(url, locks) from None
+
+
+def _check_held(
+    connection: PostgresConnection,
+    url: StoreUrl,
+    locks: str,
+    query: str,
+    values: Values,
+    number: int = 1,
+) -> None:
+    """Check that the server did lock. Some accept these statements and do nothing."""
+    found = connection.attempt(query, values)
+    if not found or found[0][0] < number:
+        raise _without(url, locks)
+
+
+def _without(url: StoreUrl, locks: str) -> Unsupported:
+    return Unsupported(
+        f"cannot write to '{url}': the server has no {locks} that work as PostgreSQL's do",
+        hint='ckpt reads this store; see "Servers that speak these protocols" in docs/stores.md',
+    )
+
+
+def lock_number(thread_id: str) -> int:
+    """The number of a thread's advisory lock. Threads with the same number share a lock."""
+    from hashlib import sha256  # late: it loads OpenSSL, which readers do not need
+
+    digest = sha256(b"ckpt\0" + thread_id.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _explained(url: StoreUrl, error: psycopg.Error) -> StoreChanged | StoreUnavailable:
+    match error:
+        case errors.UniqueViolation() | errors.SerializationFailure():
+            return StoreChanged(
+                f"'{url}' changed meanwhile, so nothing was written", hint="run the command again"
+            )
+        case errors.LockNotAvailable():
+            return StoreUnavailable(
+                f"cannot write to '{url}': another session holds a lock",
+                hint="another command may be changing this thread; run the command again",
+            )
+        case errors.InsufficientPrivilege():
+            return StoreUnavailable(
+                f"cannot write to '{url}': {error.diag.message_primary}",
+                hint="a change needs SELECT, INSERT and, for what removes rows, DELETE on its"
+                " tables",
+            )
+        case errors.ReadOnlySqlTransaction():
+            return StoreUnavailable(
+                f"cannot write to '{url}': the server is read-only",
+                hint="add ?target_session_attrs=read-write to the URL",
+            )
+    found = unavailable(url, error)
+    found.message = f"{found.message}; nothing was written"
+    return found
+
 
 _SIZE = """
     WITH RECURSIVE part(oid) AS (
@@ -216,7 +400,6 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         return [name for (name,) in found or ()]
 
     def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
-        from ckpt_backends.postgres.erasing import erase_remains
 
         names = [table.replace("%%", "%") for table in tables]
         try:
@@ -246,3 +429,111 @@ def _hiding(rows: Sequence[Row]) -> Iterator[HiddenRows]:
             yield HiddenRows(reason, REMEDY)
         elif kind == "v" and (is_unclear or base_of(definition) is None):
             yield may_hide(table)
+
+
+# Erases removed rows from tables of PostgreSQL, and names where they may still be.
+#
+# VACUUM frees the space of removed rows without overwriting it; VACUUM FULL writes the tables
+# anew. Both keep a row that an older transaction may still see.
+
+
+_STATISTICS = "pg_catalog.pg_statistic"
+"""Holds samples of the columns of all tables. ANALYZE replaces those of a table."""
+_KEPT = re.compile(r"(\d+) (?:dead row versions? cannot be removed|are dead but not yet removable)")
+_ARCHIVE_MODE = "SELECT pg_catalog.current_setting('archive_mode')"
+_READERS_OF_THE_LOG = (
+    (
+        "standby servers",
+        "SELECT count(*) FROM pg_catalog.pg_stat_replication",
+        "each has a log and backups of its own",
+    ),
+    (
+        "replication slots",
+        "SELECT count(*) FROM pg_catalog.pg_replication_slots",
+        "the log is kept until their readers have read it, and these have copies",
+    ),
+)
+_LOCK_SECONDS = 5
+_FREE_SPACE = Remaining(
+    "free space in tables and indexes",
+    "VACUUM does not overwrite the space of removed rows; the server does when it reuses it;"
+    " VACUUM FULL, or --rewrite, erases it",
+    needs_rewrite=True,
+)
+_OLDER = "older transactions may still see {number} removed rows; they are erased after these end"
+_UNTOLD = "the server does not say whether older transactions still see removed rows"
+
+
+def erase_remains(
+    connection: PostgresConnection,
+    url: StoreUrl,
+    tables: Sequence[str],
+    *,
+    rewrite: bool,
+    progress: Progress,
+) -> Remains:
+    """Vacuum the tables, and with `rewrite` write them anew. Raises `psycopg.Error`."""
+    done, places = [], []
+    options = "FULL, ANALYZE" if rewrite else "ANALYZE"
+    for table in [*tables, _STATISTICS]:
+        statement = f"VACUUM ({options}) {table}"
+        progress(statement)
+        try:
+            if rewrite and table != _STATISTICS:
+                _check_lock(connection, table)
+            notices = connection.alone(f"VACUUM (VERBOSE, {options}) {table}")
+        except psycopg.Error as error:
+            if connection.is_lost:
+                raise
+            places.append(Remaining(f"table {table}", first_line(error, url), is_reachable=True))
+            continue
+        refusal = _refusal(notices)
+        if refusal:
+            places.append(Remaining(f"table {table}", refusal))
+        else:
+            done.append(statement)
+            if why := _still_seen(notices):
+                places.append(Remaining(f"table {table}", why, is_reachable=True))
+    if not rewrite:
+        places.append(_FREE_SPACE)
+    return Remains(tuple(done), (*places, *_elsewhere(connection), FREED_BLOCKS, BACKUPS))
+
+
+def _check_lock(connection: PostgresConnection, table: str) -> None:
+    """Raise `psycopg.Error` if another session holds a lock on a table.
+
+    VACUUM FULL would wait for it, and block all others meanwhile.
+    """
+    try:
+        connection.change(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'")
+        connection.change(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+    finally:
+        connection.restart_quietly()
+
+
+def _refusal(notices: Sequence[Notice]) -> str:
+    """Why VACUUM skipped a table; `''` if it did not. A missing right is a warning only."""
+    return next((one.text for one in notices if one.is_warning), "")
+
+
+def _still_seen(notices: Sequence[Notice]) -> str:
+    """Why removed rows were kept; `''` if they were not."""
+    numbers = [int(number) for one in notices for number in _KEPT.findall(one.text)]
+    if not numbers:
+        return _UNTOLD
+    return _OLDER.format(number=sum(numbers)) if any(numbers) else ""
+
+
+def _elsewhere(connection: PostgresConnection) -> Iterator[Remaining]:
+    """The log of the server, and what is made from it."""
+    reason = "it holds removed rows until the server recycles its files"
+    for (mode,) in connection.attempt(_ARCHIVE_MODE) or [("unknown",)]:
+        if mode != "off":
+            reason += f"; its archive keeps them longer (archive_mode: {mode})"
+    yield Remaining("write-ahead log", reason)
+    for place, query, reason in _READERS_OF_THE_LOG:
+        found = connection.attempt(query)
+        if found is None:
+            yield Remaining(place, f"the server does not say whether it has some; {reason}")
+        elif found[0][0]:
+            yield Remaining(place, f"it has {found[0][0]}; {reason}")

@@ -20,7 +20,6 @@ from collections.abc import Iterator, Sequence
 from ckpt_backends.model import Fault
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout, quoted_name
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.health import (
     THREAD_INDEXES,
     TableIndex,
@@ -31,6 +30,7 @@ from ckpt_backends.sql.health import (
     missing_migrations,
     unused_space,
 )
+from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 
 _NEWEST = 9
 """The last known migration. After a later one, nothing is expected."""

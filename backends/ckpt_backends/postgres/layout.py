@@ -18,14 +18,14 @@ from urllib.parse import quote
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.memory.dotted_namespaces import STORE
-from ckpt_backends.sql.blob_layout import BlobLayout
-from ckpt_backends.sql.blob_tables import (
+from ckpt_backends.memory import STORE
+from ckpt_backends.sql.tables import (
     BLOBS,
     CHECKPOINTS,
     NAMES,
     NEEDED,
     WRITES,
+    BlobLayout,
     check_wanted,
     missing_columns,
     too_old,
@@ -204,7 +204,7 @@ def _no_tables(
         here = sorted({table.name for table in tables if table.schema in schemas})
         hint = f"{looked}, found {', '.join(map(shell.word, here[:10])) or 'no tables at all'}"
         if STORE in here:
-            from ckpt_backends.memory.protocol import HINT
+            from ckpt_backends.memory import HINT
 
             hint = f"{hint}; {HINT}"
     return UnknownLayout(f"no checkpoint tables in '{where}'", hint=hint)

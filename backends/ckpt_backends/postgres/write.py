@@ -5,8 +5,8 @@ from __future__ import annotations
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout
-from ckpt_backends.postgres.read import tables_of
-from ckpt_backends.sql.blob_tables import not_changed
+from ckpt_backends.postgres.store import tables_of
+from ckpt_backends.sql.tables import not_changed
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.url import StoreUrl
 

@@ -13,10 +13,10 @@ BACKEND = Backend(
     checkpoints="ckpt_backends.redis.opening:open_store",
     changes="ckpt_backends.redis.opening:open_writable",
     creates={Language.PYTHON: "redis", Language.JAVASCRIPT: "redis-js"},
-    create="ckpt_backends.redis.creating:create_store",
+    create="ckpt_backends.redis.create:create_store",
     memory="ckpt_backends.redis.opening:open_memory",
     memory_changes="ckpt_backends.redis.opening:open_writable_memory",
-    memory_create="ckpt_backends.redis.official.create_memory:create_memory",
+    memory_create="ckpt_backends.redis.official.memory:create_memory",
     sessions="ckpt_backends.redis.opening:open_sessions",
     session_changes="ckpt_backends.redis.opening:open_writable_sessions",
 )

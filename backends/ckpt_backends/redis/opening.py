@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.app_sessions import SessionStore, WritableSessions
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.servers.answer_errors import opening, understanding, understood
+from ckpt_backends.servers import opening, understanding, understood
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     # Memory has many classes, and a store of checkpoints needs none of them.
-    from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
+    from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 
 
 def open_store(url: StoreUrl) -> Store:
@@ -47,7 +47,7 @@ def open_sessions(url: StoreUrl) -> SessionStore:
 def open_writable_sessions(url: StoreUrl) -> WritableSessions:
     """Open the sessions for removing some. Raises `StoreUnavailable`."""
     from ckpt_backends.redis.engine.connect import connect
-    from ckpt_backends.redis.engine.session_removal import WritableRedisSessions
+    from ckpt_backends.redis.engine.sessions import WritableRedisSessions
 
     with understood(url):
         return understanding(WritableRedisSessions(connect(url), url), url)
@@ -56,7 +56,7 @@ def open_writable_sessions(url: StoreUrl) -> WritableSessions:
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises the errors of `open`."""
     from ckpt_backends.redis.engine.connect import connect
-    from ckpt_backends.redis.official.memory_store import RedisMemory
+    from ckpt_backends.redis.official.memory import RedisMemory
 
     with understood(url):
         return understanding(RedisMemory(connect(url), url), url)
@@ -65,7 +65,7 @@ def open_memory(url: StoreUrl) -> MemoryStore:
 def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     """Open it for changing. Raises the errors of `open`."""
     from ckpt_backends.redis.engine.connect import connect
-    from ckpt_backends.redis.official.memory_store import WritableRedisMemory
+    from ckpt_backends.redis.official.memory import WritableRedisMemory
 
     with understood(url):
         return understanding(WritableRedisMemory(connect(url), url), url)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from ckpt_backends.closing import Closing
+from ckpt_backends import shell
+from ckpt_backends.discovery import declared_for, load
+from ckpt_backends.errors import Closing, Refused
 from ckpt_backends.model import Capability, Fault, HiddenRows, Space
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
-    from ckpt_backends.changes.progress import Progress
-    from ckpt_backends.changes.remains import Remains
+    from ckpt_backends.changes import Remains
+    from ckpt_backends.model import Progress
+
 
 Row = tuple[Any, ...]
 Values = Mapping[str, object]
@@ -223,3 +229,142 @@ def text(cell: object) -> str:
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "surrogateescape")
     return "" if cell is None else str(cell)
+
+
+# Tells whether a view that stands in the place of a saver's table may leave out rows.
+#
+# A saver does not care whether `checkpoints` is a table. A view may show one tenant's rows only,
+# and then the writes of all others look as if they belonged to nothing. Engines return the
+# definition of a view as text, each in its own way:
+#
+#     PostgreSQL   ` SELECT a,
+#     b
+#    FROM checkpoints
+#   WHERE tenant = 'x'::text;`
+#     MySQL        "select `d`.`t`.`a` AS `a` from `d`.`t` where (`d`.`t`.`tenant` = 'x')"
+#
+# SQLite needs none of this: `ckpt` does not take a view in a file for a saver's table.
+#
+# A definition is not parsed. Only the simplest form is taken to show all rows: one SELECT of
+# columns from one table, and nothing after it. Whatever else it says, rows may be missing.
+
+
+_NAME = r'(?:"(?:[^"]|"")+"|`(?:[^`]|``)+`|\[[^]]+\]|[\w$]+)'
+_TABLE = rf"{_NAME}(?:\s*\.\s*{_NAME}){{0,2}}"
+_PLAIN = re.compile(
+    r"select\s+(?!distinct\b|all\b)(?P<columns>.*?)"
+    rf"\sfrom\s+(?P<table>{_TABLE})(?:\s+(?:as\s+)?(?!where\b|limit\b){_NAME})?\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
+_CALL = re.compile(r"\w\s*\(")
+"""A function call: an aggregate makes one row of many."""
+_LAST_NAME = re.compile(rf"{_NAME}$")
+_OF_ONE_ROW = re.compile(r"\b(?:coalesce|convert|cast)\s*\(", re.IGNORECASE)
+_DEPTH = 10
+"""Views of views that are followed."""
+REMEDY = "name the tables themselves, such as ?schema=NAME or another database, as a role for them"
+
+
+def base_of(definition: str) -> str | None:
+    """The name of the table or view that a view shows whole; None if rows may be left out."""
+    found = _PLAIN.fullmatch(definition.strip())
+    if found is None or len(_FROM.findall(definition)) != 1:
+        return None
+    if _CALL.search(_OF_ONE_ROW.sub("", found["columns"])):
+        return None
+    last = _LAST_NAME.search(found["table"])
+    return None if last is None else last[0].strip('"`[]')
+
+
+def shows_all(name: str, views: Mapping[str, str]) -> bool:
+    """Whether a table or view shows all rows, by the definitions of the views of its database."""
+    for _ in range(_DEPTH):
+        if name not in views:
+            return True
+        base = base_of(views[name])
+        if base is None or base == name:
+            # A view of the same name in another schema cannot be followed.
+            return base == name
+        name = base
+    return False
+
+
+def hidden_by_views(tables: Sequence[str], views: Mapping[str, str]) -> Iterator[HiddenRows]:
+    """Why rows of these tables may be hidden, by the definitions of views."""
+    for name in tables:
+        if not shows_all(name, views):
+            yield may_hide(name)
+
+
+def may_hide(view: str) -> HiddenRows:
+    """The reason for a view that may leave out rows."""
+    return HiddenRows(f"'{view}' is a view that may leave out rows", REMEDY)
+
+
+# What may be in a database in which a store is made: nothing, or LangGraph's own memory.
+
+
+MEMORY_TABLES = frozenset({"store", "store_migrations", "store_vectors", "vector_migrations"})
+"""The tables of LangGraph's long-term memory, which may share a database with threads."""
+
+THREAD_TABLES = frozenset(
+    {"checkpoints", "writes", "checkpoint_writes", "checkpoint_blobs", "checkpoint_migrations"}
+)
+"""The tables of LangGraph's savers, with which a store of long-term memory may share a database."""
+
+
+def something_else(where: str, tables: Iterable[str]) -> Refused:
+    """The error for a database with other tables."""
+    found = sorted(tables)
+    named = ", ".join(map(shell.word, found[:10])) + (", ..." if len(found) > 10 else "")
+    return Refused(
+        f"cannot make a store in '{where}': it is not empty",
+        hint=f"found {named}; name an empty database or a new file",
+    )
+
+
+# Finds out which application's saver made the tables of a database.
+#
+# A backend that declares `engine="sql"` names a function `recognise(tables)`, whose parameter
+# maps each table to its columns. It returns a `TableSaver`, or None if the tables are not its
+# own. An engine asks before it looks for the tables of LangGraph's own saver.
+
+
+Tables = Mapping[str, Set[str]]
+"""The columns of each table."""
+
+
+class TableSaver(NamedTuple):
+    """The saver of an application that keeps its checkpoints in any SQL engine."""
+
+    store: str
+    """`module:function(database, tables, url, schema) -> Store`."""
+    writable: str
+    """`module:function(database, tables, url, schema) -> WritableStore`."""
+
+    def open(
+        self, database: Database, tables: Tables, url: StoreUrl, schema: str | None = None
+    ) -> Store:
+        """Open for reading. Raises `UnknownLayout`."""
+        store: Store = load(self.store)(database, tables, url, schema)
+        return store
+
+    def open_writable(
+        self, database: WritableDatabase, tables: Tables, url: StoreUrl, schema: str | None = None
+    ) -> WritableStore:
+        """Open for changing. Raises `UnknownLayout`."""
+        store: WritableStore = load(self.writable)(database, tables, url, schema)
+        return store
+
+
+def recognised(tables: Tables) -> TableSaver | None:
+    """The application's saver that made these tables; None if it is LangGraph's, or unknown."""
+    # LangGraph's savers store a body. Without it, asking installed packages may take a while.
+    if "checkpoint" in tables.get("checkpoints", ()):
+        return None
+    for backend in declared_for("sql"):
+        saver: TableSaver | None = load(backend.recognise)(tables)
+        if saver is not None:
+            return saver
+    return None

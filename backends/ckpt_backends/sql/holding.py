@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ckpt_backends.chunks import in_chunks
-from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.codec.stored_numbers import may_be_derived
-from ckpt_backends.codec.stored_text import (
+from ckpt_backends.codec.stored import (
     ARRAY,
     EMPTY_TYPES,
     KNOWN_TYPES,
     TEXT_ARRAY,
     StoredTexts,
     escape_in_json,
+    may_be_derived,
 )
+from ckpt_backends.codec.values import MOST_BYTES
+from ckpt_backends.model import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import BODIES_AT_ONCE, SqlTable, SqlTables
 

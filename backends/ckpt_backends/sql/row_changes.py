@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ckpt_backends.changes.rows import Restored, check_columns, conflict
-from ckpt_backends.changes.rows import Row as ArchivedRow
+from ckpt_backends.rows import Restored, check_columns, conflict
+from ckpt_backends.rows import Row as ArchivedRow
 from ckpt_backends.sql.database import Database, Row, WritableDatabase
 
 Where = Mapping[str, object]

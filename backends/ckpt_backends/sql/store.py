@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.codec.limits import MOST_BYTES, typed
+from ckpt_backends.codec.values import MOST_BYTES, typed
 from ckpt_backends.model import BlobKey, CheckpointKey, StoreInfo, Thread, ThreadSize, Usage, Write
-from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
-from ckpt_backends.sql import bounded_threads
-from ckpt_backends.sql.bounded_threads import GroupedThreads
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.sql import queries as bounded_threads
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
+    GroupedThreads,
     keyed,
     namespaces_query,
     size_queries,
@@ -28,11 +28,10 @@ from ckpt_backends.sql.queries import (
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
-    from ckpt_backends.changes.rows import Row
-    from ckpt_backends.model import Capability, Checkpoint, Fault, HiddenRows
+    from ckpt_backends.model import Capability, Checkpoint, Fault, HiddenRows, ThreadBounds
+    from ckpt_backends.rows import Row
     from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
-    from ckpt_backends.sql.stored_parts import PartTables
-    from ckpt_backends.thread_bounds import ThreadBounds
+    from ckpt_backends.sql.records import PartTables
     from ckpt_backends.transfer.parts import Part
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
@@ -182,7 +181,7 @@ class SqlStore(BaseStore):
         return self.sizes([thread_id])[0]
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        from ckpt_backends.sql.stored_rows import sizes_of
+        from ckpt_backends.sql.queries import sizes_of
 
         return sizes_of(self._database, self._tables, thread_ids, self._text, self._number)
 
@@ -344,7 +343,7 @@ class SqlStore(BaseStore):
     def rows(self, thread_id: str) -> Iterator[Row]:
         if not self._database.storable(thread_id):
             return
-        from ckpt_backends.changes.rows import Row
+        from ckpt_backends.rows import Row
 
         for table in self._tables.all:
             for row in self._stored_rows(table, thread_id):
@@ -358,12 +357,12 @@ class SqlStore(BaseStore):
 
     @property
     def _part_tables(self) -> PartTables:
-        from ckpt_backends.sql.stored_parts import PartTables
+        from ckpt_backends.sql.records import PartTables
 
         return PartTables(self._database, self._tables, self._url, self._stored_rows)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
-        from ckpt_backends.sql.stored_rows import threads_with_rows
+        from ckpt_backends.sql.queries import threads_with_rows
 
         return set(map(self._text, threads_with_rows(self._database, self._tables, thread_ids)))
 
@@ -383,7 +382,7 @@ class SqlStore(BaseStore):
         return self._stream(query, self._of(thread_id), STATES_AT_ONCE)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        from ckpt_backends.changes.rows import own_rows
+        from ckpt_backends.rows import own_rows
 
         return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
 

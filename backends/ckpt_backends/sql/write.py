@@ -8,27 +8,255 @@ are always named, because their order differs between releases of the savers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 
 from ckpt_backends.base import BaseWritableStore
-from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.changes.remains import Remains
-from ckpt_backends.changes.removal import Removal, Removed
-from ckpt_backends.changes.rows import Cell, Restored, Row
-from ckpt_backends.chunks import in_chunks
-from ckpt_backends.erasing.stored import RowRewrite
+from ckpt_backends.changes import (
+    Change,
+    CopyOfCheckpoint,
+    Inside,
+    Remaining,
+    Remains,
+    Removal,
+    Removed,
+    gone,
+    moved,
+)
+from ckpt_backends.erasing.erasure import RowRewrite
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes
-from ckpt_backends.servers.answer_types import CHANGES, checked
-from ckpt_backends.sql.database import WritableDatabase, text
-from ckpt_backends.sql.loading import Loading
-from ckpt_backends.sql.queries import SqlTables
-from ckpt_backends.sql.removal import remove_threads
+from ckpt_backends.model import CheckpointKey, Progress, TypedBytes, in_chunks, silent, time_of
+from ckpt_backends.rows import Cell, Restored, Row
+from ckpt_backends.servers import CHANGES, checked
+from ckpt_backends.sql.database import Loaded, RowRefused, WritableDatabase, text
+from ckpt_backends.sql.queries import SqlTable, SqlTables
 from ckpt_backends.sql.row_changes import RowChanges
+from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, PartRewrite, WritePart
 from ckpt_backends.url import StoreUrl
+
+# Removes threads, or parts of threads, from the tables of a saver, inside a transaction.
+#
+# A saver stores a checkpoint without checking that the values it names still exist. So no saver
+# may write to a thread between the check of the thread and its removal:
+# `transaction(exclusive=True)` and `lock_rows` of the engine prevent that. The tables are locked
+# in the order of the saver's `put`, to avoid deadlocks.
+
+
+_NONE = (0, "")
+"""The state of a thread without rows in a table."""
+_Place = tuple[str, Mapping[str, str], Sequence[str]]
+"""A namespace, the rest of a condition, and the cells of which a row must have one."""
+
+
+def remove_threads(
+    database: WritableDatabase, rows: RowChanges, tables: SqlTables, removals: Sequence[Removal]
+) -> list[Removed]:
+    """Remove the planned rows of each thread that has not changed."""
+    remover = _Remover(database, rows, tables)
+    return [one for chunk in in_chunks(removals) for one in remover.remove(chunk)]
+
+
+class _Remover:
+    """Removes rows of threads from the tables of a saver."""
+
+    def __init__(self, database: WritableDatabase, rows: RowChanges, tables: SqlTables) -> None:
+        self._database = database
+        self._rows = rows
+        self._tables = tables
+        self._checkpoints, self._writes = tables.checkpoints.name, tables.writes.name
+        self._blobs = tables.blobs.name if tables.blobs else ""
+        blobs = [self._blobs] if tables.blobs else []
+        self._to_lock = (*blobs, self._checkpoints, self._writes)
+        self._to_remove = (self._writes, *blobs, self._checkpoints)
+
+    def remove(self, removals: Sequence[Removal]) -> Iterator[Removed]:
+        """Remove some threads, or parts of them."""
+        ids = [one.thread_id for one in removals if self._database.storable(one.thread_id)]
+        states = {table: self._states(table, ids) for table in self._to_lock}
+        whole = []
+        for one in removals:
+            found = {table: states[table].get(one.thread_id, _NONE) for table in self._to_remove}
+            checkpoints, newest = found[self._checkpoints]
+            writes, _ = found[self._writes]
+            if reason := one.reason_to_skip(time_of(newest), checkpoints, writes):
+                yield Removed(one.thread_id, skipped=reason)
+            elif one.inside is not None:
+                yield Removed(one.thread_id, self._remove_inside(one.thread_id, one.inside))
+            else:
+                counts = {table: number for table, (number, _) in found.items()}
+                if any(counts.values()):
+                    whole.append(one.thread_id)
+                yield Removed(one.thread_id, counts)
+        for table in self._to_remove if whole else ():
+            self._rows.remove(table, {"thread_id": whole})
+
+    def _states(self, table: str, thread_ids: list[str]) -> dict[str, tuple[int, str]]:
+        """By thread, its number of rows and its newest checkpoint. Locks these rows."""
+        if not thread_ids:
+            return {}
+        exact, is_head = self._database.exact, table == self._checkpoints
+        newest = f"max({exact(self._tables.own_id)})" if is_head else "NULL"
+        found = self._rows.select(
+            table,
+            f"{exact('thread_id')} AS thread, count(*), {newest}",
+            {"thread_id": thread_ids},
+            f"GROUP BY thread {self._database.lock_rows}",
+        )
+        return {text(thread): (number, text(last)) for thread, number, last in found}
+
+    def _remove_inside(self, thread_id: str, inside: Inside) -> Mapping[str, int]:
+        """Remove some checkpoints of a thread with their writes, and some values."""
+        tables, storable = self._tables, self._database.storable
+        removed = dict.fromkeys(self._to_remove, 0)
+        versions: dict[tuple[str, str], list[str]] = {}
+        for blob in inside.blobs:
+            versions.setdefault((blob.checkpoint_ns, blob.channel), []).append(blob.version)
+        by_ns: list[_Place] = [(ns, {}, ids) for ns, ids in inside.checkpoints.items()]
+        by_channel: list[_Place] = [
+            (ns, {"channel": channel}, some) for (ns, channel), some in versions.items()
+        ]
+        for table, column, places in (
+            (self._writes, "checkpoint_id", by_ns),
+            (self._blobs, "version", by_channel),
+            (self._checkpoints, tables.own_id, by_ns),
+        ):
+            for ns, channel, wanted in places:
+                if all(map(storable, (ns, *channel.values()))):
+                    where = {"thread_id": thread_id, **tables.namespace(ns), **channel}
+                    for chunk in in_chunks(filter(storable, wanted)):
+                        removed[table] += self._rows.remove(table, {**where, column: chunk})
+        return removed
+
+
+# Adds the parts of threads to the tables of LangGraph's savers, many rows with one statement.
+
+
+_BYTES, _ROWS = 4 << 20, 5000
+"""Values and rows that are kept for each table before they are sent."""
+_OF_ROW = 100
+"""Approximate bytes of the keys of a row."""
+_KEY = ("thread_id", "checkpoint_ns")
+
+
+class _TableRows:
+    """Rows of one table that are not sent yet."""
+
+    def __init__(self, database: WritableDatabase, table: SqlTable, columns: Sequence[str]) -> None:
+        self.columns = columns
+        self.size = 0
+        self._database = database
+        self._table = table
+        self._rows: list[Loaded] = []
+
+    def add(self, row: Loaded, size: int) -> None:
+        """Add a row with this size of its values, and send all rows if they are enough."""
+        self._rows.append(row)
+        self.size += size + _OF_ROW
+        if self.size > _BYTES or len(self._rows) >= _ROWS:
+            self.send()
+
+    def send(self) -> None:
+        """Send the rows that were added. Raises `CannotHold` if the engine refuses one."""
+        rows, self._rows, self.size = self._rows, [], 0
+        if not rows:
+            return
+        try:
+            self._database.load(self._table.name, self._table.sql, self.columns, rows)
+        except RowRefused as error:
+            raise CannotHold(f"{self._place(error.row)} cannot be stored: {error}") from None
+
+    def _place(self, row: Loaded) -> str:
+        cells = dict(zip(self.columns, row, strict=False))
+        if "task_id" in cells:
+            return f"the write to '{cells['channel']}' at checkpoint '{cells['checkpoint_id']}'"
+        if "checkpoint_id" in cells:
+            return f"checkpoint '{cells['checkpoint_id']}'"
+        return f"version '{cells['version']}' of channel '{cells['channel']}'"
+
+
+class Loading:
+    """Adds parts to the tables of a saver."""
+
+    def __init__(self, database: WritableDatabase, tables: SqlTables, url: StoreUrl) -> None:
+        self.added: Counter[tuple[str, str]] = Counter()
+        """By thread and namespace, the number of checkpoints that were added."""
+        self._url = url
+        hashed = [
+            name
+            for name in tables.namespace("")
+            if name not in _KEY and name in tables.checkpoints.columns
+        ]
+        self._hash = _hashes(tables) if hashed else None
+        typed = () if tables.blobs else ("type",)
+        body = ("parent_checkpoint_id", *typed, "checkpoint", "metadata")
+        self._has_body_type = bool(typed)
+        self._has_paths = tables.task_path
+        path = ("task_path",) if tables.task_path else ()
+        task = ("task_id", "idx", "channel", "type", next(iter(tables.writes.sizes)), *path)
+
+        def rows_of(table: SqlTable, *columns: str) -> _TableRows:
+            return _TableRows(database, table, (*_KEY, *columns, *hashed))
+
+        self._checkpoints = rows_of(tables.checkpoints, "checkpoint_id", *body)
+        self._writes = rows_of(tables.writes, "checkpoint_id", *task)
+        self._blobs = None
+        if tables.blobs:
+            self._blobs = rows_of(tables.blobs, "channel", "version", "type", "blob")
+
+    def add(self, parts: Iterable[Part]) -> None:
+        """Add parts. Raises `CannotHold` for one that the engine refuses, and `Unsupported`."""
+        for part in parts:
+            if isinstance(part, WritePart):
+                self._add_write(part)
+            elif isinstance(part, CheckpointPart):
+                self._add_checkpoint(part)
+            else:
+                data = None if part.value.type == "empty" else part.value.data
+                place = part.thread_id, part.checkpoint_ns, part.channel, part.version
+                row = self._hashed((*place, part.value.type, data), part.checkpoint_ns)
+                assert self._blobs is not None  # noqa: S101 - the form has values apart
+                self._blobs.add(row, len(part.value.data))
+
+    def finish(self) -> None:
+        """Send what was not sent yet: checkpoints last, which make the rest visible."""
+        for rows in (self._blobs, self._writes, self._checkpoints):
+            if rows is not None:
+                rows.send()
+
+    def _add_checkpoint(self, part: CheckpointPart) -> None:
+        key, body, metadata = part.key, part.body, part.metadata
+        ns = key.checkpoint_ns
+        typed = (body.type,) if self._has_body_type else ()
+        place = key.thread_id, ns, key.checkpoint_id, part.parent
+        row = self._hashed((*place, *typed, body.data, metadata.data), ns)
+        self.added[key.thread_id, ns] += 1
+        self._checkpoints.add(row, len(body.data) + len(metadata.data))
+
+    def _add_write(self, part: WritePart) -> None:
+        key, value = part.key, part.value
+        if self._has_paths:
+            path: tuple[str, ...] = (part.task_path,)
+        elif part.task_path:
+            raise Unsupported(
+                f"'{self._url}' has no column for the task paths of writes",
+                hint="run setup() of the newest saver once; it adds the column",
+            )
+        else:
+            path = ()
+        row = (*key, part.task_id, part.idx, part.channel, value.type, value.data, *path)
+        self._writes.add(self._hashed(row, key.checkpoint_ns), len(value.data))
+
+    def _hashed(self, row: Loaded, checkpoint_ns: str) -> Loaded:
+        """A row with the hash of its namespace, if the table has one."""
+        return row if self._hash is None else (*row, *self._hash(checkpoint_ns))
+
+
+def _hashes(tables: SqlTables) -> Callable[[str], tuple[object, ...]]:
+    """What a row has after its other cells: the hash of its namespace."""
+    return cache(lambda ns: tuple(tables.namespace(ns).values()))
 
 
 @checked(*CHANGES)
@@ -153,7 +381,6 @@ class WritableSqlStore(BaseWritableStore):
         self._database.vacuum([table.sql for table in self._tables.all])
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
-        from ckpt_backends.sql.erasing import erase_remains
 
         tables = [table.sql for table in self._tables.all]
         return erase_remains(self._database, tables, rewrite=rewrite, progress=progress)
@@ -317,3 +544,23 @@ def _items(found: object) -> Iterator[tuple[str, str]]:
     versions = json.loads(text(found) or "null")
     if isinstance(versions, dict):
         yield from ((channel, str(version)) for channel, version in versions.items())
+
+
+# Erases what is left of removed threads in a database, and names tables that hold more of them.
+
+
+def erase_remains(
+    database: WritableDatabase, tables: Sequence[str], *, rewrite: bool, progress: Progress
+) -> Remains:
+    """Erase what was removed from these tables, given by their quoted names."""
+    found = database.erase_remains(tables, rewrite=rewrite, progress=progress)
+    own = {name.rpartition(".")[2] for name in tables}
+    named = {database.quoted(name): name for name in database.tables_with_thread_ids()}
+    others = sorted(name for quoted, name in named.items() if own.isdisjoint({quoted, name}))
+    if not others:
+        return found
+    place = Remaining(
+        "other tables with thread ids",
+        f"{', '.join(others)}: they belong to the application, so ckpt does not change them",
+    )
+    return found._replace(places=(place, *found.places))

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, WritableDatabase
-from ckpt_backends.sqlite.binding import TEXT, bind, decode_text, quoted_name
-from ckpt_backends.sqlite.errors import reading, writing
-from ckpt_backends.sqlite.journals import empty_log, space_of
-from ckpt_backends.sqlite.layout import tables_of
-from ckpt_backends.sqlite.open import Opened, check_current, transaction
+from ckpt_backends.sqlite.connect import Opened, check_current, transaction
+from ckpt_backends.sqlite.journals import empty_log, reading, space_of, writing
+from ckpt_backends.sqlite.layout import TEXT, bind, decode_text, quoted_name, tables_of
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
-    from ckpt_backends.changes.progress import Progress
-    from ckpt_backends.changes.remains import Remains
+    from ckpt_backends.changes import Remains
+    from ckpt_backends.model import Progress
 
 
 class _Callback:
@@ -209,7 +207,7 @@ class SqliteDatabase(WritableDatabase):
         rewrite: bool,  # noqa: ARG002
         progress: Progress,
     ) -> Remains:
-        from ckpt_backends.sqlite.erasing import erase_remains
+        from ckpt_backends.sqlite.health import erase_remains
 
         self._has_removed = False
         with writing(self._url):
@@ -273,7 +271,7 @@ class OpenedDatabase(SqliteDatabase):
         )
 
     def damage(self, *, whole: bool) -> Iterator[Fault]:
-        from ckpt_backends.sqlite.damage import file_damage
+        from ckpt_backends.sqlite.health import file_damage
 
         with reading(self._url):
             found = file_damage(self._alive(), Path(self._url.path), whole=whole)

@@ -43,13 +43,13 @@ BACKEND = Backend(
             ),
         )
     },
-    parts="ckpt_backends.sql.parts:parts_of",
-    edits="ckpt_backends.sql.editing:edited_row",
+    parts="ckpt_backends.sql.records:parts_of",
+    edits="ckpt_backends.sql.records:edited_row",
     creates=dict.fromkeys(Language, "sqlite"),
     create="ckpt_backends.sqlite.create:create_store",
     checkpoints="ckpt_backends.sqlite.opening:open_store",
     changes="ckpt_backends.sqlite.opening:open_writable",
     memory="ckpt_backends.sqlite.opening:open_memory",
     memory_changes="ckpt_backends.sqlite.opening:open_writable_memory",
-    memory_create="ckpt_backends.sqlite.create_memory:create_memory",
+    memory_create="ckpt_backends.sqlite.create:create_memory",
 )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ckpt_backends import shell
-from ckpt_backends.model import Fault, Space
+from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
+from ckpt_backends.model import Fault, Progress, Space
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.health import (
     TWICE,
@@ -17,8 +21,8 @@ from ckpt_backends.sql.health import (
     missing_indexes,
     unused_space,
 )
-from ckpt_backends.sqlite.binding import text
-from ckpt_backends.sqlite.journals import journal_of, log_of
+from ckpt_backends.sqlite.journals import code_of, journal_of, log_of, recovery, truncate_log
+from ckpt_backends.sqlite.layout import quoted_name, text
 
 _KEYS = keys_of(
     {
@@ -66,3 +70,149 @@ def file_faults(path: Path, space: Space, *, was_rolled_back: bool) -> Iterator[
 
 def _sqlite(path: Path, *words: str) -> str:
     return shell.command("sqlite3", str(path.absolute()), *words)
+
+
+# Asks SQLite whether its file is sound, and says where it is not.
+#
+# `PRAGMA integrity_check` compares each index with its table, which `quick_check` does not. Both
+# read the whole file: about 0.7 s for each gigabyte that is cached.
+
+
+UP_TO = 256 << 20
+"""Bytes of a file that is checked each time; a larger one takes more than a moment."""
+_MOST = 100
+"""Maximum number of messages of the engine, which is its own default."""
+_NAMED = 8
+"""Maximum number of pages that a text names."""
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
+_OF_INDEX = re.compile(r"(missing from|wrong # of entries in|non-unique entry in) index ")
+_PAGES = "SELECT pageno FROM dbstat WHERE pagetype = 'corrupted' ORDER BY 1"
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+_SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+
+
+def file_damage(connection: sqlite3.Connection, path: Path, *, whole: bool) -> Sequence[Fault]:
+    """The fault of a damaged file; nothing if it is sound, or large and not to be read `whole`.
+
+    Raises a `sqlite3.Error` if it cannot be read for another reason.
+    """
+    ((size,),) = connection.execute(_SIZE).fetchall()
+    if size > UP_TO and not whole:
+        return ()
+    said, is_complete = _said(connection, f"PRAGMA integrity_check({_MOST})")
+    if is_complete and not said:
+        return ()
+    by_table = {
+        name: lines
+        for name in _names(connection)
+        if (lines := _said(connection, f"PRAGMA integrity_check({quoted_name(name)})")[0])
+    }
+    said = said or [line for lines in by_table.values() for line in lines]
+    if not said:
+        return ()
+    detail = _detail(said, list(by_table), _damaged_pages(connection))
+    # No fix: the file itself stays as it is.
+    return (Fault("file-damaged", f"{detail}; `{recovery(path)}` saves what is left"),)
+
+
+def _said(connection: sqlite3.Connection, query: str) -> tuple[list[str], bool]:
+    """What a check says, and whether it came to its end; nothing if all is well.
+
+    An error that damage causes is the last line. A table of the application may need a collation or
+    module that only it has, which is no damage, and ends the check.
+    """
+    said: list[str] = []
+    is_complete = True
+    try:
+        for (line,) in connection.execute(query):
+            said += _lines(text(line))
+    except sqlite3.DatabaseError as error:
+        if code_of(error) in _DAMAGED:
+            said.append(str(error))
+        elif code_of(error) != sqlite3.SQLITE_ERROR:
+            raise
+        is_complete = False
+    return ([] if said == ["ok"] else said), is_complete
+
+
+def _lines(message: str) -> Iterator[str]:
+    """The faults in one message, without the line that names the database."""
+    return (one for one in message.splitlines() if one and not one.startswith("***"))
+
+
+def _names(connection: sqlite3.Connection) -> list[str]:
+    """The tables that can be checked one by one: old releases check the whole file each time."""
+    if sqlite3.sqlite_version_info < (3, 33):
+        return []
+    return [text(name) for (name,) in connection.execute(_TABLES)]
+
+
+def _damaged_pages(connection: sqlite3.Connection) -> list[int]:
+    """The numbers of pages that are no part of a tree, if this SQLite can tell."""
+    pages: list[int] = []
+    # It may have been built without `dbstat`, or stop at such a page.
+    with suppress(sqlite3.DatabaseError):
+        pages += (number for (number,) in connection.execute(_PAGES))
+    return pages
+
+
+def _detail(said: Sequence[str], tables: Sequence[str], pages: Sequence[int]) -> str:
+    named = _listed([f"'{name}'" for name in tables])
+    of = f"table{'' if len(tables) == 1 else 's'} {named}" if tables else "a table"
+    if all(_OF_INDEX.search(one) for one in said):
+        where = f"an index contradicts the rows of {of}"
+    elif pages:
+        numbers = _listed([*map(str, pages[:_NAMED])])
+        more = f" and {len(pages) - _NAMED} more" if len(pages) > _NAMED else ""
+        where = f"page{'' if len(pages) == 1 else 's'} {numbers}{more} of the file cannot be read"
+        where += f", in {of}" if tables else ""
+    else:
+        where = f"the file is damaged, in {of}" if tables else "the file is damaged"
+    number = f"{len(said)} faults, first: " if len(said) > 1 else ""
+    return f"{where} (PRAGMA integrity_check: {number}{said[0]})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+# Erases removed rows from a SQLite file, its write-ahead log and its journal.
+#
+# Rows are overwritten with zeros when they are removed (`secure_delete`). Pages that an
+# application freed without that are left out when VACUUM writes the file anew.
+
+
+_SAMPLES = ("sqlite_stat3", "sqlite_stat4")
+"""Tables in which ANALYZE stores keys of some rows."""
+
+
+def erase_remains(connection: sqlite3.Connection, path: Path, progress: Progress) -> Remains:
+    """Write the file anew and empty its log. Raises `sqlite3.Error` if it cannot be read."""
+    ((mode,),) = connection.execute("PRAGMA journal_mode").fetchall()
+    ((secure,),) = connection.execute("PRAGMA secure_delete").fetchall()
+    done = ["secure_delete=ON"] if secure == 1 else []
+    places: list[Remaining] = []
+    for statement in ["ANALYZE", "VACUUM"] if _has_samples(connection) else ["VACUUM"]:
+        progress(statement)
+        try:
+            connection.execute(statement)
+            done.append(statement)
+        except sqlite3.Error as error:
+            reason = f"{statement} failed: {error}"
+            places.append(Remaining(f"'{path.name}'", reason, is_reachable=True))
+    if mode == "wal":
+        # VACUUM has written to the log, too.
+        statement = "wal_checkpoint(TRUNCATE)"
+        progress(statement)
+        if why := truncate_log(connection):
+            where = f"'{path.name}' and '{log_of(path).name}'"
+            places.append(Remaining(where, f"{statement} failed: {why}", is_reachable=True))
+        else:
+            done.append(statement)
+    return Remains(tuple(done), (*places, FREED_BLOCKS, BACKUPS))
+
+
+def _has_samples(connection: sqlite3.Connection) -> bool:
+    marks = ", ".join("?" * len(_SAMPLES))
+    query = f"SELECT 1 FROM sqlite_master WHERE name IN ({marks})"
+    return bool(connection.execute(query, _SAMPLES).fetchall())

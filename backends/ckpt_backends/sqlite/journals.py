@@ -9,14 +9,25 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from struct import iter_unpack, unpack
 from typing import BinaryIO
 
 from ckpt_backends import shell
-from ckpt_backends.errors import StoreUnavailable, reason_of
-from ckpt_backends.files.regular_file import kind_of, open_regular
+from ckpt_backends.errors import (
+    FILE_DAMAGED,
+    ForeignFile,
+    StoreChanged,
+    StoreUnavailable,
+    UnknownLayout,
+    reason_of,
+)
+from ckpt_backends.files import kind_of, open_regular
 from ckpt_backends.model import Space
 from ckpt_backends.sqlite.declaration import LOG_SUFFIX
+from ckpt_backends.url import StoreUrl
 
 _SUPER_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """Ends a journal that names a super-journal (https://www.sqlite.org/fileformat.html, 3)."""
@@ -206,3 +217,237 @@ def empty_log(connection: sqlite3.Connection, path: Path) -> str:
         f"deleted text may remain in '{path}' and in '{log.name}', which keeps {log_size(path)}"
         f" bytes: {why}; later, run: {again}"
     )
+
+
+# Converts SQLite's errors to errors with a readable reason and a hint.
+
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """The primary result code: the low byte of an extended code."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_hot_journal(error: sqlite3.Error) -> bool:
+    """Whether a killed writer's journal must be rolled back before the file can be read."""
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """Raise a `sqlite3.Error` where SQLite's message is not UTF-8 and Python cannot raise it: it
+    names a part of a damaged schema.
+    """
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        damaged = sqlite3.DatabaseError("malformed database schema")
+        damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise damaged from error
+
+
+def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailable:
+    """The error to show; `doing` is the failed action, such as `cannot open`."""
+    reason, hint = str(error), None
+    code = code_of(error)
+    if is_hot_journal(error):
+        reason = f"a killed process left an unfinished transaction in '{journal_of(path).name}'"
+        hint = (
+            "add --copy to read a private copy with it rolled back;"
+            f" `{_opened(path)} .tables` rolls back the file itself, if you may write there"
+        )
+    elif code == sqlite3.SQLITE_NOTADB:
+        return _foreign(doing, path)
+    elif code in _BUSY:
+        hint = "another process is writing to it; try again in a moment"
+    elif code == sqlite3.SQLITE_CORRUPT:
+        reason = f"{FILE_DAMAGED} ({error})"
+        hint = f"`{recovery(path)}` saves what can still be read"
+    elif code == sqlite3.SQLITE_FULL:
+        hint = "free some disk space, then run the command again"
+    return StoreUnavailable(f"{doing} '{path}': {reason}", hint=hint)
+
+
+def recovery(path: Path) -> str:
+    """The command that saves what can still be read of a damaged file into a new one."""
+    return f"{_opened(path)} .recover | sqlite3 recovered.db"
+
+
+def contradiction(url: StoreUrl) -> StoreUnavailable:
+    """The error for a row that an index finds, and whose table has another key."""
+    error = sqlite3.DatabaseError("an index contradicts its table")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return unavailable("cannot read", Path(url.path), error)
+
+
+def _opened(path: Path) -> str:
+    return shell.command("sqlite3", str(path.absolute()))
+
+
+def _foreign(doing: str, path: Path) -> StoreUnavailable:
+    """The error for a file that is no database; it says what it is instead, if that is known."""
+    reason = "not a SQLite database"
+    hint = "a store of another kind has a URL, such as postgresql://HOST/DB"
+    name = path.name.removesuffix(LOG_SUFFIX)
+    if name != path.name and path.with_name(name).exists():
+        return UnknownLayout(
+            f"{doing} '{path}': it is the write-ahead log of '{name}'",
+            hint=f"open the database: -s {shell.word(str(path.with_name(name)))}",
+        )
+    if _begins(path, b"version https://git-lfs.github.com/"):
+        reason = "it is a pointer of Git LFS, and the file itself is not here"
+        hint = f"`{shell.command('git', 'lfs', 'pull', '--include', path.name)}` fetches it"
+    return ForeignFile(f"{doing} '{path}': {reason}", hint=hint)
+
+
+def _begins(path: Path, start: bytes) -> bool:
+    try:
+        with open_regular(path) as file:
+            return file.read(len(start)) == start
+    except (OSError, StoreUnavailable):
+        return False
+
+
+@contextmanager
+def reading(url: StoreUrl) -> Iterator[None]:
+    """Turn the engine's errors into `StoreUnavailable`."""
+    try:
+        with readable_errors():
+            yield
+    except sqlite3.Error as error:
+        raise unavailable("cannot read", Path(url.path), error) from error
+
+
+@contextmanager
+def writing(url: StoreUrl) -> Iterator[None]:
+    """Turn the engine's errors into `StoreChanged` or `StoreUnavailable`."""
+    try:
+        with readable_errors():
+            yield
+    except sqlite3.IntegrityError as error:
+        raise StoreChanged(
+            f"'{url}' changed meanwhile, so nothing was written: {error}",
+            hint="run the command again",
+        ) from error
+    except sqlite3.Error as error:
+        found = unavailable("cannot write to", Path(url.path), error)
+        found.message += "; nothing was written"
+        raise found from error
+
+
+# A write-ahead log whose database is missing: what it is, and the database that its pages make.
+#
+# Until the first checkpoint of the log, it holds every page, and the database may be an empty
+# file. If only one of the two was copied or committed, the log may still be all that is needed.
+# Format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+
+
+_MAGIC = 0x377F0682
+"""With the lowest bit set, checksums are of big-endian words."""
+_HEADER, _FRAME = 32, 24
+_PAGES = range(512, 65537)
+_MODES = slice(18, 20)
+"""Where a database says that it needs a log to be read (2), or not (1)."""
+
+
+def lone_log(path: Path) -> Path | None:
+    """The log that a path stands for: itself, or beside a database that is missing or empty.
+
+    None if the path names anything else.
+    """
+    if not path.name.endswith(LOG_SUFFIX):
+        return log_of(path) if not _bytes_in(path) and _bytes_in(log_of(path)) > _HEADER else None
+    database = path.with_name(path.name.removesuffix(LOG_SUFFIX))
+    return path if not _bytes_in(database) and _bytes_in(path) > _HEADER else None
+
+
+def what_is(log: Path) -> StoreUnavailable:
+    """The error for a log that is opened without `--copy`."""
+    name = log.name.removesuffix(LOG_SUFFIX)
+    return StoreUnavailable(
+        f"cannot open '{log}': it is the write-ahead log of '{name}', which is missing or empty",
+        hint="add --copy to rebuild the database from the log, in a private copy",
+    )
+
+
+def rebuild(log: Path, target: Path) -> int:
+    """Write the database that the committed pages of a log make. Returns the number of pages.
+
+    Raises `StoreUnavailable` if pages are missing, and OSError.
+    """
+    with open_regular(log) as file:
+        size, pages, count = _committed(file)
+        missing = count - sum(number <= count for number in pages)
+        if not count or missing:
+            held = (
+                f"{count - missing:,} of its {count:,} pages" if count else "no whole transaction"
+            )
+            raise StoreUnavailable(
+                f"cannot rebuild '{log.name.removesuffix(LOG_SUFFIX)}': its log holds {held}",
+                hint="the rest was in the database file; look for a copy of it",
+            )
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            for number in range(1, count + 1):
+                file.seek(pages[number])
+                page = bytearray(file.read(size))
+                if number == 1:
+                    page[_MODES] = b"\x01\x01"
+                out.write(page)
+    return count
+
+
+def _committed(file: BinaryIO) -> tuple[int, dict[int, int], int]:
+    """The size of a page, where the newest committed page of each number stands, and their count.
+
+    The count is 0 if the file is no log or has no commit.
+    """
+    header = file.read(_HEADER)
+    magic, _, size, *_ = unpack(">8I", header.ljust(_HEADER, b"\0"))
+    order = ">" if magic & 1 else "<"
+    if magic & ~1 != _MAGIC or size not in _PAGES or size & (size - 1):
+        return 0, {}, 0
+    sums = _checksum((0, 0), header[:24], order)
+    if sums != unpack(">2I", header[24:]):
+        return 0, {}, 0
+    committed: dict[int, int] = {}
+    pending: dict[int, int] = {}
+    count = 0
+    for number, pages_then, place in _frames(file, size, header[16:24], sums, order):
+        pending[number] = place
+        if pages_then:
+            committed |= pending
+            pending.clear()
+            count = pages_then
+    return size, committed, count
+
+
+def _frames(
+    file: BinaryIO, size: int, salt: bytes, sums: tuple[int, int], order: str
+) -> Iterator[tuple[int, int, int]]:
+    """Yield number, size of the database after a commit or 0, and place of each valid page."""
+    place = _HEADER
+    while len(frame := file.read(_FRAME + size)) == _FRAME + size:
+        sums = _checksum(_checksum(sums, frame[:8], order), frame[_FRAME:], order)
+        number, pages_then = unpack(">2I", frame[:8])
+        # What a former use of the file left behind has another salt.
+        if frame[8:16] != salt or sums != unpack(">2I", frame[16:24]) or not number:
+            return
+        yield number, pages_then, place + _FRAME
+        place += len(frame)
+
+
+def _checksum(sums: tuple[int, int], data: bytes, order: str) -> tuple[int, int]:
+    one, two = sums
+    for first, second in iter_unpack(f"{order}2I", data):
+        one = (one + first + two) & 0xFFFFFFFF
+        two = (two + second + one) & 0xFFFFFFFF
+    return one, two
+
+
+def _bytes_in(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

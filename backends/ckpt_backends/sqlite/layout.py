@@ -5,15 +5,53 @@ tables `checkpoints` and `writes`; 3.1.2 added `writes.task_path`, which is the 
 older files. No saver sets `user_version` or `application_id`.
 """
 
-# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
+from __future__ import annotations
+
 import sqlite3
-from collections.abc import KeysView, Mapping, Set
+from collections.abc import Callable, KeysView, Mapping, Set
+from functools import partial
 from typing import NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.sql.blob_tables import missing_columns, too_old, unknown_columns
-from ckpt_backends.sqlite.binding import text
+from ckpt_backends.sql.tables import missing_columns, too_old, unknown_columns
+
+# Converts text and bytes for SQLite, where any column may contain any type.
+
+
+TEXT = "CAST(? AS TEXT)"
+"""The placeholder for an id. Ids are bound as bytes, because `sqlite3` binds only valid text."""
+
+
+def bind(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate; no stored text can match it
+        return text.encode("utf-8", "surrogatepass")
+
+
+decode_text: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
+"""Called for each text of each row. For speed, it is not a Python function."""
+
+
+def text(value: object) -> str:
+    """The cell as text; NULL gives `''`. SQLite allows any type in a text column."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return decode_text(value)
+    return "" if value is None else str(value)
+
+
+def stored_bytes(value: object) -> bytes:
+    """The cell as bytes; text becomes UTF-8, NULL becomes `b""`."""
+    return value if isinstance(value, bytes) else bind(text(value))
+
+
+def quoted_name(name: str) -> str:
+    """The quoted name of a table or column for a query."""
+    return '"' + name.replace('"', '""') + '"'
+
 
 _COLUMNS = {
     "checkpoints": frozenset(
@@ -52,8 +90,7 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
     columns = tables.get("checkpoints")
     if columns is None:
         # Imported late: memory has many classes, and most files have checkpoints.
-        from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE
-        from ckpt_backends.memory.protocol import HINT
+        from ckpt_backends.memory import COLUMNS, HINT, STORE
 
         found = ", ".join(map(shell.word, sorted(tables))) or "no tables at all"
         hint = f"found {found}; a LangGraph SQLite store has 'checkpoints' and 'writes'"

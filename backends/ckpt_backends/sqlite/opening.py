@@ -9,16 +9,15 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     # Memory has many classes, and a store of checkpoints needs none of them.
-    from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
+    from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 
 
 def open_store(url: StoreUrl) -> Store:
     """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.sql.recognition import recognised
-    from ckpt_backends.sqlite.binding import decode_text
-    from ckpt_backends.sqlite.errors import reading
-    from ckpt_backends.sqlite.layout import tables_of
-    from ckpt_backends.sqlite.open import open_read_only
+    from ckpt_backends.sql.database import recognised
+    from ckpt_backends.sqlite.connect import open_read_only
+    from ckpt_backends.sqlite.journals import reading
+    from ckpt_backends.sqlite.layout import decode_text, tables_of
 
     opened = open_read_only(url)
     opened.connection.text_factory = decode_text
@@ -29,7 +28,7 @@ def open_store(url: StoreUrl) -> Store:
             from ckpt_backends.sqlite.database import OpenedDatabase
 
             return saver.open(OpenedDatabase(opened, url), tables, url)
-        from ckpt_backends.sqlite.read import SqliteStore
+        from ckpt_backends.sqlite.store import SqliteStore
 
         return SqliteStore(opened, url, tables)
     except BaseException:
@@ -40,11 +39,10 @@ def open_store(url: StoreUrl) -> Store:
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.sql.recognition import recognised
-    from ckpt_backends.sqlite.binding import decode_text
-    from ckpt_backends.sqlite.errors import writing
-    from ckpt_backends.sqlite.layout import tables_of
-    from ckpt_backends.sqlite.open import open_for_writing
+    from ckpt_backends.sql.database import recognised
+    from ckpt_backends.sqlite.connect import open_for_writing
+    from ckpt_backends.sqlite.journals import writing
+    from ckpt_backends.sqlite.layout import decode_text, tables_of
 
     connection = open_for_writing(url)
     connection.text_factory = decode_text
@@ -65,15 +63,15 @@ def open_writable(url: StoreUrl) -> WritableStore:
 
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open a file's long-term memory. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.sqlite import memory_store
-    from ckpt_backends.sqlite.open import open_read_only
+    from ckpt_backends.sqlite import memory as memory_store
+    from ckpt_backends.sqlite.connect import open_read_only
 
     return memory_store.open_memory(open_read_only(url), url)
 
 
 def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     """Open it for changing. Raises the errors of `open_memory`, and `Unsupported`."""
-    from ckpt_backends.sqlite import memory_store
-    from ckpt_backends.sqlite.open import open_for_writing
+    from ckpt_backends.sqlite import memory as memory_store
+    from ckpt_backends.sqlite.connect import open_for_writing
 
     return memory_store.open_writable_memory(open_for_writing(url), url)

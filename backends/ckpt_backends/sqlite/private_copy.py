@@ -14,9 +14,14 @@ from contextlib import closing
 from pathlib import Path
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.files.regular_file import open_regular
-from ckpt_backends.sqlite.errors import is_hot_journal
-from ckpt_backends.sqlite.journals import detach_super_journal, has_journal, journal_of, log_of
+from ckpt_backends.files import open_regular
+from ckpt_backends.sqlite.journals import (
+    detach_super_journal,
+    has_journal,
+    is_hot_journal,
+    journal_of,
+    log_of,
+)
 
 _TRIES = 3
 _HEADER = 100

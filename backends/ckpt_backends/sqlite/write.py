@@ -9,11 +9,11 @@ import sqlite3
 from collections.abc import Mapping, Set
 
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.sql.blob_tables import not_changed
+from ckpt_backends.sql.tables import not_changed
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.sqlite.database import SqliteDatabase
 from ckpt_backends.sqlite.layout import detect
-from ckpt_backends.sqlite.read import only_read_of, tables_of
+from ckpt_backends.sqlite.store import only_read_of, tables_of
 from ckpt_backends.url import StoreUrl
 
 

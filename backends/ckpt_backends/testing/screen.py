@@ -27,8 +27,8 @@ from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp, Start
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
 from ckpt_cli.tui.reading import Delays
+from ckpt_cli.tui.screens.dialogs import PlanScreen
 from ckpt_cli.tui.screens.main import MainScreen
-from ckpt_cli.tui.screens.text import PlanScreen
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.writing import Writing

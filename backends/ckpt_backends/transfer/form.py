@@ -1,8 +1,11 @@
 """The form in which a layout stores threads, as far as it matters for moving them."""
 
-# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
+from __future__ import annotations
+
 from enum import StrEnum
 from typing import NamedTuple
+
+from ckpt_backends.errors import Unsupported
 
 
 class Language(StrEnum):
@@ -65,3 +68,19 @@ class Form(NamedTuple):
     """Whether the engine can remove checkpoints at a time that is stored with them."""
     receives: bool = True
     """Whether threads can be copied into this layout: it has `WritableStore.receive`."""
+
+
+# Why a thread cannot be moved.
+
+
+class CannotHold(Unsupported):
+    """The target cannot hold something of a thread as it is; the message names it."""
+
+    code = "cannot_hold"
+
+
+# Why a value has no equal form in another serializer.
+
+
+class NoEqualForm(ValueError):
+    """A value has no equal form; the message continues a sentence that begins with the value."""

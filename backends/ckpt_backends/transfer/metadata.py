@@ -16,20 +16,19 @@ Objects of a pickle, such as the user of a request, become plain data that names
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
+from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.bson import documents
-from ckpt_backends.codec.json.json_form import to_json
-from ckpt_backends.codec.limits import Limits, PastLimit
-from ckpt_backends.codec.msgpack.lossless import Ext, pack_lossless, unpack_lossless
-from ckpt_backends.codec.values import REDIS_JSON, Tagged, Value
+from ckpt_backends.codec.json_form import to_json
+from ckpt_backends.codec.lossless import Ext, pack_lossless, unpack_lossless
+from ckpt_backends.codec.values import JSON_TYPES, REDIS_JSON, Limits, PastLimit, Tagged, Value
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Form
-from ckpt_backends.transfer.redis_documents import looks_marked
-from ckpt_backends.transfer.unfit import NoEqualForm
+from ckpt_backends.transfer.form import CannotHold, Form, NoEqualForm
+from ckpt_backends.transfer.values import looks_marked
 
 _ALL = Limits(value_bytes=1 << 40, nodes=1 << 40)
 _MOST_INT, _LEAST_INT = (1 << 64) - 1, -(1 << 63)
@@ -90,7 +89,7 @@ def _load(metadata: TypedBytes) -> dict[str, Any]:
 
 def _unpickled(data: bytes) -> Any:
     # Late, because they load pickletools.
-    from ckpt_backends.codec.pickle.append_opcodes import split_pickle
+    from ckpt_backends.codec.edits import split_pickle
     from ckpt_backends.transfer.pickles import msgpack_of_pickle
 
     found: dict[str | int, Any] = {}
@@ -214,3 +213,80 @@ _WRITERS: Mapping[str, Callable[[dict[str, Any]], bytes]] = {
     "msgpack": _msgpack,
     "bson": _bson,
 }
+
+
+# Plain values: null, texts, numbers and booleans, which SQL savers keep in the JSON of a body.
+
+
+_SHORT = 64
+"""The longest JSON text whose msgpack is remembered: short values are often the same."""
+_CONTAINERS = (*range(0x80, 0xA0), *range(0xC4, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0))
+"""First bytes of msgpack's maps, arrays, bytes and ext types."""
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_INTEGERS = range(-(1 << 63), 1 << 64)
+"""MySQL stores larger integers as floats."""
+_DIGITS = 15
+"""MySQL may read floats with more digits as their neighbour."""
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+_LONGEST = 16 << 20
+"""Bytes. PostgreSQL allows 256 MiB in a JSON document, and all values of a body share them."""
+
+
+def plain_json(value: TypedBytes) -> TypedBytes | None:
+    """A plain value as JSON text that any engine stores unchanged; None for any other value.
+
+    PostgreSQL changes some numbers (https://www.postgresql.org/docs/current/datatype-json.html):
+    it has no negative zero, and writes exponents out. It refuses the character NUL.
+    """
+    if value.type == "null":
+        return TypedBytes("json", b"null")
+    if len(value.data) > _LONGEST:
+        return None
+    try:
+        if value.type == "msgpack":
+            if not value.data or value.data[0] in _CONTAINERS:
+                return None
+            from ckpt_backends.codec.lossless import unpack_lossless
+
+            found = unpack_lossless(value.data)
+        elif value.type in JSON_TYPES and value.data[:1] not in (b"{", b"["):
+            found = json.loads(value.data)
+        else:
+            return None
+    except ValueError:
+        return None
+    if not _is_kept(found):
+        return None
+    return TypedBytes("json", _ENCODE(found).encode())
+
+
+def _is_kept(value: object) -> bool:
+    """Whether any engine stores a value unchanged in JSON."""
+    if isinstance(value, str):
+        return "\0" not in value and not _SURROGATE.search(value)
+    if isinstance(value, float):
+        text = repr(value)
+        sure = text.replace("-", "").replace(".", "")
+        return sure.isdecimal() and len(sure.lstrip("0")) <= _DIGITS and text != "-0.0"
+    return value is None or (isinstance(value, int) and value in _INTEGERS)
+
+
+def from_plain_json(value: TypedBytes) -> TypedBytes | None:
+    """A plain value of a JSON body as msgpack; None for any other value."""
+    if value.type != "json" or value.data[:1] in (b"{", b"["):
+        return None
+    return _short_msgpack(value.data) if len(value.data) <= _SHORT else _unpacked(value.data)
+
+
+def _unpacked(data: bytes) -> TypedBytes | None:
+    from ckpt_backends.codec.lossless import pack_lossless
+
+    try:
+        return TypedBytes("msgpack", pack_lossless(json.loads(data)))
+    except (ValueError, TypeError):
+        return None
+
+
+_short_msgpack = lru_cache(maxsize=4096)(_unpacked)

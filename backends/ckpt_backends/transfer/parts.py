@@ -6,12 +6,22 @@ checkpoints that name them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from decimal import Decimal
+from hashlib import blake2b
+from typing import Any, TypeAlias, cast
 
-from ckpt_backends.changes.rows import Row
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.codec.values import JSON_TYPES
+from ckpt_backends.declaration import Backend
+from ckpt_backends.discovery import backend_of, known_backends, load
+from ckpt_backends.erasing.erasure import EditRow
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import Capability, CheckpointKey, TypedBytes
+from ckpt_backends.rows import Row
+from ckpt_backends.transfer.form import Form, Language
+from ckpt_backends.url import StoreUrl
 
 
 @dataclass(slots=True)
@@ -93,3 +103,269 @@ def part_size(part: Part) -> int:
     if isinstance(part, CheckpointPart):
         return len(part.body.data) + len(part.metadata.data)
     return len(part.value.data)
+
+
+# Compares the parts that were sent to a store with the parts that are stored there.
+#
+# A digest covers everything that a saver reads of a part. JSON texts are compared by their
+# contents, because engines such as PostgreSQL store them parsed.
+
+
+_BYTES = 16
+_EXACT = 1 << 53
+"""Integers up to this size are equal as floats, too."""
+
+
+def part_digest(part: Part) -> bytes:
+    """The digest of everything in a part but its time of expiry."""
+    digest = blake2b(digest_size=_BYTES)
+    fields: list[str]
+    match part:
+        case CheckpointPart():
+            fields = ["" if part.parent is None else f"={part.parent}"]
+            values = [part.body, part.metadata]
+        case WritePart():
+            fields, values = [part.task_path, part.channel], [part.value]
+        case ValuePart():
+            fields, values = [], [part.value]
+    for text in (*part_key(part), *fields):
+        _add(digest, text.encode("utf-8", "surrogatepass"))
+    for value in values:
+        _add(digest, value.type.encode("utf-8", "surrogatepass"))
+        _add(digest, _canonical(value))
+    return digest.digest()
+
+
+def stored_digest(part: Part) -> bytes:
+    """As `part_digest`, but of JSON texts as they are spelled.
+
+    It takes a tenth of the time. Different digests need not mean different parts.
+    """
+    place: tuple[object, ...]
+    values: tuple[TypedBytes, ...]
+    match part:
+        case WritePart():
+            place = *_place(part.key), part.task_id, part.idx, part.task_path, part.channel
+            values = (part.value,)
+        case CheckpointPart():
+            place = *_place(part.key), part.parent
+            values = part.body, part.metadata
+        case ValuePart():
+            place = part.checkpoint_ns, part.channel, part.version
+            values = (part.value,)
+    sizes = [(value.type, len(value.data)) for value in values]
+    digest = blake2b(repr((place, sizes)).encode("ascii", "backslashreplace"), digest_size=_BYTES)
+    for value in values:
+        digest.update(value.data)
+    return digest.digest()
+
+
+def stored_cells(part: Part) -> tuple[object, ...]:
+    """Everything in a part but its time of expiry, with JSON texts as they are spelled.
+
+    The first is the thread's id. Parts of different kinds have different numbers of cells, so equal
+    cells are those of equal parts.
+    """
+    value: TypedBytes
+    if isinstance(part, ValuePart):
+        value = part.value
+        named = part.thread_id, part.checkpoint_ns, part.channel, part.version
+        return *named, value.type, value.data
+    key = part.key
+    place = key.thread_id, key.checkpoint_ns, key.checkpoint_id
+    if isinstance(part, WritePart):
+        value = part.value
+        task = part.task_id, part.idx, part.task_path, part.channel
+        return *place, *task, value.type, value.data
+    body, metadata = part.body, part.metadata
+    return *place, part.parent, body.type, body.data, metadata.type, metadata.data
+
+
+def _place(key: CheckpointKey) -> tuple[str, str]:
+    return key.checkpoint_ns, key.checkpoint_id
+
+
+def _add(digest: Any, data: bytes) -> None:
+    digest.update(len(data).to_bytes(8, "big"))
+    digest.update(data)
+
+
+def _canonical(value: TypedBytes) -> bytes:
+    """The bytes of a value; of a JSON text, the same for every spelling of it."""
+    if value.type not in JSON_TYPES:
+        return value.data
+    try:
+        found = json.loads(value.data, parse_int=_integer, parse_float=_float)
+        return json.dumps(found, sort_keys=True).encode("utf-8", "surrogatepass")
+    except (ValueError, RecursionError):
+        return value.data
+
+
+def _integer(text: str) -> int | float:
+    """An integer; a large one as a float, since an engine may have stored a float as an integer."""
+    if len(text) < 16 or abs(number := int(text)) <= _EXACT:
+        return int(text)
+    try:
+        # PostgreSQL writes the digits of 1.5e300 and zeros, which are not exactly the float.
+        same = number in (int(float(number)), int(Decimal(repr(float(number)))))
+    except OverflowError:
+        return number
+    return float(number) if same else number
+
+
+def _float(text: str) -> int | float:
+    """A float; a whole one as an integer, since an engine may have stored it so."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) <= _EXACT else number
+
+
+@dataclass(slots=True)
+class PartsSum:
+    """Numbers of parts, and a digest that does not depend on their order. Needs no memory for them.
+
+    Two sums are equal if their numbers and digests are.
+    """
+
+    total: int = 0
+    """Of the digests."""
+    checkpoints: int = 0
+    writes: int = 0
+    values: int = 0
+    size: int = field(default=0, compare=False)
+    """Bytes of the values."""
+    newest: str = field(default="", compare=False)
+    """The greatest checkpoint id."""
+
+    def add(self, part: Part, digest: bytes = b"") -> None:
+        """Add a part with its digest, if they are compared."""
+        self.total = (self.total + int.from_bytes(digest, "big")) % (1 << 8 * _BYTES)
+        self.size += part_size(part)
+        if isinstance(part, CheckpointPart):
+            self.checkpoints += 1
+            self.newest = max(self.newest, part.key.checkpoint_id)
+        elif isinstance(part, WritePart):
+            self.writes += 1
+        else:
+            self.values += 1
+
+    def add_all(self, other: PartsSum) -> None:
+        """Add the numbers of others, without their digests."""
+        self.checkpoints += other.checkpoints
+        self.writes += other.writes
+        self.values += other.values
+        self.size += other.size
+        self.newest = max(self.newest, other.newest)
+
+    @property
+    def parts(self) -> int:
+        """The number of parts of all kinds."""
+        return self.checkpoints + self.writes + self.values
+
+
+def key_digest(part: Part) -> bytes:
+    """The digest of what identifies a part within its thread."""
+    digest = blake2b(digest_size=_BYTES)
+    for text in part_key(part):
+        _add(digest, text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+# Which layouts threads can be copied between, by the declarations of their backends.
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The forms of threads on both sides."""
+
+    source: Form
+    target: Form
+
+
+def route(source: str, target: str, language: Language) -> Route:
+    """The forms for copying threads from one layout to another.
+
+    Raises `Unsupported` with the reason if this cannot be done.
+    """
+    if reason := refusal(source, target, language):
+        raise Unsupported(f"cannot copy from '{source}' to '{target}': {reason}")
+    return Route(_forms(source)[language], _forms(target)[language])
+
+
+def refusal(source: str, target: str, language: Language) -> str:
+    """Why threads cannot be copied from one layout to another; `''` if they can."""
+    here, there = _forms(source), _forms(target)
+    if language not in here:
+        if Capability.VALUES_ONLY in _backend(source).layouts[source]:
+            return "it stores no channel versions and no metadata, which savers need to go on"
+        if not here:
+            return "its adapter does not describe its rows"
+        return f"it stores no threads of {_TITLES[language]}"
+    if not there:
+        return "threads cannot be copied into this layout"
+    if language not in there:
+        return f"the target stores no threads of {_TITLES[language]}"
+    if not there[language].receives:
+        return "threads cannot be copied into this layout"
+    return ""
+
+
+def parts_of_rows(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+    """The parts that the rows of one thread hold. The layout has a form."""
+    return _parser(layout)(layout, rows)
+
+
+def row_editor(layout: str) -> EditRow | None:
+    """The function that changes values in the rows of a layout; None if its parts are changed.
+
+    Raises `Unsupported` if the backend does not describe its rows.
+    """
+    backend = _backend(layout)
+    if backend.edits:
+        return cast("EditRow", load(backend.edits))
+    if not backend.parts:
+        raise Unsupported(
+            f"values in a store of layout '{layout}' cannot be changed",
+            hint="its adapter does not describe its rows",
+        )
+    return None
+
+
+def languages_of(layout: str) -> tuple[Language, ...]:
+    """The languages whose threads a layout may store."""
+    return tuple(_forms(layout))
+
+
+def form_of(layout: str, language: Language) -> Form | None:
+    """The form in which a layout stores the threads of a language; None if it has none."""
+    return _forms(layout).get(language)
+
+
+def created_layout(url: StoreUrl, language: Language) -> str:
+    """The layout that is made at a URL for threads of a language. Raises `Unsupported`."""
+    backend = backend_of(url.scheme)
+    if backend is None or language not in backend.creates:
+        raise Unsupported(f"cannot make a store for threads of {_TITLES[language]} in '{url}'")
+    return backend.creates[language]
+
+
+def keeps_history(layout: str) -> bool:
+    """Whether a layout keeps more than the newest checkpoint of each namespace."""
+    return Capability.HISTORY in _backend(layout).layouts[layout]
+
+
+_TITLES = {Language.PYTHON: "LangGraph for Python", Language.JAVASCRIPT: "LangGraph.js"}
+
+
+def _parser(layout: str) -> PartsOfRows:
+    return cast("PartsOfRows", load(_backend(layout).parts))
+
+
+def _forms(layout: str) -> dict[Language, Form]:
+    return {one.language: one for one in _backend(layout).forms.get(layout, ())}
+
+
+def _backend(layout: str) -> Backend:
+    for backend in known_backends():
+        if layout in backend.layouts:
+            return backend
+    raise Unsupported(f"no backend has the layout '{layout}'")

@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ckpt_backends.codec.limits import PastLimit
-from ckpt_backends.codec.msgpack.cursor import READ_EXT
-from ckpt_backends.codec.msgpack.lossless import Ext, pack_lossless
-from ckpt_backends.codec.pickle.known_classes import Parts, build
-from ckpt_backends.codec.pickle.machine import (
+from ckpt_backends.codec.cursor import READ_EXT
+from ckpt_backends.codec.lossless import Ext, pack_lossless
+from ckpt_backends.codec.pickle import (
     OLD_MODULES,
     OLD_NAMES,
     Dict,
@@ -26,7 +24,9 @@ from ckpt_backends.codec.pickle.machine import (
     Object,
     Set,
 )
-from ckpt_backends.codec.values import CHANNELS, TUPLE, Tagged, Value
+from ckpt_backends.codec.pickle_classes import Parts, build
+from ckpt_backends.codec.values import CHANNELS, TUPLE, PastLimit, Tagged, Value
+from ckpt_backends.transfer.form import NoEqualForm
 from ckpt_backends.transfer.official_types import (
     ARGUMENTS,
     DATETIME,
@@ -39,7 +39,6 @@ from ckpt_backends.transfer.official_types import (
     TypeName,
     fits,
 )
-from ckpt_backends.transfer.unfit import NoEqualForm
 
 _ONE, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
 _OPCODES = 1 << 40

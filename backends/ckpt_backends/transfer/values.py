@@ -9,17 +9,46 @@ the values in a document must become JSON, which `as_type` does.
 from __future__ import annotations
 
 import json
+import math
+import re
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any, NoReturn
 
-from ckpt_backends.codec.msgpack.lossless import Ext, pack_lossless, unpack_lossless
-from ckpt_backends.codec.values import REDIS_JSON
+from ckpt_backends.codec.cursor import READ_EXT, depth_bound, skip
+from ckpt_backends.codec.json import BOM
+from ckpt_backends.codec.lossless import Ext, pack_lossless, unpack_lossless
+from ckpt_backends.codec.values import REDIS_JSON, Limits, PastLimit
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Serializer
-from ckpt_backends.transfer.unfit import NoEqualForm
+from ckpt_backends.transfer.form import CannotHold, NoEqualForm, Serializer
+from ckpt_backends.transfer.official_types import (
+    ARGUMENTS,
+    COLLECTIONS,
+    DATETIME,
+    FIELDS,
+    HASHABLE,
+    IDS_OF_LANGCHAIN,
+    INTERRUPT,
+    LANGCHAIN_IDS,
+    MESSAGES,
+    ONE_ARGUMENT,
+    SEND,
+    SENDS,
+    SET,
+    TIMEDELTA,
+    TIMEZONE,
+    TypeName,
+    call_works,
+    fits,
+)
 
 _EXT = {bytes([0xD4 + n]): 1 for n in range(5)} | {b"\xc7": 2, b"\xc8": 3, b"\xc9": 5}
 """By first byte of msgpack's ext types, the place of the code."""
-_ONE_ARGUMENT, _SNAPSHOT = 0, 7
+_ONE_ARGUMENT, _SNAPSHOT_CODE = 0, 7
 _BYTEARRAY = "builtins", "bytearray"
 _BYTEARRAY_CALL = b"\x00\x93\xa8builtins\xa9bytearray"
 """The beginning of the ext type that calls `bytearray`, which msgpack does not have."""
@@ -97,7 +126,6 @@ def _msgpack(value: TypedBytes, where: str, *, in_body: bool = False) -> bytes:
             from ckpt_backends.transfer.pickles import msgpack_of_pickle  # loads pickletools
 
             return msgpack_of_pickle(value.data)
-        from ckpt_backends.transfer.json_objects import DOCUMENT, TYPED, WRITE, msgpack_of_json
 
         reader = TYPED if value.type == "json" else DOCUMENT if in_body else WRITE
         return msgpack_of_json(value.data, reader)
@@ -106,7 +134,6 @@ def _msgpack(value: TypedBytes, where: str, *, in_body: bool = False) -> bytes:
 
 
 def _redis_json(data: bytes, where: str) -> bytes:
-    from ckpt_backends.transfer.redis_documents import redis_document
 
     try:
         return redis_document(data)
@@ -140,4 +167,571 @@ def is_snapshot(value: TypedBytes) -> bool:
     """Whether a value is the snapshot of a DeltaChannel: msgpack's ext type 7."""
     if value.type != "msgpack" or value.data[:1] not in _EXT:
         return False
-    return value.data[_EXT[value.data[:1]]] == _SNAPSHOT
+    return value.data[_EXT[value.data[:1]]] == _SNAPSHOT_CODE
+
+
+# Converts JSON with envelopes and markers to msgpack of LangGraph's serializer.
+#
+# Each object becomes the ext type from which `JsonPlusSerializer` makes the same object as the
+# reader of the JSON. There are three readers, which differ:
+#
+# * `DOCUMENT`: RedisSaver, for values in a document (`_recursive_deserialize`);
+# * `WRITE`: RedisSaver, for writes and for what is inside an envelope (`_revive_if_needed`);
+# * `TYPED`: `JsonPlusSerializer` (`_reviver`), for values of type `json` of old releases.
+#
+# What the reader makes of an unknown class cannot be known, so that is refused.
+
+
+_ONE, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
+
+
+@dataclass(frozen=True, slots=True)
+class JsonReader:
+    """What the reader of a JSON text makes objects from, besides envelopes."""
+
+    name: str
+    is_redis: bool = True
+    has_bytes: bool = False
+    has_interrupts: bool = False
+
+
+DOCUMENT = JsonReader("RedisSaver", has_bytes=True)
+WRITE = JsonReader("RedisSaver", has_interrupts=True)
+TYPED = JsonReader("LangGraph", is_redis=False)
+_SNAPSHOT_VALUE = JsonReader("RedisSaver", has_bytes=True, has_interrupts=True)
+
+
+def msgpack_of_json(data: bytes, reader: JsonReader) -> bytes:
+    """The msgpack of a JSON text. Raises `NoEqualForm`."""
+    try:
+        text = data.removeprefix(BOM).decode()
+        found = json.loads(text, parse_constant=_refuse_constant)
+        if b'"lc"' in data or b"__" in data or b"\\u" in data:
+            found = _converted(found, reader)
+        return pack_lossless(found)
+    except NoEqualForm:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
+        raise NoEqualForm(f"cannot become msgpack: {error}") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise NoEqualForm(f"holds {name}, which is not JSON")
+
+
+def _converted(value: Any, reader: JsonReader) -> Any:
+    """A value with an `Ext` for each object."""
+    if isinstance(value, list):
+        return [_converted(item, reader) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if reader.is_redis and (found := _of_marker(value, reader)) is not None:
+        return found
+    kind = value.get("type")
+    if kind == "constructor" and value.get("lc") in (1, 2) and value.get("id") is not None:
+        return _of_envelope(value, reader)
+    if not reader.is_redis and value.get("lc") == 1 and kind in ("secret", "not_implemented"):
+        raise NoEqualForm(f"holds an object that LangChain marked as {kind}")
+    return {name: _converted(item, reader) for name, item in value.items()}
+
+
+def _of_marker(fields: dict[str, Any], reader: JsonReader) -> Any:
+    """The object or bytes of a marker of RedisSaver; None for any other dict."""
+    if reader.has_bytes and "__bytes__" in fields and len(fields) == 1:
+        try:
+            return a2b_base64(fields["__bytes__"], strict_mode=True)
+        except (ValueError, TypeError):
+            raise NoEqualForm("holds bytes that are no valid base64") from None
+    if fields.get("__delta_snapshot__") is True:
+        if fields.keys() != {"__delta_snapshot__", "value"}:
+            raise NoEqualForm("holds a snapshot of an unknown form")
+        inner = _SNAPSHOT_VALUE if reader.has_bytes else reader
+        return Ext(_SNAPSHOT, pack_lossless(_converted(fields["value"], inner)))
+    if fields.get("__send__") is True and fields.keys() == {"__send__", "node", "arg"}:
+        # The saver reads a snapshot twice; the second time, it does not look into objects.
+        inner = DOCUMENT if reader is _SNAPSHOT_VALUE else reader
+        return _call(_ARGUMENTS, SEND, [fields["node"], _converted(fields["arg"], inner)])
+    if reader.has_interrupts and fields.get("__interrupt__") is True and "value" in fields:
+        rest = {key: one for key, one in fields.items() if key != "__interrupt__"}
+        return _interrupt(rest, reader)
+    return None
+
+
+def _interrupt(fields: dict[str, Any], reader: JsonReader) -> Ext:
+    # `Interrupt` would compute an id from `ns`, which RedisSaver does not pass.
+    if fields.get("id") in (None, "placeholder-id") and fields.get("ns") is not None:
+        raise NoEqualForm("holds an interrupt of LangGraph before 0.6, which has no id")
+    if not fits(INTERRUPT, fields):
+        raise NoEqualForm("holds an interrupt with unknown fields")
+    return _call(_FIELDS, INTERRUPT, _converted(fields, reader))
+
+
+def _of_envelope(fields: dict[str, Any], reader: JsonReader) -> Any:
+    path, version = fields["id"], fields["lc"]
+    if type(version) is not int or not isinstance(path, list) or len(path) < 2:
+        raise NoEqualForm("holds an envelope of an unknown form")
+    if not all(isinstance(part, str) for part in path):
+        raise NoEqualForm("holds an envelope of an unknown form")
+    name = ".".join(path[:-1]), path[-1]
+    # An old release added this to each object of Pydantic. Readers ignore it.
+    method = fields.get("method")
+    args, kwargs = fields.get("args"), fields.get("kwargs")
+    if (
+        method not in (None, [None, "construct"])
+        or {*fields} - {"lc", "type", "id", "args", "kwargs", "method"}
+        or not isinstance(args, list | None)
+        or not isinstance(kwargs, dict | None)
+    ):
+        raise NoEqualForm(f"holds a {_words(name)} that {reader.name} does not give back")
+    inner = WRITE if reader.is_redis else reader
+    if version == 2 and reader.is_redis and _is_exception(name, kwargs):
+        # RedisSaver makes an envelope of it, too, and gives the envelope back as a dict.
+        return {key: _converted(item, inner) for key, item in fields.items()}
+    if version == 1:
+        return _of_langchain(path, _converted(kwargs or {}, inner), args, reader)
+    if name == DATETIME:
+        return _datetime(args, kwargs, reader)
+    if reader.is_redis and name == SET and args is None and {*(kwargs or {})} == {"__set_items__"}:
+        args, kwargs = [(kwargs or {})["__set_items__"]], None
+    return _of_call(name, _converted(args or [], inner), _converted(kwargs or {}, inner), reader)
+
+
+def _is_exception(name: TypeName, kwargs: Any) -> bool:
+    """Whether an object is surely no dataclass: Python's exceptions, and those with notes."""
+    if name[0] == "builtins":
+        return name not in COLLECTIONS
+    return isinstance(kwargs, dict) and "__notes__" in kwargs
+
+
+def _of_langchain(path: list[str], kwargs: Any, args: Any, reader: JsonReader) -> Ext:
+    name = LANGCHAIN_IDS.get(tuple(path))
+    if name is None or args:
+        raise NoEqualForm(f"holds an object of '{'.'.join(path)}' that {reader.name} refuses")
+    return _pydantic(name, kwargs)
+
+
+def _pydantic(name: TypeName, kwargs: Any) -> Ext:
+    if not isinstance(kwargs, dict) or not fits(name, kwargs):
+        raise NoEqualForm(f"holds a {_words(name)} with unusual fields")
+    return Ext(_PYDANTIC_2, pack_lossless([*name, kwargs, "model_validate_json"]))
+
+
+def _of_call(name: TypeName, args: Any, kwargs: Any, reader: JsonReader) -> Ext:
+    """The ext type that calls a class in the same way."""
+    if name in MESSAGES or name == ("langchain_core.documents.base", "Document"):
+        if not args:
+            return _pydantic(name, kwargs)
+    elif name in FIELDS:
+        if not args and isinstance(kwargs, dict) and fits(name, kwargs):
+            return _call(_FIELDS, name, kwargs)
+    elif name in SENDS:
+        return _send(args, kwargs)
+    elif name in ONE_ARGUMENT:
+        if len(args) == 1 and not kwargs and call_works(name, args[0]):
+            return _call(_ONE, name, args[0])
+    elif name in COLLECTIONS:
+        few = (1,) if reader.is_redis and name == SET else (0, 1)
+        if len(args) in few and not kwargs and all(isinstance(one, list) for one in args):
+            return _collection(name, args[0] if args else [])
+    elif name in ARGUMENTS:
+        if not kwargs and isinstance(args, list) and _arguments_fit(name, args):
+            return _call(_ARGUMENTS, name, args)
+    else:
+        why = "what RedisSaver makes of it depends on whether it is a dataclass"
+        if not reader.is_redis:
+            why = "LangGraph gives it back as a dict"
+        raise NoEqualForm(f"holds an object of {_words(name)}: {why}")
+    raise NoEqualForm(f"holds a {_words(name)} that {reader.name} does not give back")
+
+
+def _send(args: list[Any], kwargs: dict[str, Any]) -> Ext:
+    if not args and {"node", "arg"} <= {*kwargs} <= {"node", "arg", "timeout"}:
+        args, kwargs = [kwargs["node"], kwargs["arg"], kwargs.get("timeout")], {}
+    if kwargs or len(args) not in (2, 3) or not isinstance(args[0], str):
+        raise NoEqualForm("holds a Send of an unknown form")
+    return _call(_ARGUMENTS, SEND, args if args[2:] not in ([], [None]) else args[:2])
+
+
+def _collection(name: TypeName, items: list[Any]) -> Ext:
+    if name[0] == "builtins":
+        for item in items:
+            if isinstance(item, list | dict) or (isinstance(item, Ext) and not _is_hashable(item)):
+                raise NoEqualForm(f"holds a {name[1]} with items that a {name[1]} cannot have")
+    return _call(_ONE, name, items)
+
+
+def _is_hashable(item: Ext) -> bool:
+    from ckpt_backends.codec.lossless import unpack_lossless
+
+    found = unpack_lossless(item.data)
+    return isinstance(found, list) and tuple(found[:2]) in HASHABLE
+
+
+def _arguments_fit(name: TypeName, args: list[Any]) -> bool:
+    if name == ("re", "compile"):
+        return len(args) == 2 and isinstance(args[0], str) and type(args[1]) is int
+    if name == TIMEZONE:
+        return len(args) in (1, 2) and isinstance(args[0], Ext) and isinstance(args[-1], Ext | str)
+    if name[0] == "datetime":
+        return len(args) == 3 and all(type(one) is int for one in args)
+    return all(isinstance(one, str) for one in args)
+
+
+def _datetime(args: Any, kwargs: Any, reader: JsonReader) -> Ext:
+    """A datetime that is stored as its numbers and, perhaps, a fixed offset from UTC."""
+    zone = None
+    match args or []:
+        case [*numbers, {"id": ["datetime", "timezone"], "args": [offset]}]:
+            zone = timezone(_timedelta(offset))
+        case [*numbers]:
+            pass
+    if kwargs or not 3 <= len(numbers) <= 7 or not all(type(one) is int for one in numbers):
+        raise NoEqualForm(f"holds a datetime that {reader.name} does not give back")
+    at = datetime(*numbers, tzinfo=zone)  # type: ignore[misc]
+    return Ext(_METHOD, pack_lossless([*DATETIME, at.isoformat(), "fromisoformat"]))
+
+
+def _timedelta(found: Any) -> timedelta:
+    match found:
+        case {"id": ["datetime", "timedelta"], "args": [int(days), int(seconds), int(micro)]}:
+            return timedelta(days, seconds, micro)
+    raise NoEqualForm("holds a time zone of an unknown form")
+
+
+def _call(code: int, name: TypeName, content: Any) -> Ext:
+    return Ext(code, pack_lossless([*name, content]))
+
+
+def _words(name: TypeName) -> str:
+    return f"'{name[0]}.{name[1]}'"
+
+
+# Spells floats so that RedisJSON reads them exactly.
+#
+# RedisJSON 2 parses numbers with serde_json without its feature `float_roundtrip`: it rounds the
+# digits to a float and then divides or multiplies by a power of ten, which rounds again. About
+# one of three floats with 17 digits comes out as its neighbour. For these, there are other digits
+# that both this and an exact parser read as the same float.
+
+
+_NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?\d++(?:\.\d++)?(?:e[+-]?\d++)?', re.DOTALL)
+_SURE_DIGITS = 15
+_MOST = 1 << 64
+
+
+def exact_floats(text: str) -> str:
+    """A JSON text with other digits for floats that RedisJSON would not read exactly.
+
+    Raises `NoEqualForm` if there are none for a float.
+    """
+    return _NUMBER.sub(_respelled, text)
+
+
+def _respelled(match: re.Match[str]) -> str:
+    token = match[0]
+    is_short = len(token) <= _SURE_DIGITS and "e" not in token
+    if is_short or token[0] == '"' or token.lstrip("-").isdecimal():
+        return token
+    number = abs(float(token))
+    digits, power = _parts(token.lstrip("-"))
+    if _read(digits, power) == number:
+        return token
+    sign = "-" if token[0] == "-" else ""
+    return sign + _other_digits(number)
+
+
+def _parts(token: str) -> tuple[int, int]:
+    """The digits of a float as an integer, and the power of ten."""
+    mantissa, _, exponent = token.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    return int(whole + fraction), int(exponent or 0) - len(fraction)
+
+
+def _read(digits: int, power: int) -> float:
+    """The float that serde_json reads."""
+    return _scaled(float(digits), power)
+
+
+def _scaled(found: float, power: int) -> float:
+    while power < -308:
+        found /= 1e308
+        power += 308
+    return found * float(f"1e{power}") if power >= 0 else found / float(f"1e{-power}")
+
+
+def _other_digits(number: float) -> str:
+    estimate = int(f"{number:e}".partition("e")[2])
+    for count in (19, 18, 20, 17, 16):
+        power = estimate - count + 1
+        exact = Fraction(number) / Fraction(10) ** power
+        near = float(exact)
+        for rounded in (near, math.nextafter(near, 0), math.nextafter(near, math.inf)):
+            if not 0 < rounded < _MOST or _scaled(rounded, power) != number:
+                continue
+            # All integers around the middle are rounded to it.
+            room = int(math.ulp(rounded) / 2.5)
+            middle = int(rounded)
+            digits = min(max(round(exact), middle - room), middle + room)
+            text = f"{digits}e{power}"
+            if digits < _MOST and _read(digits, power) == number == float(text):
+                return text
+    raise NoEqualForm(f"holds the number {number!r}, which RedisJSON does not store exactly")
+
+
+# Converts msgpack of LangGraph's serializer to the JSON of RedisSaver's documents.
+#
+# Each object becomes the envelope or marker from which RedisSaver makes the same object:
+#
+# * its `_recursive_deserialize` knows `__bytes__`, `__send__`, `__delta_snapshot__` and envelopes;
+# * inside an envelope, `_revive_if_needed` knows `__interrupt__`, but not `__bytes__`;
+# * an `lc` 2 envelope calls dataclasses and the types that `official_types` lists. It ignores
+#   methods, so a datetime is written as its numbers.
+#
+# What it would revive as something else is refused. Source: `jsonplus_redis.py` and `base.py` of
+# langgraph-checkpoint-redis 0.5.2.
+
+
+_ONE, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
+_MARKS = re.compile(rb"\xa2lc|\x02lc|__(?:bytes|send|interrupt|delta_snapshot)__")
+"""Found in each value with a dict that RedisSaver could take for an object, and in others."""
+_BYTES = (b"\xc4", b"\xc5", b"\xc6")
+_FLOAT = b"\xcb"
+_DEEPEST = 200
+_LEVELS = 120
+"""RedisJSON reads 127 levels; three of them are above the values."""
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_STEPS = dict.fromkeys(b"[{", 1) | dict.fromkeys(b"]}", -1)
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in _STEPS)
+
+
+class _Made(dict[str, Any]):
+    """An envelope or marker, to distinguish it from a dict of the application."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, name: TypeName, entries: dict[str, Any]) -> None:
+        super().__init__(entries)
+        self.type = name
+
+
+def redis_document(data: bytes) -> bytes:
+    """The JSON text of a msgpack value. Raises `NoEqualForm`."""
+    from ormsgpack import MsgpackDecodeError, unpackb  # loaded when needed
+
+    reader = _Reader()
+    try:
+        found = unpackb(data, ext_hook=reader.on_ext)
+    except MsgpackDecodeError as error:
+        if reader.problem is not None:
+            raise reader.problem from None
+        raise NoEqualForm(f"cannot become JSON: {error}") from None
+    if _MARKS.search(data):
+        _check_dicts(found)
+    try:
+        text = _dump(found)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise NoEqualForm(f"cannot become JSON: {error}") from None
+    if _FLOAT in data:
+        text = exact_floats(text)
+    made = text.encode()
+    _check_depth(made)
+    return made
+
+
+def _on_bytes(value: object) -> dict[str, str]:
+    if not isinstance(value, bytes):
+        raise TypeError(f"a {type(value).__name__}")
+    return {"__bytes__": b2a_base64(value, newline=False).decode()}
+
+
+_dump = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_on_bytes
+).encode
+
+
+class _Reader:
+    """Makes the envelopes of one value."""
+
+    def __init__(self) -> None:
+        self.problem: NoEqualForm | None = None
+        self._level = 0
+        self._is_first = True
+
+    def on_ext(self, code: int, data: bytes) -> _Made:
+        # A snapshot may be large, so its parts are checked and not the whole.
+        level = int(not (self._is_first and code == _SNAPSHOT))
+        self._is_first = False
+        if self._level == 0 and level and depth_bound(data) > _DEEPEST:
+            # Each level takes C stack, and here it is not known how many levels there are.
+            try:
+                skip(data, 0, Limits(nodes=len(data) + 1, depth=_DEEPEST))
+            except (PastLimit, ValueError) as error:
+                raise self._noted(NoEqualForm(f"cannot become JSON: {error}")) from None
+        self._level += level
+        try:
+            return self._made(code, data)
+        except NoEqualForm as problem:
+            raise self._noted(problem) from None
+        finally:
+            self._level -= level
+
+    def _noted(self, problem: NoEqualForm) -> NoEqualForm:
+        self.problem = self.problem or problem
+        return self.problem
+
+    def _made(self, code: int, data: bytes) -> _Made:
+        from ormsgpack import unpackb
+
+        if code == _NUMPY:
+            raise NoEqualForm("holds an array of numpy, which RedisSaver cannot store")
+        if code not in READ_EXT:
+            raise NoEqualForm(f"holds the ext type {code}, which is not known")
+        parts = unpackb(data, ext_hook=self.on_ext)
+        if code == _SNAPSHOT:
+            return _Made(("", ""), {"__delta_snapshot__": True, "value": parts})
+        if not isinstance(parts, list) or len(parts) < 3 or not _are_texts(parts[:2]):
+            raise NoEqualForm(f"holds an ext type {code} of an unknown form")
+        name = parts[0], parts[1]
+        made = _envelope(code, name, parts[2], parts[3:])
+        if "__send__" not in made and any(one in data for one in _BYTES) and _has_bytes(made):
+            raise NoEqualForm(
+                f"holds bytes inside a {_words(name)}, which RedisSaver gives back as a dict"
+            )
+        return made
+
+
+def _envelope(code: int, name: TypeName, content: Any, rest: list[Any]) -> _Made:
+    if code in (_PYDANTIC_1, _PYDANTIC_2):
+        if name in IDS_OF_LANGCHAIN:
+            if isinstance(content, dict) and fits(name, content):
+                found = {"lc": 1, "type": "constructor", "id": IDS_OF_LANGCHAIN[name]}
+                return _Made(name, {**found, "kwargs": content})
+            raise NoEqualForm(f"holds a {_words(name)} with unusual fields")
+        raise NoEqualForm(
+            f"holds an object of {_words(name)}, which RedisSaver gives back as a dict"
+        )
+    if code == _METHOD:
+        if name == DATETIME and rest == ["fromisoformat"] and isinstance(content, str):
+            return _made_datetime(content)
+    elif code == _FIELDS:
+        if name in FIELDS and isinstance(content, dict) and fits(name, content):
+            return _called(name, kwargs=content)
+        if name not in FIELDS:
+            raise NoEqualForm(
+                f"holds an object of {_words(name)}: if it is not a dataclass, RedisSaver gives it"
+                " back as a dict"
+            )
+    elif code == _ONE:
+        if name in ONE_ARGUMENT and call_works(name, content):
+            return _called(name, args=[content])
+        if name in COLLECTIONS and isinstance(content, list):
+            if name[0] == "builtins":
+                _check_hashable(name, content)
+            return _called(name, args=[content])
+    elif name in SENDS:
+        return _made_send(content)
+    elif name in ARGUMENTS and isinstance(content, list) and _made_arguments_fit(name, content):
+        return _called(name, args=content)
+    if name in ONE_ARGUMENT | ARGUMENTS | COLLECTIONS | FIELDS.keys() | {DATETIME}:
+        raise NoEqualForm(f"holds a {_words(name)} of an unknown form")
+    raise NoEqualForm(f"holds an object of {_words(name)}, which RedisSaver gives back as a dict")
+
+
+def _called(name: TypeName, **arguments: Any) -> _Made:
+    module, cls = name
+    found = {"lc": 2, "type": "constructor", "id": [*module.split("."), cls]}
+    return _Made(name, found | arguments)
+
+
+def _made_send(content: Any) -> _Made:
+    match content:
+        case [str(node), arg] | [str(node), arg, None]:
+            return _Made(SEND, {"__send__": True, "node": node, "arg": arg})
+        case [str(node), arg, timeout]:
+            return _called(SEND, kwargs={"node": node, "arg": arg, "timeout": timeout})
+    raise NoEqualForm("holds a Send of an unknown form")
+
+
+def _made_datetime(text: str) -> _Made:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise NoEqualForm(f"holds a datetime of an unknown form: '{text}'") from None
+    args: list[Any] = [at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond]
+    if (offset := at.utcoffset()) is not None:
+        args.append(_called(TIMEZONE, args=[_made_timedelta(offset)]))
+    return _called(DATETIME, args=args)
+
+
+def _made_timedelta(given: timedelta) -> _Made:
+    return _called(TIMEDELTA, args=[given.days, given.seconds, given.microseconds])
+
+
+def _made_arguments_fit(name: TypeName, content: list[Any]) -> bool:
+    if name == ("re", "compile"):
+        return len(content) == 2 and isinstance(content[0], str) and type(content[1]) is int
+    if name == TIMEZONE:
+        given, *title = content or [None]
+        known = isinstance(given, _Made) and given.type == TIMEDELTA
+        return known and len(title) < 2 and _are_texts(title)
+    if name[0] == "datetime":
+        return len(content) == 3 and all(type(one) is int for one in content)
+    return _are_texts(content)
+
+
+def _check_hashable(name: TypeName, items: list[Any]) -> None:
+    for item in items:
+        if isinstance(item, list | dict) and getattr(item, "type", None) not in HASHABLE:
+            raise NoEqualForm(f"holds a {name[1]} with items that a {name[1]} cannot have")
+
+
+def _are_texts(items: Iterable[object]) -> bool:
+    return all(isinstance(item, str) for item in items)
+
+
+def _has_bytes(root: Any) -> bool:
+    todo = [root]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, bytes):
+            return True
+        if isinstance(item, dict):
+            todo.extend(item.values())
+        elif isinstance(item, list):
+            todo.extend(item)
+    return False
+
+
+def _check_dicts(root: Any) -> None:
+    """Raise `NoEqualForm` if RedisSaver or ckpt would take a dict for an object."""
+    todo = [root]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, list):
+            todo.extend(item)
+        elif isinstance(item, dict):
+            todo.extend(item.values())
+            if not isinstance(item, _Made) and looks_marked(item):
+                names = ", ".join(f"'{key}'" for key in list(item)[:4])
+                raise NoEqualForm(
+                    f"holds a dict that RedisSaver would take for an object: its keys are {names}"
+                )
+
+
+def looks_marked(fields: dict[Any, Any]) -> bool:
+    """Whether a dict has the shape of a marker or an envelope of RedisSaver."""
+    if "__bytes__" in fields and len(fields) == 1:
+        return True
+    if any(fields.get(f"__{one}__") is True for one in ("send", "interrupt", "delta_snapshot")):
+        return True
+    kinds = ("constructor", "secret", "not_implemented")
+    return fields.get("lc") in (1, 2) and fields.get("type") in kinds
+
+
+def _check_depth(text: bytes) -> None:
+    if text.count(b"[") + text.count(b"{") <= _LEVELS:
+        return
+    brackets = _TEXT.sub(b"", text).translate(None, _NOT_BRACKETS)
+    deepest = max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
+    if deepest > _LEVELS:
+        raise NoEqualForm(f"is nested {deepest} levels deep, and RedisJSON reads only {_LEVELS}")

@@ -11,11 +11,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from ckpt_backends.checkpoint_ids import ticks_of, time_of
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_backends.encryption import CHANGED, DAMAGED, WRONG_KEY
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
+from ckpt_backends.model import (
+    NULL_TASK_ID,
+    Checkpoint,
+    CheckpointKey,
+    Status,
+    Write,
+    ticks_of,
+    time_of,
+)
 from ckpt_cli.core.conversation import (
     MODEL_ROLES,
     CallForm,

@@ -1,6 +1,13 @@
 "use strict";
 (async () => {
   const $ = (id) => document.getElementById(id);
+  if (typeof DecompressionStream === "undefined") {
+    const note = document.createElement("p");
+    note.className = "note";
+    note.textContent = "This browser is too old to show the state at each checkpoint.";
+    document.querySelector(".split").append(note);
+    return;
+  }
   const packed = Uint8Array.from(atob($("data").textContent), (one) => one.charCodeAt(0));
   const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   const { start, checkpoints, values } = await new Response(unpacked).json();

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import (
     NULL_TASK_ID,
@@ -19,6 +18,7 @@ from ckpt_backends.model import (
     CheckpointKey,
     Status,
     Thread,
+    time_of,
 )
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import (

@@ -5,32 +5,233 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import ClassVar, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import ClassVar, TypeVar, overload
 
 from textual import work
 from textual.binding import Binding, BindingType
 from textual.events import Click
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
+from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.tree import Key
-from ckpt_cli.render.folding import (
-    ValueNode,
-    everything_below,
-    is_channel,
-    part_of,
-    sign_column,
-    text_of,
-)
-from ckpt_cli.render.text import StyledLine
+from ckpt_cli.queries.diff import Change
+from ckpt_cli.render import folding
+from ckpt_cli.render.folding import ValueNode
+from ckpt_cli.render.text import Span, StyledLine, line
+from ckpt_cli.render.values import key_text, leaf, message_label, summary
 from ckpt_cli.tui.panes.rows import SearchableLines
-from ckpt_cli.tui.panes.values import Folds, Hits, UnfoldedValues, search
-from ckpt_cli.tui.tabs.content import Tab as TabName
-from ckpt_cli.tui.tabs.content import TabContent
+
+MOST_LINES = 20_000
+"""Maximum number of lines of one document; `ckpt show` prints more."""
+_SIGNS: Mapping[Change, Span] = {"added": ("+", "add"), "changed": ("~", "change")}
+
+
+@dataclass(frozen=True, slots=True)
+class StateValues:
+    """The state of a checkpoint, to be folded and unfolded."""
+
+    heading: Sequence[StyledLine]
+    values: Mapping[str, Value]
+    remarks: Mapping[str, str]
+    """By channel: how its value was rebuilt."""
+    changes: Mapping[str, Change]
+    """By path: what the step did to a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class TabContent:
+    """The content of a tab."""
+
+    lines: Sequence[StyledLine]
+    marks: Mapping[int, str] = field(default_factory=dict)
+    """By line: the path of the value that starts there; the cursor stops there."""
+    items: Mapping[int, ItemKey] = field(default_factory=dict)
+    """By line: the key of the memory item that starts there."""
+    findings: Mapping[int, Finding] = field(default_factory=dict)
+    """By line: the finding that starts there."""
+    places: Mapping[int, Key | None] = field(default_factory=dict)
+    """By line: the checkpoint that the lines from there on are about, if any."""
+    changes: Sequence[int] = ()
+    """The lines of a diff where a change starts."""
+    values: Mapping[int, Value] = field(default_factory=dict)
+    """By line: the value that starts there."""
+    state: StateValues | None = None
+    """Values that fold, to be shown in place of the lines."""
+
+
+def cut(lines: Iterator[StyledLine]) -> list[StyledLine]:
+    found = list(islice(lines, MOST_LINES + 1))
+    if len(found) > MOST_LINES:
+        found[-1] = line(("… more; `ckpt show` prints all", "dim"))
+    return found
+
+
+@dataclass(slots=True)
+class Folds:
+    """What a person folded, unfolded and pinned; the same in all checkpoints."""
+
+    open: dict[str, bool] = field(default_factory=dict)
+    """By the name of a node: whether it is open. All others are as at the start."""
+    pinned: list[str] = field(default_factory=list)
+    """The channels that come first."""
+
+
+class UnfoldedValues(Sequence[StyledLine]):
+    """The lines of a state under some folds; a line is drawn when it is seen."""
+
+    def __init__(self, state: StateValues, folds: Folds, width: int) -> None:
+        self._state, self._width = state, width
+        self._pinned = set(folds.pinned)
+        self._rows: list[tuple[ValueNode, int]] = []
+        self._drawn: dict[str, Sequence[StyledLine]] = {}
+        self.marks: dict[int, str] = {}
+        """By line: the name of the node that starts there."""
+        self.lines_of: dict[str, int] = {}
+        """By name: the line at which a node starts."""
+        self.is_cut = False
+        pinned = [name for name in folds.pinned if name in state.values]
+        names = [*pinned, *(name for name in state.values if name not in self._pinned)]
+        self.roots = [folding.channel_node(name, state.values[name]) for name in names]
+        for node in folding.unfold(self.roots, folds.open):
+            if len(self._rows) > MOST_LINES:
+                self.is_cut = True
+                break
+            self.marks[len(self)] = node.name
+            self.lines_of[node.name] = len(self)
+            number = 1 if folding.takes_one_line(node, width) else len(self._lines(node))
+            self._rows += [(node, at) for at in range(number)]
+
+    def __len__(self) -> int:
+        return len(self._state.heading) + len(self._rows) + self.is_cut
+
+    @overload
+    def __getitem__(self, index: int) -> StyledLine: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StyledLine]: ...
+    def __getitem__(self, index: int | slice) -> StyledLine | Sequence[StyledLine]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        above = len(self._state.heading)
+        if index < above:
+            return self._state.heading[index]
+        if index - above == len(self._rows) and self.is_cut:
+            return line(("… more; fold values to see the rest", "dim"))
+        node, at = self._rows[index - above]
+        return self._lines(node)[at]
+
+    def __iter__(self) -> Iterator[StyledLine]:
+        return (self[at] for at in range(len(self)))
+
+    def node_at(self, index: int) -> ValueNode | None:
+        """Return the node that a line belongs to; None for the heading."""
+        at = index - len(self._state.heading)
+        return self._rows[at][0] if 0 <= at < len(self._rows) else None
+
+    def changed_lines(self) -> list[int]:
+        """Return the lines of what the step changed: of what is unfolded, only the parts."""
+        nodes = ((at, self.node_at(at)) for at in self.marks)
+        signed = [(at, node) for at, node in nodes if node is not None and self._sign(node)[0]]
+        below = [node.depth for _, node in signed[1:]] + [0]
+        return [
+            at for (at, node), deeper in zip(signed, below, strict=True) if deeper <= node.depth
+        ]
+
+    def _lines(self, node: ValueNode) -> Sequence[StyledLine]:
+        drawn = self._drawn.get(node.name)
+        if drawn is None:
+            drawn = folding.node_lines(node, self._width, self._sign(node))
+            if node.parent is None and (remark := self._remark(str(node.key))):
+                drawn[0] = line(*drawn[0].spans, (f"  {remark}", "dim"))
+            self._drawn[node.name] = drawn
+        return drawn
+
+    def _sign(self, node: ValueNode) -> Span:
+        """Return the sign of what the step did to a node."""
+        if node.kind != "items":
+            change = self._state.changes.get(node.name)
+            return ("", "plain") if change is None else _SIGNS[change]
+        # A part is changed if one of its items is.
+        inside = range(node.start, min(node.stop, node.start + folding.ITEMS * folding.ITEMS))
+        is_changed = any(folding.child_name(node.path, at) in self._state.changes for at in inside)
+        return _SIGNS["changed"] if is_changed else ("", "plain")
+
+    def _remark(self, name: str) -> str:
+        words = ["pinned"] if name in self._pinned else []
+        if (remark := self._state.remarks.get(name)) is not None:
+            words.append(remark)
+        return f"({'; '.join(words)})" if words else ""
+
+
+MOST_VALUES = 300_000
+MOST_CHARACTERS = 50_000_000
+"""A search ends after this number of values or characters."""
+MOST_HITS = 10_000
+_SCALAR = 1_000
+"""Number of characters or bytes of a scalar that are searched."""
+
+
+@dataclass(slots=True)
+class Hits:
+    """Where a text was found, from top to bottom."""
+
+    nodes: list[ValueNode] = field(default_factory=list)
+    above: int = 0
+    """How many of them are above the node that the search started from."""
+    ended: str | None = None
+    """The path at which the search ended; None if everything was searched."""
+
+
+def search(roots: Iterable[ValueNode], wanted: str, start: str | None) -> Iterator[Hits]:
+    """Search all values for a text in lower case; yields the same hits after each value.
+
+    `start` is the name of the node under the cursor.
+    """
+    hits, values, characters = Hits(), 0, 0
+    waiting = [iter(roots)]
+    while waiting:
+        node = next(waiting[-1], None)
+        if node is None:
+            waiting.pop()
+            continue
+        if node.name == start:
+            hits.above = len(hits.nodes)
+        text = own_text(node, len(wanted))
+        values, characters = values + 1, characters + len(text)
+        if wanted in text.casefold():
+            hits.nodes.append(node)
+        if values > MOST_VALUES or characters > MOST_CHARACTERS or len(hits.nodes) == MOST_HITS:
+            hits.ended = node.path
+            yield hits
+            return
+        yield hits
+        waiting.append(iter(folding.children(node)))
+
+
+def own_text(node: ValueNode, beyond: int) -> str:
+    """Return the text of a node without the nodes below it; a part of a text goes on `beyond`."""
+    text = node.value if isinstance(node.value, str) else folding.text_of(node.value)
+    if node.kind == "characters":
+        is_shown = text is not None and node.stop - node.start <= folding.PART
+        return text[node.start : node.stop + beyond] if text is not None and is_shown else ""
+    if node.kind != "value":
+        return ""
+    key = "" if folding.is_index(node.key) else key_text(node.key)
+    if text is not None:
+        return f"{key}\n{text[: folding.BEGINNING + beyond]}"
+    if folding.parts_of(node.value):
+        message = as_message(node.value)
+        return key if message is None else f"{key}\n{message_label(message)}"
+    scalar = leaf(node.value, _SCALAR)
+    return f"{key}\n{summary(node.value, _SCALAR) if scalar is None else scalar[:_SCALAR]}"
+
 
 _Part = TypeVar("_Part")
 
@@ -142,8 +343,8 @@ class DocumentRows(SearchableLines):
     def show_step(
         self,
         document: TabContent,
-        before: tuple[CheckpointKey, TabName] | None,
-        now: tuple[CheckpointKey, TabName],
+        before: tuple[CheckpointKey, str] | None,
+        now: tuple[CheckpointKey, str],
         *,
         is_last: bool,
     ) -> None:
@@ -152,7 +353,7 @@ class DocumentRows(SearchableLines):
         if before is not None and before[0].thread_id != place.thread_id:
             # Threads have the same channels, but other items in them.
             folds = self.folds.open.items()
-            self.folds.open = {name: is_open for name, is_open in folds if is_channel(name)}
+            self.folds.open = {name: is_open for name, is_open in folds if folding.is_channel(name)}
         if before == now and document.state is None:
             self.show_document(document, keep=True)
         elif is_last:
@@ -204,7 +405,7 @@ class DocumentRows(SearchableLines):
     def value(self) -> tuple[str, Value] | None:
         """The value under the cursor and its path; None if there is none."""
         if (node := self.node) is not None:
-            return node.path, part_of(node)
+            return node.path, folding.part_of(node)
         above = max((at for at in self.document.values if at <= self.cursor), default=None)
         if above is None:
             return None
@@ -283,7 +484,7 @@ class DocumentRows(SearchableLines):
         """Unfold everything below the value under the cursor, or fold it again."""
         if (node := self.node) is None:
             return
-        found = everything_below(node, _MOST_AT_ONCE)
+        found = folding.everything_below(node, _MOST_AT_ONCE)
         is_open = any(not self.folds.open.get(one.name, one.starts_open) for one in found)
         self.folds.open |= dict.fromkeys((one.name for one in found), is_open)
         self._unfold_again(node.name)
@@ -309,7 +510,7 @@ class DocumentRows(SearchableLines):
         at = round(self.scroll_y) + event.y
         if self.unfolded is None or (node := self.unfolded.node_at(at)) is None:
             return
-        column = sign_column(node, max(self.width, 1))
+        column = folding.sign_column(node, max(self.width, 1))
         if node.is_open is None or at not in self.unfolded.marks or not 0 <= event.x - column <= 1:
             return
         event.prevent_default()
@@ -378,7 +579,7 @@ class DocumentRows(SearchableLines):
         self._hit = number % len(self._hits.nodes)
         found = self._hits.nodes[self._hit]
         around = found.parent
-        if text_of(found.value) is not None:
+        if folding.text_of(found.value) is not None:
             self.folds.open[found.name] = True
         while around is not None:
             self.folds.open[around.name] = True

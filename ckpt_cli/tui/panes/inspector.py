@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -17,30 +17,22 @@ from textual.widgets import Tab, Tabs
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.values import is_larger
 from ckpt_cli.tui.command_line import value_command
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.panes.document import DocumentRows
+from ckpt_cli.tui.panes.document import DocumentRows, TabContent
 from ckpt_cli.tui.panes.rows import RowList, SearchPane
 from ckpt_cli.tui.reading import SHARE, Delays, ask, error_lines, say, show_error, tell_if_lost
 from ckpt_cli.tui.styles import title
 from ckpt_cli.tui.tabs.checkpoint import CheckpointTab, read_origin
-from ckpt_cli.tui.tabs.content import (
-    TABS,
-    Clock,
-    InspectorTab,
-    KeptReader,
-    Subject,
-    TabContent,
-    TabQuestion,
-)
+from ckpt_cli.tui.tabs.content import TABS, InspectorTab, KeptReader, Subject, TabQuestion
 from ckpt_cli.tui.tabs.content import Tab as TabName
 
 if TYPE_CHECKING:
-    from ckpt_cli.tui.tabs.findings import CheckedThread, FindingsTab
+    from ckpt_cli.tui.tabs.thread import CheckedThread, FindingsTab
 
 _SHORT: Mapping[TabName, str] = {
     "messages": "Msgs",
@@ -99,7 +91,6 @@ class Inspector(SearchPane):
         self._first: TabName = TABS[0]
         """The tab that is shown when the tabs are mounted."""
         self._objects: dict[TabName, InspectorTab] = {}
-        self._findings: FindingsTab | None = None
         self._kept = KeptReader()
         self._is_fresh = False
         """Whether the tab of a checkpoint need not be read again."""
@@ -161,16 +152,18 @@ class Inspector(SearchPane):
     def _made(self, name: TabName) -> InspectorTab:
         context = self.context
         match name:
-            case "timeline" | "errors":
-                # Not needed until the tab is opened.
-                from ckpt_cli.tui.tabs.history import ErrorsTab, TimelineTab
+            case "timeline" | "errors" | "findings":
+                # Not needed until the screen is shown.
+                from ckpt_cli.tui.tabs import thread
 
-                is_timed = name == "timeline"
-                return TimelineTab(context.searching) if is_timed else ErrorsTab(context.detail)
-            case "findings":
-                return self._checks()
+                if name == "timeline":
+                    return thread.TimelineTab(context.searching)
+                if name == "errors":
+                    return thread.ErrorsTab(context.detail)
+                refused = partial(show_error, self)
+                return thread.FindingsTab(context, self._tell_checked, refused)
             case "memory":
-                from ckpt_cli.tui.tabs.memory import MemoryTab
+                from ckpt_cli.tui.screens.memory import MemoryTab
 
                 return MemoryTab(context)
             case "writes":
@@ -270,8 +263,8 @@ class Inspector(SearchPane):
         if tab.is_of_thread:
             about = CheckpointKey(about.thread_id, "", "")
         is_again = self.read == (about, name)
-        asked = TabQuestion(subject, self._clock, max(self.rows.width, 1), is_again)
-        if is_again and (tab.is_of_thread or self._is_fresh) and tab.is_current(asked):
+        asked = TabQuestion(subject, self.context.ui(self.rows.width), is_again)
+        if is_again and (tab.is_current(asked) if tab.is_of_thread else self._is_fresh):
             if tab.is_of_thread:
                 self.set_heading(tab.heading(subject))
                 self._sign(tab, subject)
@@ -285,6 +278,7 @@ class Inspector(SearchPane):
                 self._refuse(error)
                 return
             self.heading = tab.heading(subject)
+        tab.drawn = tab.source(asked)
         is_last = subject.follows and name == "messages"
         self.rows.show_step(content, self.read, (about, name), is_last=is_last)
         self.read = about, name
@@ -293,10 +287,6 @@ class Inspector(SearchPane):
         if tab.refresh_after is not None:
             refresh = partial(self._refresh, name)
             self.delays.after(name, tab.refresh_after, refresh, refreshes=True)
-
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.context.now(), self.context.zone)
 
     def _refuse(self, error: CkptError) -> None:
         """Show an error in place of a tab."""
@@ -321,20 +311,15 @@ class Inspector(SearchPane):
 
     def checked(self, thread_id: str) -> CheckedThread | None:
         """Return what was found in a thread, perhaps before it changed."""
-        return None if self._findings is None else self._findings.known(thread_id)
+        return self._checks.known(thread_id) if "findings" in self._objects else None
 
+    @property
     def _checks(self) -> FindingsTab:
-        if self._findings is None:
-            # Not needed until the screen is shown.
-            from ckpt_cli.tui.tabs.findings import FindingsTab
-
-            refused = partial(show_error, self)
-            self._findings = FindingsTab(self.context, self._tell_checked, refused)
-        return self._findings
+        return cast("FindingsTab", self._object("findings"))
 
     def check_soon(self) -> None:
         """Check the thread quickly after a while, if it was not checked as it is now."""
-        checks = self._findings
+        checks = self._checks if "findings" in self._objects else None
         if self.subject is not None and (
             checks is None or checks.found(self.subject.thread) is None
         ):
@@ -344,13 +329,13 @@ class Inspector(SearchPane):
     @work(exclusive=True, group="findings")
     async def _check_quickly(self) -> None:
         if self.subject is not None:
-            await self._checking(self._checks().check_quickly(self.subject.thread))
+            await self._checking(self._checks.check_quickly(self.subject.thread))
 
     @work(group="deep")
     async def check_deeply(self) -> None:
         """Check every value of the thread."""
-        if self.subject is not None and self._checks().may_check(self.subject.thread):
-            await self._checking(self._checks().check_deeply(self.subject.thread))
+        if self.subject is not None and self._checks.may_check(self.subject.thread):
+            await self._checking(self._checks.check_deeply(self.subject.thread))
 
     async def _checking(self, check: Awaitable[object]) -> None:
         try:

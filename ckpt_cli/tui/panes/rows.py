@@ -21,7 +21,7 @@ from textual.widgets import Input
 
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_cli.render.text import StyledLine
-from ckpt_cli.tui.messages import error_text
+from ckpt_cli.tui.reading import error_text
 from ckpt_cli.tui.styles import as_strip
 
 
@@ -271,12 +271,6 @@ class SearchableLines(RowList):
             self.cursor = at
         else:
             self.scroll_to(y=max(at - self.size.height // 2, 0), animate=False)
-
-
-class Choices(SearchableLines):
-    """Lines that each stand for a checkpoint."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to checkpoint")]
 
 
 class FieldPane(Vertical):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,25 +19,242 @@ from textual.reactive import var
 from textual.strip import Strip
 from textual.widget import Widget
 
+from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.tasks import node_path, path_text
 from ckpt_cli.core.timeline import Scrubber, ScrubberCell, Sign, Stretch
-from ckpt_cli.core.tree import Key
-from ckpt_cli.queries.tree import TreeShape
-from ckpt_cli.render.text import Span, Style, StyledLine, line, safe_text
-from ckpt_cli.render.values import counted
+from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
+from ckpt_cli.core.tree import Row as TreeRow
+from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.queries.tree import Tree, TreeReader, TreeShape
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render.text import Span, Style, StyledLine, Ui, line, safe_text
+from ckpt_cli.render.tree import ScreenTree
+from ckpt_cli.render.values import counted, summary
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.rows import RowList, SearchableLines, SearchPane
-from ckpt_cli.tui.panes.tree_picture import GrowingTree, TreePicture, TreeQuestion, TreeView
 from ckpt_cli.tui.reading import SOON, Changed, Delays, LoadedObjects, ask, error_lines
 from ckpt_cli.tui.styles import STYLES, title
-from ckpt_cli.tui.tabs.content import Clock, name_in_tree
+from ckpt_cli.tui.tabs.content import KeptReader, name_in_tree
 
 if TYPE_CHECKING:
-    from ckpt_cli.tui.tabs.findings import CheckedThread
+    from ckpt_cli.tui.tabs.thread import CheckedThread
+
+_QUESTION_WIDTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TreePicture:
+    """The tree of a thread or of one namespace, as lines."""
+
+    tree: Tree
+    drawing: ScreenTree
+    rows: Sequence[TreeRow | None]
+    """The row of each line; None for remarks, dates and gaps."""
+    lines: Sequence[StyledLine]
+    keys: Sequence[Key | None]
+    """The checkpoint of each line; None if the cursor does not stop there."""
+    holds: Sequence[frozenset[Key]]
+    """The checkpoints that each line stands for: several on a line of folded steps or of a call."""
+    inner: Mapping[int, str]
+    """The namespace of each line that is a subgraph call."""
+    folds: frozenset[int]
+    """Lines of folded steps."""
+    head: Key | None
+    """The head of the first tree; None if it is not shown."""
+    parentage: Mapping[str, Parentage]
+    """By namespace: also of checkpoints that are not shown."""
+
+    def line_of(self, key: Key | None) -> int | None:
+        """Return the line of a checkpoint, or else the one that it is folded into; None if neither
+        is shown.
+        """
+        if key is None:
+            return None
+        exact = next((at for at, one in enumerate(self.keys) if one == key), None)
+        if exact is not None:
+            return exact
+        return next((at for at, held in enumerate(self.holds) if key in held), None)
+
+    def keys_near(self, lines: range) -> frozenset[Key]:
+        """Return the checkpoints of some lines, and of as many before and after them."""
+        start = max(lines.start - len(lines), 0)
+        return frozenset(filter(None, self.keys[start : lines.stop + len(lines)]))
+
+
+@dataclass(slots=True)
+class TreeView:
+    """Which tree is shown, and how."""
+
+    thread_id: str | None = None
+    ns: str | None = None
+    """Show only this namespace; None for the whole thread."""
+    unfold: bool = False
+    nest: bool = False
+    tree: Tree | None = None
+    follows: bool = False
+    """Whether the cursor stays on the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeQuestion:
+    """Which tree is read, and how it is drawn."""
+
+    thread_id: str
+    shape: TreeShape
+    width: int
+
+
+class GrowingTree:
+    """Reads the tree of a thread again and again, and only what has changed. Used by one worker."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._kept = KeptReader()
+        self._trees: TreeReader | None = None
+        self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
+
+    def read(
+        self, store: Store, asked: TreeQuestion, ui: Ui, *, keep: Key | None, seen: Collection[Key]
+    ) -> TreePicture:
+        """Return the tree of a thread, or of one namespace of it; the same one if it is unchanged.
+
+        Of the steps that a fold would hide, only those in `seen` are read. The checkpoint `keep` is
+        not folded. Raises `NotFound`.
+        """
+        reader = self._kept.of(store, asked.thread_id)
+        tree = self._reader(reader).read(asked.shape, keep, seen)
+        # A line says the day if it is not today.
+        looks = asked, ui.now.astimezone(ui.zone).date()
+        before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
+        again = None if before is None else _drawn_again(before, tree)
+        again = again or draw_tree(tree, ui, _parentage(reader, asked.shape.ns))
+        self._drawn = looks, again
+        return again
+
+    def read_more(self, store: Store, ui: Ui, seen: Collection[Key]) -> TreePicture | None:
+        """Return the last tree with the steps in `seen` read, without a look at what has changed.
+
+        Returns None if no tree was read. Raises `NotFound`.
+        """
+        return self._changed(store, ui, lambda trees, before, _: trees.more(before.tree, seen))
+
+    def keep_unfolded(self, store: Store, ui: Ui, keep: Key) -> TreePicture | None:
+        """Return the last tree with folds that leave out another checkpoint.
+
+        What else has changed is not read. Returns None if no tree was read. Raises `NotFound`.
+        """
+        return self._changed(
+            store, ui, lambda trees, before, shape: trees.refold(before.tree, shape, keep)
+        )
+
+    def _changed(
+        self, store: Store, ui: Ui, change: Callable[[TreeReader, TreePicture, TreeShape], Tree]
+    ) -> TreePicture | None:
+        if self._drawn is None:
+            return None
+        looks, before = self._drawn
+        asked, _ = looks
+        tree = change(self._reader(self._kept.of(store, asked.thread_id)), before, asked.shape)
+        again = _drawn_again(before, tree)
+        again = again or draw_tree(tree, ui._replace(width=asked.width), before.parentage)
+        self._drawn = looks, again
+        return again
+
+    def _reader(self, reader: ThreadReader) -> TreeReader:
+        """Return what reads the tree of a thread; it keeps what it read while this is the same."""
+        operations = ThreadOperations(self._opening, reader.thread_id)
+        if self._trees is None or self._trees.reader.thread_id != reader.thread_id:
+            self._trees = TreeReader(reader, operations, _say)
+        self._trees.reader, self._trees.operations = reader, operations
+        return self._trees
+
+
+def _parentage(reader: ThreadReader, ns: str | None) -> Mapping[str, Parentage]:
+    """Return the parents of the checkpoints of a thread, or of one namespace; reads no body."""
+    namespaces = reader.namespaces if ns is None else [reader.namespace(ns)]
+    return {ns: reader.parentage(ns) for ns in namespaces}
+
+
+def _say(value: Value) -> str:
+    return summary(value, _QUESTION_WIDTH)
+
+
+def _drawn_again(before: TreePicture, tree: Tree) -> TreePicture | None:
+    """Return a picture after more steps of the same tree were read.
+
+    Returns None if all lines must be drawn again.
+    """
+    if before.tree is tree:
+        return before
+    if before.tree.plan is not tree.plan:
+        return None
+    read, known = tree.details, before.tree.details
+    changed = {key for key, one in read.items() if one is not known.get(key)}
+    lines = list(before.lines)
+    before.drawing.show(tree)
+    for at, row in enumerate(before.rows):
+        if isinstance(row, StepRow) and row.key in changed:
+            drawn = before.drawing.line(row) if _is_one_line(known.get(row.key)) else None
+            if drawn is None:
+                return None
+            lines[at] = drawn
+    return replace(before, tree=tree, lines=lines)
+
+
+def _is_one_line(details: StepDetails | None) -> bool:
+    """Return whether a step was drawn without remarks below it."""
+    return details is None or not (
+        details.questions or details.errors or details.problem or details.change
+    )
+
+
+def draw_tree(tree: Tree, ui: Ui, parentage: Mapping[str, Parentage] | None = None) -> TreePicture:
+    """Return a tree as lines."""
+    drawing = ScreenTree(tree, ui)
+    drawn = list(drawing.rows())
+    return TreePicture(
+        tree,
+        drawing,
+        [row for row, _ in drawn],
+        [text for _, text in drawn],
+        [_key(row) for row, _ in drawn],
+        [frozenset(_held(row)) for row, _ in drawn],
+        {at: row.namespaces[0] for at, (row, _) in enumerate(drawn) if isinstance(row, CallRow)},
+        frozenset(at for at, (row, _) in enumerate(drawn) if isinstance(row, FoldRow)),
+        next((row.key for row, _ in drawn if isinstance(row, StepRow) and row.head), None),
+        parentage or {},
+    )
+
+
+def _key(row: TreeRow | None) -> Key | None:
+    match row:
+        case StepRow():
+            return row.key
+        case FoldRow():
+            return row.ns, row.ids[-1]
+        case CallRow():
+            return row.heads[0]
+        case SectionRow() | None:
+            return None
+
+
+def _held(row: TreeRow | None) -> Iterable[Key]:
+    match row:
+        case StepRow():
+            return (row.key,)
+        case FoldRow():
+            return ((row.ns, one) for one in row.ids)
+        case CallRow():
+            # If the tree of the call follows, its own lines stand for its checkpoints.
+            return () if row.nested else row.keys
+        case SectionRow() | None:
+            return ()
+
 
 _SIGNS: Mapping[Sign, tuple[str, Style]] = {
     "error": ("✗", "error"),
@@ -108,6 +327,8 @@ def _span(cell: ScrubberCell, *, is_here: bool) -> Span:
 
 _REST = 0.15
 """Seconds after the last step when the fold that hides it is opened."""
+_AROUND = 2
+"""Lines above the tree: the title and the scrubber."""
 _GUTTER = 2
 """Columns before a row: one for the mark, one for findings."""
 
@@ -264,6 +485,11 @@ class TreePane(SearchPane):
         title(self, self.heading)
         self.watch(self.rows, "scroll_y", self._load_seen_rows, init=False)
 
+    @property
+    def needed(self) -> int:
+        """The lines of the tree, and of what is around them."""
+        return self.rows.count() + _AROUND + self.search.display
+
     # What is shown
 
     @property
@@ -397,17 +623,17 @@ class TreePane(SearchPane):
             self._asked = asked
             self._load(asked)
 
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.context.now(), self.context.zone)
-
     @work(exclusive=True, group="tree")
     async def _load(self, asked: TreeQuestion) -> None:
         began = time.monotonic()
         # The requested checkpoint, or the one under the cursor, is not folded.
         keep = self.goal or (self.rows.unfolded if self.view.tree is not None else None)
         question = partial(
-            self._growing.read, asked=asked, clock=self._clock, keep=keep, seen=self._seen_keys
+            self._growing.read,
+            asked=asked,
+            ui=self.context.ui(self.rows.room),
+            keep=keep,
+            seen=self._seen_keys,
         )
         picture = await ask(self, self.context.tree, question, self._fail)
         self._asked, self.took = None, time.monotonic() - began
@@ -448,7 +674,7 @@ class TreePane(SearchPane):
         # If the tree is being read, its rows are read when that ends.
         if self._shown is not None:
             more = self._growing.read_more
-            self._load_more(partial(more, clock=self._clock, seen=self._seen_keys))
+            self._load_more(partial(more, ui=self.context.ui(self.rows.room), seen=self._seen_keys))
 
     def _open_fold(self) -> None:
         """Show the checkpoint under the cursor outside of its fold."""
@@ -458,7 +684,7 @@ class TreePane(SearchPane):
             self.load()
         elif key is not None and self.rows.cursor in picture.folds:
             opened = self._growing.keep_unfolded
-            self._load_more(partial(opened, clock=self._clock, keep=key))
+            self._load_more(partial(opened, ui=self.context.ui(self.rows.room), keep=key))
 
     # Drawing
 

@@ -17,9 +17,9 @@ from textual.widgets import Input, Label, Static
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.text import line, safe_text
-from ckpt_cli.tui.messages import screen_hint, screen_message
-from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.plans import KINDS, Kind, Purge, Reviewed, ReviewedRemoval
+from ckpt_cli.tui.reading import screen_hint, screen_message
+from ckpt_cli.tui.screens.dialogs import KeyLine
 from ckpt_cli.tui.styles import as_text, title
 
 _Result = TypeVar("_Result")

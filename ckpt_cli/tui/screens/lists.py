@@ -1,226 +1,227 @@
-"""What lies over the main screen: questions, errors, operations and matches, one line each."""
+"""Lists over the main screen: questions, errors, operations and matches of a search."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
-from textual.worker import get_current_worker
 
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.model import CheckpointKey, Thread, ThreadBounds
 from ckpt_backends.protocol import Store
-from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_cli.core.search import compile_pattern, gave_up, stopped_text
-from ckpt_cli.core.tasks import error_start
 from ckpt_cli.queries import incidents
-from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_thread
+from ckpt_cli.queries.grep import GrepQuery, grep_thread
 from ckpt_cli.queries.operations import ListedOperation
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.reading.store import Opening
-from ckpt_cli.reading.store_worker import StoreWorker
-from ckpt_cli.render.search import hit_columns, table_record
-from ckpt_cli.render.table import age, table_lines
-from ckpt_cli.render.text import Style, StyledLine, cell_len, fit, line, pad, safe_text, visible_id
-from ckpt_cli.render.values import summary
-from ckpt_cli.tui.keys import OPERATIONS_GROUPS, PLACES_GROUPS, SEARCH_GROUPS, bindings, keys_of
-from ckpt_cli.tui.messages import error_text
-from ckpt_cli.tui.panes.footer import KeyLine
-from ckpt_cli.tui.panes.rows import Choices, RowList, SearchableLines, SearchPane
-from ckpt_cli.tui.panes.thread_list import read_threads
-from ckpt_cli.tui.reading import error_lines
-from ckpt_cli.tui.screens.text import HelpedScreen
+from ckpt_cli.render.incidents import FAILURE, FAILURE_COLUMNS, WAITING, WAITING_COLUMNS
+from ckpt_cli.render.operations import OPERATION, operation_columns
+from ckpt_cli.render.search import HIT_COLUMNS, table_record
+from ckpt_cli.render.table import Column, Record, table_lines
+from ckpt_cli.render.text import Ui, line, safe_text
+from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.keys import OPERATIONS_GROUPS, PLACES_GROUPS, SEARCH_GROUPS, bindings
+from ckpt_cli.tui.panes.rows import RowList, SearchableLines, SearchPane
+from ckpt_cli.tui.panes.threads import read_threads
+from ckpt_cli.tui.reading import error_lines, error_text
+from ckpt_cli.tui.screens.dialogs import HelpedScreen, KeyLine
 from ckpt_cli.tui.styles import title
 
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_LONGEST = 500
-"""Maximum number of columns of a question or an error."""
-_WIDEST_NAME = 30
+_NARROWEST = 72
+"""Cells in which any row fits on one line; a narrower pane cuts its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingPlace:
-    """A checkpoint at which a thread waits."""
+class TableRows(SearchableLines):
+    """A header and one line per row."""
 
-    key: CheckpointKey
-    since: datetime | None
-    node: str
-    reason: str
-    """The question or the error, without control characters."""
+    def is_stop(self, index: int) -> bool:
+        return index > 0
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceList:
-    """One kind of places, of all threads of a store."""
+class PlaceRows(TableRows):
+    """Rows that each stand for a checkpoint."""
 
-    name: str
-    none: str
-    """What to say if there are none."""
-    channels: frozenset[str]
-    """A thread with such a place has a write on one of these channels at its head."""
-    read: Callable[[Store, Sequence[Thread]], list[WaitingPlace]]
-    """Reads those of a few hundred threads, in their order."""
-    style: Style
-
-    def threads(self, store: Store) -> list[Thread]:
-        """Return the threads that may have such places, newest first."""
-        return list(store.threads_within(ThreadBounds(head_channels=self.channels)))
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to checkpoint")]
 
 
-def _questions(store: Store, threads: Sequence[Thread]) -> list[WaitingPlace]:
-    return [
-        WaitingPlace(
-            one.key,
-            one.since,
-            safe_text(one.question.node or "?"),
-            summary(one.question.value, _LONGEST),
-        )
-        for one in incidents.open_questions(store, threads)
-    ]
+class ListScreen(HelpedScreen[_Result], Generic[_Item, _Result]):
+    """A table below a title; each row stands for something that was found."""
 
-
-def _errors(store: Store, threads: Sequence[Thread]) -> list[WaitingPlace]:
-    return [
-        WaitingPlace(one.key, one.at, safe_text(one.node), safe_text(error_start(one.error)))
-        for one in incidents.failures_of_threads(store, threads)
-    ]
-
-
-QUESTIONS = PlaceList(
-    "Questions", "no unanswered questions", incidents.QUESTION_CHANNELS, _questions, "question"
-)
-ERRORS = PlaceList(
-    "Errors", "no thread waits after an error", incidents.HEAD_CHANNELS, _errors, "error"
-)
-
-
-def place_lines(
-    places: Sequence[WaitingPlace], style: Style, now: datetime, width: int
-) -> list[StyledLine]:
-    """Return one line per place: thread, age, node and reason."""
-    longest = max((cell_len(safe_text(visible_id(one.key.thread_id))) for one in places), default=0)
-    widest = min(longest, _WIDEST_NAME)
-    return [_line(one, style, now, width, widest) for one in places]
-
-
-def _line(one: WaitingPlace, style: Style, now: datetime, width: int, widest: int) -> StyledLine:
-    old = age(one.since, now) if one.since is not None else "?"
-    name = pad(fit(safe_text(visible_id(one.key.thread_id)), widest), widest)
-    room = max(width - cell_len(name) - cell_len(one.node) - 10, 10)
-    return line(
-        (name, "head"),
-        (f"{old:>5}  ", "time"),
-        (one.node, "node"),
-        "  ",
-        (fit(one.reason, room), style),
-    )
-
-
-_AT_ONCE = 200
-"""Number of threads read with one query."""
-
-
-class ListScreen(HelpedScreen[_Result], Generic[_Result]):
-    """Lines below a title."""
-
-    def __init__(self, heading: str, rows: SearchableLines) -> None:
+    def __init__(
+        self, context: ScreenContext, heading: str, rows: TableRows, columns: Iterable[Column]
+    ) -> None:
         super().__init__()
-        self._heading, self._rows = heading, rows
-        self._pane = SearchPane(rows, id=f"{rows.id}-pane")
+        self.context, self.rows, self._heading = context, rows, heading
+        self._columns = [one._replace(cut=True) for one in columns]
+        self._pane: Vertical = SearchPane(rows, id=f"{rows.id}-pane")
+        self.found: list[tuple[_Item, Record]] = []
 
     def compose(self) -> ComposeResult:
         yield self._pane
         yield KeyLine()
 
     def on_mount(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to read."""
         self.head("loading")
-        self._rows.focus()
+        self.rows.focus()
+
+    @property
+    def chosen(self) -> _Item | None:
+        """What the row under the cursor stands for; None if there is none."""
+        at = self.rows.cursor - 1
+        return self.found[at][0] if 0 <= at < len(self.found) else None
 
     def head(self, text: str = "") -> None:
         """Set the title."""
         title(self._pane, f"{self._heading}: {text}" if text else self._heading)
 
+    def add(self, found: Sequence[tuple[_Item, Record]]) -> None:
+        """Show more rows."""
+        self.found += found
+        if found:
+            self._draw()
 
-class PlacesScreen(ListScreen[CheckpointKey | None]):
+    def _draw(self) -> None:
+        width = max(self.rows.width, _NARROWEST)
+        ui = Ui(self.context.now(), self.context.zone, width)
+        records = (record for _, record in self.found)
+        self.rows.show_lines([*table_lines(records, self._columns, ui)], self.rows.cursor)
+
+    def say_none(self, said: str) -> None:
+        """Say that nothing was found."""
+        self.rows.show_lines([line((said, "dim"))])
+
+    def refuse(self, said: str) -> None:
+        """Show an error."""
+        self.notify(safe_text(said), severity="error", markup=False)
+
+    def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
+        event.stop()
+        if self.found:
+            self._draw()
+
+
+class CheckpointList(ListScreen[CheckpointKey, CheckpointKey | None]):
+    """A list from which Enter goes to a checkpoint."""
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        if self.chosen is not None:
+            self.dismiss(self.chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceList:
+    """One kind of places at which threads wait, of all threads of a store."""
+
+    name: str
+    none: str
+    """What to say if there are none."""
+    channels: frozenset[str]
+    """A thread with such a place has a write on one of these channels at its head."""
+    read: Callable[[Store, Sequence[Thread]], Iterator[incidents.Failure | incidents.Waiting]]
+    """Reads those of a few hundred threads, in their order."""
+    record: Callable[[Any], Mapping[str, Any]]
+    columns: Sequence[Column]
+
+    def threads(self, store: Store) -> list[Thread]:
+        """Return the threads that may have such places, newest first."""
+        return list(store.threads_within(ThreadBounds(head_channels=self.channels)))
+
+    def rows(self, store: Store, threads: Sequence[Thread]) -> list[tuple[CheckpointKey, Record]]:
+        """Return the checkpoints and records of a few hundred threads."""
+        return [(one.key, self.record(one)) for one in self.read(store, threads)]
+
+
+QUESTIONS = PlaceList(
+    *(
+        "Questions",
+        "no unanswered questions",
+        incidents.QUESTION_CHANNELS,
+        incidents.open_questions,
+    ),
+    *(WAITING.record, [one for one in WAITING_COLUMNS if one.key != "interrupt_id"]),
+)
+ERRORS = PlaceList(
+    *("Errors", "no thread waits after an error", incidents.HEAD_CHANNELS),
+    *(incidents.failures_of_threads, FAILURE.record, FAILURE_COLUMNS),
+)
+_AT_ONCE = 200
+"""Number of threads read with one query."""
+
+
+class PlacesScreen(CheckpointList):
     """One line per place; Enter goes to its checkpoint."""
 
     GROUPS = PLACES_GROUPS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(PLACES_GROUPS))
+    BINDINGS: ClassVar[list[BindingType]] = bindings(PLACES_GROUPS)
 
-    def __init__(
-        self, kind: PlaceList, worker: StoreWorker[Store], now: Callable[[], datetime]
-    ) -> None:
-        super().__init__(kind.name, Choices(id="places"))
-        self._kind, self._worker, self._now = kind, worker, now
-        self._found: list[WaitingPlace] = []
+    def __init__(self, context: ScreenContext, kind: PlaceList) -> None:
+        super().__init__(context, kind.name, PlaceRows(id="places"), kind.columns)
+        self._kind = kind
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
+        super().begin()
         self._load()
 
     @work(exclusive=True)
     async def _load(self) -> None:
+        ask = self.context.searching.ask
         try:
-            threads = await self._worker.ask(self._kind.threads)
+            threads = await ask(self._kind.threads)
             for start in range(0, len(threads), _AT_ONCE):
                 some = threads[start : start + _AT_ONCE]
-                found = await self._worker.ask(partial(self._read, some))
-                self._found += found
+                self.add(await ask(partial(self._kind.rows, threads=some)))
                 read = f"{start + len(some):,} of {len(threads):,} threads read"
-                self.head(f"{len(self._found):,} ({read})")
-                if found:
-                    self._show()
-            self.head(f"{len(self._found):,}")
+                self.head(f"{len(self.found):,} ({read})")
+            self.head(f"{len(self.found):,}")
         except CkptError as error:
-            self._pane.notify(error_text(error), severity="error", markup=False)
-            if not self._found:
+            self.refuse(error_text(error))
+            if not self.found:
                 self.head()
-                self._rows.show_lines(error_lines(error, self._rows.width))
+                self.rows.show_lines(error_lines(error, self.rows.width))
             return
-        if not self._found:
-            self._rows.show_lines([line((self._kind.none, "dim"))])
-
-    def _read(self, threads: Sequence[Thread], store: Store) -> list[WaitingPlace]:
-        return self._kind.read(store, threads)
-
-    def _show(self) -> None:
-        lines = place_lines(self._found, self._kind.style, self._now(), self._rows.width)
-        self._rows.show_lines(lines, self._rows.cursor)
-
-    def on_resize(self) -> None:
-        if self._found:
-            self._show()
-
-    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        event.stop()
-        if self._rows.cursor < len(self._found):
-            self.dismiss(self._found[self._rows.cursor].key)
+        if not self.found:
+            self.say_none(self._kind.none)
 
 
-class OperationsScreen(ListScreen[str | None]):
+_ABOUT_OPERATIONS = frozenset(
+    {"op", "at", "action", "number", "undone_by", "undoes", "reason", "user", "why_not", "ended"}
+)
+"""What is told of an operation on the thread that the list is about."""
+
+
+class OperationsScreen(ListScreen[ListedOperation, str | None]):
     """One line per operation, newest first. Returns the id of the one that is to be undone."""
 
     GROUPS = OPERATIONS_GROUPS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(OPERATIONS_GROUPS))
+    BINDINGS: ClassVar[list[BindingType]] = bindings(OPERATIONS_GROUPS)
 
-    def __init__(self, opening: Opening, thread_id: str, now: datetime, refusal: str) -> None:
+    def __init__(self, context: ScreenContext, thread_id: str, refusal: str) -> None:
         """`refusal` says why nothing can be undone here; empty if it can."""
         name = f"Operations of ckpt on {safe_text(thread_id)}"
-        super().__init__(name, SearchableLines(id="operations"))
-        self._operations = ThreadOperations(opening, thread_id)
-        self._now, self._refusal = now, refusal
-        self._found: Sequence[ListedOperation] = ()
+        about = [one for one in operation_columns() if one.key in _ABOUT_OPERATIONS]
+        columns = [one._replace(table=True, drop=one.drop or (one.key == "ended")) for one in about]
+        super().__init__(context, name, TableRows(id="operations"), columns)
+        self._operations = ThreadOperations(context.opening, thread_id)
+        self._refusal = refusal
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
+        super().begin()
         self._load()
 
     @work(exclusive=True)
@@ -228,171 +229,104 @@ class OperationsScreen(ListScreen[str | None]):
         # The log is on a disk, and may be long.
         found = await asyncio.to_thread(lambda: self._operations.newest_first)
         self.head(f"{len(found):,}")
-        self._found = found
-        self._rows.show_lines(operation_lines(found, self._now))
+        self.add([(one, OPERATION.record(one)) for one in found])
+        if not found:
+            self.say_none("ckpt recorded no change of this thread")
 
     def action_undo(self) -> None:
         """Choose the operation under the cursor to be undone, or say why it cannot be."""
-        if not self._found:
+        if (one := self.chosen) is None:
             return
-        one = self._found[self._rows.cursor]
         if one.why_not:
-            self._refuse(f"cannot undo {one.operation.action} {one.op}: {one.why_not}")
+            self.refuse(f"cannot undo {one.operation.action} {one.op}: {one.why_not}")
         elif self._refusal:
-            self._refuse(self._refusal)
+            self.refuse(self._refusal)
         else:
             self.dismiss(one.op)
 
-    def _refuse(self, said: str) -> None:
-        self.notify(safe_text(said), severity="error", markup=False)
 
-
-def operation_lines(found: Sequence[ListedOperation], now: datetime) -> list[StyledLine]:
-    """Return one line per operation: its age, action, id, user, reason, and what became of it."""
-    if not found:
-        return [line(("ckpt recorded no change of this thread", "dim"))]
-    longest = max(len(one.operation.action) for one in found)
-    return [_operation_line(one, now, longest) for one in found]
-
-
-def _operation_line(one: ListedOperation, now: datetime, longest: int) -> StyledLine:
-    operation = one.operation
-    others = operation.number - 1
-    said = [
-        f"by {operation.user}" if operation.user else "",
-        f"with {others:,} other threads" if others > 1 else "",
-        f"undoes {operation.undoes}" if operation.undoes else "",
-        _became(one),
-        operation.reason or "",
-        operation.ended,
-    ]
-    return line(
-        (f"{age(operation.at, now):>5}  ", "time"),
-        (f"{safe_text(operation.action):{longest}}  ", "head"),
-        (operation.op, "id"),
-        (f"  {safe_text('; '.join(filter(None, said)))}", "dim" if one.undone_by else "plain"),
-    )
-
-
-def _became(one: ListedOperation) -> str:
-    if one.undone_by is not None:
-        return f"undone by {one.undone_by}"
-    return f"cannot be undone: {one.why_not}" if one.why_not else ""
-
-
-_NARROWEST = 72
-"""Cells in which any match fits on one line; a narrower pane cuts its end."""
 _MOST = 2000
 """The search stops after this number of matches."""
 _SHOW_AGAIN = 20
 """The title shows the progress again after this number of threads."""
 
 
-class Matches(Choices):
-    """A header and one line per match."""
-
-    def is_stop(self, index: int) -> bool:
-        return index > 0
-
-
-class SearchScreen(HelpedScreen[CheckpointKey | None]):
+class SearchScreen(CheckpointList):
     """A field for a pattern, and the matches; Enter goes to a match."""
 
     GROUPS = SEARCH_GROUPS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(SEARCH_GROUPS))
+    BINDINGS: ClassVar[list[BindingType]] = bindings(SEARCH_GROUPS)
 
-    def __init__(self, worker: StoreWorker[Store], thread_id: str | None) -> None:
-        super().__init__()
-        self._worker = worker
+    def __init__(self, context: ScreenContext, thread_id: str | None) -> None:
+        super().__init__(context, "Search", PlaceRows(id="hits"), HIT_COLUMNS)
+        # The key for a search is that of the field.
+        self._pane = Vertical(self.rows, id="hits-pane", classes="pane")
         self._thread = thread_id
         self._only_this = thread_id is not None
-        self._found: list[GrepHit] = []
 
     def compose(self) -> ComposeResult:
-        self._input = Input(
-            placeholder="regular expression; lower case matches any case",
-            id="pattern",
-            compact=True,
-        )
+        hint = "regular expression; lower case matches any case"
+        self._input = Input(placeholder=hint, id="pattern", compact=True)
         yield self._input
-        self._rows = Matches(id="hits")
-        with Vertical(id="hits-pane", classes="pane") as self._pane:
-            yield self._rows
-        yield KeyLine()
+        yield from super().compose()
 
-    def on_mount(self) -> None:
-        self._head("")
+    def begin(self) -> None:
+        self.head()
         self._input.focus()
+
+    def head(self, text: str = "") -> None:
+        self._heading = f"Search in {'this thread' if self._only_this else 'all threads'}"
+        super().head(text)
 
     def action_type(self) -> None:
         self._input.focus()
 
     def action_scope(self) -> None:
         self._only_this = not self._only_this and self._thread is not None
-        self._head("")
+        self.head()
         if self._input.value:
             self._search(self._input.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         if event.value:
-            self._rows.focus()
+            self.rows.focus()
             self._search(event.value)
-
-    def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
-        event.stop()
-        self._show()
-
-    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        event.stop()
-        if 0 < self._rows.cursor <= len(self._found):
-            self.dismiss(self._found[self._rows.cursor - 1].key)
 
     @work(exclusive=True)
     async def _search(self, pattern: str) -> None:
-        self._found = []
-        self._rows.show_lines(())
-        wanted = GrepQuery(pattern, ignore_case=pattern.islower())
+        self.found = []
+        self.rows.show_lines(())
         try:
-            compile_pattern(pattern, fixed=False, ignore_case=wanted.ignore_case)
-            ids = [self._thread] if self._only_this and self._thread is not None else None
-            if ids is None:
-                ids = [one.thread_id for one in await self._worker.ask(read_threads)]
-            stopped = 0
-            for number, thread_id in enumerate(ids, 1):
-                if get_current_worker().is_cancelled:
-                    return
-                found = await self._worker.ask(
-                    partial(grep_thread, thread_id=thread_id, wanted=wanted)
-                )
-                self._found += found.hits
-                if found.hits:
-                    self._show()
-                if number % _SHOW_AGAIN == 0:
-                    self._head(f"{number:,} of {len(ids):,} threads searched")
-                stopped += found.stopped
-                if len(self._found) >= _MOST or gave_up(stopped):
-                    break
+            stopped = await self._find(GrepQuery(pattern, ignore_case=pattern.islower()))
         except CkptError as error:
-            self.notify(error_text(error), severity="error", markup=False)
+            self.refuse(error_text(error))
             return
-        rest = " (press t to search all threads)" if self._only_this and not self._found else ""
-        first = "first " if len(self._found) >= _MOST else ""
-        noun = "match" if len(self._found) == 1 else "matches"
-        self._head(f"{first}{len(self._found):,} {noun}{rest}")
+        number = len(self.found)
+        rest = " (press t to search all threads)" if self._only_this and not number else ""
+        first = "first " if number >= _MOST else ""
+        self.head(f"{first}{number:,} {'match' if number == 1 else 'matches'}{rest}")
         if stopped:
             said = "search stopped: " if gave_up(stopped) else ""
             self.notify(said + stopped_text(stopped), severity="warning", markup=False)
 
-    def _head(self, text: str) -> None:
-        where = "this thread" if self._only_this else "all threads"
-        title(self._pane, f"Search in {where}" + (f": {text}" if text else ""))
+    async def _find(self, wanted: GrepQuery) -> int:
+        """Show the matches of all threads in turn, or of this one.
 
-    def _show(self) -> None:
-        self._rows.show_lines(_table(self._found, self._rows.width), self._rows.cursor)
-
-
-def _table(hits: Sequence[GrepHit], width: int) -> list[StyledLine]:
-    """The table of `ckpt grep`: a header, and one line per match."""
-    columns = [one._replace(cut=True) for one in hit_columns()]
-    return list(table_lines(map(table_record, hits), columns, max(width, _NARROWEST)))
+        Returns the number of threads in which the search took too long. Raises `CkptError`.
+        """
+        compile_pattern(wanted.pattern, fixed=False, ignore_case=wanted.ignore_case)
+        ask, stopped = self.context.searching.ask, 0
+        if self._only_this and self._thread is not None:
+            ids = [self._thread]
+        else:
+            ids = [one.thread_id for one in await ask(read_threads)]
+        for number, thread_id in enumerate(ids, 1):
+            found = await ask(partial(grep_thread, thread_id=thread_id, wanted=wanted))
+            self.add([(hit.key, table_record(hit)) for hit in found.hits])
+            if number % _SHOW_AGAIN == 0:
+                self.head(f"{number:,} of {len(ids):,} threads searched")
+            stopped += found.stopped
+            if len(self.found) >= _MOST or gave_up(stopped):
+                break
+        return stopped

@@ -4,42 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError
-from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.lineage import Parentage
-from ckpt_cli.core.tree import Key
+from ckpt_cli.core.tree import Key as TreeKey
 from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.render.text import Span, line, safe_text
-from ckpt_cli.tui import command_line
-from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.keys import (
-    CHANGING,
-    READING_GROUPS,
-    SIGNS,
-    WRITING_GROUPS,
-    KeyGroup,
-    Palette,
-    bindings,
-    keys_of,
-)
+from ckpt_cli.tui import command_line, keys
+from ckpt_cli.tui.context import RememberedLook, ScreenContext
+from ckpt_cli.tui.keys import Key, KeyGroup
 from ckpt_cli.tui.panes.body import ChosenShares, MainPanes
-from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.inspector import Inspector
-from ckpt_cli.tui.panes.thread_list import SORTS, ThreadFilter
-from ckpt_cli.tui.panes.threads import ThreadsPane
+from ckpt_cli.tui.panes.threads import SORTS, ThreadFilter, ThreadsPane
 from ckpt_cli.tui.panes.tree import TreePane
 from ckpt_cli.tui.reading import StoreLost, ask, copy, say, show_error, tell_if_lost
-from ckpt_cli.tui.remembered import RememberedLook
+from ckpt_cli.tui.screens.dialogs import KeyLine
 from ckpt_cli.tui.stepper import Stepper
 from ckpt_cli.tui.styles import as_text
 from ckpt_cli.tui.tabs.content import TABS, Subject, Tab, base_of, carried_from
@@ -55,14 +46,48 @@ class Changes(Protocol):
         """Show the plan of a change, and carry it out if the user agrees."""
 
 
+class Palette(Provider):
+    """The commands of the main screen, those that were used last first."""
+
+    @property
+    def _main(self) -> MainScreen:
+        return cast("MainScreen", self.screen)
+
+    async def discover(self) -> Hits:
+        for key in self._keys():
+            shown = Content(f"{key.title} ({key.shown})")
+            yield DiscoveryHit(shown, partial(self._run, key), text=key.title, help=key.help)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for key in self._keys():
+            score = matcher.match(key.title)
+            if score > 0:
+                shown = Content.assemble(matcher.highlight(key.title), f" ({key.shown})")
+                yield Hit(score, shown, partial(self._run, key), text=key.title, help=key.help)
+        # Last, because any text may be a thread id.
+        going = partial(self._main.go_to, query)
+        about = "A thread, or THREAD@REF"
+        yield Hit(0.01, Content(f"Go to {query}"), going, text=query, help=about)
+
+    def _keys(self) -> Sequence[Key]:
+        return keys.keys_by_use(self._main.key_groups, self._main.ran_lately)
+
+    async def _run(self, key: Key) -> None:
+        lately = self._main.ran_lately
+        lately[:] = [*(one for one in lately if one != key.action), key.action]
+        await self._main.run_action(key.action)
+
+
 class MainScreen(Screen[None]):
     """Threads, a tree and a checkpoint."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings([*keys_of(READING_GROUPS), *CHANGING.keys]),
+        *keys.bindings(keys.WRITING_GROUPS),
         Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
+    HORIZONTAL_BREAKPOINTS = [(0, "-small"), (87, "-medium"), (241, "-large")]  # noqa: RUF012
     remembered = RememberedLook()
     """How the screen looks at its start."""
 
@@ -80,6 +105,8 @@ class MainScreen(Screen[None]):
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
         self._base_name = ""
+        self.ran_lately: list[str] = []
+        """Actions that were run from the palette, the last one last."""
         self._goal = goal
         self._looking: tuple[CheckpointKey, str | None, int] | None = None
         """The change that is being searched: from where, of which channel, in which direction."""
@@ -92,7 +119,7 @@ class MainScreen(Screen[None]):
         self.status = Static(id="status", classes="" if self.changes is None else "write")
         yield self.status
         yield self.body
-        yield KeyLine(hides=frozenset() if self.changes else CHANGING.actions)
+        yield KeyLine(hides=frozenset() if self.changes else keys.CHANGING.actions)
 
     def on_mount(self) -> None:
         """Look as remembered, and begin to read."""
@@ -128,7 +155,7 @@ class MainScreen(Screen[None]):
     @property
     def key_groups(self) -> Sequence[KeyGroup]:
         """The keys of this screen, for the help and the palette."""
-        return READING_GROUPS if self.changes is None else WRITING_GROUPS
+        return keys.READING_GROUPS if self.changes is None else keys.WRITING_GROUPS
 
     # What is selected
 
@@ -204,8 +231,7 @@ class MainScreen(Screen[None]):
 
     def on_tree_pane_drawn(self, event: TreePane.Drawn) -> None:
         self.threads_pane.tree_took = self.tree_pane.took
-        # Then it is known what is around the lines of the tree.
-        self.call_after_refresh(self.body.fit)
+        self.body.fit()
         if event.is_new:
             self.inspector.forget()
         self._show_place()
@@ -329,13 +355,13 @@ class MainScreen(Screen[None]):
         """Go to the next older or newer checkpoint with the same parent."""
         self._go(self.stepper.sibling, way)
 
-    def _go(self, step: Callable[[Key, Parentage, int], Key | str], way: int) -> None:
+    def _go(self, step: Callable[[TreeKey, Parentage, int], TreeKey | str], way: int) -> None:
         if (place := self.here()) is None:
             return
         if (known := self.tree_pane.parentage(place.checkpoint_ns)) is not None:
             self._land(step((place.checkpoint_ns, place.checkpoint_id), known, way))
 
-    def _land(self, goal: Key | str) -> None:
+    def _land(self, goal: TreeKey | str) -> None:
         """Go where a step leads, or say why it leads nowhere."""
         if isinstance(goal, str):
             say(self, goal)
@@ -432,7 +458,7 @@ class MainScreen(Screen[None]):
     def action_compare(self) -> None:
         if (place := self.here()) is None:
             return
-        from ckpt_cli.tui.screens.diff import DiffScreen
+        from ckpt_cli.tui.tabs.checkpoint import DiffScreen
 
         base = base_of(self.base, place)
         self.app.push_screen(DiffScreen(self.context.detail, base, place, self.tree_pane.refs))
@@ -450,26 +476,26 @@ class MainScreen(Screen[None]):
     def _list_places(self, kind: PlaceList) -> None:
         from ckpt_cli.tui.screens.lists import PlacesScreen
 
-        screen = PlacesScreen(kind, self.context.searching, self.context.now)
-        self.app.push_screen(screen, partial(self._jump_if_chosen, tab="state"))
+        going = partial(self._jump_if_chosen, tab="state")
+        self.app.push_screen(PlacesScreen(self.context, kind), going)
 
     def action_operations(self) -> None:
         if (thread_id := self.here_thread()) is None:
             return
         from ckpt_cli.tui.screens.lists import OperationsScreen
 
-        now, refusal = self.context.now(), "" if self.changes else self._read_only
-        screen = OperationsScreen(self.context.opening, thread_id, now, refusal)
-        self.app.push_screen(screen, self._undo)
+        refusal = "" if self.changes else self._read_only
 
-    def _undo(self, op: str | None) -> None:
-        if op is not None:
-            self.action_write("undo_operation", op)
+        def undo(op: str | None) -> None:
+            if op is not None:
+                self.action_write("undo_operation", op)
+
+        self.app.push_screen(OperationsScreen(self.context, thread_id, refusal), undo)
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.lists import SearchScreen
 
-        screen = SearchScreen(self.context.searching, self.tree_pane.view.thread_id)
+        screen = SearchScreen(self.context, self.tree_pane.view.thread_id)
         self.app.push_screen(screen, self._jump_if_chosen)
 
     def action_memory(self, goal: ItemKey | None = None) -> None:
@@ -480,9 +506,9 @@ class MainScreen(Screen[None]):
         )
 
     def action_help(self) -> None:
-        from ckpt_cli.tui.screens.text import HelpScreen
+        from ckpt_cli.tui.screens.dialogs import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.key_groups, SIGNS))
+        self.app.push_screen(HelpScreen(self.key_groups, keys.SIGNS))
 
     # Keys: copies
 
@@ -499,7 +525,7 @@ class MainScreen(Screen[None]):
             copy(self, command_line.config(place, found))
 
     def action_command_line(self) -> None:
-        from ckpt_cli.tui.screens.text import CopyScreen
+        from ckpt_cli.tui.screens.dialogs import CopyScreen
 
         self.app.push_screen(CopyScreen("Command lines for what is shown", self.command_lines()))
 

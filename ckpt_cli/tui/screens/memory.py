@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
+from itertools import chain, islice
 from typing import ClassVar
 
 from textual import work
@@ -13,32 +16,172 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
-from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
+from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported, UsageError
+from ckpt_backends.memory import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.memory import format_key
-from ckpt_cli.render.text import Span, StyledLine, line, safe_text
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.memory import ItemFilter, format_key, source_of, text_of
+from ckpt_cli.core.values import LONGEST, clip
+from ckpt_cli.queries.memory import ItemOrigin, list_items, naming, read_item, stored_item, trace
+from ckpt_cli.render.memory import from_thread_lines, item_lines, origin_lines, tree_rows
+from ckpt_cli.render.text import Span, StyledLine, Ui, line, safe_text
 from ckpt_cli.render.values import counted
 from ckpt_cli.tui import command_line
+from ckpt_cli.tui.command_line import thread_memory_command
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
-from ckpt_cli.tui.panes.document import DocumentRows
-from ckpt_cli.tui.panes.footer import KeyLine
+from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings
+from ckpt_cli.tui.panes.document import DocumentRows, TabContent, cut
 from ckpt_cli.tui.panes.rows import FilterPane, RowList, SearchPane
-from ckpt_cli.tui.reading import SHARE, SOON, Delays, copy, error_lines, say
+from ckpt_cli.tui.panes.threads import text_filter
+from ckpt_cli.tui.reading import SHARE, SOON, Delays, copy, error_lines, error_text, say
+from ckpt_cli.tui.screens.dialogs import KeyLine
 from ckpt_cli.tui.styles import as_text, title
-from ckpt_cli.tui.tabs.content import Clock, TabContent
-from ckpt_cli.tui.tabs.memory import (
-    ItemContent,
-    ItemListing,
-    MemoryFilter,
-    OriginContent,
-    failed_origin,
-    parse_memory_filter,
-    read_item_content,
-    read_item_listing,
-    read_item_origin,
-)
+from ckpt_cli.tui.tabs.content import InspectorTab, Subject, TabQuestion
+
+_MOST_ITEMS = 20_000
+"""Maximum number of items in the list; a filter finds the others."""
+_MOST_NAMING = 1_000
+"""Maximum number of items shown for one thread."""
+_YES_NO = {"yes": True, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFilter:
+    """A filter of items; all conditions must hold."""
+
+    text: str = ""
+    """Part of NAMESPACE/KEY, ignoring case, or a shell pattern for the key or for both."""
+    wanted: ItemFilter = field(default_factory=ItemFilter)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemListing:
+    """The items that match a filter."""
+
+    info: MemoryInfo
+    rows: Sequence[tuple[Item | Namespace, StyledLine]]
+    items: int
+    more: bool
+    """Whether more items match than are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemContent:
+    """One item as lines."""
+
+    lines: Sequence[StyledLine]
+    thread_id: str = ""
+    origin: Callable[[Store], ItemOrigin] | None = None
+    """Finds the checkpoint in that thread that it came from; None if the item names no thread."""
+
+
+def parse_memory_filter(text: str) -> MemoryFilter:
+    """Parse a filter such as `category:goal confidence:0.8 tea`. Raises `UsageError`.
+
+    All other words are the text, with the blanks between them.
+    """
+    wanted, words = ItemFilter(), []
+    for word in text.split(" "):
+        name, _, value = word.partition(":")
+        if name == "category" and value:
+            wanted = replace(wanted, category=value)
+        elif name == "confidence" and value:
+            wanted = replace(wanted, min_confidence=_number(value))
+        elif name == "expired" and value:
+            if value not in _YES_NO:
+                raise UsageError(f"cannot read '{word}'", hint="use expired:yes or expired:no")
+            wanted = replace(wanted, expired=_YES_NO[value])
+        else:
+            words.append(word)
+    return MemoryFilter(" ".join(words).strip(), wanted)
+
+
+def read_item_listing(
+    memory: MemoryStore, wanted: MemoryFilter, now: datetime, *, redacted: bool
+) -> ItemListing:
+    """Return the matching items below their namespaces."""
+    fits = text_filter(wanted.text)
+    found = (
+        one
+        for one in list_items(memory, (), wanted.wanted, now, redacted=redacted)
+        if fits(format_key(one.item.key)) or fits(one.item.key.key)
+    )
+    items = list(islice(found, _MOST_ITEMS + 1))
+    shown = items[:_MOST_ITEMS]
+    more = len(items) > len(shown)
+    rows = list(tree_rows(shown, Ui(now, width=0)))
+    return ItemListing(memory.describe(), rows, len(shown), more)
+
+
+def read_item_content(memory: MemoryStore, key: ItemKey, ui: Ui, *, redacted: bool) -> ItemContent:
+    """Return one item with its value. Raises `NotFound`."""
+    stored = stored_item(memory, key)
+    read = read_item(memory, key, ui.now, redacted=redacted)
+    shown = read._replace(value=clip(read.value))
+    lines = cut(item_lines(shown, ui))
+    named = source_of(stored)
+    if named is None or named.thread_id is None:
+        return ItemContent(lines)
+    text = text_of(stored)[:LONGEST]
+    origin = partial(trace, thread_id=named.thread_id, made_at=stored.created_at, text=text)
+    return ItemContent(lines, named.thread_id, origin)
+
+
+def read_thread_memory(
+    memory: MemoryStore, thread_id: str, ui: Ui, *, redacted: bool
+) -> TabContent:
+    """Return the items that came from a thread. Reads the value of every item."""
+    lines: list[StyledLine] = []
+    items: dict[int, ItemKey] = {}
+    for _, item in naming(memory, lambda one: one == thread_id):
+        if len(items) == _MOST_NAMING:
+            said = "… more; press c for the command that prints all"
+            lines.append(line((said, "dim")))
+            break
+        items[len(lines)] = item.key
+        told = from_thread_lines(item, ui, redacted=redacted)
+        lines += cut(chain(told, (line(""),)))
+    if not items:
+        lines.append(line(("no memory item came from this thread", "dim")))
+    return TabContent(lines, items=items)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(
+            f"cannot read '{text}' as a number", hint="use a number such as confidence:0.8"
+        ) from None
+
+
+class MemoryTab(InspectorTab):
+    """The memory items that came from the thread. They are read again after a while."""
+
+    loading, titled = "Memory: loading", "Memory from"
+
+    def __init__(self, context: ScreenContext) -> None:
+        self._context = context
+
+    async def read(self, asked: TabQuestion) -> TabContent:
+        context, thread_id, began = self._context, asked.subject.thread.thread_id, time.monotonic()
+        redacted = context.opening.redact
+        question = partial(read_thread_memory, thread_id=thread_id, ui=asked.ui, redacted=redacted)
+        try:
+            content = await context.memory.ask(question)
+        except CkptError as error:
+            content = TabContent(error_lines(error, asked.ui.width))
+        if context.pause:
+            self.refresh_after = max(context.pause, (time.monotonic() - began) * SHARE)
+        return content
+
+    def source(self, asked: TabQuestion) -> object:
+        return asked.subject.thread.thread_id, asked.ui.width
+
+    def command(self, store: Sequence[str], subject: Subject) -> str | None:
+        memory = self._context.memory_named.name
+        return thread_memory_command(store, memory, subject.thread.thread_id)
+
 
 _TYPED = 0.2
 """Seconds after the last key in a filter before it is applied."""
@@ -94,7 +237,7 @@ class MemoryScreen(Screen[CheckpointKey | None]):
     """Items by namespace at the top, the value of one below; Enter there goes to its thread."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(keys_of(MEMORY_GROUPS)),
+        *bindings(MEMORY_GROUPS),
         Binding("escape,h", "back", "Back", show=False),
     ]
 
@@ -114,7 +257,7 @@ class MemoryScreen(Screen[CheckpointKey | None]):
         """The item that the lower pane shows."""
         self._shown: Item | None = None
         """The same, or None if it must be read again."""
-        self._origin: OriginContent | None = None
+        self._origin: ItemOrigin | None = None
 
     def compose(self) -> ComposeResult:
         self.pane = MemoryPane()
@@ -133,19 +276,14 @@ class MemoryScreen(Screen[CheckpointKey | None]):
         self._show_status()
         self.load()
 
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.context.now(), self.context.zone)
-
     # Reading
 
     @work(exclusive=True, group="memory")
     async def load(self) -> None:
         """List the matching items now, and again after a pause."""
         began = time.monotonic()
-        wanted = self.pane.wanted
-        redacted = self.context.opening.redact
-        question = partial(read_item_listing, wanted=wanted, clock=self._clock, redacted=redacted)
+        wanted, now, redacted = self.pane.wanted, self.context.now(), self.context.opening.redact
+        question = partial(read_item_listing, wanted=wanted, now=now, redacted=redacted)
         try:
             listed = await self.context.memory.ask(question)
         except CkptError as error:
@@ -194,32 +332,26 @@ class MemoryScreen(Screen[CheckpointKey | None]):
             return
         if item == self._shown:
             return
-        clock, width = self._clock, max(self.document.width, 1)
-        redacted = self.context.opening.redact
-        question = partial(
-            read_item_content, key=item.key, clock=clock, width=width, redacted=redacted
-        )
+        ui, redacted = self.context.ui(self.document.width), self.context.opening.redact
+        question = partial(read_item_content, key=item.key, ui=ui, redacted=redacted)
         try:
             found = await self.context.memory.ask(question)
         except CkptError as error:
-            found = ItemContent(error_lines(error, width), None)
+            found = ItemContent(error_lines(error, ui.width))
         title(self._item_pane, f"Item {safe_text(format_key(item.key))}")
         keep = self._read == item.key
-        self._read = item.key
-        self._origin = None
-        if found.source is None:
+        self._read, self._origin = item.key, None
+        if found.origin is None:
             self.document.show_document(TabContent(found.lines), keep=keep)
         else:
-            looking = line((f"searching thread {safe_text(found.source.thread_id)}", "dim"))
-            lines = [*found.lines, line(""), looking]
-            self.document.show_document(TabContent(lines), keep=keep)
-            asked = partial(read_item_origin, source=found.source, clock=clock, width=width)
+            looking = line((f"searching thread {safe_text(found.thread_id)}", "dim"))
+            self.document.show_document(TabContent([*found.lines, line(""), looking]), keep=keep)
             try:
-                self._origin = await self.context.detail.ask(asked)
+                self._origin = await self.context.detail.ask(found.origin)
             except CkptError as error:
-                self._origin = failed_origin(found.source, error, clock, width)
-            whole = TabContent([*found.lines, *self._origin.lines])
-            self.document.show_document(whole, keep=True)
+                self._origin = ItemOrigin(found.thread_id, "", remark=error_text(error))
+            lines = origin_lines(self._origin, ui)
+            self.document.show_document(TabContent([*found.lines, *lines]), keep=True)
         self._shown = item
 
     # Events
@@ -258,12 +390,12 @@ class MemoryScreen(Screen[CheckpointKey | None]):
         """Go to the newest checkpoint at the time the item was created."""
         if self._origin is None:
             say(self, "this item names no thread")
-        elif self._origin.place is None:
+        elif self._origin.checkpoint_id is None:
             say(self, self._origin.remark, is_error=True)
         elif self._alone:
             say(self, "the threads were found only now; restart `ckpt tui` to go there")
         else:
-            self.dismiss(self._origin.place)
+            self.dismiss(CheckpointKey(self._origin.thread_id, "", self._origin.checkpoint_id))
 
     # Keys
 
@@ -304,7 +436,7 @@ class MemoryScreen(Screen[CheckpointKey | None]):
             copy(self, command_line.memory_command(words, item.key))
 
     def action_help(self) -> None:
-        from ckpt_cli.tui.screens.text import HelpScreen
+        from ckpt_cli.tui.screens.dialogs import HelpScreen
 
         self.app.push_screen(HelpScreen(MEMORY_GROUPS))
 

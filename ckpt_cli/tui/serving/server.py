@@ -63,7 +63,7 @@ def page_policy(host: str) -> str:
     )
 
 
-_DRIVER = "ckpt_cli.tui.serving.driver:ServedDriver"
+_DRIVER = "ckpt_cli.tui.serving.__main__:ServedDriver"
 _READY = b"__GANGLION__\n"
 _GRACE = 3.0
 """Seconds that a screen has to close its connections before it is killed."""
@@ -86,7 +86,7 @@ class ScreenProcess:
             # Else it would import from the current folder first.
             "-P",
             "-m",
-            "ckpt_cli.served",
+            "ckpt_cli.tui.serving",
             stdin=PIPE,
             stdout=PIPE,
             env=_environment(argv, width, height),

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ckpt_backends.checkpoint_ids import step_of
-from ckpt_backends.codec.values import Value
-from ckpt_backends.memory.protocol import ItemKey
-from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.model import CheckpointKey, Thread, step_of
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.resume import UserMetadata
 from ckpt_cli.core.state import read_metadata
@@ -27,8 +21,8 @@ from ckpt_cli.reading.store import carried_metadata
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.render.table import step_number
-from ckpt_cli.render.text import StyledLine, line, safe_text
-from ckpt_cli.tui.panes.values import StateValues
+from ckpt_cli.render.text import Ui, safe_text
+from ckpt_cli.tui.panes.document import TabContent
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
 ThreadTab = Literal["timeline", "errors", "findings", "memory"]
@@ -37,46 +31,6 @@ TABS: tuple[Tab, ...] = (
     *("state", "diff", "writes", "messages", "timeline"),
     *("errors", "findings", "metadata", "raw", "memory"),
 )
-
-
-MOST_LINES = 20_000
-"""Maximum number of lines of one document; `ckpt show` prints more."""
-
-
-@dataclass(frozen=True, slots=True)
-class TabContent:
-    """The content of a tab."""
-
-    lines: Sequence[StyledLine]
-    marks: Mapping[int, str] = field(default_factory=dict)
-    """By line: the path of the value that starts there; the cursor stops there."""
-    items: Mapping[int, ItemKey] = field(default_factory=dict)
-    """By line: the key of the memory item that starts there."""
-    findings: Mapping[int, Finding] = field(default_factory=dict)
-    """By line: the finding that starts there."""
-    places: Mapping[int, Key | None] = field(default_factory=dict)
-    """By line: the checkpoint that the lines from there on are about, if any."""
-    changes: Sequence[int] = ()
-    """The lines of a diff where a change starts."""
-    values: Mapping[int, Value] = field(default_factory=dict)
-    """By line: the value that starts there."""
-    state: StateValues | None = None
-    """Values that fold, to be shown in place of the lines."""
-
-
-def cut(lines: Iterator[StyledLine]) -> list[StyledLine]:
-    found = list(islice(lines, MOST_LINES + 1))
-    if len(found) > MOST_LINES:
-        found[-1] = line(("… more; `ckpt show` prints all", "dim"))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The current time, and the time zone of the times shown."""
-
-    now: datetime
-    zone: tzinfo
 
 
 def base_of(marked: CheckpointKey | None, place: CheckpointKey) -> CheckpointKey | None:
@@ -152,19 +106,15 @@ def name_of(
     if checkpoint_id not in refs:
         refs = short_refs([one.key.checkpoint_id for one in reader.index(ns)])
     nodes = made_by(reader, moment) or (moment.source or "?",)
-    outer = moment.key.thread_id if with_thread else ""
-    return _name(moment.number, nodes, refs[checkpoint_id], ns, outer)
+    outer = [moment.key.thread_id] if with_thread else []
+    return _name(moment.number, nodes, refs[checkpoint_id], ns, *outer)
 
 
-def _name(
-    step: int | None, nodes: Iterable[str], ref: str, checkpoint_ns: str, thread_id: str = ""
-) -> str:
+def _name(step: int | None, nodes: Iterable[str], ref: str, checkpoint_ns: str, *outer: str) -> str:
     """Return a name after the calls that lead to it: `research > step 7 · book · 6a3c`."""
     parts = f"step {step_number(step)}", ", ".join(dict.fromkeys(nodes)), ref
-    outer = (thread_id,) if thread_id else ()
-    return safe_text(
-        path_text((*outer, *node_path(checkpoint_ns, [" · ".join(filter(None, parts))])))
-    )
+    inner = node_path(checkpoint_ns, [" · ".join(filter(None, parts))])
+    return safe_text(path_text((*outer, *inner)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +136,11 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class TabQuestion:
-    """What a tab is to read, and how it is drawn."""
+    """What a tab is to read, and what it is drawn for."""
 
     subject: Subject
-    clock: Clock
-    width: int
-    is_again: bool = False
+    ui: Ui
+    is_again: bool
     """Whether the tab shows the same checkpoint or thread already."""
 
 
@@ -204,9 +153,10 @@ class InspectorTab(ABC):
     """Whether it is about the whole thread, in place of one checkpoint."""
     refresh_after: float | None = None
     """Seconds after which it is read again; None if only a change makes it stale."""
-
     titled = ""
     """What its title says of the thread; empty if it is the name of the checkpoint."""
+    drawn: object = None
+    """What the content was drawn from that was read last; None if it must be read again."""
 
     def heading(self, subject: Subject) -> str:
         """Return its title."""
@@ -217,9 +167,13 @@ class InspectorTab(ABC):
     async def read(self, asked: TabQuestion) -> TabContent:
         """Read it. Raises `CkptError`."""
 
-    @abstractmethod
+    def source(self, asked: TabQuestion) -> object:
+        """Return what it is drawn from: the same again if it would read the same."""
+        return asked.subject.thread, asked.ui.width
+
     def is_current(self, asked: TabQuestion) -> bool:
         """Return whether it would read the same again."""
+        return self.drawn == self.source(asked)
 
     @abstractmethod
     def command(self, store: Sequence[str], subject: Subject) -> str | None:
@@ -233,5 +187,6 @@ class InspectorTab(ABC):
         del subject
         return None
 
-    def forget(self) -> None:  # noqa: B027
+    def forget(self) -> None:
         """Read it again when it is asked for, even if nothing has changed."""
+        self.drawn = None

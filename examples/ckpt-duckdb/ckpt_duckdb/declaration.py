@@ -13,6 +13,6 @@ BACKEND = Backend(
     file_names=("*.duckdb",),
     checkpoints="ckpt_duckdb.store:open_store",
     forms={"duckdb": (Form(),)},
-    parts="ckpt_backends.sql.parts:parts_of",  # the rows have the columns of the SQLite saver
+    parts="ckpt_backends.sql.records:parts_of",  # the rows have the columns of the SQLite saver
     changes="ckpt_duckdb.store:WritableDuckDBStore",
 )

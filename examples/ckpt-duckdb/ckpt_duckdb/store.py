@@ -8,10 +8,10 @@ from typing import Any, Unpack
 
 import duckdb
 from ckpt_backends.base import BaseStore
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, TypedBytes, Write
-from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 from ckpt_backends.writable_rows import WritableRowStore
 

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any, Unpack
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.model import (
     Capability,
@@ -20,7 +19,8 @@ from ckpt_backends.model import (
     TypedBytes,
     Write,
 )
-from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions
+from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec import DELTA_SNAPSHOT, UNDEFINED, Opaque, Tagged, Value, decode
-from ckpt_backends.codec.json.json_plus import DECODER, decode_json
-from ckpt_backends.codec.limits import DEFAULT_LIMITS
+from ckpt_backends.codec.json import DECODER, decode_json
+from ckpt_backends.codec.values import DEFAULT_LIMITS
 from ckpt_backends.model import TypedBytes
 
 

@@ -11,8 +11,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Send
 from ormsgpack import OPT_NON_STR_KEYS, packb
 
-from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
-from ckpt_backends.codec.msgpack.lossless import Ext
+from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 from tests.unit.codec.strategies import packable

@@ -22,8 +22,8 @@ from ormsgpack import OPT_NON_STR_KEYS, Ext, packb, unpackb
 from pydantic import BaseModel
 
 from ckpt_backends.codec import DELTA_SNAPSHOT, Cut, Opaque, Tagged, Value, decode
-from ckpt_backends.codec.msgpack.cursor import depth_bound, skip
-from ckpt_backends.codec.msgpack.decode import levels_of
+from ckpt_backends.codec.cursor import depth_bound, skip
+from ckpt_backends.codec.msgpack import levels_of
 from ckpt_backends.model import TypedBytes
 from tests.unit.codec.strategies import packable
 
@@ -235,7 +235,7 @@ def test_many_small_maps_are_not_scanned(
     facts = {f"fact {n}": {"tags": [n], "part": part} for n in range(300)}
     expected = read(packb(facts))
     scanned: list[int] = []
-    scan = "ckpt_backends.codec.msgpack.decode.skip"
+    scan = "ckpt_backends.codec.msgpack.skip"
     monkeypatch.setattr(scan, lambda data, *_: scanned.append(len(data)))
     assert read(packb(facts)) == expected
     assert isinstance(expected, dict)

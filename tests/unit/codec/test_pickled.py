@@ -348,7 +348,7 @@ def test_no_bytes_raise(data: bytes, start: bytes) -> None:
 def test_the_machine_knows_every_opcode() -> None:
     import pickletools
 
-    from ckpt_backends.codec.pickle import machine
+    from ckpt_backends.codec import pickle as machine
 
     known: dict[str, Callable[..., None]] = machine.STEPS
     assert set(known) == {opcode.name for opcode in pickletools.opcodes}

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.codec.pickle.file import FilePosition, read_pickle_file
-from ckpt_backends.codec.pickle.machine import Dict, Machine
+from ckpt_backends.codec.pickle import Dict, FilePosition, Machine, read_pickle_file
 
 LONG = {"text": "é\ud800" * 700_000, "bytes": bytes(range(256)) * 5000, "short": "x" * 100}
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.edits import Put
-from ckpt_backends.codec.set_keys import set_keys
+from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 

@@ -122,7 +122,7 @@ def test_what_did_not_change_is_not_decoded_again(monkeypatch: pytest.MonkeyPatc
         decoded.append(len(data))
         return unpack(data, **options)
 
-    monkeypatch.setattr("ckpt_backends.codec.msgpack.decode.unpackb", counted)
+    monkeypatch.setattr("ckpt_backends.codec.msgpack.unpackb", counted)
     skimmer = BodySkimmer()
     items = [f"item {number} of a list" for number in range(3000)]
     order = ["v", "channel_values", "channel_versions"]

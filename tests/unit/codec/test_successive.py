@@ -12,10 +12,9 @@ import pytest
 from ormsgpack import OPT_NON_STR_KEYS, Ext, packb
 
 from ckpt_backends.codec import DEFAULT_LIMITS, Limits, Opaque, Value, decode, decode_checkpoint
-from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.codec.memo import remembering
-from ckpt_backends.codec.msgpack.decode import decode_msgpack
-from ckpt_backends.codec.msgpack.successive import SuccessiveValues
+from ckpt_backends.codec.msgpack import SuccessiveValues, decode_msgpack
+from ckpt_backends.codec.values import PastLimit
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.values import same
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.changes.removal import Inside, Removal
+from ckpt_backends.changes import Inside, Removal
 from ckpt_backends.model import BlobKey
 from ckpt_cli.core.retention import (
     PlannedRemoval,

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.checkpoint_ids import make_id, step_of, ticks_at, time_of
 from ckpt_backends.errors import Refused, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    make_id,
+    step_of,
+    ticks_at,
+    time_of,
+)
 from ckpt_cli.core.forking import (
     CopyForm,
     check_body,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.memory.protocol import Item, ItemKey, Source
+from ckpt_backends.memory import Item, ItemKey, Source
 from ckpt_cli.core.memory import (
     ItemFilter,
     format_key,

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ckpt_backends.codec.stored_text import (
+from ckpt_backends.codec.stored import (
     ARRAY,
     TEXT_ARRAY,
     StoredTexts,

@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ckpt_backends.codec import decode, from_json, to_json
-from ckpt_backends.codec.lossless import encode_lossless
-from ckpt_backends.codec.msgpack.lossless import Ext
+from ckpt_backends.codec.lossless import Ext, encode_lossless
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.edit_state import StoredObjects

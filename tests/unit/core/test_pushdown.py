@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import Status, Thread
-from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
+from ckpt_backends.model import ALL_THREADS, Status, Thread, ThreadBounds
 from ckpt_cli.core.filters import (
     EPOCH,
     FIELDS,

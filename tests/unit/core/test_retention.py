@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.changes.removal import GONE, MOVED, Removal
+from ckpt_backends.changes import GONE, MOVED, Removal
 from ckpt_backends.model import Status
 from ckpt_cli.core.retention import RetentionCandidate, RetentionRules, choose_kept, why_protected
 

@@ -108,7 +108,7 @@ def test_ten_thousand_checkpoints_fit_in_any_width() -> None:
 
 def test_a_checkpoint_of_a_subgraph_has_the_column_of_the_step_before_it() -> None:
     ids = [f"1f1e5fad-{n}000-6000-8000-000000000000" for n in range(4)]
-    from ckpt_backends.checkpoint_ids import time_of
+    from ckpt_backends.model import time_of
 
     scrubber = Scrubber([TimedPoint(("", one), time_of(one), "run", "step") for one in ids])
     inner = ("sub:1", "1f1e5fad-1800-6000-8000-000000000000")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ckpt_cli.core.diff import BriefState, brief_state, short_changes, step_changes, written_changes
-from ckpt_cli.render.replay import changes_text
+from ckpt_cli.render.values import changes_text
 
 
 def message(text: str, role: str = "ai") -> dict[str, Any]:

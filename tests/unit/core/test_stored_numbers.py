@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.stored_text import StoredTexts, is_findable, is_findable_in_any_case
+from ckpt_backends.codec.stored import StoredTexts, is_findable, is_findable_in_any_case
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.search import compile_pattern, needed_texts, search
 

@@ -14,9 +14,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.lossless import decode_lossless
-from ckpt_backends.codec.msgpack.lossless import Ext
-from ckpt_backends.codec.set_keys import list_of, stored_items
+from ckpt_backends.codec.edits import list_of, stored_items
+from ckpt_backends.codec.lossless import Ext, decode_lossless
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes

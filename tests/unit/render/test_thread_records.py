@@ -7,11 +7,10 @@ from datetime import UTC
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.checkpoint_ids import make_id
-from ckpt_backends.model import Status, Thread
+from ckpt_backends.model import Status, Thread, make_id
 from ckpt_cli.core.values import json_line
 from ckpt_cli.queries.heads import Details, ListedThread
-from ckpt_cli.render.threads import thread_line, thread_record
+from ckpt_cli.render.threads import LISTED, thread_line
 
 _TEXT = st.text(st.characters(), max_size=8)
 _IDS = st.builds(make_id, st.integers(0, 2**60 - 1), st.integers(-1, 8191), st.integers(0, 99))
@@ -26,4 +25,4 @@ _DETAILS = st.just(Details((Status.EMPTY,), None, None))
 
 @given(st.builds(ListedThread, _THREADS, st.none() | _DETAILS, st.none() | _TEXT))
 def test_a_line_is_the_json_of_the_record(row: ListedThread) -> None:
-    assert thread_line(row) == json_line(thread_record(row))
+    assert thread_line(row) == json_line(LISTED.record(row))

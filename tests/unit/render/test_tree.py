@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.model import Status
+from ckpt_backends.model import Status, time_of
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree
 from ckpt_cli.render.text import Ui, cell_len

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.checkpoint_ids import make_id, time_of
+from ckpt_backends.model import make_id, time_of
 from ckpt_cli.render.table import age, iso, iso_of, size, when
 
 NOW = datetime(2026, 11, 21, 22, 8, 31, tzinfo=UTC)

@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from ckpt_backends.apps.deerflow import replace_file
+from ckpt_backends.apps.deerflow import memory as replace_file
 from ckpt_backends.apps.deerflow.declaration import FOLDER
-from ckpt_backends.apps.deerflow.memory_files import base_of
+from ckpt_backends.apps.deerflow.memory import base_of
 from ckpt_backends.errors import CkptError
-from ckpt_backends.memory.protocol import ThreadsOfMemory
+from ckpt_backends.memory import ThreadsOfMemory
 from ckpt_backends.url import StoreUrl, parse_url
 
 _NAME, _ENV, _PATH = "config.yaml", ".env", "DEER_FLOW_CONFIG_PATH"
@@ -57,7 +57,7 @@ def _found(base: Path) -> ThreadsOfMemory:
                     _file(base / name), f"no {_NAME} found; this is the default place"
                 )
         return ThreadsOfMemory(None, f"there is no {_NAME} next to '{base}'")
-    from ckpt_backends.apps.deerflow.untrusted_yaml import settings
+    from ckpt_backends.apps.deerflow.memory import settings
 
     text = replace_file.read(path).raw.decode()
     try:

@@ -8,13 +8,13 @@ from typing import NoReturn
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout, Unsupported
-from ckpt_backends.memory.protocol import EditableMemoryStore, MemoryStore
+from ckpt_backends.memory import EditableMemoryStore, MemoryStore
 from ckpt_backends.url import StoreUrl
 
 
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open memory files for reading. Raises `StoreUnavailable`, `UnknownLayout`."""
-    from ckpt_backends.apps.deerflow.read import DeerFlowMemory
+    from ckpt_backends.apps.deerflow.memory import DeerFlowMemory
 
     return DeerFlowMemory(url)
 
@@ -29,7 +29,7 @@ def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
 def refuse_threads(url: StoreUrl) -> NoReturn:
     """Raises `StoreUnavailable`, or `Unsupported` with a hint at the checkpoint store."""
     from ckpt_backends.apps.deerflow.checkpointer import threads_of_memory
-    from ckpt_backends.apps.deerflow.memory_files import memory_files
+    from ckpt_backends.apps.deerflow.memory import memory_files
 
     # Let `memory_files` raise its error if the file or folder does not exist.
     with suppress(UnknownLayout):

@@ -30,7 +30,7 @@ BACKEND = Backend(
             ),
         )
     },
-    parts="ckpt_backends.apps.kaflow.parts:parts_of",
-    edits="ckpt_backends.apps.kaflow.editing:edited_row",
-    recognise="ckpt_backends.apps.kaflow.recognise:recognise",
+    parts="ckpt_backends.apps.kaflow.records:parts_of",
+    edits="ckpt_backends.apps.kaflow.records:edited_row",
+    recognise="ckpt_backends.apps.kaflow.store:recognise",
 )

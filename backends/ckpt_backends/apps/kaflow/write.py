@@ -8,8 +8,7 @@ from typing import Any
 from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
-from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.model import Checkpoint, TypedBytes
+from ckpt_backends.model import Checkpoint, TypedBytes, time_of
 from ckpt_backends.mongodb.engine.write import Document, MongoChanges, metadata_document
 
 _NEXT = timedelta(milliseconds=2)

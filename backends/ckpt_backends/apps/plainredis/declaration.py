@@ -29,7 +29,7 @@ BACKEND = Backend(
             ),
         )
     },
-    parts="ckpt_backends.apps.plainredis.parts:parts_of",
-    edits="ckpt_backends.apps.plainredis.editing:edited_row",
+    parts="ckpt_backends.apps.plainredis.records:parts_of",
+    edits="ckpt_backends.apps.plainredis.records:edited_row",
     recognise="ckpt_backends.apps.plainredis.layout:PlainRecogniser",
 )

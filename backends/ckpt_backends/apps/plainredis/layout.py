@@ -2,20 +2,1274 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
-from ckpt_backends.apps.plainredis.contents import PlainContents
-from ckpt_backends.apps.plainredis.removal import PlainRemoval
-from ckpt_backends.apps.plainredis.store import PlainRedisStore
-from ckpt_backends.apps.plainredis.thread_keys import PlainKeyFinder
-from ckpt_backends.apps.plainredis.timelines import USUAL_PREFIX
-from ckpt_backends.apps.plainredis.write import PlainPlan
-from ckpt_backends.changes.change import Change
-from ckpt_backends.protocol import Store
-from ckpt_backends.redis.engine.keyspace import HASH, literally, raw, text
-from ckpt_backends.redis.engine.purge_lock import PurgeLock
-from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser
+from redis import exceptions
+
+from ckpt_backends.apps.plainredis.declaration import BACKEND
+from ckpt_backends.apps.plainredis.records import (
+    BLOBS,
+    HEAD_BYTES,
+    TAIL_BYTES,
+    THREADS,
+    TIMELINE,
+    WRITES,
+    CheckpointContents,
+    stored_checkpoint,
+    stored_write,
+    told_of,
+    unread_value,
+    unwrapped,
+    wrapped,
+    wrapped_checkpoint,
+    wrapped_write,
+)
+from ckpt_backends.changes import Change, CopyOfCheckpoint, Inside, gone, moved
+from ckpt_backends.codec import decode_checkpoint
+from ckpt_backends.codec.values import MOST_BYTES
+from ckpt_backends.errors import Refused
+from ckpt_backends.model import (
+    USERS,
+    Blob,
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    Fault,
+    ThreadSize,
+    TypedBytes,
+    Usage,
+    Write,
+    in_chunks,
+)
+from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.redis.engine.commands import (
+    KEYS_AT_ONCE,
+    NO_EXPIRY,
+    CommandPlan,
+    PurgeLock,
+    Step,
+    ThreadRemoval,
+    copied_from,
+    expiring,
+    run,
+    unlink,
+)
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_batches
+from ckpt_backends.redis.engine.keyspace import (
+    CALL,
+    CHECKPOINT,
+    HASH,
+    MEMBER,
+    STRING,
+    ZSET,
+    CheckpointEntry,
+    CheckpointKeys,
+    KeysByCheckpoint,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+    beginning,
+    cells_of,
+    expiries_of,
+    literally,
+    namespace_of,
+    parted,
+    quoted,
+    raw,
+    rest_of,
+    row_name,
+    text,
+)
+from ckpt_backends.redis.engine.layout import (
+    KeyFinder,
+    RecognisedStore,
+    Recogniser,
+    RedisLayout,
+    ThreadKey,
+    gone_from_list,
+    namespaces_of,
+)
+from ckpt_backends.redis.engine.store import RedisStore
+from ckpt_backends.rows import Cell, Row, not_of
 from ckpt_backends.url import StoreUrl
+
+# The keys of langgraph-checkpoint-plainredis 0.1: only strings, hashes and sorted sets.
+#
+#     lg:cp:THREAD:NS:ID                 string: a checkpoint without values, metadata and parent
+#     lg:blob:THREAD:NS:CHANNEL:VERSION  string: a channel's value at one version
+#     lg:wr:THREAD:NS:ID                 hash: a checkpoint's writes, by `TASK:IDX`
+#     lg:idx:THREAD:NS                   sorted set, the "timeline": ids in the order of storing
+#     lg:threads                         hash, the "registry": a timeline's key to {"thread", "ns"}
+#     lg:seq                             string: the last number that was used in a timeline
+#
+# Source: `langgraph_checkpoint_plainredis/saver.py`, 0.1.0. `lg` is the default prefix. The head
+# is the checkpoint that was stored last. Keys are not escaped and may be ambiguous, so the thread
+# of a key is looked up in the registry. An expired checkpoint leaves its id in the timeline; the
+# saver and ckpt ignore such ids. Versions are numbers.
+
+
+USUAL_PREFIX = "lg"
+_TIMELINES_AT_ONCE = 100
+NAMES_AT_ONCE = 500
+_CALLED = re.compile(rf"(.*?):({CALL})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceEntries:
+    """A namespace of a thread."""
+
+    thread_id: str
+    checkpoint_ns: str
+    name: bytes
+    """The key of its sorted set, and its field in the registry."""
+
+    @property
+    def suffix(self) -> bytes:
+        """The part THREAD:NS, which all its keys have in common."""
+        return raw(f"{self.thread_id}:{self.checkpoint_ns}")
+
+
+class PlainTimelines(RedisLayout):
+    """The names of keys, and the timelines of all namespaces."""
+
+    name = "redis-plain"
+    saver = "langgraph-checkpoint-plainredis 0.1"
+    capabilities = BACKEND.layouts["redis-plain"]
+    lists_parents = False
+
+    def __init__(self, connection: RedisConnection, prefix: str = USUAL_PREFIX) -> None:
+        super().__init__(connection)
+        self.prefix = prefix
+        self.threads = raw(f"{prefix}:threads")
+        self.seq = raw(f"{prefix}:seq")
+        self.tables = (f"{prefix}:cp:*", f"{prefix}:blob:*", f"{prefix}:wr:*")
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        """The key of a checkpoint."""
+        return self._name("cp", key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+
+    def writes_name(self, key: CheckpointKey) -> bytes:
+        """The key of the hash with all writes of a checkpoint."""
+        return self._name("wr", key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+
+    def blob_name(self, thread_id: str, key: BlobKey) -> bytes:
+        """The key of a value."""
+        return self._name("blob", thread_id, key.checkpoint_ns, key.channel, key.version)
+
+    def timeline(self, thread_id: str, ns: str) -> NamespaceEntries:
+        """The timeline of a namespace; it may not exist."""
+        return NamespaceEntries(thread_id, ns, self._name("idx", thread_id, ns))
+
+    def place_of(self, suffix: bytes) -> tuple[str, str]:
+        """The thread and the namespace that THREAD:NS most likely means."""
+        if called := _CALLED.fullmatch(text(suffix)):
+            return called[1], called[2]
+        thread_id, _, ns = text(suffix).rpartition(":")
+        return thread_id, ns
+
+    def _name(self, *parts: str) -> bytes:
+        return raw(":".join((self.prefix, *parts)))
+
+    def timelines(self, thread_ids: Collection[str] | None = None) -> Iterator[NamespaceEntries]:
+        """The registered timelines of some threads or of all threads, each once."""
+        pattern = literally(f"{self.prefix}:idx:") + beginning(thread_ids or ())
+        pattern += b":*" if thread_ids is not None and len(thread_ids) == 1 else b"*"
+        seen: set[bytes] = set()
+        after = ("MATCH", pattern, "COUNT", NAMES_AT_ONCE)
+        for fields in self.connection.turns("HSCAN", [self.threads], after):
+            for name, told in fields.items():
+                found = None if name in seen else timeline_of(name, told)
+                if found is not None and (thread_ids is None or found.thread_id in thread_ids):
+                    seen.add(name)
+                    yield found
+
+    def known(self, suffixes: Collection[bytes]) -> dict[bytes, NamespaceEntries]:
+        """By suffix (THREAD:NS), its timeline, for the suffixes that are registered."""
+        found: dict[bytes, NamespaceEntries] = {}
+        start, ordered = raw(f"{self.prefix}:idx:"), sorted(suffixes)
+        for at in range(0, len(ordered), NAMES_AT_ONCE):
+            some = ordered[at : at + NAMES_AT_ONCE]
+            answer = self.connection.ask("HMGET", self.threads, *(start + one for one in some))
+            for suffix, told in zip(some, answer, strict=True):
+                timeline = None if told is None else timeline_of(start + suffix, told)
+                if timeline is not None:
+                    found[suffix] = timeline
+        return found
+
+    def entries_of(
+        self, timelines: Iterable[NamespaceEntries]
+    ) -> Iterator[tuple[NamespaceEntries, list[CheckpointEntry]]]:
+        """The checkpoints of each timeline, in the order of storing."""
+        for some in in_chunks(timelines, _TIMELINES_AT_ONCE):
+            answers = self.connection.ask_all(
+                ("ZRANGE", one.name, 0, -1, "WITHSCORES") for one in some
+            )
+            for one, answer in zip(some, list(answers), strict=True):
+                pairs = zip(answer[::2], answer[1::2], strict=True) if answer else ()
+                places = [self._place(one, text(own), float(score)) for own, score in pairs]
+                yield one, self._there(places)
+
+    def _place(self, timeline: NamespaceEntries, own: str, score: float) -> CheckpointEntry:
+        key = CheckpointKey(timeline.thread_id, timeline.checkpoint_ns, own)
+        return CheckpointEntry(key, self.checkpoint_name(key), rank=score)
+
+    def _there(self, places: list[CheckpointEntry]) -> list[CheckpointEntry]:
+        """The checkpoints that still exist, without expired ones."""
+        found: list[CheckpointEntry] = []
+        for start in range(0, len(places), NAMES_AT_ONCE):
+            some = places[start : start + NAMES_AT_ONCE]
+            if self.connection.number_of([one.name for one in some]) == len(some):
+                found += some
+                continue
+            there = self.connection.ask_all(("EXISTS", one.name) for one in some)
+            found += [one for one, is_there in zip(some, there, strict=True) if is_there]
+        return found
+
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:  # noqa: ARG002
+        for _, places in self.entries_of(self.timelines()):
+            yield from namespaces_of(places)
+
+    def places(
+        self, thread_ids: Collection[str]
+    ) -> dict[str, dict[tuple[str, str], CheckpointEntry]]:
+        """By thread, its checkpoints by namespace and id. Does not search for values."""
+        found: dict[str, dict[tuple[str, str], CheckpointEntry]] = {one: {} for one in thread_ids}
+        for timeline, places in self.entries_of(self.timelines(thread_ids)):
+            found[timeline.thread_id].update(by_id(places))
+        return found
+
+    def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        start = raw(f"{self.prefix}:cp:")
+        parts = {
+            name: name[len(start) :].rpartition(b":") for name in names if name.startswith(start)
+        }
+        known = self.known({suffix for suffix, _, _ in parts.values()})
+        asked = [(known[suffix], text(own)) for suffix, _, own in parts.values() if suffix in known]
+        scores = self.connection.ask_all(("ZSCORE", one.name, raw(own)) for one, own in asked)
+        places = [
+            self._place(one, own, float(score))
+            for (one, own), score in zip(asked, list(scores), strict=True)
+            if score is not None
+        ]
+        there = self.connection.ask_all(("EXISTS", one.name) for one in places)
+        yield from (one for one, is_there in zip(places, there, strict=True) if is_there)
+
+
+def by_id(places: Sequence[CheckpointEntry]) -> dict[tuple[str, str], CheckpointEntry]:
+    return {(one.key.checkpoint_ns, one.key.checkpoint_id): one for one in places}
+
+
+def timeline_of(name: bytes, told: bytes) -> NamespaceEntries | None:
+    """The timeline of an entry in the registry; None if the entry has another form."""
+    try:
+        match json.loads(told):
+            case {"thread": str() | int() as thread, "ns": str(ns)}:
+                found = NamespaceEntries(str(thread), ns, name)
+                return found if name.endswith(b":idx:" + found.suffix) else None
+    except (ValueError, RecursionError):
+        pass
+    return None
+
+
+# Timelines that are not in the registry, so that their threads are not listed.
+
+
+def registry_faults(layout: PlainTimelines) -> Iterator[Fault]:
+    """`index-stale` for each of them."""
+    start = raw(f"{layout.prefix}:idx:")
+    for names in layout.connection.scan(literally(f"{layout.prefix}:idx:") + b"*", ZSET):
+        told = layout.connection.ask("HMGET", layout.threads, *names)
+        for name in [one for one, entry in zip(names, told, strict=True) if entry is None]:
+            thread_id, ns = layout.place_of(name.removeprefix(start))
+            entry = json.dumps({"thread": thread_id, "ns": ns}, ensure_ascii=False)
+            yield Fault(
+                "index-stale",
+                "the namespace is not in the registry of threads, so the saver does not list it",
+                thread_id,
+                ns,
+                fix=f"HSET {quoted(layout.threads)} {quoted(name)} {quoted(raw(entry))}",
+            )
+
+
+# Reads the separate values of langgraph-checkpoint-plainredis.
+
+
+EMPTY = "empty"
+"""Type of the entry for a channel without a value."""
+_CONTROL = ("__", "branch:", "join:", "start:")
+_SMALL, _KEPT = 4096, 10_000
+"""Values up to `_SMALL` bytes are read together and cached for the next checkpoints that have them.
+The cache is cleared when it has more than `_KEPT` values."""
+
+
+class SeparateValues:
+    """Reads separate values that are asked for, and caches small ones."""
+
+    def __init__(self, connection: RedisConnection, wanted: bool | Collection[str]) -> None:
+        self._connection = connection
+        self._wanted = wanted
+        self._heads: dict[bytes, tuple[str, int, int]] = {}
+        """By key, the type, size of the value, and length of the text."""
+        self._small: dict[bytes, Any] = {}
+
+    def prepare(self, named: Sequence[Mapping[str, bytes]]) -> None:
+        """Read the types and sizes of the values of several checkpoints, and small values."""
+        if len(self._heads) > _KEPT:
+            self._heads.clear()
+            self._small.clear()
+        every = {name for names in named for name in names.values()}
+        new = sorted(every - self._heads.keys())
+        self._heads.update(zip(new, measured(self._connection, new), strict=True))
+        wanted = {
+            name
+            for names in named
+            for channel, name in names.items()
+            if self._is_wanted(channel) and 0 < self._heads[name][2] <= _SMALL
+        }
+        small = sorted(wanted - self._small.keys())
+        found = self._connection.ask_all(("GET", name) for name in small)
+        self._small.update(zip(small, found, strict=True))
+
+    def blobs(self, names: Mapping[str, bytes]) -> dict[str, Blob]:
+        """The values of one checkpoint, by channel."""
+        found: dict[str, Blob] = {}
+        for channel, name in names.items():
+            tag, size, length = self._heads[name]
+            if not length or tag == EMPTY:
+                continue
+            if not self._is_wanted(channel):
+                found[channel] = Blob(tag, size)
+            elif length > MOST_BYTES:
+                found[channel] = Blob(tag, size, unread_value(length))
+            else:
+                kept = self._small.get(name) if name in self._small else None
+                answer = kept or self._connection.ask("GET", name)
+                if answer is not None:
+                    value = unwrapped(answer)
+                    found[channel] = Blob(value.type, len(value.data), value)
+        return found
+
+    def missing(self, names: Mapping[str, bytes]) -> frozenset[str]:
+        """The channels of a checkpoint that have no entry, not even that of an empty channel."""
+        return frozenset(channel for channel, name in names.items() if not self._heads[name][2])
+
+    def _is_wanted(self, channel: str) -> bool:
+        if channel.startswith(_CONTROL) and channel not in USERS:
+            return True
+        return self._wanted if isinstance(self._wanted, bool) else channel in self._wanted
+
+
+def measured(connection: RedisConnection, names: Sequence[bytes]) -> Iterator[tuple[str, int, int]]:
+    """For each key: type, size of the value, and length of the text (0 if it does not exist)."""
+    commands = (
+        command
+        for name in names
+        for command in (
+            ("STRLEN", name),
+            ("GETRANGE", name, 0, HEAD_BYTES - 1),
+            ("GETRANGE", name, -TAIL_BYTES, -1),
+        )
+    )
+    answers = connection.ask_all(commands)
+    for _ in names:
+        length, head, tail = (next(answers) for _ in range(3))
+        yield (*told_of(length or 0, head or b"", tail or b""), length or 0)
+
+
+# Finds and reads the keys of langgraph-checkpoint-plainredis that no timeline names.
+#
+# Keys are not escaped and may be ambiguous, so the thread of a key is looked up in the registry.
+
+
+_CHECKPOINTS_AT_ONCE = 50
+_CALLS = re.compile(rf"(.*?):({CALL}):(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobEntry:
+    """A separate value."""
+
+    name: bytes
+    thread_id: str
+    key: BlobKey
+
+
+@dataclass(slots=True)
+class PlainThreadKeys(ThreadKeys):
+    """The keys of one thread, including those of its values."""
+
+    blob_places: list[BlobEntry] = field(default_factory=list)
+    timelines: list[NamespaceEntries] = field(default_factory=list)
+
+
+class PlainContents(PlainTimelines):
+    """All keys of threads, and what they contain."""
+
+    def find(self, thread_ids: Collection[str]) -> dict[str, PlainThreadKeys]:
+        """All keys of some threads, including orphans. Needs one SCAN for writes and values."""
+        found = {one: PlainThreadKeys() for one in thread_ids}
+        for timeline, places in self.entries_of(self.timelines(thread_ids)):
+            one = found[timeline.thread_id]
+            one.timelines.append(timeline)
+            one.places.update(by_id(places))
+        pattern = literally(f"{self.prefix}:") + b"[bw][lr]*:" + beginning(thread_ids)
+        pattern += b":*" if len(thread_ids) == 1 else b"*"
+        for names in self.connection.scan_once(pattern):
+            writes, blobs = self._sorted(names)
+            for write, key in writes:
+                if key.thread_id in found:
+                    found[key.thread_id].writes.append(write)
+            for blob in blobs:
+                if blob.thread_id in found:
+                    found[blob.thread_id].blob_places.append(blob)
+        for one in found.values():
+            one.writes.sort(key=lambda write: write.name)
+            one.blob_places.sort(key=lambda blob: blob.name)
+        return found
+
+    def pages(self) -> Iterator[ThreadKeys]:
+        for _, places in self.entries_of(self.timelines()):
+            yield PlainThreadKeys(mixed=places)
+        for names in self.connection.scan_once(literally(f"{self.prefix}:") + b"[bw][lr]*:*"):
+            writes, blobs = self._sorted(names)
+            yield PlainThreadKeys(writes=[write for write, _ in writes], blob_places=blobs)
+
+    def _sorted(
+        self, names: Sequence[bytes]
+    ) -> tuple[list[tuple[WriteEntry, CheckpointKey]], list[BlobEntry]]:
+        """The writes and the values among these keys, with their threads."""
+        write = raw(f"{self.prefix}:wr:")
+        keys = self.keys_of([one for one in names if one.startswith(write)])
+        writes = [(WriteEntry(name, key.checkpoint_id), key) for name, key in keys.items()]
+        blob = raw(f"{self.prefix}:blob:")
+        return writes, list(self._blobs_of([one for one in names if one.startswith(blob)]))
+
+    def keys_of(self, names: Sequence[bytes]) -> dict[bytes, CheckpointKey]:
+        """By key of writes, its checkpoint; it may not exist."""
+        start = len(raw(f"{self.prefix}:wr:"))
+        parts = {name: name[start:].rpartition(b":") for name in names}
+        known = self.known({suffix for suffix, _, _ in parts.values()})
+        found = {}
+        for name, (suffix, _, own) in parts.items():
+            timeline = known.get(suffix)
+            if timeline is not None:
+                place = (timeline.thread_id, timeline.checkpoint_ns)
+            else:
+                place = self.place_of(suffix)
+            found[name] = CheckpointKey(*place, text(own))
+        return found
+
+    def _blobs_of(self, names: Sequence[bytes]) -> Iterator[BlobEntry]:
+        """The values with these keys, with their threads and channels.
+
+        Every part of a key except the version may contain colons, so a key may be ambiguous. Then
+        the checkpoints are read to find the one that names the value. If none does, the value is
+        left out.
+        """
+        start = len(raw(f"{self.prefix}:blob:"))
+        places = {name: name[start:].rpartition(b":")[0] for name in names}
+        ways = {name: list(_ways(place)) for name, place in places.items()}
+        known = self.known({suffix for some in ways.values() for suffix, _ in some})
+        unsure: dict[bytes, list[BlobEntry]] = {}
+        for name, some in ways.items():
+            version = text(name.rpartition(b":")[2])
+            may_be = [
+                BlobEntry(
+                    name,
+                    known[suffix].thread_id,
+                    BlobKey(known[suffix].checkpoint_ns, text(channel), version),
+                )
+                for suffix, channel in some
+                if suffix in known
+            ]
+            if len(may_be) == 1:
+                yield may_be[0]
+            elif may_be:
+                unsure[name] = may_be
+            elif (place := _guessed(text(places[name]))) is not None:
+                thread_id, ns, channel = place
+                yield BlobEntry(name, thread_id, BlobKey(ns, channel, version))
+        yield from self._settled(unsure)
+
+    def _settled(self, unsure: Mapping[bytes, Sequence[BlobEntry]]) -> Iterator[BlobEntry]:
+        namespaces = {
+            (one.thread_id, one.key.checkpoint_ns) for some in unsure.values() for one in some
+        }
+        for timeline, places in self.entries_of(self.timeline(*one) for one in sorted(namespaces)):
+            here = (timeline.thread_id, timeline.checkpoint_ns)
+            named = {name for _, names in self.named(places) for name in names}
+            for name in sorted(named & unsure.keys()):
+                for one in unsure[name]:
+                    if (one.thread_id, one.key.checkpoint_ns) == here:
+                        yield one
+
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
+        places = found.blob_places if isinstance(found, PlainThreadKeys) else []
+        told = measured(self.connection, [one.name for one in places])
+        for one, (_, _, size) in zip(places, told, strict=True):
+            yield one.name, one.thread_id, one.key, size
+
+    def named(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[CheckpointEntry, list[bytes]]]:
+        """For each checkpoint, the keys of the values that it names; they may not exist."""
+        for place, stored in self._stored(places):
+            yield place, list(self._blob_names(place.key, stored).values())
+
+    def _blob_names(self, key: CheckpointKey, stored: CheckpointContents) -> dict[str, bytes]:
+        """By channel, the key of the value that a checkpoint names."""
+        return {
+            channel: self.blob_name(key.thread_id, BlobKey(key.checkpoint_ns, channel, version))
+            for channel, version in versions_of(decode_checkpoint(stored.body)).items()
+        }
+
+    # Contents of keys
+
+    def _stored(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[CheckpointEntry, CheckpointContents]]:
+        for some in in_batches(places, self._lengths):
+            answers = self.connection.ask_all(
+                ("GET", place.name) for place, size in some if size <= MOST_BYTES
+            )
+            for place, size in some:
+                if size > MOST_BYTES:
+                    yield place, stored_checkpoint(unread_value(size))
+                elif (answer := next(answers)) is not None:  # expired or deleted since
+                    yield place, stored_checkpoint(unwrapped(answer))
+
+    def _lengths(self, places: Sequence[CheckpointEntry | BlobEntry]) -> Iterator[Any]:
+        return self.connection.ask_all(("STRLEN", one.name) for one in places)
+
+    def checkpoints(
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
+    ) -> Iterator[Checkpoint]:
+        apart = SeparateValues(self.connection, asked.values)
+        stream = self._stored(places)
+        while some := list(islice(stream, _CHECKPOINTS_AT_ONCE)):
+            named = [self._blob_names(one.key, stored) for one, stored in some if asked.body]
+            apart.prepare(named)
+            for number, (place, stored) in enumerate(some):
+                yield Checkpoint(
+                    place.key,
+                    stored.parent,
+                    stored.body if asked.body else None,
+                    stored.metadata if asked.metadata else None,
+                    apart.blobs(named[number]) if asked.body else None,
+                    missing=apart.missing(named[number]) if asked.body else frozenset(),
+                )
+
+    def fields(self, places: Sequence[WriteEntry]) -> Iterator[tuple[WriteEntry, bytes]]:
+        """The fields of the hashes of writes. Each field is one write."""
+        answers = self.connection.ask_all(("HKEYS", one.name) for one in places)
+        for one, answer in zip(places, answers, strict=True):
+            yield from ((one, name) for name in sorted(answer or ()))
+
+    def lengths_of_fields(self, items: Sequence[tuple[WriteEntry, bytes]]) -> Iterator[Any]:
+        """The stored length of each field."""
+        return self.connection.ask_all(("HSTRLEN", one.name, name) for one, name in items)
+
+    def writes(
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        for start in range(0, len(places), NAMES_AT_ONCE):
+            some = places[start : start + NAMES_AT_ONCE]
+            keys = self.keys_of([one.name for one in some])
+            for place, name, size, answer in self._read_fields(list(self.fields(some))):
+                task_id, idx = task_of(name)
+                channel, value = _channel_and_value(size, answer)
+                wanted = values if isinstance(values, bool) else channel in values
+                length = len(value.data) if value.whole is None else value.whole
+                yield Write(
+                    *(keys[place.name], task_id, "", idx, channel, length),
+                    value if wanted else None,
+                )
+
+    def _read_fields(
+        self, items: Sequence[tuple[WriteEntry, bytes]]
+    ) -> Iterator[tuple[WriteEntry, bytes, int, bytes | None]]:
+        """The fields with their lengths and contents; None if the contents are too long."""
+        for some in in_batches(items, self.lengths_of_fields):
+            answers = self.connection.ask_all(
+                ("HGET", one.name, name) for (one, name), size in some if size <= MOST_BYTES
+            )
+            for (one, name), size in some:
+                if size > MOST_BYTES:
+                    yield one, name, size, None
+                elif (answer := next(answers)) is not None:  # gone since
+                    yield one, name, size, answer
+
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
+        return [WriteEntry(self.writes_name(key), key.checkpoint_id) for key in keys]
+
+    def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        keys = self.keys_of(names)
+        places = [WriteEntry(name, keys[name].checkpoint_id) for name in names]
+        for place, _ in self.fields(places):
+            yield place.name, keys[place.name], True
+
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
+        """The lengths of the stored texts. Base64 makes them a third longer than the values."""
+        cp, blob, wr = self.tables
+        checkpoints = found.checkpoints
+        for place, (tag, _, size) in zip(checkpoints, self._measured(checkpoints), strict=True):
+            where = (place.key.thread_id, place.key.checkpoint_ns, None, tag, 1)
+            if size:  # otherwise it was removed meanwhile
+                own = place.key.checkpoint_id
+                yield own, Usage(cp, "checkpoint", *where, size)
+                # Metadata is stored in the same text.
+                yield own, Usage(cp, "metadata", *where, 0)
+        blobs = found.blob_places if isinstance(found, PlainThreadKeys) else []
+        for one, (tag, _, size) in zip(blobs, self._measured(blobs), strict=True):
+            if size:
+                ns, channel = one.key.checkpoint_ns, one.key.channel
+                yield "", Usage(blob, "value", one.thread_id, ns, channel, tag, 1, size)
+        keys = self.keys_of([one.name for one in found.writes])
+        for write, _, size, answer in self._read_fields(list(self.fields(found.writes))):
+            channel, value = _channel_and_value(size, answer)
+            key = keys[write.name]
+            of_write = (wr, "value", key.thread_id, key.checkpoint_ns)
+            yield key.checkpoint_id, Usage(*of_write, channel, value.type, 1, size)
+
+    def _measured(
+        self, places: Sequence[CheckpointEntry] | Sequence[BlobEntry]
+    ) -> Iterator[tuple[str, int, int]]:
+        return measured(self.connection, [one.name for one in places])
+
+    def faults(self) -> Iterator[Fault]:
+        return registry_faults(self)
+
+    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
+        yield from super().expiring_keys(found)
+        if isinstance(found, PlainThreadKeys):
+            for one in found.timelines:
+                yield ThreadKey(one.name, "idx", one.checkpoint_ns)
+            for blob in found.blob_places:
+                yield ThreadKey(blob.name, "blob", blob.key.checkpoint_ns)
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        yield from super().thread_faults(thread_id, found)
+        for one in found.timelines if isinstance(found, PlainThreadKeys) else ():
+            ids: list[bytes] = self.connection.ask("ZRANGE", one.name, 0, -1) or []
+            keys = [CheckpointKey(thread_id, one.checkpoint_ns, text(own)) for own in ids[::-1]]
+            yield from gone_from_list(self, one.name, keys, "ZREM {}")
+
+    def threads_with_writes(self) -> Iterator[str]:
+        for names in self.connection.scan(literally(f"{self.prefix}:wr:") + b"*"):
+            yield from (key.thread_id for key in self.keys_of(names).values())
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        timeline = self.timeline(key.thread_id, key.checkpoint_ns)
+        start = literally(f"{self.prefix}:blob:") + literally(text(timeline.suffix))
+        return [
+            f"GET {quoted(self.checkpoint_name(key))}",
+            f"HGETALL {quoted(self.writes_name(key))}",
+            f"ZREVRANGE {quoted(timeline.name)} 0 -1",
+            f"SCAN 0 MATCH {quoted(start + b':*')}",
+        ]
+
+
+def _channel_and_value(size: int, stored: bytes | None) -> tuple[str, TypedBytes]:
+    """Channel and value of a write; `stored` is None if it is too long to read."""
+    return stored_write(unread_value(size) if stored is None else unwrapped(stored))
+
+
+def task_of(name: bytes) -> tuple[str, int]:
+    """Task id and idx of a write, from the name of its field."""
+    task_id, _, idx = text(name).rpartition(":")
+    return (task_id, int(idx)) if re.fullmatch(r"-?\d+", idx) else (text(name), 0)
+
+
+def versions_of(body: Any) -> dict[str, str]:
+    """By channel, its version in a decoded body, as text like in the keys."""
+    found = body.get("channel_versions") if isinstance(body, dict) else None
+    return {
+        channel: str(version)
+        for channel, version in (found if isinstance(found, dict) else {}).items()
+        if isinstance(channel, str)
+    }
+
+
+def _ways(place: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """All ways to split THREAD:NS:CHANNEL into THREAD:NS and CHANNEL."""
+    end = place.find(b":")
+    while (end := place.find(b":", end + 1)) >= 0:
+        yield place[:end], place[end + 1 :]
+
+
+def _guessed(place: str) -> tuple[str, str, str] | None:
+    """Thread, namespace and channel of a value in an unregistered namespace; None if ambiguous."""
+    if called := _CALLS.fullmatch(place):
+        return called[1], called[2], called[3]
+    thread_id, is_root, channel = place.partition("::")
+    return (thread_id, "", channel) if is_root else None
+
+
+# Reads checkpoints of langgraph-checkpoint-plainredis.
+#
+# The keys of checkpoints and their writes are known from the timelines. A SCAN over all keys is
+# needed only for orphaned writes and for sizes.
+
+
+class PlainRedisStore(RedisStore):
+    """A Redis database with this layout, opened for reading."""
+
+    def __init__(self, layout: PlainContents, url: StoreUrl) -> None:
+        super().__init__(layout, url)
+        self._plain = layout
+        self._quick: dict[str, dict[tuple[str, str], CheckpointEntry]] = {}
+
+    def size(self, thread_id: str) -> ThreadSize:
+        return self.sizes([thread_id])[0]
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        found = self._plain.find(thread_ids)
+        return [self._size(thread_id, found) for thread_id in thread_ids]
+
+    def _size(self, thread_id: str, found: Mapping[str, PlainThreadKeys]) -> ThreadSize:
+        one = found[thread_id]
+        names = [place.name for place in one.checkpoints] + [blob.name for blob in one.blob_places]
+        lengths = [
+            int(length or 0)
+            for length in self._connection.ask_all(("STRLEN", name) for name in names)
+        ]
+        fields = list(self._plain.fields(one.writes))
+        written = sum(int(length or 0) for length in self._plain.lengths_of_fields(fields))
+        return ThreadSize(
+            len(one.places), len(fields), sum(lengths) + written, len(one.blob_places)
+        )
+
+    def refresh(self) -> None:
+        super().refresh()
+        self._quick.clear()
+
+    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], CheckpointEntry]:
+        return self._remembered(self._quick, thread_id, self._plain.places)
+
+    def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WriteEntry]:
+        if wanted is None:
+            return self._find(thread_id).writes
+        places = self._places_of(thread_id).values()
+        keys = [one.key for one in places if one.key.checkpoint_id in wanted]
+        return self._plain.writes_at(keys)
+
+
+# Finds all keys of a thread of langgraph-checkpoint-plainredis, and converts them to rows.
+#
+# A hash of writes becomes one row for each write. All threads share the registry, so a thread has
+# one row for each of its fields there.
+
+
+_BY_FIELD = frozenset({WRITES, THREADS})
+"""Kinds for which a row is one field of a hash."""
+_Item = tuple[str, bytes, bytes]
+"""Kind, key, and the field for kinds in `_BY_FIELD`; otherwise `b""`."""
+
+
+@dataclass(slots=True)
+class PlainKeysByCheckpoint(KeysByCheckpoint):
+    """The keys of a thread."""
+
+    thread_id: str = ""
+    found: PlainThreadKeys = field(default_factory=PlainThreadKeys)
+
+    @property
+    def places(self) -> list[CheckpointEntry]:
+        """The checkpoints, in undefined order."""
+        return list(self.found.places.values())
+
+    @property
+    def writes_of_heads(self) -> dict[bytes, int]:
+        """By key of the writes of a namespace's newest checkpoint, the number of its writes."""
+        return {
+            name: one.writes.count(name)
+            for one in self.heads.values()
+            for name in one.names[WRITES]
+        }
+
+
+class PlainKeyFinder(KeyFinder[PlainContents]):
+    """Finds the keys of threads in this layout."""
+
+    types: Mapping[str, str] = {
+        BLOBS: STRING,
+        WRITES: HASH,
+        TIMELINE: ZSET,
+        THREADS: HASH,
+        CHECKPOINT: STRING,
+    }
+
+    _raised = 0
+
+    def find(self, thread_ids: Sequence[str]) -> Iterator[PlainKeysByCheckpoint]:
+        found = self.layout.find(thread_ids)
+        for one in thread_ids:
+            owners = self.layout.owners_of([write.name for write in found[one].writes])
+            groups = self._groups(one, found[one], owners)
+            yield PlainKeysByCheckpoint(groups, {}, thread_id=one, found=found[one])
+
+    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+        checkpoint = self.layout.checkpoint_name(key)
+        names = {WRITES: [self.layout.writes_name(key)], CHECKPOINT: [checkpoint]}
+        return CheckpointKeys(key, names, is_there)
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """One row for each key or field, in the same form as `key_rows.rows_of`."""
+        (keys,) = self.find([thread_id])
+        for some in in_batches(list(self._items(keys)), self._lengths):
+            items = [item for item, _ in some]
+            answers = self.connection.ask_all(map(_read, items))
+            expiries = expiries_of(self.connection, [name for _, name, _ in items])
+            for (kind, name, own), answer, expiry in zip(items, answers, expiries, strict=True):
+                if answer:
+                    about = {"key": text(name), "type": self.types[kind], "expires_at": expiry}
+                    yield Row(kind, {**about, **self._cells(kind, own, answer)})
+
+    def _items(self, keys: PlainKeysByCheckpoint) -> Iterator[_Item]:
+        # First, because `parts` tells other keys apart by them.
+        for one in keys.found.timelines:
+            yield TIMELINE, one.name, b""
+            yield THREADS, self.layout.threads, one.name
+        yield from ((BLOBS, one.name, b"") for one in keys.found.blob_places)
+        names = sorted({name for one in keys.groups.values() for name in one.names[WRITES]})
+        found = self.connection.ask_all(("HKEYS", name) for name in names)
+        for name, own in zip(names, found, strict=True):
+            yield from ((WRITES, name, one) for one in sorted(own or ()))
+        # In the order of storing, so that each head comes last.
+        for place in sorted(keys.places, key=lambda one: (not one.key.checkpoint_ns, one.rank)):
+            yield CHECKPOINT, place.name, b""
+
+    def _lengths(self, items: Sequence[_Item]) -> Iterator[Any]:
+        return self.connection.ask_all(
+            ("HSTRLEN", name, own) if own else ("MEMORY USAGE", name) for _, name, own in items
+        )
+
+    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+        items = [(row.table, raw(str(row.cells["key"])), own_field(row)) for row in rows]
+        answers = self.connection.ask_all(map(_read, items))
+        for row, (kind, name, own), answer in zip(rows, items, answers, strict=True):
+            if answer:
+                yield self._cells(kind, own, answer)
+            elif row.table in _BY_FIELD:
+                yield None
+            else:
+                # A key of another type exists: return contents that differ from the row.
+                yield {} if self.connection.ask("EXISTS", name) else None
+
+    def _cells(self, kind: str, own: bytes, answer: Any) -> dict[str, Cell]:
+        if kind in _BY_FIELD:
+            return {MEMBER + text(own): bytes(answer)}
+        return cells_of(self.types[kind], answer) or {}
+
+    def row_key(self, row: Row) -> Hashable:
+        return row.table, row.cells["key"], own_field(row)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        start = f"{self.layout.prefix}:{{}}:{thread_id}:".format
+        spaces: set[str] = set()
+        values: list[str] = []
+        for row in rows:
+            name = row_name(row, self.types, {THREADS})
+            if row.table == THREADS:
+                self._check_entry(thread_id, row, name)
+            elif row.table == TIMELINE:
+                spaces.add(namespace_of(row, rest_of(row, name, start("idx"))))
+            elif row.table == BLOBS:
+                values.append(rest_of(row, name, start("blob")))
+            else:
+                ns, _ = parted(row, name, start("wr" if row.table == WRITES else "cp"))
+                spaces.add(ns)
+            yield row
+        for rest in values:
+            if not any(rest.startswith(f"{ns}:") for ns in _beginnings(rest) & spaces):
+                raise Refused(
+                    f"it has a value that belongs to no checkpoint of thread '{thread_id}'"
+                )
+
+    def _check_entry(self, thread_id: str, row: Row, name: str) -> None:
+        """Check an entry of the registry, which all threads share."""
+        ((own, told),) = ((one, cell) for one, cell in row.cells.items() if one.startswith(MEMBER))
+        found = timeline_of(raw(own.removeprefix(MEMBER)), told if isinstance(told, bytes) else b"")
+        if raw(name) != self.layout.threads or found is None or found.thread_id != thread_id:
+            raise not_of(row.table, None if found is None else found.thread_id, thread_id)
+        if found.name != self.layout.timeline(thread_id, found.checkpoint_ns).name:
+            raise Refused(f"a row of '{row.table}' names the key of another thread")
+        namespace_of(row, found.checkpoint_ns)
+
+    def also(self, rows: Sequence[Row]) -> Iterator[Command]:
+        """Raise the counter, so that later checkpoints come after the restored ones."""
+        scores = [
+            float(cell)
+            for row in rows
+            if row.table == TIMELINE
+            for name, cell in row.cells.items()
+            if name.startswith(MEMBER) and isinstance(cell, str)
+        ]
+        if not scores:
+            return
+        last = int(self.connection.ask("GET", self.layout.seq) or 0) + self._raised
+        missing = math.ceil(max(scores)) - last
+        if missing > 0:
+            self._raised += missing
+            # INCRBY is safe even if savers use the counter at the same time.
+            yield ("INCRBY", self.layout.seq, missing)
+
+    def numbers(self, names: Iterable[bytes]) -> Iterator[int]:
+        """The current number of writes in each of these keys."""
+        answers = self.connection.ask_all(("HKEYS", name) for name in names)
+        return (len(one or ()) for one in answers)
+
+    def remaining(self, thread_id: str) -> set[tuple[str, str]]:
+        """The current checkpoints of a thread, as (namespace, checkpoint id)."""
+        return set(self.layout.places([thread_id])[thread_id])
+
+
+def own_field(row: Row) -> bytes:
+    """The field that a row contains; `b""` if it contains a whole key."""
+    if row.table not in _BY_FIELD:
+        return b""
+    name = next(one for one in row.cells if one.startswith(MEMBER))
+    return raw(name.removeprefix(MEMBER))
+
+
+def _read(item: _Item) -> Command:
+    kind, name, own = item
+    if kind in _BY_FIELD:
+        return ("HGET", name, own)
+    return ("ZRANGE", name, 0, -1, "WITHSCORES") if kind == TIMELINE else ("GET", name)
+
+
+def _beginnings(rest: str) -> set[str]:
+    """The namespaces that NS:CHANNEL:VERSION may begin with."""
+    return {rest[: found.start()] for found in re.finditer(":", rest)}
+
+
+# Removes keys of threads of langgraph-checkpoint-plainredis.
+#
+# A thread with few keys is removed in one transaction. A thread with many keys is removed in
+# several, oldest checkpoint first. Each checkpoint is removed together with its writes, its entry
+# in the timeline, and the values that no remaining checkpoint names. So an interrupted removal
+# leaves the newest checkpoints intact. They are still listed, and the next run removes them in
+# the same way.
+
+
+class PlainRemoval(ThreadRemoval):
+    """The removal of one thread, or of a part of it."""
+
+    def __init__(
+        self, finder: PlainKeyFinder, lock: PurgeLock, keys: PlainKeysByCheckpoint
+    ) -> None:
+        super().__init__(finder.connection, lock, keys)
+        self._layout = finder.layout
+        self._finder = finder
+        self._of_thread = keys
+        self._left = {one.at for one in keys.checkpoints}
+        """The checkpoints that must exist when the next step runs."""
+        self._going: list[set[tuple[str, str]]] = [set()]
+        """For each step, the checkpoints that it removes."""
+
+    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        heads = self._of_thread.writes_of_heads
+        watched = [*(one.name for one in self._of_thread.found.timelines), *heads]
+        if watched:
+            pipe.watch(*watched)
+        if self._finder.remaining(self._of_thread.thread_id) != self._left:
+            raise exceptions.WatchError("a checkpoint was added, or is gone")
+        if list(self._finder.numbers(heads)) != list(heads.values()):
+            raise exceptions.WatchError("a task went on")
+        run(pipe, step, rows)
+        self._left -= self._going.pop(0)
+
+    def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        # The head exists until the last step, so an agent may continue the thread meanwhile.
+        self._run_watched(pipe, step, rows)
+
+    def _steps(self, inside: Inside | None) -> list[Step]:
+        owners, going = (
+            list(self._of_thread.groups.values()),
+            [one.name for one in self._of_thread.found.blob_places],
+        )
+        if inside is not None:
+            wanted = {(ns, one) for ns, ids in inside.checkpoints.items() for one in ids}
+            owners = [one for one in owners if one.at in wanted]
+            going = [self._layout.blob_name(self._of_thread.thread_id, key) for key in inside.blobs]
+        ranks = {one.key: one.rank for one in self._of_thread.places}
+        owners.sort(
+            key=lambda one: (one.is_there, not one.key.checkpoint_ns, ranks.get(one.key, 0.0))
+        )
+        last = self._last_to_name(owners, set(going))
+        first = [name for name in going if name not in last]
+        steps: list[Step] = [[unlink(BLOBS, first)] if first else []]
+        number = len(first)
+        for owner in owners:
+            blobs = [name for name in going if last.get(name) == owner.key]
+            size = sum(map(len, owner.names.values())) + len(blobs)
+            if number + size > KEYS_AT_ONCE and number:
+                steps.append([])
+                self._going.append(set())
+                number = 0
+            number += size
+            steps[-1] += self._commands(owner, blobs)
+            if owner.is_there:
+                self._going[-1].add(owner.at)
+        steps[-1] += list(self._ends(owners, whole=inside is None))
+        return steps
+
+    def _last_to_name(
+        self, owners: Sequence[CheckpointKeys], blobs: set[bytes]
+    ) -> dict[bytes, CheckpointKey]:
+        """By value, the last checkpoint in this order that names it; both are removed together."""
+        places = {one.key: one for one in self._of_thread.places}
+        ordered = [places[one.key] for one in owners if one.key in places]
+        last: dict[bytes, CheckpointKey] = {}
+        for place, names in self._layout.named(ordered):
+            last.update({name: place.key for name in names if name in blobs})
+        return last
+
+    def _commands(self, owner: CheckpointKeys, blobs: Sequence[bytes]) -> Step:
+        found = [unlink(BLOBS, blobs)] if blobs else []
+        found += [unlink(WRITES, owner.names[WRITES])]
+        if owner.is_there:
+            found += [unlink(CHECKPOINT, owner.names[CHECKPOINT])]
+            timeline = self._layout.timeline(owner.key.thread_id, owner.key.checkpoint_ns)
+            found += [("", ("ZREM", timeline.name, owner.key.checkpoint_id))]
+        return found
+
+    def _ends(
+        self, owners: Sequence[CheckpointKeys], *, whole: bool
+    ) -> Iterator[tuple[str, Command]]:
+        """Commands that remove the timelines without remaining checkpoints, the root's last."""
+        left = Counter(one.key.checkpoint_ns for one in self._of_thread.checkpoints)
+        left.subtract(one.key.checkpoint_ns for one in owners if one.is_there)
+        for one in sorted(
+            self._of_thread.found.timelines, key=lambda one: one.checkpoint_ns, reverse=True
+        ):
+            if whole or not left[one.checkpoint_ns]:
+                # The timeline may still contain ids of expired checkpoints.
+                yield unlink("", [one.name])
+                yield THREADS, ("HDEL", self._layout.threads, one.name)
+
+
+# Plans changes of threads of langgraph-checkpoint-plainredis in the same form as its saver.
+#
+# The timeline is watched, because a saver changes it with every checkpoint. The numbers in a
+# timeline come from a counter that all threads share. They are taken last and, as in the saver,
+# outside of the transaction. An unused number leaves a harmless gap.
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """A checkpoint to add to a timeline."""
+
+    rank: float
+    """Its position among the checkpoints that are added together."""
+    timeline: NamespaceEntries
+    checkpoint_id: str
+    expiry: int
+    """Time to live in milliseconds for the timeline, if the timeline is new."""
+
+
+class PlainPlan(CommandPlan):
+    """The plan of a change for the layout `redis-plain`."""
+
+    def __init__(self, layout: PlainContents, change: Change) -> None:
+        super().__init__(layout.connection, change)
+        self._layout = layout
+        thread_id = change.thread_id
+        self._known = layout.places([thread_id])[thread_id]
+        self._added: list[_Added] = []
+        self.watched = [layout.timeline(thread_id, ns).name for ns in sorted(change.heads) or [""]]
+        self.beside = [layout.threads, layout.seq]
+
+    def _places(self) -> Iterable[CheckpointEntry]:
+        thread_id = self._change.thread_id
+        return self._layout.places([thread_id])[thread_id].values()
+
+    def commands(self) -> Iterator[Command]:
+        yield from self._removals()
+        for blob in self._change.blobs:
+            key = BlobKey(blob.checkpoint_ns, blob.channel, blob.version)
+            name = self._make(self._layout.blob_name(self._change.thread_id, key))
+            yield ("SET", name, wrapped(blob.value))
+            yield from expiring(name, self._expiry_of_blob(key.checkpoint_ns))
+        for copy in sorted(self._change.copies, key=self._rank_of):
+            yield from self._copy(copy)
+        for one in self._change.checkpoints:
+            yield from self._add(one)
+        for write in self._change.writes:
+            yield from self._write(write)
+        for some in self._change.copies_of_writes:
+            yield from self._copy_writes(
+                some.source, some.target, some.tasks, self._expiry_of(some.target)
+            )
+
+    def last(self) -> Iterator[Command]:
+        if not self._added:
+            return
+        number = len(self._added)
+        counted = int(self._connection.client_of(self._layout.seq).incrby(self._layout.seq, number))
+        self._added.sort(key=lambda one: one.rank)
+        for score, one in enumerate(self._added, counted - number + 1):
+            timeline = one.timeline
+            about = {"thread": timeline.thread_id, "ns": timeline.checkpoint_ns}
+            is_new = not any(ns == timeline.checkpoint_ns for ns, _ in self._known)
+            place = self._place_below(one)
+            own = str(score) if place is None else repr(place)
+            yield ("ZADD", timeline.name, own, raw(one.checkpoint_id))
+            told = json.dumps(about, ensure_ascii=False)
+            yield ("HSET", self._layout.threads, timeline.name, raw(told))
+            yield from expiring(timeline.name, one.expiry if is_new else NO_EXPIRY)
+
+    def _place_below(self, added: _Added) -> float | None:
+        """The score of a checkpoint that is older than the head; None if it is the newest."""
+        ns = added.timeline.checkpoint_ns
+        here = [one for (space, _), one in self._known.items() if space == ns]
+        newer = [one.rank for one in here if one.key.checkpoint_id > added.checkpoint_id]
+        if not newer:
+            return None
+        end = min(newer)
+        start = max((one.rank for one in here if one.rank < end), default=end - 2)
+        middle = (start + end) / 2
+        return float(int(middle)) if int(middle) > start else middle
+
+    # Removals
+
+    def _removals(self) -> Iterator[Command]:
+        removed = self._change.removed or {}
+        names: list[bytes] = []
+        for key, number in removed.items():
+            writes = self._layout.writes_name(key)
+            if len(self._connection.ask("HKEYS", writes)) != number:
+                raise moved(self._change)
+            names += [self._need(self._layout.checkpoint_name(key), key), writes]
+            timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
+            yield ("ZREM", timeline.name, raw(key.checkpoint_id))
+        left = {at for at, one in self._known.items() if one.key not in removed}
+        for ns in sorted({ns for ns, _ in self._known} - {ns for ns, _ in left}):
+            name = self._layout.timeline(self._change.thread_id, ns).name
+            names.append(name)
+            yield ("HDEL", self._layout.threads, name)
+        names += [
+            self._layout.blob_name(self._change.thread_id, BlobKey(*one))
+            for one in self._change.removed_blobs
+        ]
+        if removed and not left:
+            # The last checkpoint of the thread is removed, so remove all its values.
+            found = self._layout.find([self._change.thread_id])[self._change.thread_id]
+            names += [one.name for one in found.blob_places]
+        self._removed = set(names)
+        if names:
+            yield ("UNLINK", *dict.fromkeys(names))
+
+    # Additions
+
+    def _add(self, one: Checkpoint) -> Iterator[Command]:
+        body, metadata = one.body, one.metadata
+        assert body is not None  # noqa: S101
+        assert metadata is not None  # noqa: S101
+        expiry = self._expiry_of(one.key)
+        name = self._make(self._layout.checkpoint_name(one.key))
+        yield ("SET", name, wrapped_checkpoint(body, metadata, one.parent_checkpoint_id))
+        yield from expiring(name, expiry)
+        self._come(one.key, expiry, float(len(self._added)))
+
+    def _come(self, key: CheckpointKey, expiry: int, rank: float) -> None:
+        timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
+        self._added.append(_Added(rank, timeline, key.checkpoint_id, expiry))
+
+    def _write(self, write: Write) -> Iterator[Command]:
+        name = self._make(self._layout.writes_name(write.key))
+        value = write.value or TypedBytes("null", b"")
+        own = raw(f"{write.task_id}:{write.idx}")
+        yield ("HSET", name, own, wrapped_write(write.task_id, write.channel, value))
+        yield from expiring(name, self._expiry_of(write.key))
+
+    def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
+        layout, source = self._layout, copy.source
+        target = source._replace(thread_id=self._change.thread_id)
+        old = self._need(layout.checkpoint_name(source), source)
+        new = self._make(layout.checkpoint_name(target))
+        expiry = self._left(old)
+        if copy.metadata is None and copy.body is None:
+            yield ("COPY", old, new)
+        else:
+            stored = stored_checkpoint(unwrapped(self._connection.ask("GET", old) or b""))
+            body, metadata = copy.body or stored.body, copy.metadata or stored.metadata
+            yield ("SET", new, wrapped_checkpoint(body, metadata, stored.parent))
+            yield from expiring(new, expiry)
+        yield from self._copy_values(CheckpointEntry(source, old))
+        if copy.writes is None:
+            writes = layout.writes_name(source)
+            if self._connection.number_of([writes]):
+                made = self._make(layout.writes_name(target))
+                yield ("COPY", self._need(writes, source), made)
+        else:
+            yield from self._copy_writes(source, target, copy.writes, expiry)
+        self._come(target, expiry, self._rank_of(copy))
+
+    def _copy_values(self, place: CheckpointEntry) -> Iterator[Command]:
+        """Copy the values that a checkpoint names, except those that were already copied."""
+        start = raw(f"{self._layout.prefix}:blob:{place.key.thread_id}:")
+        new_start = raw(f"{self._layout.prefix}:blob:{self._change.thread_id}:")
+        for _, names in self._layout.named([place]):
+            new = {name: new_start + name[len(start) :] for name in names}
+            rest = [name for name in names if new[name] not in self._made]
+            there = self._connection.ask_all(("EXISTS", name) for name in rest)
+            for name, is_there in zip(rest, list(there), strict=True):
+                if is_there:
+                    self._needed.add(name)
+                    yield ("COPY", name, self._make(new[name]))
+
+    def _copy_writes(
+        self,
+        source: CheckpointKey,
+        target: CheckpointKey,
+        tasks: Sequence[tuple[str, int]],
+        expiry: int,
+    ) -> Iterator[Command]:
+        if not tasks:
+            return
+        fields = [raw(f"{task_id}:{idx}") for task_id, idx in tasks]
+        old = self._need(self._layout.writes_name(source), source)
+        held = self._connection.ask("HMGET", old, *fields)
+        if None in held:
+            raise gone(source)
+        name = self._make(self._layout.writes_name(target))
+        pairs = [part for pair in zip(fields, held, strict=True) for part in pair]
+        yield ("HSET", name, *pairs)
+        yield from expiring(name, expiry)
+
+    # Times to live
+
+    def _rank_of(self, copy: CopyOfCheckpoint) -> float:
+        """The position of the original in its timeline."""
+        timeline = self._layout.timeline(copy.source.thread_id, copy.source.checkpoint_ns)
+        score = self._connection.ask("ZSCORE", timeline.name, raw(copy.source.checkpoint_id))
+        return float(score or 0)
+
+    def _expiry_of(self, key: CheckpointKey) -> int:
+        """The time to live for a new checkpoint: the remaining time of its original."""
+        for one in self._change.checkpoints:
+            copied = copied_from(one) if one.key == key else None
+            origin = self._known.get((key.checkpoint_ns, copied or ""))
+            if origin is not None:
+                return self._left(origin.name)
+        return NO_EXPIRY
+
+    def _expiry_of_blob(self, ns: str) -> int:
+        """The time to live for a new value: that of its new checkpoint, or of the head."""
+        for one in self._change.checkpoints:
+            if one.key.checkpoint_ns == ns:
+                return self._expiry_of(one.key)
+        head = self._known.get((ns, self._change.heads.get(ns, "")))
+        return NO_EXPIRY if head is None else self._left(head.name)
 
 
 class Plain(PlainContents):

@@ -14,7 +14,7 @@ BACKEND = Backend(
         "three-table-latest": _ANY | Capability.LATEST_VALUES,
     },
     engine="sql",
-    edits="ckpt_backends.apps.three_table.editing:edited_row",
+    edits="ckpt_backends.apps.three_table.layout:edited_row",
     # All but `rows-hidden` and `space-free` occur only in files of SQLite.
     engine_faults=("file-damaged", "rows-hidden", "journal-hot", "log-large", "space-free"),
     mended_faults=("journal-hot", "log-large", "space-free"),

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from hashlib import md5
+from typing import Any
 
-from ckpt_backends.sql.blob_tables import (
+from ckpt_backends.base import BaseStore
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.merged import are_new_messages, merged
+from ckpt_backends.codec.values import MOST_BYTES, typed, unread
+from ckpt_backends.erasing.erasure import EraseStored
+from ckpt_backends.model import Blob, CheckpointKey, TypedBytes, Write, is_control
+from ckpt_backends.rows import Row
+from ckpt_backends.sql.database import Database, TableSaver
+from ckpt_backends.sql.records import edited_value
+from ckpt_backends.sql.tables import (
     BLOBS,
     CHECKPOINTS,
     WRITES,
@@ -13,7 +28,6 @@ from ckpt_backends.sql.blob_tables import (
     unknown_columns,
     unknown_tables,
 )
-from ckpt_backends.sql.recognition import TableSaver
 
 NAME, LATEST = "three-table", "three-table-latest"
 HASH, VALUE, CREATED, MODIFIED = "checkpoint_ns_hash", "blob_data", "gmt_create", "gmt_modified"
@@ -82,3 +96,726 @@ def detect(
         tuple(table if schema is None else f"{schema}.{table}" for table in NEEDED),
         unknown_columns(columns, _ALSO, NEEDED),
     )
+
+
+# Converts cells of tables that may hold unexpected types.
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECONDS = 100_000_000_000
+"""A time above this number is in milliseconds. In seconds, it would be in the year 5138."""
+
+
+def text(value: object) -> str:
+    """The cell as text; NULL gives `''`."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "surrogateescape")
+    return "" if value is None else str(value)
+
+
+def data(value: object) -> bytes:
+    """The cell as bytes; NULL gives `b""`."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    return b"" if value is None else text(value).encode("utf-8", "surrogateescape")
+
+
+def number(value: object) -> int:
+    """The cell as an integer; 0 if it is not one."""
+    try:
+        return int(text(value))
+    except ValueError:
+        return 0
+
+
+def moment(value: object) -> datetime | None:
+    """The cell as a time, taken as UTC if it has no time zone; None if it is not a time."""
+    try:
+        if isinstance(value, datetime):
+            found = value
+        elif isinstance(value, int | float):
+            seconds = value / 1000 if value > _MILLISECONDS else value
+            return _EPOCH + timedelta(seconds=seconds)
+        else:
+            found = datetime.fromisoformat(text(value).strip())
+    except (ValueError, OverflowError):
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def like(value: object, at: datetime) -> object:
+    """The time `at` in the same form as the stored time `value`: same type, unit and time zone."""
+    if isinstance(value, datetime):
+        return at if value.tzinfo is not None else at.replace(tzinfo=None)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = (at - _EPOCH).total_seconds()
+        scaled = seconds * 1000 if value > _MILLISECONDS else seconds
+        return int(scaled) if isinstance(value, int) else scaled
+    known = text(value)
+    naive = at if "+" in known or known.endswith("Z") else at.replace(tzinfo=None)
+    return naive.isoformat("T" if "T" in known else " ", "milliseconds")
+
+
+def hash_text(value: object) -> str:
+    """A hash in hex. It may be stored as text or as 16 bytes."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        raw = bytes(value)
+        return raw.hex() if len(raw) == 16 else text(raw)
+    return text(value)
+
+
+def digest(told: str) -> str:
+    """The MD5 of a text, in hex."""
+    return md5(told.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
+
+
+# Finds out which checkpoint each value of a thread belongs to, and which values are inherited.
+
+
+_TRIED = 3
+"""Number of pairs of values that are compared for each channel."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """A row of `checkpoints`."""
+
+    key: CheckpointKey
+    parent: str | None
+    hash: str
+    """In hex."""
+    stored_hash: object
+    """As the engine returns it."""
+    at: datetime | None
+    stored_at: object
+
+    @property
+    def order(self) -> tuple[datetime, int, str]:
+        """By time, then by the number at the end of the id."""
+        name = self.key.checkpoint_id
+        return self.at or _NEVER, len(name), name
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A row of `checkpoint_blobs`, without its value."""
+
+    hash: str
+    stored_hash: object
+    channel: str
+    version: int
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelParts:
+    """A channel's value at a checkpoint: its parts, oldest first."""
+
+    version: str
+    """Used as the version: the hash of the last checkpoint that stores a part."""
+    parts: tuple[Part, ...]
+    at: str = ""
+    """The hash of the checkpoint."""
+    is_cut: bool = False
+    """Whether an earlier part is missing in the store."""
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether a part of it is stored with an ancestor."""
+        return any(part.hash != self.at for part in self.parts)
+
+
+@dataclass
+class ThreadRows:
+    """All checkpoints of a thread."""
+
+    places: dict[tuple[str, str], CheckpointRow] = field(default_factory=dict)
+    """By namespace and id, newest first within each namespace, namespaces in order."""
+
+    @cached_property
+    def by_id(self) -> dict[str, list[CheckpointRow]]:
+        found: dict[str, list[CheckpointRow]] = {}
+        for (_, name), one in self.places.items():
+            found.setdefault(name, []).append(one)
+        return found
+
+    @cached_property
+    def by_hash(self) -> dict[str, CheckpointRow]:
+        """By hash, the newest checkpoint with this hash. The values of the hash belong to it."""
+        found: dict[str, CheckpointRow] = {}
+        for one in sorted(self.places.values(), key=lambda one: one.order):
+            found[one.hash] = one
+        return found
+
+    @cached_property
+    def shared(self) -> set[str]:
+        """Hashes that do not identify one checkpoint: the namespace's, or used by several."""
+        counts = Counter(one.hash for one in self.places.values())
+        return {
+            one.hash
+            for one in self.places.values()
+            if counts[one.hash] > 1 or one.hash == digest(one.key.checkpoint_ns)
+        }
+
+    def heads(self) -> dict[str, CheckpointRow]:
+        """The newest checkpoint of each namespace."""
+        found: dict[str, CheckpointRow] = {}
+        for (ns, _), one in self.places.items():
+            found.setdefault(ns, one)
+        return found
+
+
+def index_of(places: Iterable[CheckpointRow]) -> ThreadRows:
+    """The index of these checkpoints."""
+    newest_first = sorted(places, key=lambda one: one.order, reverse=True)
+    newest_first.sort(key=lambda one: one.key.checkpoint_ns)
+    return ThreadRows({(one.key.checkpoint_ns, one.key.checkpoint_id): one for one in newest_first})
+
+
+class Values:
+    """The values of a thread's checkpoints, derived from the keys of its rows.
+
+    A thread is incremental if its checkpoints store only changes. A checkpoint then inherits from
+    its parent the channels that it does not store, and a stored list contains only new items.
+    """
+
+    def __init__(
+        self,
+        index: ThreadRows,
+        parts: Iterable[Part],
+        written: Mapping[tuple[str, str], Iterable[str]],
+        added: Iterable[str] = (),
+    ) -> None:
+        """Index the values.
+
+        `written` maps (namespace, checkpoint id) to the channels that the tasks wrote to. `added`
+        names channels of a thread that is not incremental that still store only their new items.
+        """
+        self.index = index
+        self._own: dict[str, dict[str, list[Part]]] = {}
+        for part in sorted(parts, key=lambda one: one.version):
+            self._own.setdefault(part.hash, {}).setdefault(part.channel, []).append(part)
+        self._written = {key: set(names) for key, names in written.items()}
+        self._channels = {name for own in self._own.values() for name in own}
+        self._added = set(added)
+        self._named: dict[tuple[str, str], dict[str, ChannelParts]] = {}
+        places = index.places.values()
+        self.is_incremental = any(map(self._leaves_out, places)) and not any(
+            map(self._repeats, places)
+        )
+
+    def is_stored(self, place: CheckpointRow) -> bool:
+        """Whether the values of a checkpoint still exist: no newer checkpoint has its hash."""
+        return self.index.by_hash[place.hash] is place
+
+    def own(self, place: CheckpointRow) -> Mapping[str, Sequence[Part]]:
+        """By channel, the values that are stored with a checkpoint itself."""
+        return self._own.get(place.hash, {}) if self.is_stored(place) else {}
+
+    @property
+    def orphaned(self) -> dict[str, object]:
+        """Hashes of values without a checkpoint: by hash in hex, the hash as stored."""
+        return {part.hash: part.stored_hash for part in self.orphans()}
+
+    def orphans(self) -> Iterable[Part]:
+        """The parts of values without a checkpoint."""
+        return (
+            part
+            for name, own in self._own.items()
+            if name not in self.index.by_hash
+            for parts in own.values()
+            for part in parts
+        )
+
+    def pairs(self) -> Iterable[tuple[str, Part, Part]]:
+        """Up to `_TRIED` samples for each channel: (channel, the parent's part, the child's)."""
+        seen: Counter[str] = Counter()
+        for place in self.index.places.values():
+            parent = self._parent(place)
+            before = {} if parent is None else self.own(parent)
+            for name, parts in self.own(place).items():
+                if name in before and seen[name] < _TRIED:
+                    seen[name] += 1
+                    yield name, before[name][0], parts[0]
+
+    def named(self, place: CheckpointRow) -> Mapping[str, ChannelParts]:
+        """The values of a checkpoint by channel. A value without parts is missing in the store."""
+        line: list[CheckpointRow] = []
+        here: CheckpointRow | None = place
+        while here is not None and _key(here) not in self._named and here not in line:
+            line.append(here)
+            here = self._parent(here)
+        for one in reversed(line):
+            parent = self._parent(one)
+            known = {} if parent is None else self._named.get(_key(parent), {})
+            self._named[_key(one)] = self._with(one, known)
+        return self._named[_key(place)]
+
+    def _with(
+        self, place: CheckpointRow, inherited: Mapping[str, ChannelParts]
+    ) -> dict[str, ChannelParts]:
+        if not self.is_stored(place):
+            return {}
+        own, at = self.own(place), place.hash
+        lost = self._lost(place, own)
+        inherits = self.is_incremental or not own
+        found = {
+            name: replace(one, at=at)
+            for name, one in inherited.items()
+            if inherits and name not in lost and not _is_passing(name)
+        }
+        for name, parts in own.items():
+            earlier = inherited.get(name) if self._goes_on(name) else None
+            if earlier is None:
+                found[name] = ChannelParts(at, tuple(parts), at)
+            elif self._is_copy(place, name, parts):
+                found[name] = ChannelParts(at, earlier.parts, at, earlier.is_cut)
+            else:
+                is_cut = earlier.is_cut or not earlier.parts
+                found[name] = ChannelParts(at, (*earlier.parts, *parts), at, is_cut)
+        return found | {name: ChannelParts(at, (), at) for name in lost}
+
+    def _is_copy(self, place: CheckpointRow, channel: str, parts: Sequence[Part]) -> bool:
+        """Whether a rollback copied the value from the parent; otherwise a step added to it."""
+        parent = self._parent(place)
+        if parent is None or channel in self._written.get(_key(place), ()):
+            return False
+        return _alike(self.own(parent).get(channel, ()), parts)
+
+    def is_pieced(self, place: CheckpointRow, channel: str) -> bool:
+        """Whether a value is merged from parts of several checkpoints.
+
+        Such a value cannot be copied to another checkpoint.
+        """
+        named = self.named(place).get(channel)
+        return self._goes_on(channel) and (
+            named is None or not named.parts or len({part.hash for part in named.parts}) > 1
+        )
+
+    def _goes_on(self, channel: str) -> bool:
+        return self.is_incremental or channel in self._added
+
+    def _lost(self, place: CheckpointRow, own: Mapping[str, object]) -> set[str]:
+        """The channels that were written to but that the checkpoint does not store.
+
+        A channel that no checkpoint of the thread stores is not part of the state and does not
+        count, unless this checkpoint stores no channel at all.
+        """
+        written = self._written.get(_key(place), set()) - own.keys()
+        return written & self._channels if own else written
+
+    def _leaves_out(self, place: CheckpointRow) -> bool:
+        """Whether it stores fewer channels than its parent, not counting missing values."""
+        parent = self._parent(place)
+        own = self.own(place)
+        if parent is None or not own:
+            return False
+        left = self.own(parent).keys() - own.keys() - self._lost(place, own)
+        return not all(map(_is_passing, left))
+
+    def _repeats(self, place: CheckpointRow) -> bool:
+        """Whether it stores a value that its step did not write, equal to the parent's value."""
+        parent, written = self._parent(place), self._written.get(_key(place))
+        if parent is None or not written:
+            return False  # A rollback copies values without a step.
+        own, before = self.own(place), self.own(parent)
+        return any(
+            name not in written and not _is_passing(name) and _alike(own[name], before[name])
+            for name in own.keys() & before.keys()
+        )
+
+    def _parent(self, place: CheckpointRow) -> CheckpointRow | None:
+        if place.parent is None:
+            return None
+        found = self.index.places.get((place.key.checkpoint_ns, place.parent))
+        return found if found is not place else None
+
+
+def _alike(one: Sequence[Part], other: Sequence[Part]) -> bool:
+    """Whether parts may be equal, judged by their types and sizes."""
+    return [(part.type, part.size) for part in one] == [(part.type, part.size) for part in other]
+
+
+def _is_passing(channel: str) -> bool:
+    """Whether a channel exists for one step only. If it is not stored, it is empty."""
+    return channel == "__start__" or is_control(channel)
+
+
+def _key(place: CheckpointRow) -> tuple[str, str]:
+    return place.key.checkpoint_ns, place.key.checkpoint_id
+
+
+# Converts the rows of this layout to the model: checkpoints get a body in LangGraph's form.
+
+
+NOT_STORED = "not stored: its thread keeps the values of the newest checkpoint only"
+_CUT = "items that come before are not stored"
+
+
+def own_hash(key: CheckpointKey, parent: str) -> str:
+    """The hash for a checkpoint that `ckpt` adds. It is unique, and `is_ours` recognises it."""
+    return digest("\0".join(("ckpt", key.thread_id, key.checkpoint_ns, key.checkpoint_id, parent)))
+
+
+def is_ours(place: CheckpointRow) -> bool:
+    """Whether `ckpt` added a checkpoint."""
+    return place.parent is not None and place.hash == own_hash(place.key, place.parent)
+
+
+def fork_of(place: CheckpointRow) -> bytes:
+    """The metadata, as JSON, that is shown for a checkpoint that `ckpt` added."""
+    told = {"source": "fork", "forked_by": "ckpt", "forked_from": place.parent}
+    return json.dumps(told).encode()
+
+
+def body_of(
+    place: CheckpointRow, named: Mapping[str, ChannelParts], *, is_stored: bool
+) -> TypedBytes:
+    if not is_stored:
+        return TypedBytes("json", b"", problem=NOT_STORED)
+    body = {
+        "id": place.key.checkpoint_id,
+        "ts": None if place.at is None else place.at.isoformat(),
+        "channel_versions": {name: one.version for name, one in named.items()},
+    }
+    return TypedBytes("json", json.dumps(body).encode())
+
+
+def blob_of(one: ChannelParts, fetched: Mapping[Part, bytes] | None) -> Blob:
+    """A value. One part is returned as stored; several parts have the type `merged`."""
+    size = sum(part.size for part in one.parts)
+    found = Blob(
+        one.parts[0].type if len(one.parts) == 1 else "merged", size, inherited=one.is_inherited
+    )
+    if fetched is None:
+        return found
+    return found._replace(value=_value(one, found, fetched))
+
+
+def _value(one: ChannelParts, found: Blob, fetched: Mapping[Part, bytes]) -> TypedBytes:
+    if one.is_cut:
+        return TypedBytes(found.type, b"", problem=_CUT)
+    if found.size > MOST_BYTES:
+        return unread(found.type, found.size)
+    parts = [typed(part.type, part.size, fetched.get(part)) for part in one.parts]
+    return parts[0] if len(parts) == 1 else merged(parts)
+
+
+def write_of(key: CheckpointKey, row: Sequence[Any], values: bool | Collection[str]) -> Write:
+    _, _, task_id, path, idx, channel, tag, size, at, value = row
+    name = text(channel)
+    is_wanted = values if isinstance(values, bool) else name in values
+    return Write(
+        key,
+        text(task_id),
+        text(path),
+        number(idx),
+        name,
+        int(size),
+        typed(text(tag), int(size), data(value)) if is_wanted else None,
+        node=text(task_id),
+        at=moment(at),
+    )
+
+
+def cell_of(value: Any) -> Any:
+    """A cell for an archive. Types other than numbers, text and bytes become text."""
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    return value.isoformat(" ") if hasattr(value, "isoformat") else str(value)
+
+
+# Reads the keys of a thread's rows, and the bytes of some values.
+
+
+_AT_ONCE = 200
+_COMPARED = 1 << 20
+"""Longer pairs of values are not decoded to find out how a thread is stored."""
+
+
+class KeyedStore(BaseStore):
+    """Three tables with the keys of the last thread that was read."""
+
+    def __init__(self, database: Database, tables: ThreeTables, url: str) -> None:
+        self._database = database
+        self._tables = tables
+        self._url = url
+        self._queries = Queries(database, tables)
+        self._known: tuple[str, Values] | None = None
+
+    def read_keys(self, thread_id: str) -> Values:
+        """The index of a thread's values. The index of the last thread is cached."""
+        if self._known is None or self._known[0] != thread_id:
+            self._known = thread_id, self._read_keys(thread_id)
+        return self._known[1]
+
+    def forget(self) -> None:
+        """Forget the cached keys, so they are read again."""
+        self._known = None
+
+    def _index(self, thread_id: str) -> ThreadRows:
+        return self.read_keys(thread_id).index
+
+    def _read_keys(self, thread_id: str) -> Values:
+        if not self._database.storable(thread_id):
+            return Values(ThreadRows(), (), {})
+        bound = self._of(thread_id)
+        index = index_of(
+            place_of(thread_id, row) for row in self._rows(self._queries.places(), **bound)
+        )
+        parts = [
+            Part(hash_text(raw), raw, text(channel), number(version), text(tag), int(size))
+            for raw, channel, version, tag, size in self._rows(self._queries.parts(), **bound)
+        ]
+        written = self._written(thread_id, index)
+        found = Values(index, parts, written)
+        if found.is_incremental:
+            return found
+        self._known = thread_id, found
+        added = {
+            name for name, before, after in found.pairs() if self._adds(thread_id, before, after)
+        }
+        return Values(index, parts, written, added) if added else found
+
+    def _adds(self, thread_id: str, before: Part, after: Part) -> bool:
+        """Whether the parent's and the child's part are messages, and the child's are all new."""
+        if before.size + after.size > _COMPARED:
+            return False
+        fetched = self._fetch(thread_id, [ChannelParts("", (before, after))])
+        one, other = (
+            decode(TypedBytes(part.type, fetched.get(part, b""))) for part in (before, after)
+        )
+        return are_new_messages(one, other)
+
+    def _fetch(self, thread_id: str, named: Iterable[ChannelParts]) -> dict[Part, bytes]:
+        """The stored bytes of all parts of some values."""
+        parts = {
+            (part.hash, part.channel, part.version): part for one in named for part in one.parts
+        }
+        if not parts:
+            return {}
+        raw = {part.hash: part.stored_hash for part in parts.values()}
+        channels = {f"c{n}": name for n, name in enumerate(sorted({name for _, name, _ in parts}))}
+        hashes = {f"h{n}": raw[one] for n, one in enumerate(sorted({one for one, _, _ in parts}))}
+        found: dict[Part, bytes] = {}
+        names = {name: self._bind(channel) for name, channel in channels.items()}
+        for start in range(0, len(hashes), _AT_ONCE):
+            some = dict(list(hashes.items())[start : start + _AT_ONCE])
+            query = self._queries.values(some, list(channels), MOST_BYTES)
+            cells = {name: self._bind(value) for name, value in some.items()}
+            for stored, channel, version, value in self._rows(
+                query, **self._of(thread_id), **names, **cells
+            ):
+                part = parts.get((hash_text(stored), text(channel), number(version)))
+                if part is not None:
+                    found[part] = data(value)
+        return found
+
+    def _written(self, thread_id: str, index: ThreadRows) -> dict[tuple[str, str], set[str]]:
+        """By (namespace, checkpoint id), the channels that were written to."""
+        found: dict[tuple[str, str], set[str]] = {}
+        rows = self._rows(self._queries.written(), **self._of(thread_id))
+        for checkpoint_id, raw, channel in rows:
+            name = text(checkpoint_id)
+            place = space_of(index, name, hash_text(raw)), name
+            found.setdefault(place, set()).add(text(channel))
+        return found
+
+    def _of(self, thread_id: str) -> dict[str, object]:
+        return {"thread": self._bind(thread_id)}
+
+    def _bind(self, value: object) -> object:
+        return self._database.bound(value) if isinstance(value, str) else value
+
+    def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
+        return self._database.rows(query, values)
+
+    def _stream(self, query: str, **values: object) -> Iterator[tuple[Any, ...]]:
+        return self._database.stream(query, values)
+
+
+def place_of(thread_id: str, row: Sequence[Any]) -> CheckpointRow:
+    """A row of `checkpoints`."""
+    checkpoint_id, parent, ns, raw, at = row
+    key = CheckpointKey(thread_id, text(ns), text(checkpoint_id))
+    above = text(parent) or None
+    return CheckpointRow(key, above, hash_text(raw), raw, moment(at), at)
+
+
+def space_of(index: ThreadRows, checkpoint_id: str, hashed: str) -> str:
+    """The namespace of a write: of the checkpoint with this id and hash, or else with this id."""
+    named = index.by_id.get(checkpoint_id, ())
+    for one in named:
+        if one.hash == hashed:
+            return one.key.checkpoint_ns
+    return named[0].key.checkpoint_ns if named else ""
+
+
+# The SQL queries. The `{...}` fields are tables, columns and expressions of the `Database`.
+
+
+class Queries:
+    """The queries of one database."""
+
+    def __init__(self, database: Database, tables: ThreeTables) -> None:
+        self._database = database
+        self._tables = tables
+        self.checkpoints, self.blobs, self.writes = (
+            tables.names[name] for name in (CHECKPOINTS, BLOBS, WRITES)
+        )
+        self.of_thread = database.same("thread_id", "thread")
+        self._size = f"COALESCE({database.bytes_of(VALUE)}, 0)"
+
+    def threads(self, *, one: bool, limit: bool) -> str:
+        """One thread or all threads with their times and counts, newest first."""
+        thread, ns = self._database.exact("thread_id"), self._database.exact("checkpoint_ns")
+        where = f"WHERE {self.of_thread}" if one else ""
+        most = f" LIMIT {self._database.mark('limit')}" if limit else ""
+        return (
+            f"SELECT {thread} AS thread, MIN({CREATED}), MAX({CREATED}) AS newest, COUNT(*),"
+            f" COUNT(DISTINCT {ns}) FROM {self.checkpoints} {where}"
+            f" GROUP BY {thread} ORDER BY newest DESC, thread{most}"
+        )
+
+    def heads(self, threads: Sequence[str]) -> str:
+        """The newest checkpoint in the root namespace of several threads.
+
+        `threads` are the names of the parameters with the thread ids.
+        """
+        exact = self._database.exact
+        number = self._database.characters("checkpoint_id")
+        marks = " OR ".join(self._database.same("thread_id", name) for name in threads)
+        return (
+            "SELECT thread, head FROM ("
+            f"SELECT {exact('thread_id')} AS thread, checkpoint_id AS head,"
+            f" ROW_NUMBER() OVER (PARTITION BY {exact('thread_id')} ORDER BY {CREATED} DESC,"
+            f" {number} DESC, {exact('checkpoint_id')} DESC) AS place"
+            f" FROM {self.checkpoints} WHERE {self._database.same('checkpoint_ns', 'root')}"
+            f" AND ({marks})) heads WHERE place = 1"
+        )
+
+    def places(self) -> str:
+        return (
+            f"SELECT checkpoint_id, parent_checkpoint_id, checkpoint_ns, {HASH}, {CREATED}"
+            f" FROM {self.checkpoints} WHERE {self.of_thread}"
+        )
+
+    def parts(self) -> str:
+        return (
+            f"SELECT {HASH}, channel, version, type, {self._size}"
+            f" FROM {self.blobs} WHERE {self.of_thread}"
+        )
+
+    def written(self) -> str:
+        return (
+            f"SELECT DISTINCT checkpoint_id, {HASH}, channel"
+            f" FROM {self.writes} WHERE {self.of_thread}"
+        )
+
+    def write_keys(self, value: str, only: str = "") -> str:
+        """Writes in the order in which they were stored."""
+        exact = self._database.exact
+        has = self._tables.has
+        path = "task_path" if has(WRITES, "task_path") else "''"
+        at = CREATED if has(WRITES, CREATED) else "NULL"
+        return (
+            f"SELECT checkpoint_id, {HASH}, task_id, {path}, idx, channel, type, {self._size},"
+            f" {at}, {value} FROM {self.writes} WHERE {self.of_thread}{only}"
+            f" ORDER BY {exact('checkpoint_id')}, {at if at != 'NULL' else 'idx * 0'},"
+            f" {exact('task_id')}, idx"
+        )
+
+    def short(self, most: int) -> str:
+        """The value, or NULL if it has more than `most` bytes."""
+        return f"CASE WHEN {self._size} <= {most} THEN {VALUE} END"
+
+    def values(self, hashes: Mapping[str, object], channels: Sequence[str], most: int) -> str:
+        """The values of some hashes and channels; both are given as names of parameters."""
+        same = [self._database.same("channel", name) for name in channels]
+        marks = ", ".join(self.cell(name, value) for name, value in hashes.items())
+        return (
+            f"SELECT {HASH}, channel, version, {self.short(most)} FROM {self.blobs}"
+            f" WHERE {self.of_thread} AND {HASH} IN ({marks}) AND ({' OR '.join(same)})"
+        )
+
+    def cell(self, name: str, value: object) -> str:
+        """The placeholder for a hash, which is text or bytes."""
+        return self._database.text(name) if isinstance(value, str) else self._database.mark(name)
+
+    def used(self, table: str) -> str:
+        """Rows and bytes of a thread's values or writes, grouped by hash, channel and type."""
+        exact = self._database.exact
+        of = "''" if table == self.blobs else "checkpoint_id"
+        groups = f"{HASH}, {exact('channel')}, {exact('type')}"
+        id_group = "" if table == self.blobs else ", checkpoint_id"
+        return (
+            f"SELECT {groups}, {of}, COUNT(*), SUM({self._size}) FROM {table}"
+            f" WHERE {self.of_thread} GROUP BY {groups}{id_group}"
+        )
+
+    def sizes(self, table: str, threads: Sequence[str]) -> str:
+        """Rows and bytes of a table by thread."""
+        thread = self._database.exact("thread_id")
+        size = "0" if table == self.checkpoints else f"SUM({self._size})"
+        marks = " OR ".join(self._database.same("thread_id", name) for name in threads)
+        return (
+            f"SELECT {thread} AS thread, COUNT(*), {size} FROM {table} WHERE {marks}"
+            f" GROUP BY {thread}"
+        )
+
+    def used_threads(self) -> str:
+        """The thread ids in all three tables, sorted."""
+        thread = self._database.exact("thread_id")
+        each = " UNION ".join(
+            f"SELECT {thread} AS thread FROM {table}"
+            for table in (self.checkpoints, self.blobs, self.writes)
+        )
+        return f"SELECT thread FROM ({each}) every ORDER BY {self._database.exact('thread')}"
+
+    def suspects(self) -> list[str]:
+        """The threads with a parent that is missing or may be newer, and with orphaned writes."""
+        exact, characters = self._database.exact, self._database.characters
+
+        def join(*columns: tuple[str, str]) -> str:
+            # The first comparison uses an index. A collation may take other ids for equal.
+            pairs = [(f"c.{one}", f"p.{other}") for one, other in columns]
+            same = [f"{one} = {other} AND {exact(one)} = {exact(other)}" for one, other in pairs]
+            return f"LEFT JOIN {self.checkpoints} p ON {' AND '.join(same)}"
+
+        thread, ns = ("thread_id", "thread_id"), ("checkpoint_ns", "checkpoint_ns")
+        to_parent = join(thread, ns, ("parent_checkpoint_id", "checkpoint_id"))
+        to_own = join(thread, ("checkpoint_id", "checkpoint_id"))
+        found = f"SELECT DISTINCT {exact('c.thread_id')} FROM"
+        parent, own = "p.checkpoint_id", "c.checkpoint_id"
+        return [
+            f"{found} {self.checkpoints} c {to_parent} WHERE c.parent_checkpoint_id <> ''"
+            f" AND ({parent} IS NULL OR p.{CREATED} > c.{CREATED}"
+            f" OR {characters(parent)} > {characters(own)} OR {exact(parent)} >= {exact(own)})",
+            f"{found} {self.writes} c {to_own} WHERE {parent} IS NULL",
+        ]
+
+    def any_hash(self) -> str:
+        return f"SELECT {HASH} FROM {self.checkpoints} LIMIT 1"
+
+    def some_place(self, stored: object, *, own: bool) -> str:
+        """Returns a row if a checkpoint of the root namespace has the hash of that namespace.
+
+        With `own`, it returns a row if a checkpoint there has a different hash.
+        """
+        differs = "<>" if own else "="
+        return (
+            f"SELECT 1 FROM {self.checkpoints}"
+            f" WHERE checkpoint_ns = '' AND {HASH} {differs} {self.cell('hash', stored)} LIMIT 1"
+        )
+
+
+# Changes the values in rows of the three-table layout. Its checkpoints have no body.
+
+
+def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
+    """The row with the value that `erase` returns; the same row if it is equal."""
+    return row if row.table == CHECKPOINTS else edited_value(row, VALUE, erase)

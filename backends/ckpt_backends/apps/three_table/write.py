@@ -10,33 +10,42 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 
 from ckpt_backends import shell
-from ckpt_backends.apps.three_table.cells import like
-from ckpt_backends.apps.three_table.converted import own_hash
-from ckpt_backends.apps.three_table.index import CheckpointRow, Values
 from ckpt_backends.apps.three_table.layout import (
     CREATED,
     HASH,
     MODIFIED,
     NEEDED,
     VALUE,
+    CheckpointRow,
     ThreeTables,
+    Values,
     detect,
+    like,
+    own_hash,
 )
-from ckpt_backends.apps.three_table.read import ThreeTableStore
+from ckpt_backends.apps.three_table.store import ThreeTableStore
 from ckpt_backends.base import BaseWritableStore
-from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
-from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.changes.remains import Remains
-from ckpt_backends.changes.removal import GONE, Inside, Removal, Removed
-from ckpt_backends.changes.rows import Restored, Row
-from ckpt_backends.erasing.stored import RowRewrite
+from ckpt_backends.changes import (
+    GONE,
+    Change,
+    CopyOfCheckpoint,
+    Inside,
+    NewBlob,
+    Remains,
+    Removal,
+    Removed,
+    gone,
+    moved,
+)
+from ckpt_backends.erasing.erasure import RowRewrite
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.model import Checkpoint, CheckpointKey, Progress, silent
 from ckpt_backends.protocol import WritableStore
-from ckpt_backends.servers.answer_types import CHANGES, checked
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.rows import Restored, Row
+from ckpt_backends.servers import CHANGES, checked
 from ckpt_backends.sql.database import WritableDatabase
 from ckpt_backends.sql.row_changes import RowChanges
+from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.url import StoreUrl
 
 _APART = timedelta(seconds=1)
@@ -122,7 +131,7 @@ class WritableThreeTableStore(BaseWritableStore):
         self._database.vacuum([self._tables.names[name] for name in _TABLES])
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
-        from ckpt_backends.sql.erasing import erase_remains
+        from ckpt_backends.sql.write import erase_remains
 
         tables = [self._tables.names[name] for name in _TABLES]
         return erase_remains(self._database, tables, rewrite=rewrite, progress=progress)

@@ -14,7 +14,7 @@ from typing import Any
 from ckpt_backends import shell
 from ckpt_backends.discovery import declared_for, load
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
-from ckpt_backends.memory.protocol import HINT
+from ckpt_backends.memory import HINT
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.layout import (
     KEY,
@@ -23,8 +23,8 @@ from ckpt_backends.mongodb.engine.layout import (
     CollectionSample,
     MongoLayout,
     SaverFormat,
+    Stage,
 )
-from ckpt_backends.mongodb.engine.pipelines import Stage
 from ckpt_backends.url import StoreUrl
 
 MOST_LOOKED_AT = 200

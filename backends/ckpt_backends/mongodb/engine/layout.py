@@ -6,11 +6,17 @@ which returns a `CollectionKind`, or None for a collection that is not its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from ckpt_backends.model import Capability, Thread
+from bson.raw_bson import RawBSONDocument
+
+from ckpt_backends.model import Capability, Fault, Thread, TypedBytes
+from ckpt_backends.mongodb.engine.connect import MongoConnection
 
 WRITES, CHECKPOINTS, MEMORY = "checkpoint_writes", "checkpoints", "store"
 """The table names in archives and reports, whatever the names of the collections are."""
@@ -122,3 +128,141 @@ class MongoLayout:
         """The URL parameters that select this layout."""
         writes = {} if self.writes is None else {"writes_collection": self.writes}
         return {"collection": self.checkpoints, **writes}
+
+
+# Converts fields of documents, and thread ids to the forms in which they are stored.
+
+
+def text(value: object) -> str:
+    """The field as text. An old or hostile store may have stored another type."""
+    if isinstance(value, str):
+        return str.__str__(value)  # `bson.code.Code` is an unhashable subclass of str
+    return "" if value is None else str(value)
+
+
+def metadata_of(value: object) -> TypedBytes:
+    """Metadata as stored: a document, or the bytes that LangGraph.js stores."""
+    if isinstance(value, RawBSONDocument):
+        return TypedBytes("bson", bytes(value.raw))
+    return TypedBytes("json", bytes(value) if isinstance(value, bytes) else b"null")
+
+
+def number_of(thread_id: str) -> int | None:
+    """The number as which a thread id may be stored; None if it can only be a text."""
+    with suppress(ValueError):
+        number = int(thread_id)
+        if str(number) == thread_id and abs(number) < 1 << 63:
+            return number
+    return None
+
+
+def stored_forms(thread_id: str) -> list[object]:
+    """The forms in which a thread id may be stored, the most likely first; empty if none."""
+    if not storable(thread_id):
+        return []
+    number = number_of(thread_id)
+    return [thread_id] if number is None else [thread_id, number]
+
+
+def form_of(thread_id: str, checkpoints: Container[object], writes: Container[object]) -> object:
+    """The stored form of a thread id.
+
+    `checkpoints` and `writes` contain the stored thread ids that have checkpoints and writes.
+    """
+    for found in (checkpoints, writes):
+        for value in stored_forms(thread_id):
+            if value in found:
+                return value
+    return thread_id
+
+
+def storable(value: str) -> bool:
+    """Whether MongoDB can store a text. Lone surrogates cannot be encoded in UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def storable_of(values: Iterable[str], *, newest: bool = True) -> list[str]:
+    """The texts that MongoDB can store, without duplicates, in descending order if `newest`."""
+    return sorted({one for one in values if storable(one)}, reverse=newest)
+
+
+def later(at: object, lifetime: float | None) -> datetime | None:
+    """When a document with this time expires; None if never, or if that is too late for Python."""
+    if not isinstance(at, datetime) or lifetime is None:
+        return None
+    try:
+        return at + timedelta(seconds=lifetime)
+    except OverflowError:
+        return None
+
+
+# Parts of the aggregation pipelines that read stores.
+#
+# Texts of users and stores are never interpreted as operators. In `$match`, a value that is not a
+# document is always a literal. Elsewhere, a text that begins with `$` would be the name of a
+# field, so such texts are wrapped in `$literal`.
+
+
+Stage = dict[str, Any]
+
+
+def length(field: str) -> Stage:
+    """The stored bytes of a field: of bytes, a text or a document; 0 for other types."""
+    kind = {"$type": field}
+    return {
+        "$switch": {
+            "branches": [
+                {"case": {"$in": [kind, ["binData", "string"]]}, "then": {"$binarySize": field}},
+                {"case": {"$eq": [kind, "object"]}, "then": {"$bsonSize": field}},
+            ],
+            "default": 0,
+        }
+    }
+
+
+def of_threads(threads: Sequence[object]) -> dict[str, Any]:
+    """The condition for documents of some threads.
+
+    It excludes documents in which `thread_id` is a list that contains one of them.
+    """
+    return {"thread_id": {"$in": threads, "$not": {"$type": "array"}}}
+
+
+def totals(match: Mapping[str, Any], by: str | Mapping[str, Any], *fields: str) -> list[Stage]:
+    """The number of documents that match, and the bytes of these fields, for each value of `by`."""
+    size = {"$sum": {"$add": [0, *map(length, fields)]}}
+    return [{"$match": match}, {"$group": {"_id": by, "number": {"$sum": 1}, "bytes": size}}]
+
+
+# Indexes that a saver creates and that are missing.
+
+
+IndexKey = Mapping[str, int]
+"""The fields of an index in their order, each with 1 or -1."""
+
+
+def has_index(connection: MongoConnection, collection: str, key: IndexKey) -> bool:
+    """Whether a collection has an index with exactly this key."""
+    found = (list(one["key"].items()) for one in connection.indexes(collection))
+    return list(key.items()) in found
+
+
+def missing_index(
+    connection: MongoConnection, collection: str, key: IndexKey, **options: object
+) -> Iterator[Fault]:
+    """`index-missing`, if a collection has no index with this key; `options` are for the fix.
+
+    A view has none, and can have none.
+    """
+    if collection in connection.views or has_index(connection, collection, key):
+        return
+    words = [json.dumps(dict(key)), *([json.dumps(options)] if options else [])]
+    yield Fault(
+        "index-missing",
+        f"collection '{collection}' has no index on {', '.join(key)}",
+        fix=f"db.getCollection({json.dumps(collection)}).createIndex({', '.join(words)})",
+    )

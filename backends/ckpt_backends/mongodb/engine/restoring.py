@@ -18,10 +18,10 @@ from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
-from ckpt_backends.changes.rows import Restored, Row, conflict, no_table
 from ckpt_backends.errors import Refused, Unreadable, Unsupported
 from ckpt_backends.mongodb.engine.connect import BY_BYTES, RAW, MongoConnection
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
+from ckpt_backends.rows import Restored, Row, conflict, no_table
 
 _DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
 Documents = list[RawBSONDocument]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from bson import ObjectId
+
 from ckpt_backends.base import BaseStore, OnConnection
-from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import (
     Capability,
@@ -18,18 +21,177 @@ from ckpt_backends.model import (
     HiddenRows,
     StoreInfo,
     Thread,
+    ThreadBounds,
     ThreadSize,
+    end_of_prefix,
 )
-from ckpt_backends.mongodb.engine import pipelines
-from ckpt_backends.mongodb.engine.connect import MongoConnection
-from ckpt_backends.mongodb.engine.fields import form_of, number_of, storable, stored_forms, text
-from ckpt_backends.mongodb.engine.keys_within import keys_within
-from ckpt_backends.mongodb.engine.layout import KEY, WRITES, MongoLayout
+from ckpt_backends.mongodb.engine import layout as pipelines
+from ckpt_backends.mongodb.engine.catalog import MOST_LOOKED_AT, examine
+from ckpt_backends.mongodb.engine.connect import BY_BYTES, MongoConnection
+from ckpt_backends.mongodb.engine.layout import (
+    KEY,
+    WRITES,
+    MongoLayout,
+    Stage,
+    form_of,
+    number_of,
+    of_threads,
+    storable,
+    storable_of,
+    stored_forms,
+    text,
+)
 from ckpt_backends.mongodb.engine.restoring import document_of, key_of
-from ckpt_backends.mongodb.engine.shared_writes import SharedWrites
-from ckpt_backends.mongodb.engine.sizes import near_limit, unused_space
-from ckpt_backends.thread_bounds import ThreadBounds
+from ckpt_backends.rows import Row, not_of
 from ckpt_backends.url import StoreUrl
+
+# The condition for documents of threads within bounds.
+
+
+_IDS = 10_000
+"""Maximum number of ids in a query, of which each may be stored in two forms."""
+
+
+def keys_within(bounds: ThreadBounds) -> dict[str, Any]:
+    """The condition that the thread ids may be within bounds; empty if they do not tell."""
+    if bounds.ids is not None and len(bounds.ids) <= _IDS:
+        return of_threads([form for one in sorted(bounds.ids) for form in stored_forms(one)])
+    end = end_of_prefix(bounds.prefix)
+    if end is None or not storable(bounds.prefix):
+        return {}
+    texts = {"thread_id": {"$gte": bounds.prefix, "$lt": end}}
+    # Old savers store numeric ids as numbers.
+    return {"$or": [texts, {"thread_id": {"$not": {"$type": "string"}}}]}
+
+
+# Documents that are almost as large as MongoDB allows, and collections with much unused space.
+
+
+_MOST = 16 << 20
+"""MongoDB's limit for a document, in bytes."""
+NEAR = _MOST * 3 // 4
+_FREE = 64 << 20
+_FREE_PART = 4
+"""Unused space is reported if it is more than 64 MiB, and more than a quarter of the collection."""
+IS_NEAR: Stage = {"$gt": [{"$bsonSize": "$$ROOT"}, {"$literal": NEAR}]}
+"""Whether a document is near the limit."""
+_ABOUT = ("checkpoint_ns", "checkpoint_id", "task_id", "channel")
+
+
+def near_limit(
+    connection: MongoConnection, collection: str, thread_id: str, match: Mapping[str, Any]
+) -> Iterator[Fault]:
+    """`document-near-limit` for the documents of a thread that match. The server measures them."""
+    stages: list[Stage] = [
+        {"$match": {**match, "$expr": IS_NEAR}},
+        {"$project": {"_id": 0, **dict.fromkeys(_ABOUT, 1), "size": {"$bsonSize": "$$ROOT"}}},
+    ]
+    for row in connection.aggregate(collection, stages):
+        size = f"{int(row['size']) / (1 << 20):.1f}"
+        channel, task_id = (text(row.get(name)) or None for name in ("channel", "task_id"))
+        yield Fault(
+            "document-near-limit",
+            f"a document of {size} MiB; MongoDB stores at most {_MOST >> 20} MiB",
+            thread_id,
+            text(row.get("checkpoint_ns")),
+            text(row.get("checkpoint_id")),
+            channel,
+            task_id,
+        )
+
+
+def unused_space(connection: MongoConnection, collections: Iterable[str]) -> Iterator[Fault]:
+    """`space-free` for collections of which much is unused, as far as the user may read this.
+
+    There is no fix: `compact` gives back what lies at the end of a file, which may be nothing.
+    """
+    for name in collections:
+        try:
+            found = connection.command("collStats", name)
+        except StoreUnavailable:
+            continue
+        size, free = (int(found.get(one) or 0) for one in ("storageSize", "freeStorageSize"))
+        if free > max(_FREE, size // _FREE_PART):
+            yield Fault(
+                "space-free",
+                f"{free >> 20} of {size >> 20} MiB of collection '{name}' are unused;"
+                f' db.runCommand({{compact: "{name}"}}) may give some back',
+            )
+
+
+# Leaves out writes of other savers that share a collection of writes.
+#
+# `MongoDBSaver(client, checkpoint_collection_name="checkpoints_b")` keeps the default name of the
+# collection of writes. So two savers of a database may have checkpoints apart and writes
+# together, and a write without a checkpoint in one collection may be a question that waits in
+# another one.
+#
+# A write names its thread, namespace and checkpoint, but no collection. It is another saver's if
+# that checkpoint is in another collection and not in the store's own. The other collections are
+# looked for when they are needed first: most databases have none.
+
+
+_Key = tuple[object, str, str]
+Read = Callable[[str, Sequence[pipelines.Stage]], Iterable[Any]]
+"""Runs an aggregation on a collection, by its name."""
+
+
+class SharedWrites:
+    """The other collections of checkpoints, whose writes may be in the store's own collection."""
+
+    def __init__(self, connection: MongoConnection, layout: MongoLayout) -> None:
+        self._connection = connection
+        self._layout = layout
+
+    @cached_property
+    def _others(self) -> list[str]:
+        """The collections with checkpoints of other savers that store writes."""
+        layout = self._layout
+        if layout.writes is None or layout.saver.key != KEY:
+            return []
+        own = set(layout.collections.values())
+        names = [name for name in self._connection.collections() if name not in own]
+        return [
+            one.name
+            for one in examine(self._connection, names[:MOST_LOOKED_AT])
+            if one.kind.saver is not None and one.kind.saver.key == KEY
+        ]
+
+    def left_out(self, threads: Sequence[object], read: Read) -> dict[str, Any]:
+        """The condition that leaves out other savers' writes of some threads; often empty.
+
+        `threads` are ids as stored.
+        """
+        keys: set[_Key] = set()
+        for name in self._others:
+            keys |= _keys(name, threads, read)
+        if keys:
+            keys -= _keys(self._layout.checkpoints, threads, read)
+        by_space: dict[tuple[object, str], list[str]] = {}
+        for thread_id, ns, own in sorted(keys, key=str):
+            by_space.setdefault((thread_id, ns), []).append(own)
+        if not by_space:
+            return {}
+        return {
+            "$nor": [
+                {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": {"$in": ids}}
+                for (thread_id, ns), ids in by_space.items()
+            ]
+        }
+
+
+def _keys(collection: str, threads: Sequence[object], read: Read) -> set[_Key]:
+    """The checkpoints of these threads in a collection."""
+    stages: list[pipelines.Stage] = [
+        {"$match": pipelines.of_threads(threads)},
+        {"$project": {"_id": 0, **dict.fromkeys(KEY, 1)}},
+    ]
+    return {
+        (row.get("thread_id"), text(row.get("checkpoint_ns")), text(row.get("checkpoint_id")))
+        for row in read(collection, stages)
+        if isinstance(row.get("thread_id"), str | int | float)
+    }
+
 
 _BY_CHECKPOINT = {name: f"${name}" for name in KEY[1:]}
 _STANDALONE = "standalone server: one command may read data of different moments"
@@ -258,3 +420,39 @@ def key_in(thread_id: str, row: Any) -> CheckpointKey:
     """The key of a checkpoint of a thread, from a document."""
     ns, checkpoint_id = row.get("checkpoint_ns"), row.get("checkpoint_id")
     return CheckpointKey(thread_id, text(ns), text(checkpoint_id))
+
+
+# Documents of threads that are on their way into a store.
+#
+# Their `thread_id` is no text but a document, so no saver finds them under any thread:
+# `{ckpt_copy: ObjectId of the run, of: id of the thread}`. Only a saver that lists all
+# checkpoints of all threads at once returns them, too. The other fields are final. A run that is
+# killed leaves them; the next run for the same thread removes them, and any run those that are
+# older than an hour.
+
+
+_STAGED, _THREAD = "ckpt_copy", "of"
+_LIFE = timedelta(hours=1)
+
+
+def staged_id(run: ObjectId, thread_id: str) -> dict[str, Any]:
+    """The `thread_id` of documents on their way."""
+    return {_STAGED: run, _THREAD: thread_id}
+
+
+def is_staged(thread_id: object) -> bool:
+    """Whether a stored `thread_id` is that of documents on their way."""
+    return isinstance(thread_id, Mapping) and _STAGED in thread_id
+
+
+def remove_staged(
+    connection: MongoConnection, layout: MongoLayout, thread_ids: Collection[str]
+) -> None:
+    """Remove what broken runs left of these threads, and of all others if it is old."""
+    old = ObjectId.from_datetime(datetime.now(UTC) - _LIFE)
+    path = f"thread_id.{_STAGED}"
+    left = [{f"thread_id.{_THREAD}": {"$in": storable_of(thread_ids)}}, {path: {"$lt": old}}]
+    # The type lets the server find them in the index.
+    match = {"thread_id": {"$type": "object"}, path: {"$exists": True}, "$or": left}
+    for name in layout.collections.values():
+        connection.raw(name).delete_many(match, collation=BY_BYTES)

@@ -9,38 +9,700 @@ only changes of one document are possible.
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from itertools import chain
+from typing import Any, TypeAlias
 
+from bson import ObjectId, encode
+from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
+from pymongo.errors import OperationFailure, PyMongoError
 
 from ckpt_backends import shell
 from ckpt_backends.base import BaseWritableStore, OnConnection
-from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.changes.remains import Remains
-from ckpt_backends.changes.removal import Removal, Removed
-from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.changes import (
+    BACKUPS,
+    FREED_BLOCKS,
+    Change,
+    CopyOfCheckpoint,
+    Inside,
+    Remaining,
+    Remains,
+    Removal,
+    Removed,
+    gone,
+    moved,
+)
+from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.bson import documents
-from ckpt_backends.codec.edits import Put
-from ckpt_backends.codec.set_keys import set_keys
-from ckpt_backends.erasing.stored import RowRewrite
-from ckpt_backends.errors import UnknownLayout, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
-from ckpt_backends.mongodb.engine.connect import MongoConnection
-from ckpt_backends.mongodb.engine.driver_errors import explained_change
-from ckpt_backends.mongodb.engine.fields import number_of, storable
-from ckpt_backends.mongodb.engine.layout import MongoLayout
-from ckpt_backends.mongodb.engine.removing import remove_threads
+from ckpt_backends.codec.edits import Put, set_keys
+from ckpt_backends.erasing.erasure import RowRewrite
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.model import Checkpoint, CheckpointKey, Progress, TypedBytes, silent
+from ckpt_backends.mongodb.engine import layout as pipelines
+from ckpt_backends.mongodb.engine.connect import (
+    BY_BYTES,
+    RAW,
+    MongoConnection,
+    explained,
+    explained_change,
+)
+from ckpt_backends.mongodb.engine.layout import (
+    CHECKPOINTS,
+    KEY,
+    WRITES,
+    MongoLayout,
+    Stage,
+    form_of,
+    number_of,
+    of_threads,
+    storable,
+    storable_of,
+    stored_forms,
+)
 from ckpt_backends.mongodb.engine.restoring import restore_rows
-from ckpt_backends.mongodb.engine.row_replacing import replace_documents
+from ckpt_backends.mongodb.engine.store import SharedWrites, remove_staged, staged_id
+from ckpt_backends.rows import Restored, Row, conflict
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import Arrival, Part
 from ckpt_backends.url import StoreUrl
 
+# Removes documents of threads.
+#
+# On a replica set or a sharded cluster, several threads are removed in one transaction.
+#
+# * If two runs remove the same documents, the server rejects the later transaction. It is tried
+#   again and then finds nothing to remove. So no lock document is needed.
+# * An insert of a saver does not conflict with the transaction. So just before the end, the threads
+#   are read again outside of the transaction. If a saver has added something, the transaction is
+#   aborted and tried again without that thread.
+# * A checkpoint that is added between that check and the commit is not removed. It stays usable,
+#   because a checkpoint document contains all its values.
+#
+# A standalone server has no transactions. There, each thread is removed separately, its head
+# last, so the next run can complete an interrupted one. Documents that were added after the check
+# are kept.
+
+
+_DOCUMENTS = 20_000
+"""Maximum documents of one transaction. A server aborts a transaction after 60 seconds."""
+_IDS_PER_COMMAND = 20_000
+"""Ids in one command. They take about 1 MB; MongoDB's limit for a command is 16 MB."""
+_SECONDS, _PAUSE = 5.0, 0.05
+"""How long to try again after conflicts with other commands, and the pause between attempts."""
+_TRANSIENT = "TransientTransactionError"
+_CONFLICTS = {112, 24}
+"""WriteConflict, LockTimeout."""
+_ENDED = {251, 290}
+"""NoSuchTransaction, TransactionExceededLifetimeLimitSeconds."""
+Match = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The current state of a thread."""
+
+    thread_id: object
+    """As stored: old savers stored numeric ids as numbers."""
+    last_at: datetime | None
+    checkpoints: int
+    writes: int
+
+
+def remove_threads(
+    connection: MongoConnection, layout: MongoLayout, removals: Sequence[Removal]
+) -> list[Removed]:
+    """Remove the planned documents of each thread that has not changed.
+
+    Raises `StoreUnavailable` if other commands lock the documents, and `PyMongoError`.
+    """
+    remover = _Remover(connection, layout)
+    if not connection.has_transactions:
+        return [remover.alone(one) for one in removals]
+    return [done for some in _portions(removals) for done in remover.together(some)]
+
+
+def _portions(removals: Sequence[Removal]) -> Iterator[list[Removal]]:
+    some: list[Removal] = []
+    documents = 0
+    for one in removals:
+        size = one.checkpoints + one.writes
+        if some and documents + size > _DOCUMENTS:
+            yield some
+            some, documents = [], 0
+        some.append(one)
+        documents += size
+    if some:
+        yield some
+
+
+class _Remover:
+    def __init__(self, connection: MongoConnection, layout: MongoLayout) -> None:
+        self._connection = connection
+        self._saver = layout.saver
+        self._shared = SharedWrites(connection, layout)
+        self._collections = {
+            table: connection.raw(name) for table, name in layout.collections.items()
+        }
+
+    def together(self, removals: Sequence[Removal]) -> list[Removed]:
+        """Remove several threads, or parts of them, in one transaction."""
+        until = time.monotonic() + _SECONDS
+        while True:
+            try:
+                done = self._attempt(removals)
+            except PyMongoError as error:
+                if not error.has_error_label(_TRANSIENT):
+                    raise
+                if time.monotonic() > until:
+                    raise _given_up(error) from None
+                time.sleep(_PAUSE)
+                continue
+            if done is not None:
+                return done
+
+    def _attempt(self, removals: Sequence[Removal]) -> list[Removed] | None:
+        """Try to remove. Returns None if a thread changed meanwhile; nothing is removed then."""
+        with self._connection.transaction() as session:
+            states = self._states([one.thread_id for one in removals], session)
+            done: list[Removed] = []
+            whole: list[object] = []
+            for one in removals:
+                state = states[one.thread_id]
+                if reason := _reason_to_skip(one, state):
+                    done.append(Removed(one.thread_id, skipped=reason))
+                elif one.inside is None:
+                    whole.append(state.thread_id)
+                    rows = Counter({WRITES: state.writes, CHECKPOINTS: state.checkpoints})
+                    done.append(Removed(one.thread_id, rows))
+                else:
+                    rows = self._remove_inside(state, one.inside, session)
+                    done.append(Removed(one.thread_id, rows))
+            for table in self._collections if whole else ():
+                match = self._own(table, pipelines.of_threads(whole), whole, session)
+                self._delete(table, match, session)
+            going = [one.thread_id for one in done if not one.skipped]
+            if self._states(going, None) != {name: states[name] for name in going}:
+                session.abort_transaction()
+                return None
+        return done
+
+    def alone(self, removal: Removal) -> Removed:
+        """Remove one thread, or parts of it, without a transaction."""
+        state = self._states([removal.thread_id], None)[removal.thread_id]
+        if reason := _reason_to_skip(removal, state):
+            return Removed(removal.thread_id, skipped=reason)
+        if removal.inside is None:
+            return Removed(removal.thread_id, self._remove_stepwise(state))
+        return Removed(removal.thread_id, self._remove_inside(state, removal.inside, None))
+
+    def _remove_stepwise(self, state: _State) -> Counter[str]:
+        """Remove a whole thread; the writes of its head and the head itself come last.
+
+        If the writes of the head were removed first, an interrupted removal would leave a waiting
+        thread that looks like a running one, and the next run would keep it.
+        """
+        rows: Counter[str] = Counter()
+        thread: Match = pipelines.of_threads([state.thread_id])
+        order = self._saver.newest_first
+        stored_at = next(iter(order))
+        newest = self._first(thread, order)
+        # The root's namespace sorts first.
+        spaces = {name: 1 for name in self._saver.key if name == "checkpoint_ns"}
+        head = self._first(thread, {**spaces, **order})
+        threads = [state.thread_id]
+        if newest is None or head is None:
+            own = self._own(WRITES, thread, threads, None)
+            rows[WRITES] += self._delete(WRITES, own, None)
+            return rows
+        known = {**thread, stored_at: {"$not": {"$gt": newest.get(stored_at)}}}
+        at_head = {name: head.get(name) for name in ("checkpoint_ns", "checkpoint_id")}
+        if self._saver.has_writes:
+            match = {"$and": [known, {"$nor": [at_head]}]}
+            own = self._own(WRITES, match, threads, None)
+            rows[WRITES] += self._delete(WRITES, own, None)
+        rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {**known, "_id": {"$ne": head["_id"]}}, None)
+        if self._saver.has_writes:
+            rows[WRITES] += self._delete(WRITES, {**thread, **at_head}, None)
+        rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {"_id": head["_id"]}, None)
+        return rows
+
+    def _first(self, match: Match, order: Mapping[str, int]) -> Any:
+        fields = dict.fromkeys(("checkpoint_ns", "checkpoint_id", "created_at"), 1)
+        found = self._collections[CHECKPOINTS].find(match, fields, collation=BY_BYTES)
+        return next(found.sort(list(order.items())).limit(1), None)
+
+    def _remove_inside(
+        self, state: _State, inside: Inside, session: ClientSession | None
+    ) -> Counter[str]:
+        rows: Counter[str] = Counter()
+        for ns, ids in inside.checkpoints.items():
+            names = storable_of(ids)
+            space = {"checkpoint_ns": ns} if "checkpoint_ns" in self._saver.key else {}
+            for start in range(0, len(names), _IDS_PER_COMMAND):
+                some = {"checkpoint_id": {"$in": names[start : start + _IDS_PER_COMMAND]}}
+                for table in self._collections:
+                    match = {**pipelines.of_threads([state.thread_id]), **space, **some}
+                    rows[table] += self._delete(table, match, session)
+        return rows
+
+    def _own(
+        self, table: str, match: Match, threads: Sequence[object], session: ClientSession | None
+    ) -> Match:
+        """The condition without writes of other savers that share the collection."""
+        if table != WRITES:
+            return match
+        others = self._shared.left_out(
+            threads,
+            lambda name, stages: self._connection.raw(name).aggregate(
+                stages, session, collation=BY_BYTES
+            ),
+        )
+        return {"$and": [match, others]} if others else match
+
+    def _delete(self, table: str, match: Match, session: ClientSession | None) -> int:
+        # In the collation of the collection, ids of other threads might be equal.
+        done = self._collections[table].delete_many(match, collation=BY_BYTES, session=session)
+        return int(done.deleted_count)
+
+    def _states(
+        self, thread_ids: Sequence[str], session: ClientSession | None
+    ) -> dict[str, _State]:
+        """The current states of threads; with a session, as its transaction sees them."""
+        forms = [value for one in thread_ids for value in stored_forms(one)]
+        match = pipelines.of_threads(forms)
+        listed = self._rows(CHECKPOINTS, self._saver.threads(match, None), session)
+        checkpoints = {row["_id"]: self._saver.thread_of(row) for row in listed}
+        own = self._own(WRITES, match, forms, session)
+        counted = self._rows(WRITES, pipelines.totals(own, "$thread_id"), session)
+        writes = {row["_id"]: row["number"] for row in counted}
+        found = {}
+        for one in thread_ids:
+            form = form_of(one, checkpoints, writes)
+            thread = checkpoints.get(form)
+            last_at, number = (thread.last_at, thread.checkpoints) if thread else (None, 0)
+            found[one] = _State(form, last_at, number, writes.get(form, 0))
+        return found
+
+    def _rows(
+        self, table: str, stages: Sequence[pipelines.Stage], session: ClientSession | None
+    ) -> Iterator[Any]:
+        if table in self._collections:
+            yield from self._collections[table].aggregate(
+                stages, session, collation=BY_BYTES, allowDiskUse=True
+            )
+
+
+def _given_up(error: PyMongoError) -> Exception:
+    """The error to raise after the last attempt failed."""
+    code = error.code if isinstance(error, OperationFailure) else None
+    if code in _CONFLICTS:
+        return StoreUnavailable(
+            "documents of these threads are locked, so the threads were kept",
+            hint="run the command again when the other command has finished",
+        )
+    if code in _ENDED:
+        return StoreUnavailable(
+            "the server aborted the transaction, so these threads were kept",
+            hint="use a smaller --batch, or raise transactionLifetimeLimitSeconds",
+        )
+    return error
+
+
+def _reason_to_skip(removal: Removal, state: _State) -> str:
+    return removal.reason_to_skip(state.last_at, state.checkpoints, state.writes)
+
+
+# Names where removed documents may still be in MongoDB, and compacts the collections.
+#
+# WiredTiger frees the blocks of removed documents without overwriting them. `compact` moves
+# documents to the front of a file and cuts its end off, on the connected server only.
+
+
+_UNAUTHORIZED, _UNKNOWN = 13, 59
+_NOT_PERMITTED = "compact is not permitted: it needs the role `dbAdmin`"
+_NO_COMPACT = "the server has no command to compact it"
+_NEVER = (_NOT_PERMITTED, _NO_COMPACT)
+"""Refusals that a later run gets, too."""
+_FREE_SPACE = "free blocks in the files of the collections"
+_NOT_OVERWRITTEN = "the server does not overwrite the space of removed documents until it reuses it"
+_JOURNAL = Remaining(
+    "journal and older versions of documents",
+    "the server keeps both for a while, for recovery and for reads of the past",
+)
+_OPLOG = Remaining(
+    "oplog", "it holds documents as they were inserted, until their entries are overwritten"
+)
+
+
+def erase_remains(
+    connection: MongoConnection,
+    url: StoreUrl,
+    collections: Collection[str],
+    *,
+    rewrite: bool,
+    progress: Progress,
+) -> Remains:
+    """With `rewrite`, compact the collections. Raises `StoreUnavailable`."""
+    connection.restart()
+    hello = connection.command("hello")
+    done, places = [], []
+    for name in sorted(collections) if rewrite else ():
+        statement = f"compact {name}"
+        progress(statement)
+        why = _refusal(connection, url, name, force="setName" in hello)
+        if why:
+            places.append(Remaining(f"collection {name}", why, is_reachable=why not in _NEVER))
+        else:
+            done.append(statement)
+    places.append(Remaining(_FREE_SPACE, _NOT_OVERWRITTEN, needs_rewrite=not rewrite))
+    places += _elsewhere(hello)
+    return Remains(tuple(done), (*places, FREED_BLOCKS, BACKUPS))
+
+
+def _refusal(connection: MongoConnection, url: StoreUrl, name: str, *, force: bool) -> str:
+    """Compact a collection. Returns why the server refused it, or `''`."""
+    # A primary compacts only if it is forced to.
+    command = {"compact": name, **({"force": True} if force else {})}
+    with explained(url):
+        try:
+            connection.database.command(command)
+        except OperationFailure as error:
+            if error.code == _UNAUTHORIZED:
+                return _NOT_PERMITTED
+            if error.code == _UNKNOWN:
+                return _NO_COMPACT
+            # The text of a server's error may quote stored data.
+            return f"compact failed: {(error.details or {}).get('codeName') or error.code}"
+    return ""
+
+
+def _elsewhere(hello: Mapping[str, Any]) -> Iterator[Remaining]:
+    """The logs of the server, and its other members; `hello` is its answer to that command."""
+    yield _JOURNAL
+    is_sharded = hello.get("msg") == "isdbgrid"
+    if "setName" in hello or is_sharded:
+        yield _OPLOG
+    others = sum(len(hello.get(kind, ())) for kind in ("hosts", "passives", "arbiters")) - 1
+    if is_sharded:
+        yield Remaining("shards", "each has files and an oplog of its own")
+    elif others > 0:
+        yield Remaining(
+            "other members of the replica set",
+            f"it has {others}; each has files and an oplog of its own, and was not compacted",
+        )
+
+
+# Adds threads that come from another store.
+#
+# What fits into one transaction is added in one. Anything larger, and all on a server without
+# transactions, is stored first where no saver finds it (see `staging`). Then only the `thread_id`
+# of its documents is changed: in one transaction if that can be, or else writes first and the
+# root graph's checkpoints last, newest first. A server needs seconds for that if a thread has
+# 100,000 documents.
+
+
+_AT_ONCE = 16 << 20
+"""Bytes of one transaction. MongoDB before 4.2 writes a transaction as one document of its log."""
+_PER_COMMAND = 4 << 20
+_MOST = 16 << 20
+"""MongoDB's limit for a document, in bytes."""
+_ABOUT = 400
+"""Bytes of a document besides its values, about."""
+_MOST_TURNED, _MOST_BYTES_TURNED = 2000, 64 << 20
+"""Documents, and their bytes, that may be turned in one transaction. The server keeps all that a
+transaction changes in memory, and aborts it after 60 seconds."""
+_PATIENCE, _RETRY_PAUSE = 75.0, 0.25
+"""Seconds for trying again after conflicts, and the pause between two attempts."""
+_CONFLICT = 112
+"""WriteConflict."""
+_TOO_LARGE = {257, 388}
+"""TransactionTooLarge, TransactionTooLargeForCache. Other errors of a transaction that is too large
+are transient."""
+
 Document = dict[str, Any]
+MakeDocument: TypeAlias = Callable[[Part], tuple[str, Document]]
+"""Maps a part to its table and its document. May raise `CannotHold`."""
+Lock: TypeAlias = Callable[[str, ClientSession], None]
+
+
+class Receiver:
+    """Adds threads to the collections of one layout."""
+
+    def __init__(
+        self, connection: MongoConnection, layout: MongoLayout, make: MakeDocument, lock: Lock
+    ) -> None:
+        """`lock` makes transactions fail that change the same thread at the same time."""
+        self._connection = connection
+        self._layout = layout
+        self._make = make
+        self._lock = lock
+        self._run = ObjectId()
+        self._staged: Counter[tuple[str, str]] = Counter()
+        """By table and thread, the number of documents on their way."""
+        self._bytes = 0
+        """The bytes of all documents that were inserted."""
+        self._known: set[str] = set()
+        """The threads of which the store has something."""
+
+    def receive(self, arrivals: Iterable[Arrival]) -> None:
+        """Add threads, all or none; see `WritableStore.receive`. Raises `PyMongoError`, too."""
+        listed = list(arrivals)
+        ids = [one.thread_id for one in listed]
+        self._check_ids(ids)
+        self._patiently(lambda: remove_staged(self._connection, self._layout, ids))
+        self._check_heads(listed, None)
+        self._known = self._there(ids)
+        documents = (self._make(part) for one in listed for part in one.parts)
+        try:
+            self._add(listed, documents)
+        except BaseException:
+            if self._staged:
+                with suppress(PyMongoError):
+                    remove_staged(self._connection, self._layout, ids)
+            raise
+
+    def _check_ids(self, thread_ids: Sequence[str]) -> None:
+        if wrong := next((one for one in thread_ids if not storable(one)), None):
+            raise CannotHold(f"MongoDB cannot store the thread id '{wrong}'")
+        numbers = [one for one in map(number_of, thread_ids) if one is not None]
+        for table in self._layout.collections if numbers else ():
+            match = {"thread_id": {"$in": numbers}}
+            if found := self._collection(table).find_one(match, {"thread_id": 1}):
+                raise CannotHold(f"thread '{found['thread_id']}' is stored under a number there")
+
+    def _add(self, listed: list[Arrival], documents: Iterator[tuple[str, Document]]) -> None:
+        first: list[tuple[str, Document]] = []
+        size = 0
+        for table, one in documents:
+            first.append((table, one))
+            size += _size(one)
+            if size > _AT_ONCE:
+                break
+        if size <= _AT_ONCE and self._connection.has_transactions:
+            self._patiently(lambda: self._add_at_once(listed, first))
+            return
+        self._insert(chain(_taken(first), documents), None)
+        self._publish(listed)
+
+    def _add_at_once(
+        self, listed: Sequence[Arrival], documents: Iterable[tuple[str, Document]]
+    ) -> None:
+        with self._connection.transaction() as session:
+            self._begin(listed, session)
+            self._insert(documents, session)
+            self._check_heads(listed, None)
+
+    def _patiently(self, act: Callable[[], None]) -> None:
+        """Try again after conflicts: the server keeps the transaction of a killed run a minute."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return act()
+            except PyMongoError as error:
+                if not _is_conflict(error) or time.monotonic() > until:
+                    raise
+            time.sleep(_RETRY_PAUSE)
+
+    def _begin(self, listed: Sequence[Arrival], session: ClientSession) -> None:
+        for one in listed:
+            if one.heads:
+                self._lock(one.thread_id, session)
+        self._check_heads(listed, session)
+
+    def _insert(
+        self, documents: Iterable[tuple[str, Document]], session: ClientSession | None
+    ) -> None:
+        """Insert documents; without a session, as documents on their way."""
+        batches: dict[str, list[RawBSONDocument]] = {}
+        sizes: Counter[str] = Counter()
+        for table, document in documents:
+            thread_id = document["thread_id"]
+            if thread_id in self._known:
+                self._check_absent(table, document, session)
+            if session is None:
+                self._staged[table, thread_id] += 1
+                document["thread_id"] = staged_id(self._run, thread_id)
+            raw = _encoded(document)
+            self._bytes += len(raw.raw)
+            batches.setdefault(table, []).append(raw)
+            sizes[table] += len(raw.raw)
+            if sizes[table] > _PER_COMMAND:
+                self._collection(table).insert_many(batches.pop(table), session=session)
+                sizes[table] = 0
+        for table, batch in batches.items():
+            self._collection(table).insert_many(batch, session=session)
+
+    def _check_absent(self, table: str, document: Document, session: ClientSession | None) -> None:
+        """Raise `StoreChanged` if a document is there. Not every saver has unique indexes."""
+        key = {name: document[name] for name in self._layout.keys[table]}
+        if self._collection(table).find_one(key, {"_id": 1}, session=session, collation=BY_BYTES):
+            raise conflict(table)
+
+    def _publish(self, listed: Sequence[Arrival]) -> None:
+        """Give all documents on their way their thread ids."""
+        fits = self._staged.total() <= _MOST_TURNED and self._bytes <= _MOST_BYTES_TURNED
+        if fits and self._connection.has_transactions:
+            try:
+                with self._connection.transaction() as session:
+                    self._begin(listed, session)
+                    self._turn(listed, session)
+                    self._check_heads(listed, None)
+                return
+            except OperationFailure as error:
+                if error.code not in _TOO_LARGE and not error.has_error_label(_TRANSIENT):
+                    raise
+        self._check_staged(listed)
+        self._check_heads(listed, None)
+        self._turn(listed, None)
+
+    def _check_staged(self, listed: Sequence[Arrival]) -> None:
+        """Raise `StoreChanged` if another run has removed what this one has stored."""
+        for one in listed:
+            match = {"thread_id": staged_id(self._run, one.thread_id)}
+            for table in self._layout.collections:
+                number = self._collection(table).count_documents(match)
+                if number != self._staged[table, one.thread_id]:
+                    raise moved(Change(one.thread_id, one.heads))
+
+    def _turn(self, listed: Sequence[Arrival], session: ClientSession | None) -> None:
+        subgraphs, root = {"checkpoint_ns": {"$ne": ""}}, {"checkpoint_ns": ""}
+        order: list[tuple[str, Document]] = [(WRITES, {})]
+        order += [(CHECKPOINTS, subgraphs), (CHECKPOINTS, root)]
+        for one in listed:
+            turned: Counter[str] = Counter()
+            for table, some in order:
+                if not self._staged[table, one.thread_id]:
+                    continue
+                match = {"thread_id": staged_id(self._run, one.thread_id), **some}
+                change = {"$set": {"thread_id": one.thread_id}}
+                done = self._collection(table).update_many(match, change, session=session)
+                turned[table] += done.modified_count
+            for table, number in turned.items():
+                if number != self._staged[table, one.thread_id]:
+                    raise moved(Change(one.thread_id, one.heads))
+
+    def _check_heads(self, listed: Sequence[Arrival], session: ClientSession | None) -> None:
+        """Raise `StoreChanged` if a thread has other heads than its arrival says."""
+        stages: list[Stage] = [
+            {"$match": of_threads([one.thread_id for one in listed])},
+            {"$group": {"_id": [f"${name}" for name in KEY[:2]], "head": {"$max": f"${KEY[2]}"}}},
+        ]
+        found: dict[str, dict[str, str]] = {}
+        checkpoints = self._collection(CHECKPOINTS)
+        for row in checkpoints.aggregate(stages, session=session, collation=BY_BYTES):
+            thread_id, ns = row["_id"]
+            found.setdefault(thread_id, {})[ns or ""] = row["head"]
+        for one in listed:
+            if found.get(one.thread_id, {}) != dict(one.heads):
+                raise moved(Change(one.thread_id, one.heads))
+
+    def _there(self, thread_ids: Sequence[str]) -> set[str]:
+        stages: list[Stage] = [
+            {"$match": of_threads(thread_ids)},
+            {"$group": {"_id": "$thread_id"}},
+        ]
+        return {
+            row["_id"]
+            for table in self._layout.collections
+            for row in self._collection(table).aggregate(stages, collation=BY_BYTES)
+        }
+
+    def _collection(self, table: str) -> Any:
+        return self._connection.raw(self._layout.collections[table])
+
+
+def _is_conflict(error: PyMongoError) -> bool:
+    is_conflict = isinstance(error, OperationFailure) and error.code == _CONFLICT
+    return is_conflict or error.has_error_label(_TRANSIENT)
+
+
+def _taken(listed: list[Any]) -> Iterator[Any]:
+    """The items of a list, which is emptied so that each can be freed."""
+    listed.reverse()
+    while listed:
+        yield listed.pop()
+
+
+def _size(document: Document) -> int:
+    """The size of a document, about."""
+    values = (one for one in document.values() if isinstance(one, bytes))
+    metadata = document.get("metadata")
+    inner = len(metadata.raw) if isinstance(metadata, RawBSONDocument) else 0
+    return _ABOUT + inner + sum(map(len, values))
+
+
+def _encoded(document: Document) -> RawBSONDocument:
+    where = _words(document)
+    try:
+        raw = encode(document)
+    except (BSONError, UnicodeEncodeError, OverflowError, RecursionError) as error:
+        raise CannotHold(f"MongoDB cannot store {where}: {type(error).__name__}") from None
+    if len(raw) > _MOST:
+        raise CannotHold(
+            f"{where} takes {len(raw) / (1 << 20):.1f} MiB, and MongoDB stores at most"
+            f" {_MOST >> 20} MiB in a document"
+        )
+    return RawBSONDocument(raw, RAW)
+
+
+def _words(document: Document) -> str:
+    where = f"checkpoint '{document['checkpoint_id']}'"
+    if "channel" in document:
+        return f"the write to '{document['channel']}' at {where}"
+    return where
+
+
+# Replaces fields of documents that are as they were read.
+
+
+def replace_documents(
+    connection: MongoConnection,
+    collections: Mapping[str, str],
+    lock: Lock,
+    thread_id: str,
+    rewrites: Iterable[RowRewrite],
+) -> None:
+    """See `WritableStore.replace_rows`; one by one on a server without transactions.
+
+    `collections` has the names by table. Raises `StoreChanged`, and `PyMongoError`.
+    """
+    if not connection.has_transactions:
+        _replace(connection, collections, thread_id, rewrites, None)
+        return
+    with connection.transaction() as session:
+        lock(thread_id, session)
+        _replace(connection, collections, thread_id, rewrites, session)
+
+
+def _replace(
+    connection: MongoConnection,
+    collections: Mapping[str, str],
+    thread_id: str,
+    rewrites: Iterable[RowRewrite],
+    session: ClientSession | None,
+) -> None:
+    for one in rewrites:
+        old, new = _document_of(one.stored), _document_of(one.new)
+        changed = {name: new[name] for name in new if new[name] != old[name]}
+        as_read = {name: old[name] for name in ("_id", *changed)}
+        collection = connection.raw(collections[one.stored.table])
+        done = collection.update_one(as_read, {"$set": changed}, session=session)
+        if done.matched_count != 1:
+            raise moved(Change(thread_id, {}))
+
+
+def _document_of(row: Row) -> RawBSONDocument:
+    stored = row.cells["bson"]
+    return RawBSONDocument(stored if isinstance(stored, bytes) else b"")
 
 
 class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
@@ -83,7 +745,6 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
             return restore_rows(self._connection, layout.collections, layout.keys, rows)
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
-        from ckpt_backends.mongodb.engine.erasing import erase_remains
 
         names = self._layout.collections.values()
         return erase_remains(self._connection, self._url, names, rewrite=rewrite, progress=progress)

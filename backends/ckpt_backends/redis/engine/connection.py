@@ -6,22 +6,328 @@ to live. Answers are bytes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeAlias, TypeVar
 
 import redis
 from redis import exceptions
 
-from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.redis.engine.answer_forms import has_form
-from ckpt_backends.redis.engine.driver_errors import explained, unavailable
-from ckpt_backends.redis.engine.together import PackingConnection, PackingTlsConnection, answers_of
-from ckpt_backends.servers.answer_errors import unexpected
-from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
-from ckpt_backends.url import StoreUrl
+from ckpt_backends.codec.values import MOST_BYTES
+from ckpt_backends.errors import CkptError, StoreUnavailable
+from ckpt_backends.servers import is_local, misunderstood, unexpected, warn_unencrypted
+from ckpt_backends.url import StoreUrl, masked
+
+# The form that the answer to each command must have, after the driver has read it.
+
+
+def has_form(name: object, answer: Any) -> bool:
+    """Whether an answer to a command has the form of Redis's answers."""
+    form = _FORMS.get(name)
+    return form is None or form(answer)
+
+
+def _is_text(answer: Any) -> bool:
+    return answer is None or isinstance(answer, bytes)
+
+
+def _is_number(answer: Any) -> bool:
+    return answer is None or isinstance(answer, int)
+
+
+def _are_texts(answer: Any) -> bool:
+    return isinstance(answer, list) and set(map(type, answer)) <= {bytes, NoneType}
+
+
+def _are_names(answer: Any) -> bool:
+    return isinstance(answer, list) and set(map(type, answer)) <= {bytes}
+
+
+def _are_fields(answer: Any) -> bool:
+    return isinstance(answer, dict) and all(
+        isinstance(name, bytes) and isinstance(one, bytes) for name, one in answer.items()
+    )
+
+
+def _turn_of(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def fits(answer: Any) -> bool:
+        return len(answer) == 2 and isinstance(answer[0], int) and form(answer[1])
+
+    return fits
+
+
+_FORMS: Mapping[object, Callable[[Any], bool]] = {
+    **dict.fromkeys(("GET", "GETRANGE", "HGET", "JSON.GET", "LINDEX", "TYPE"), _is_text),
+    **dict.fromkeys(("EXISTS", "HSTRLEN", "LPOS", "MEMORY USAGE", "STRLEN"), _is_number),
+    **dict.fromkeys(("PEXPIRETIME", "PTTL"), _is_number),
+    **dict.fromkeys(("HMGET", "JSON.MGET", "MGET"), _are_texts),
+    **dict.fromkeys(("FT._LIST", "HKEYS", "LRANGE"), _are_names),
+    "HGETALL": _are_fields,
+    "SCAN": _turn_of(_are_names),
+    "HSCAN": _turn_of(_are_fields),
+}
+"""Commands with answers of several forms are left out; their readers check them."""
+
+
+# Sends several commands in one request, and reads their answers.
+#
+# The driver's pipelines do the same, but take twice as long to pack the commands.
+
+
+Words: TypeAlias = Sequence[bytes | str | int]
+"""A command and its arguments."""
+_LONG = 200
+"""Characters of a word that is not remembered."""
+
+
+def answers_of(driver: Any, commands: Sequence[Words]) -> list[Any]:
+    """The answers in the order of the commands; errors are returned, not raised.
+
+    `driver` is the client of one server. Raises the driver's errors if the connection is lost.
+    """
+    pool = driver.connection_pool
+    connection = pool.get_connection()
+    try:
+        connection.send_packed_command([_packed(commands)])
+        found = [_answer(connection) for _ in commands]
+    except BaseException:
+        # What was not read would be taken for the answers to other commands.
+        connection.disconnect()
+        raise
+    finally:
+        pool.release(connection)
+    known = driver.response_callbacks
+    forms = {name: known[name] for name in {one[0] for one in commands} if name in known}
+    if not forms:
+        return found
+    return [
+        one if isinstance(one, Exception) or command[0] not in forms else forms[command[0]](one)
+        for command, one in zip(commands, found, strict=True)
+    ]
+
+
+def _answer(connection: Any) -> Any:
+    """The next answer, which may be an error of the server."""
+    try:
+        return connection.read_response()
+    except exceptions.ResponseError as error:
+        return error
+
+
+class PackingAtOnce:
+    """How a connection packs commands: in one piece, and in a third of the driver's time.
+
+    The driver sends a piece for each 6,000 bytes.
+    """
+
+    def pack_command(self, *words: bytes | str | int) -> list[bytes]:
+        return [_packed([words])]
+
+    def pack_commands(self, commands: Iterable[Words]) -> list[bytes]:
+        return [_packed(commands)]
+
+
+class PackingConnection(PackingAtOnce, redis.Connection):
+    """A connection that sends commands in one piece."""
+
+
+class PackingTlsConnection(PackingAtOnce, redis.SSLConnection):
+    """An encrypted connection that does."""
+
+
+def _packed(commands: Iterable[Words]) -> bytes:
+    """Commands as the protocol sends them."""
+    pieces: list[bytes] = []
+    for name, *rest in commands:
+        pieces.append(_beginning(name, len(rest)))
+        pieces += [
+            b"$%d\r\n%b\r\n" % (len(one), one) if isinstance(one, bytes) else _word(one)
+            for one in rest
+        ]
+    return b"".join(pieces)
+
+
+@lru_cache(1024)
+def _beginning(name: bytes | str | int, arguments: int) -> bytes:
+    """The name of a command and the number of its arguments. `MEMORY USAGE` is two words."""
+    names = name.split() if isinstance(name, bytes) else str(name).encode().split()
+    words = b"".join(b"$%d\r\n%b\r\n" % (len(one), one) for one in names)
+    return b"*%d\r\n%b" % (len(names) + arguments, words)
+
+
+def _word(word: str | int) -> bytes:
+    if isinstance(word, str) and len(word) > _LONG:
+        return _text(word)
+    return _usual(word)
+
+
+@lru_cache(1024)
+def _usual(word: str | int) -> bytes:
+    """A word that many commands contain, such as the name of a field."""
+    return _text(str(word))
+
+
+def _text(word: str) -> bytes:
+    data = word.encode()
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+# Turns the errors of the driver, and of the server behind it, into errors for the user.
+
+
+@contextmanager
+def explained(url: StoreUrl) -> Iterator[None]:
+    """Turn the driver's errors into `StoreUnavailable`, without secrets and without stored data."""
+    try:
+        yield
+    except CkptError:
+        raise
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
+        raise unavailable(url, error) from None
+    except Exception as error:
+        # The driver did not expect such an answer.
+        raise misunderstood(url, error) from error
+
+
+_SHOWN = 200
+_REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
+    (
+        exceptions.AuthenticationError,
+        "WRONGPASS|invalid (username-)?password|invalid username",
+        "wrong user or password",
+        "a password can also come from REDISCLI_AUTH",
+    ),
+    (
+        exceptions.RedisError,
+        "NOAUTH|Authentication required",
+        "the server asks for a password",
+        "set REDISCLI_AUTH, or put it in the URL: redis://:PASSWORD@HOST:PORT/0",
+    ),
+    (
+        exceptions.AuthenticationError,
+        "without any password|no password is set",
+        "the server has no password, but one is given",
+        "remove the password",
+    ),
+    (exceptions.AuthenticationError, "", "the server rejects this user", ""),
+    (
+        exceptions.TimeoutError,
+        "",
+        "the server does not answer",
+        "add ?socket_timeout=SECONDS to wait",
+    ),
+    (
+        exceptions.ConnectionError,
+        "refused",
+        "connection refused",
+        "check that the server is running and that host and port are right",
+    ),
+    (
+        exceptions.ConnectionError,
+        "Name or service not known|getaddrinfo|name resolution|nodename",
+        "unknown host",
+        "check the host name",
+    ),
+    (exceptions.ConnectionError, "unreachable|No route", "the host is unreachable", ""),
+    (
+        exceptions.ConnectionError,
+        "certificate verify failed|CERTIFICATE_VERIFY_FAILED|Hostname mismatch",
+        "the server's certificate is not trusted",
+        "name the authority: ?ssl_ca_certs=FILE",
+    ),
+    (
+        exceptions.ConnectionError,
+        "SSL|TLS",
+        "TLS failed",
+        "use rediss:// for a port with TLS, redis:// for one without",
+    ),
+    (exceptions.ConnectionError, "invalid DB index|out of range", "no such database", ""),
+    (
+        exceptions.BusyLoadingError,
+        "",
+        "the server is still loading its data",
+        "run the command again in a moment",
+    ),
+    (
+        exceptions.ConnectionError,
+        "",
+        "the connection was lost",
+        "for a server with TLS, use rediss://",
+    ),
+    (
+        exceptions.NoPermissionError,
+        "",
+        "permission denied",
+        "reading needs `+@read +scan +ping +info` and the keys' patterns; see docs/layouts.md",
+    ),
+    (exceptions.ResponseError, "DB index is out of range", "no such database", ""),
+    (
+        exceptions.ResponseError,
+        "SELECT is not allowed in cluster mode",
+        "a cluster has only database 0",
+        "remove the database number from the URL",
+    ),
+    (
+        exceptions.RedisError,
+        "MOVED|ASK|CLUSTERDOWN|slot not covered|not covered by the cluster",
+        "the cluster is moving slots, or part of it is down",
+        "run the command again when `redis-cli CLUSTER INFO` says cluster_state:ok",
+    ),
+    (
+        exceptions.RedisClusterException,
+        "",
+        "the servers of the cluster are unreachable",
+        "each server must be reachable at the address that it announces",
+    ),
+)
+"""A class of the driver's errors, a pattern for the message, the reason to print, and a hint."""
+
+
+def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
+    """The error to print. A server's message may quote a key, so only its first line is used."""
+    for kind, mark, reason, hint in _REASONS:
+        if isinstance(error, kind) and re.search(mark, str(error), re.IGNORECASE):
+            return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint or None)
+    if isinstance(error, exceptions.InvalidResponse):
+        return unexpected(url, f"the server does not speak Redis's protocol: {error}")
+    said = masked(str(error).strip().partition("\n")[0], url) or type(error).__name__
+    said = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
+    return StoreUnavailable(f"cannot read '{url}': {said}")
+
+
+@contextmanager
+def explained_change(url: StoreUrl, outcome: str) -> Iterator[None]:
+    """Turn the driver's errors into `StoreUnavailable`, with `outcome` in the message."""
+    try:
+        yield
+    except exceptions.WatchError:
+        raise
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
+        raise _refused(url, error, outcome) from None
+
+
+def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
+    said = str(error)
+    reason, hint = None, None
+    if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in said:
+        reason, hint = "the server is a read-only replica", "use the URL of its primary"
+    elif isinstance(error, exceptions.NoPermissionError):
+        reason = "permission denied"
+        hint = "a change needs +@write, +@transaction, and the module's commands for documents"
+    elif isinstance(error, exceptions.OutOfMemoryError) or "OOM" in said:
+        reason = "the server is out of memory"
+    elif "EXECABORT" in said or isinstance(error, exceptions.ExecAbortError):
+        reason = "the server refused the transaction"
+    if reason is not None:
+        return StoreUnavailable(f"cannot write to '{url}': {reason}; {outcome}", hint=hint)
+    found = unavailable(url, error)
+    found.message = f"{found.message}; it is unknown whether anything was written"
+    return found
+
 
 SCAN_COUNT = 5000
 """Keys per SCAN call. One call blocks the server for two or three milliseconds."""
@@ -241,7 +547,7 @@ def in_parts(items: Sequence[_Item], at_once: int) -> Iterator[Sequence[_Item]]:
     return (items[start : start + at_once] for start in range(0, len(items), at_once))
 
 
-def in_chunks(
+def in_batches(
     items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
 ) -> Iterator[list[tuple[_Item, int]]]:
     """The items with their sizes, in order, in batches of a few megabytes.

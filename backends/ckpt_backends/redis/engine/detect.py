@@ -13,12 +13,11 @@ from ckpt_backends import shell
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import bundled, installed
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, UsageError
-from ckpt_backends.memory.dotted_namespaces import STORE
+from ckpt_backends.memory import STORE
 from ckpt_backends.redis.engine.connect import connect
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import text
-from ckpt_backends.redis.engine.layout import RedisLayout
-from ckpt_backends.redis.engine.recognition import KeyDatabase, RecognisedStore
+from ckpt_backends.redis.engine.layout import KeyDatabase, RecognisedStore, RedisLayout
 from ckpt_backends.url import StoreUrl
 
 _NAMING = ("layout", "prefix", "write_prefix")
@@ -110,7 +109,7 @@ def _seen(database: KeyDatabase, url: StoreUrl) -> str:
         return f"{said}; {other}"
     some = ", ".join(shell.name(text(name)) for name in sorted(names)[:_FEW])
     if any(name.startswith(f"{STORE}:".encode()) for name in names):
-        from ckpt_backends.memory.protocol import HINT
+        from ckpt_backends.memory import HINT
 
         return f"found keys such as {some}; {HINT}"
     expected = [one.expected(database.prefix) for one in database.recognisers]

@@ -14,10 +14,9 @@ from typing import Any
 
 from redis import exceptions
 
-from ckpt_backends.changes.progress import Progress
-from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remaining, Remains
-from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.engine.driver_errors import explained
+from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
+from ckpt_backends.model import Progress
+from ckpt_backends.redis.engine.connection import RedisConnection, explained
 from ckpt_backends.url import StoreUrl
 
 _WAIT_SECONDS = 600.0

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import isfinite
 from os.path import commonprefix
 from typing import Any, NamedTuple
 
-from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.model import BlobKey, CheckpointKey
+from ckpt_backends.codec import decode
+from ckpt_backends.errors import Refused
+from ckpt_backends.model import BlobKey, CheckpointKey, TypedBytes, time_of
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_batches
+from ckpt_backends.rows import Cell, Row, elements, no_table
 
 CHECKPOINT, APART = "checkpoint", "checkpoint_blob"
 """The kinds of the keys of checkpoints and of separate values, as archives name them."""
@@ -178,3 +183,311 @@ class KeysByCheckpoint:
         for ns in sorted(self.shared, reverse=True):
             found += [(kind, name) for kind, names in self.shared[ns].items() for name in names]
         return found
+
+
+# The names of the cells in which rows have the contents of keys; see `key_rows.rows_of`.
+
+
+ABOUT = frozenset({"key", "type", "expires_at"})
+"""Cells of a row that describe its key; all others are its contents."""
+MEMBER = "."
+"""Prefix of the cell names for fields of a hash, members of a sorted set, and places in a list."""
+
+
+# Checks that archived keys belong to one thread, before they are restored.
+#
+# Keys are not escaped: the namespace `b:__empty__` of thread `a` has the keys of thread `a:b`. So
+# a namespace may have a colon only where LangGraph puts one, before the id of a task.
+
+
+_SEGMENT = rf"[^:|]+(?::{UUID})?"
+_NAMESPACE = re.compile(rf"(?:{_SEGMENT}(?:\|{_SEGMENT})*)?")
+_YEAR_9999 = 253_370_764_800_000
+"""Milliseconds since 1970. Redis refuses an expiry that is much later, after other commands ran."""
+_HIGHEST = 1 << 48
+"""No saver has stored as many checkpoints. A higher number would use up its counter."""
+
+
+def _is_score(text: str) -> bool:
+    try:
+        score = float(text)
+    except ValueError:
+        return False
+    return isfinite(score) and abs(score) <= _HIGHEST
+
+
+_OF_TYPE: Mapping[str, Callable[[object], bool]] = {
+    DOCUMENT: lambda cell: isinstance(cell, str),
+    STRING: lambda cell: isinstance(cell, bytes),
+    HASH: lambda cell: isinstance(cell, bytes),
+    LIST: lambda cell: isinstance(cell, bytes),
+    ZSET: lambda cell: isinstance(cell, str) and _is_score(cell),
+}
+
+
+def row_name(row: Row, types: Mapping[str, str], of_all: Collection[str] = ()) -> str:
+    """The key of a row that has the form of `key_rows.rows_of`. Raises `Refused`.
+
+    `of_all` names the kinds that are one field of a hash that all threads share. Such a hash never
+    expires.
+    """
+    if row.table not in types:
+        raise no_table(row.table)
+    kind, name = types[row.table], row.cells.get("key")
+    at = row.cells.get("expires_at")
+    contents = {one: cell for one, cell in row.cells.items() if one not in ABOUT}
+    whole = contents.keys() == {"value"}
+    if kind in {HASH, ZSET}:
+        whole = bool(contents) and all(one.startswith(MEMBER) for one in contents)
+        if row.table in of_all:
+            whole = whole and len(contents) == 1
+    elif kind == LIST:
+        whole = bool(contents) and contents.keys() == {
+            f"{MEMBER}{place}" for place in range(len(contents))
+        }
+    if (
+        not isinstance(name, str)
+        or row.cells.get("type") != kind
+        or not (at is None or (type(at) is int and 0 < at < _YEAR_9999))
+        or (row.table in of_all and at is not None)
+        or not whole
+        or not all(map(_OF_TYPE[kind], contents.values()))
+    ):
+        raise Refused(f"a row of '{row.table}' is not a {kind}")
+    return name
+
+
+def namespace_of(row: Row, ns: str) -> str:
+    """The namespace. Raises `Refused` if its keys may be those of other threads."""
+    if not _NAMESPACE.fullmatch(ns):
+        raise Refused(f"a row of '{row.table}' has a namespace with keys of other threads: '{ns}'")
+    return ns
+
+
+def rest_of(row: Row, name: str, start: str) -> str:
+    """The end of a key that must begin with `start`. Raises `Refused`."""
+    if not name.startswith(start):
+        raise Refused(f"a row of '{row.table}' has the key of another thread: {name}")
+    return name[len(start) :]
+
+
+def parted(
+    row: Row, name: str, start: str, meant: Callable[[str], str] = str, end: str | None = None
+) -> tuple[str, str]:
+    """Namespace and checkpoint id of a key. Raises `Refused`.
+
+    `meant` returns the namespace that a stored one stands for; the key must end with `end`.
+    """
+    ns, colon, own = rest_of(row, name, start).rpartition(":")
+    if not colon or end not in {None, own}:
+        raise Refused(f"a row of '{row.table}' has the key of another thread: {name}")
+    namespace_of(row, meant(ns))
+    return ns, own
+
+
+# Converts the contents of keys to rows of an archive, and rows to commands that create keys.
+
+
+_READ: Mapping[str, tuple[tuple[str, ...], tuple[str | int, ...]]] = {
+    DOCUMENT: (("JSON.GET",), ()),
+    HASH: (("HGETALL",), ()),
+    ZSET: (("ZRANGE",), (0, -1, "WITHSCORES")),
+    STRING: (("GET",), ()),
+    LIST: (("LRANGE",), (0, -1)),
+}
+"""By type, the parts before and after the key of the command that reads the whole key."""
+
+
+def rows_of(
+    connection: RedisConnection, types: Mapping[str, str], names: Sequence[tuple[str, bytes]]
+) -> Iterator[Row]:
+    """One row for each key, given as (kind, key). The kind is the table of the row. Its cells:
+
+        key         the name of the key
+        type        the result of TYPE: `string`, `hash`, `zset`, `list` or `ReJSON-RL`
+        expires_at  milliseconds since 1970, or None
+        value       the JSON text of a document, or the bytes of a string
+        .NAME       the bytes of a hash's field, or the score of a sorted set's member, as text
+        .NUMBER     the bytes of a list's element, counted from 0
+
+    Keys that were removed meanwhile are left out.
+    """
+
+    def sizes(some: Sequence[tuple[str, bytes]]) -> Iterator[Any]:
+        return connection.ask_all(("MEMORY USAGE", name) for _, name in some)
+
+    for some in in_batches(names, sizes):
+        kinds = [kind for (kind, _), _ in some]
+        keys = [name for (_, name), _ in some]
+        contents = contents_of(connection, [(types[kind], name) for (kind, name), _ in some])
+        for kind, name, cells, expiry in zip(
+            kinds, keys, contents, expiries_of(connection, keys), strict=True
+        ):
+            if cells is not None:
+                about = {"key": text(name), "type": types[kind], "expires_at": expiry}
+                yield Row(kind, {**about, **cells})
+
+
+def contents_of(
+    connection: RedisConnection, names: Sequence[tuple[str, bytes]]
+) -> Iterator[dict[str, Cell] | None]:
+    """The contents of keys, given as (type, key); None if a key is missing or of another type."""
+    answers = connection.ask_all((*_READ[kind][0], name, *_READ[kind][1]) for kind, name in names)
+    for (kind, _), answer in zip(names, answers, strict=True):
+        yield cells_of(kind, answer)
+
+
+def stored_of(connection: RedisConnection, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+    """The stored contents of these rows; None if a row does not exist."""
+    names = [(str(row.cells["type"]), raw(str(row.cells["key"]))) for row in rows]
+    for (_, name), cells in zip(names, contents_of(connection, names), strict=True):
+        # A key of another type exists: return contents that differ from the row.
+        yield {} if cells is None and connection.ask("EXISTS", name) else cells
+
+
+def expiries_of(connection: RedisConnection, names: Sequence[bytes]) -> Iterator[int | None]:
+    """When keys expire, in milliseconds since 1970; None if they do not expire."""
+    moments = list(connection.ask_all(("PEXPIRETIME", name) for name in names))
+    if None in moments:  # before Redis 7
+        now = int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
+        left = connection.ask_all(("PTTL", name) for name in names)
+        moments = [-1 if one is None or one < 0 else now + int(one) for one in left]
+    for one in moments:
+        yield int(one) if int(one) >= 0 else None
+
+
+def cells_of(kind: str, answer: Any) -> dict[str, Cell] | None:
+    """The contents of a key of this type from the answer of its command; None if it is missing."""
+    if not answer:
+        # The key does not exist. (No saver stores an empty string.)
+        return None
+    if kind == DOCUMENT:
+        return {"value": text(answer)}
+    if kind == STRING:
+        return {"value": bytes(answer)}
+    if kind == HASH:
+        return {MEMBER + text(name): bytes(value) for name, value in sorted(answer.items())}
+    if kind == LIST:
+        return {f"{MEMBER}{place}": bytes(value) for place, value in enumerate(answer)}
+    pairs = zip(answer[::2], answer[1::2], strict=True)
+    return {MEMBER + text(name): text(score) for name, score in pairs}
+
+
+def commands_of(
+    kind: str, name: bytes, cells: Mapping[str, Cell], stored: Mapping[str, Cell] | None = None
+) -> Iterator[Command]:
+    """Commands that create a key with these contents, or add what a stored one lacks."""
+    if kind == DOCUMENT:
+        yield ("JSON.SET", name, "$", _bytes(cells["value"]), "NX")
+        return
+    if kind == STRING:
+        yield ("SET", name, _bytes(cells["value"]), "NX")
+        return
+    if kind == LIST:
+        yield from _list_commands(name, elements(cells), elements(stored or {}))
+        return
+    for field_name, value in cells.items():
+        if field_name.startswith(MEMBER):
+            own = raw(field_name.removeprefix(MEMBER))
+            if kind == HASH:
+                yield ("HSETNX", name, own, _bytes(value))
+            else:
+                yield ("ZADD", name, "NX", _bytes(value), own)
+
+
+def _list_commands(
+    name: bytes, wanted: Sequence[Cell], stored: Sequence[Cell]
+) -> Iterator[Command]:
+    """Commands that add the missing elements, in places that a saver's LPUSH does not move."""
+    if not stored:
+        # Behind what a saver may have added to a new list meanwhile.
+        yield ("RPUSH", name, *map(_bytes, wanted))
+        return
+    kept = 0
+    for place, element in enumerate(wanted):
+        if kept < len(stored) and element == stored[kept]:
+            kept += 1
+        elif place:
+            yield ("LINSERT", name, "AFTER", _bytes(wanted[place - 1]), _bytes(element))
+        else:
+            yield ("LINSERT", name, "BEFORE", _bytes(stored[0]), _bytes(element))
+
+
+def _bytes(cell: Cell) -> bytes:
+    return cell if isinstance(cell, bytes) else raw(str(cell))
+
+
+# How savers of JSON documents store empty ids, and how fields are read and written.
+
+
+EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
+LISTS = "write_keys_zset"
+"""The beginning of the keys that list a checkpoint's writes, and their kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """The prefixes of a saver's keys."""
+
+    checkpoint: str = "checkpoint"
+    write: str = "checkpoint_write"
+
+
+USUAL = Prefixes()
+
+
+def stored_ns(ns: str) -> str:
+    return ns or EMPTY_NS
+
+
+def meant_ns(stored: str) -> str:
+    return "" if stored == EMPTY_NS else stored
+
+
+def stored_forms(ns: str) -> list[str]:
+    """The forms in which savers store a namespace in keys, the current one first."""
+    return list(dict.fromkeys((stored_ns(meant_ns(ns)), meant_ns(ns))))
+
+
+def stored_id(identity: str) -> str:
+    return identity or EMPTY_ID
+
+
+def meant_id(stored: str) -> str:
+    return "" if stored == EMPTY_ID else stored
+
+
+def fields_of(answer: Any) -> dict[str, Any]:
+    """By path, the value from the answer of JSON.GET with several paths."""
+    if not isinstance(answer, bytes):
+        return {}
+    found = json.loads(answer)
+    return {path: values[0] for path, values in found.items() if values}
+
+
+def member(answer: bytes) -> bytes:
+    """The value from the answer of JSON.GET with one path, with the server's exact bytes.
+
+    Metadata is a JSON text inside a JSON string. A document without metadata gives `{}`.
+    """
+    if answer.startswith(b'["'):
+        return bytes(json.loads(answer)[0].encode("utf-8", "surrogatepass"))
+    return answer[1:-1] or b"{}"
+
+
+def document(
+    first: Mapping[str, object], parts: Mapping[str, bytes], last: Mapping[str, object]
+) -> bytes:
+    """A document with these members in this order. JSON in `parts` keeps its bytes."""
+    inside = b"".join(b', "%b": %b' % (name.encode(), data) for name, data in parts.items())
+    end = b", " + json.dumps(last)[1:].encode() if last else b"}"
+    return json.dumps(first)[:-1].encode() + inside + end
+
+
+def source_and_step(metadata: TypedBytes | None) -> dict[str, object]:
+    """`source` and `step` of metadata, which savers copy to the document."""
+    found = decode(metadata) if metadata is not None else {}
+    fields = found if isinstance(found, dict) else {}
+    return {
+        name: fields[name] for name in ("source", "step") if isinstance(fields.get(name), str | int)
+    }

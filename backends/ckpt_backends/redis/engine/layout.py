@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.rows import Cell, Row
-from ckpt_backends.errors import Unsupported
+from ckpt_backends.changes import Change
+from ckpt_backends.declaration import Backend
+from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.model import (
     BlobKey,
     Capability,
     Checkpoint,
     CheckpointKey,
     Fault,
+    Thread,
     ThreadSize,
     Usage,
     Write,
+    time_of,
 )
-from ckpt_backends.protocol import Store
-from ckpt_backends.read_options import CheckpointQuery
-from ckpt_backends.redis.engine.command_plan import CommandPlan
+from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.redis.engine.commands import CommandPlan, PurgeLock, ThreadRemoval
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_parts
-from ckpt_backends.redis.engine.key_rows import rows_of, stored_of
 from ckpt_backends.redis.engine.keyspace import (
+    CHECKPOINT,
+    DOCUMENT,
+    HASH,
     STRING,
+    USUAL,
     ZSET,
     CheckpointEntry,
     CheckpointKeys,
@@ -34,16 +44,299 @@ from ckpt_backends.redis.engine.keyspace import (
     ListedNamespace,
     ThreadKeys,
     WriteEntry,
+    fields_of,
+    literally,
+    quoted,
+    raw,
+    rows_of,
+    stored_id,
+    stored_of,
+    text,
 )
-from ckpt_backends.redis.engine.purge_lock import PurgeLock
-from ckpt_backends.redis.engine.sizes import summed
-from ckpt_backends.redis.engine.thread_faults import ThreadKey, expiry_faults, keys_of_checkpoints
-from ckpt_backends.redis.engine.thread_removal import ThreadRemoval
+from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.redis.engine.receiving import Reception
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
+
+
+# Adds up the sizes of threads from single values.
+
+
+class SummedSizes:
+    """The sizes of some threads, added up from their rows."""
+
+    def __init__(self, thread_ids: Sequence[str]) -> None:
+        self._sums = {one: [0, 0, 0, 0] for one in thread_ids}
+
+    def add(
+        self, thread_id: str, size: int, *, checkpoints: int = 0, writes: int = 0, blobs: int = 0
+    ) -> None:
+        """Add rows of a thread, and their bytes. Rows of other threads do not count."""
+        if (total := self._sums.get(thread_id)) is not None:
+            total[0] += checkpoints
+            total[1] += writes
+            total[2] += size
+            total[3] += blobs
+
+    def of(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        return [ThreadSize(*self._sums[one]) for one in thread_ids]
+
+
+def summed(usage: Iterable[tuple[str, Usage]], thread_ids: Sequence[str]) -> list[ThreadSize]:
+    """The sizes of these threads, added up from single values as `RedisLayout.usage` tells them."""
+    sizes = SummedSizes(thread_ids)
+    for checkpoint_id, one in usage:
+        is_apart = not checkpoint_id
+        sizes.add(
+            one.thread_id,
+            one.bytes,
+            checkpoints=one.column == "metadata",
+            writes=one.channel is not None and not is_apart,
+            blobs=is_apart,
+        )
+    return sizes.of(thread_ids)
+
+
+# Lists the namespaces of a store by the names of keys, with their oldest and newest checkpoint.
+#
+# The keys of a namespace's checkpoints differ only in the ids at their ends. So one SCAN over all
+# keys is enough to count them. Keys are not escaped and may be ambiguous, so thread and namespace
+# are read from the newest document of each namespace.
+
+
+_AT_ONCE = 500
+Names = Callable[[], Iterator[list[bytes]]]
+Entries = Callable[[Sequence[bytes]], Iterator[CheckpointEntry]]
+_Group = TypeVar("_Group", bound=Hashable)
+
+
+@dataclass(slots=True)
+class _Sum:
+    """The oldest id, newest id and number of ids of a namespace so far."""
+
+    oldest: bytes
+    newest: bytes
+    number: int = 1
+
+
+class _Sums(dict[_Group, _Sum], Generic[_Group]):
+    """Sums by namespace, or by the beginning of its keys."""
+
+    def add(self, group: _Group, own: bytes) -> None:
+        found = self.get(group)
+        if found is None:
+            self[group] = _Sum(own, own)
+            return
+        found.number += 1
+        if own > found.newest:
+            found.newest = own
+        elif own < found.oldest:
+            found.oldest = own
+
+
+def namespaces_by_name(
+    names: Names, entries: Entries, separator: bytes
+) -> Iterator[ListedNamespace]:
+    """The namespaces of a store. The keys of checkpoints end with a separator and an id.
+
+    `names` scans all keys; `entries` returns the checkpoints among some keys. If the newest key of
+    a namespace is no checkpoint (left by a crash, or of another layout), all its keys are read.
+    Older keys that are not checkpoints are counted anyway. The memory does not depend on
+    the number of checkpoints. A key that SCAN returns twice is counted twice; that happens only if
+    most keys of the server are removed during the scan.
+    """
+    sums: _Sums[bytes] = _Sums()
+    for some in names():
+        for name in some:
+            start, _, own = name.rpartition(separator)
+            sums.add(start, own)
+    unsure: set[bytes] = set()
+    while sums:
+        # Remove the sums that are processed, to save memory.
+        part = [sums.popitem() for _ in range(min(_AT_ONCE, len(sums)))]
+        newest = {start + separator + found.newest: start for start, found in part}
+        keys = {newest[place.name]: place.key for place in entries(list(newest))}
+        for start, found in part:
+            if start in keys:
+                yield _listed(keys[start], found)
+            else:
+                unsure.add(start)
+    if unsure:
+        yield from namespaces_of(
+            place
+            for some in names()
+            for place in entries([one for one in some if one.rpartition(separator)[0] in unsure])
+        )
+
+
+def namespaces_of(entries: Iterable[CheckpointEntry]) -> Iterator[ListedNamespace]:
+    """The namespaces of these checkpoints."""
+    sums: _Sums[CheckpointKey] = _Sums()
+    heads: dict[CheckpointKey, CheckpointEntry] = {}
+    for one in entries:
+        group = one.key._replace(checkpoint_id="")
+        sums.add(group, raw(one.key.checkpoint_id))
+        head = heads.setdefault(group, one)
+        if (head.rank, head.key) < (one.rank, one.key):
+            heads[group] = one
+    for group, found in sums.items():
+        yield _listed(group, found, heads[group].key.checkpoint_id)
+
+
+def _listed(key: CheckpointKey, found: _Sum, head: str | None = None) -> ListedNamespace:
+    oldest, newest = text(found.oldest), text(found.newest)
+    return ListedNamespace(key.thread_id, key.checkpoint_ns, oldest, newest, found.number, head)
+
+
+@dataclass(slots=True)
+class ThreadEntry:
+    """A thread in a listing."""
+
+    thread_id: str
+    oldest: str
+    newest: str
+    head: str | None = None
+    checkpoints: int = 0
+    namespaces: int = 0
+
+    def thread(self) -> Thread:
+        return Thread(
+            self.thread_id, self.head, self.oldest, self.newest, self.checkpoints, self.namespaces
+        )
+
+
+def threads_of(namespaces: Iterable[ListedNamespace]) -> list[ThreadEntry]:
+    """The threads of these namespaces, the one with the newest checkpoint first."""
+    known: dict[str, ThreadEntry] = {}
+    for one in namespaces:
+        found = known.get(one.thread_id)
+        if found is None:
+            found = known[one.thread_id] = ThreadEntry(one.thread_id, one.oldest, one.newest)
+        found.oldest, found.newest = min(found.oldest, one.oldest), max(found.newest, one.newest)
+        found.checkpoints += one.checkpoints
+        found.namespaces += 1
+        if one.checkpoint_ns == "":
+            found.head = one.head or one.newest
+    ordered = sorted(known.values(), key=lambda one: one.thread_id)
+    ordered.sort(key=lambda one: one.newest, reverse=True)
+    return ordered
+
+
+# Faults in the keys of one thread that all layouts on Redis can have: times to live.
+#
+# A saver stores a checkpoint with several commands. So what looks wrong in a thread that is being
+# written is read a second time.
+
+
+_RECENT = timedelta(minutes=1)
+_PAUSE_SECONDS = 1.0
+"""Longer than a saver needs for the commands of one checkpoint."""
+_FAULTS_AT_ONCE = 50
+"""Number of threads whose keys are read together."""
+_STAYS = -1
+"""The answer of PTTL for a key without an expiry."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadKey:
+    """A key of a thread."""
+
+    name: bytes
+    kind: str
+    checkpoint_ns: str
+    checkpoint_id: str | None = None
+    """None for a key that belongs to a whole namespace, or to several checkpoints."""
+
+
+class FirstLook(NamedTuple):
+    """The faults in the keys of a thread, as they were once."""
+
+    at: float
+    """When the keys were read, by `time.monotonic`."""
+    faults: Sequence[Fault]
+
+
+def lasting(
+    first: Mapping[str, FirstLook],
+    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
+    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
+) -> dict[str, list[Fault]]:
+    """The faults in the keys of some threads that are still there when `find` reads them again.
+
+    If the newest checkpoint of a thread is recent, they must also be there some time after the
+    first look. Waits once for all threads.
+    """
+    left = {one: list(look.faults) for one, look in first.items()}
+    recent = _still(left, find, faults)
+    if recent:
+        seen = max(first[one].at for one in recent)
+        sleep(max(0.0, _PAUSE_SECONDS - (monotonic() - seen)))
+        again = {one: left[one] for one in recent}
+        _still(again, find, faults)
+        left |= again
+    return left
+
+
+def _still(
+    left: dict[str, list[Fault]],
+    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
+    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
+) -> list[str]:
+    """Leave only the faults that are still there; return the threads with some that are recent."""
+    odd = [one for one, found in left.items() if found]
+    recent = []
+    for some in in_parts(odd, _FAULTS_AT_ONCE):
+        for thread_id, current in find(some).items():
+            # A fix may contain a time, which has changed meanwhile.
+            again = {one._replace(fix=""): one for one in faults(thread_id, current)}
+            before = (one._replace(fix="") for one in left[thread_id])
+            left[thread_id] = [again[one] for one in before if one in again]
+            if left[thread_id] and _is_recent(current):
+                recent.append(thread_id)
+    return recent
+
+
+def _is_recent(keys: ThreadKeys) -> bool:
+    at = time_of(max((own for _, own in keys.places), default=""))
+    return at is None or datetime.now(UTC) - at <= _RECENT
+
+
+def keys_of_checkpoints(found: ThreadKeys) -> Iterator[ThreadKey]:
+    """The keys of the checkpoints of a thread, and those of their writes."""
+    spaces = {own: ns for ns, own in found.places}
+    for (ns, own), one in found.places.items():
+        yield ThreadKey(one.name, CHECKPOINT, ns, own)
+    for write in found.writes:
+        if (own := write.checkpoint_id) in spaces:
+            yield ThreadKey(write.name, "writes", spaces[own], own)
+
+
+def expiry_faults(
+    connection: RedisConnection, thread_id: str, keys: Sequence[ThreadKey]
+) -> Iterator[Fault]:
+    """`ttl-partial`, if some of these keys expire and others do not."""
+    left = list(connection.ask_all(("PTTL", one.name) for one in keys))
+    expiring = [one for one, ms in zip(keys, left, strict=True) if ms is not None and ms >= 0]
+    staying = [one for one, ms in zip(keys, left, strict=True) if ms == _STAYS]
+    if not expiring or not staying:
+        return
+    fewer = min(staying, expiring, key=len)
+    places = {(one.checkpoint_ns, one.checkpoint_id) for one in fewer}
+    ns, own = places.pop() if len(places) == 1 else (None, None)
+    total = len(expiring) + len(staying)
+    counted = sorted(Counter(one.kind for one in fewer).items())
+    kinds = ", ".join(f"{number} {kind}" for kind, number in counted)
+    do = "does" if len(fewer) == 1 else "do"
+    what = f"{do} not expire" if fewer is staying else "expires" if do == "does" else "expire"
+    fix = ""
+    if len(fewer) == 1:
+        seconds = max(int(ms) for ms in left if ms is not None) // 1000
+        fix = f"EXPIRE {{}} {seconds}" if fewer is staying else "PERSIST {}"
+        fix = fix.format(quoted(fewer[0].name))
+    detail = f"{len(fewer)} of {total} keys {what}: {kinds}"
+    yield Fault("ttl-partial", detail, thread_id, ns, own, fix=fix)
 
 
 class RedisLayout(ABC):
@@ -325,3 +618,249 @@ class KeyFinder(ABC, Generic[LayoutT]):
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
         """Commands for other keys that must change when rows are restored."""
         yield from ()
+
+
+# How layouts find their stores in a database.
+#
+# The declaration of a layout's package names a `Recogniser` in its field `recognise`. The engine
+# creates one of each for a database, and asks all of them; see `detect`.
+
+
+_TURNS, _SAMPLED = 10, 20
+"""SCAN stops after this many batches if a layout was found; keys to examine in each batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecognisedStore:
+    """A store, identified by the values of URL parameters."""
+
+    layout: str
+    open: Callable[[], RedisLayout] = field(compare=False)
+    prefix: str | None = None
+    """None for a layout without prefixes."""
+    write_prefix: str | None = None
+    is_usual: bool = True
+    """Whether its saver uses the default prefixes."""
+
+    def params(self, stores: Sequence[RecognisedStore]) -> dict[str, str]:
+        """The URL parameters that select this store and none of the others."""
+        others = [one for one in stores if one != self]
+        found = {"layout": self.layout} if any(one.layout != self.layout for one in others) else {}
+        same = [one for one in others if one.layout == self.layout]
+        named = {"prefix": self.prefix, "write_prefix": self.write_prefix}
+        if not self.is_usual or same:
+            found |= {name: one for name, one in named.items() if one is not None}
+        return found
+
+    def __str__(self) -> str:
+        if self.is_usual:
+            return self.layout
+        writes = f", writes '{self.write_prefix}'" if self.write_prefix else ""
+        return f"{self.layout} (prefix '{self.prefix}'{writes})"
+
+
+@dataclass(frozen=True, slots=True)
+class SampledDocument:
+    """A JSON document that names its thread."""
+
+    name: bytes
+    has_writes: object
+    """The value of this field; None if there is none."""
+    has_text: bool
+    """Whether the metadata is a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some keys with one prefix, by their types."""
+
+    documents: Sequence[SampledDocument]
+    hashes: Sequence[bytes]
+    strings: Sequence[bytes]
+
+
+class KeyDatabase:
+    """A database, with the prefixes that the URL names."""
+
+    def __init__(
+        self,
+        connection: RedisConnection,
+        backends: Sequence[Backend],
+        prefix: str | None,
+        write_prefix: str | None,
+    ) -> None:
+        self.connection = connection
+        self.prefix, self.write_prefix = prefix, write_prefix
+        self._backends = backends
+        self.recognisers = recognisers(backends, self)
+        self._samples: dict[str, dict[str, list[bytes]]] = {}
+
+    @property
+    def kinds(self) -> set[str]:
+        """The layouts of the sampled keys, including layouts that ckpt cannot read."""
+        return {kind for found in self._samples.values() for kind in found}
+
+    def stores(self) -> list[RecognisedStore]:
+        """The stores that match the URL, in the order of listing."""
+        found = [store for one in self.recognisers for store in one.stores()]
+        if not found and not self.kinds:
+            found = [store for one in self.recognisers for store in one.stores_if_alone()]
+        order = [layout for one in self.recognisers for layout in one.layouts]
+        return sorted(found, key=lambda one: (order.index(one.layout), str(one)))
+
+    def elsewhere(self) -> list[RecognisedStore]:
+        """The stores with any prefixes, if the URL has a prefix; otherwise empty."""
+        if self.prefix is None and self.write_prefix is None:
+            return []
+        return self.at(self.connection).stores()
+
+    def at(self, connection: RedisConnection) -> KeyDatabase:
+        """Another database, or this one, with any prefixes."""
+        return KeyDatabase(connection, self._backends, None, None)
+
+    def sampled(self, prefix: str) -> Mapping[str, Sequence[bytes]]:
+        """By layout, the keys of some checkpoints with this prefix.
+
+        If keys cannot be read, they are ignored, unless the prefix is the default or in the URL:
+        the user may have access to the keys of one store only.
+        """
+        if prefix not in self._samples:
+            self._samples[prefix] = {}
+            is_needed = prefix in {self.prefix, USUAL.checkpoint}
+            with suppress(*(() if is_needed else (StoreUnavailable,))):
+                self._sample(prefix, self._samples[prefix])
+        return self._samples[prefix]
+
+    def _sample(self, prefix: str, found: dict[str, list[bytes]]) -> None:
+        marks = [":"]
+        if prefix == USUAL.checkpoint:
+            marks = sorted({mark for one in self.recognisers for mark in one.separators})
+        pattern = literally(prefix) + f"[{''.join(one[0] for one in marks)}]*".encode()
+        starts = [raw(prefix + mark) for mark in marks]
+        for turn, names in enumerate(self.connection.scan(pattern)):
+            for start in starts:
+                some = [one for one in names if one.startswith(start)]
+                sample = self._read(prefix, some[:: len(some) // _SAMPLED + 1])
+                for recogniser in self.recognisers:
+                    for name, layout in recogniser.recognise(sample):
+                        found.setdefault(layout, []).append(name)
+            if found and turn >= _TURNS:
+                break
+
+    def _read(self, prefix: str, names: Sequence[bytes]) -> Sample:
+        types = list(self.connection.ask_all(("TYPE", name) for name in names))
+        by_type = {
+            kind: [one for one, found in zip(names, types, strict=True) if found == kind.encode()]
+            for kind in (DOCUMENT, HASH, STRING)
+        }
+        documents = list(self._documents(prefix, by_type[DOCUMENT]))
+        return Sample(documents, by_type[HASH], by_type[STRING])
+
+    def _documents(self, prefix: str, names: Sequence[bytes]) -> Iterator[SampledDocument]:
+        told = self.connection.ask_all(
+            ("JSON.GET", one, "$.thread_id", "$.has_writes") for one in names
+        )
+        types = self.connection.ask_all([("JSON.TYPE", name, "$.metadata") for name in names])
+        for name, answer, kind in zip(names, list(told), types, strict=True):
+            fields = fields_of(answer)
+            thread = fields.get("$.thread_id")
+            starts = (f"{prefix}:{thread}:", f"{prefix}:{stored_id(str(thread))}:")
+            # Without a type it was removed meanwhile, and nothing tells the layout.
+            if None not in (kind, thread) and name.startswith(tuple(map(raw, starts))):
+                yield SampledDocument(name, fields.get("$.has_writes"), kind == [b"string"])
+
+
+class Recogniser(ABC):
+    """Finds the stores of some layouts in a database."""
+
+    layouts: Sequence[str]
+    """The names of its layouts, in the order of listing."""
+    rank = 100
+    """Where its layouts are listed: those of lower numbers first."""
+    separators: Sequence[str] = ":"
+    """What may follow the default prefix in its keys. Keys with each of these are sampled."""
+
+    def __init__(self, database: KeyDatabase) -> None:
+        self.database = database
+        self.connection = database.connection
+
+    def recognise(self, sample: Sample) -> Iterator[tuple[bytes, str]]:  # noqa: ARG002
+        """The checkpoints of its layouts among these keys, each with the layout.
+
+        A layout that is not in `layouts` is one that ckpt can only tell apart.
+        """
+        yield from ()
+
+    @abstractmethod
+    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:
+        """The store that these URL parameters name; it may not exist."""
+
+    def is_certain(self, layout: str) -> bool:  # noqa: ARG002
+        """Whether the URL names one store if it names this layout, so that no search is needed."""
+        return True
+
+    def stores(self) -> list[RecognisedStore]:
+        """The stores that match the URL."""
+        found = self.database.sampled(self.database.prefix or USUAL.checkpoint)
+        return [self.named(one, None, None) for one in self.layouts if one in found]
+
+    def stores_if_alone(self) -> list[RecognisedStore]:
+        """The stores that match the URL, if no layout was found. This may search all keys."""
+        return []
+
+    def fallback(self) -> RedisLayout | None:
+        """The layout to open if the database has no other store; None if there is none."""
+        return None
+
+    def unreadable(self) -> str:
+        """What is in the database that ckpt cannot read; `''` if nothing was found."""
+        return ""
+
+    def expected(self, prefix: str | None) -> str:  # noqa: ARG002
+        """The keys to look for, for a hint; `''` if another layout has the same."""
+        return ""
+
+
+def recognisers(backends: Iterable[Backend], database: KeyDatabase) -> list[Recogniser]:
+    """The recognisers of those backends that the engine `redis` serves, in the order of listing."""
+    found: list[Recogniser] = []
+    for one in backends:
+        if one.engine == "redis":
+            module, _, name = one.recognise.partition(":")
+            found.append(getattr(import_module(module), name)(database))
+    return sorted(found, key=lambda one: one.rank)
+
+
+# Faults of the lists by which savers find the checkpoints of a namespace, the head first.
+
+
+def gone_from_list(
+    layout: RedisLayout, name: bytes, keys: Sequence[CheckpointKey], remove: str
+) -> Iterator[Fault]:
+    """`index-stale`, if checkpoints are gone that the list with this name contains, newest first.
+
+    An expired checkpoint leaves its id in the list. If it was the head, the saver finds none.
+    `remove` is the beginning of the command that removes an id from a list, up to the list's name
+    as `{}`.
+    """
+    connection = layout.connection
+    answers = connection.ask_all(("EXISTS", layout.checkpoint_name(one)) for one in keys)
+    gone = [key for key, is_there in zip(keys, answers, strict=True) if not is_there]
+    if not gone or len(gone) == len(keys):
+        return
+    is_headless = keys[0] in gone
+    if not is_headless and not stays(connection, name):
+        return
+    detail = f"{len(gone)} of {len(keys)} checkpoints in the list of the namespace are not stored"
+    if is_headless:
+        detail += "; one of them is the head, so the saver finds no checkpoint here"
+    own, fix = None, ""
+    if len(gone) == 1:
+        own = gone[0].checkpoint_id
+        fix = f"{remove.format(quoted(name))} {quoted(own.encode())}"
+    yield Fault("index-stale", detail, keys[0].thread_id, keys[0].checkpoint_ns, own, fix=fix)
+
+
+def stays(connection: RedisConnection, name: bytes) -> bool:
+    """Whether a key exists and does not expire."""
+    return bool(connection.ask("PTTL", name) == _STAYS)

@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Any, TypeVar, Unpack
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import (
     BlobKey,
@@ -24,17 +23,23 @@ from ckpt_backends.model import (
     Fault,
     StoreInfo,
     Thread,
+    ThreadBounds,
     ThreadSize,
     Usage,
     Write,
 )
-from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys, WriteEntry, raw
-from ckpt_backends.redis.engine.layout import RedisLayout
-from ckpt_backends.redis.engine.sizes import summed
-from ckpt_backends.redis.engine.thread_faults import FirstLook, lasting
-from ckpt_backends.redis.engine.thread_listing import ThreadEntry, namespaces_of, threads_of
-from ckpt_backends.thread_bounds import ThreadBounds
+from ckpt_backends.redis.engine.layout import (
+    FirstLook,
+    RedisLayout,
+    ThreadEntry,
+    lasting,
+    namespaces_of,
+    summed,
+    threads_of,
+)
+from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
@@ -276,14 +281,14 @@ class RedisStore(BaseStore):
         return self._layout.sources(key)
 
     def evicted(self) -> str:
-        from ckpt_backends.redis.engine.server_faults import evicted
+        from ckpt_backends.redis.engine.search import evicted
 
         threads = (self._places_of(one.thread_id) for one in self.threads())
         return evicted(self._connection, (one.name for found in threads for one in found.values()))
 
     def faults(self) -> Iterator[Fault]:
         if reason := self.evicted():
-            from ckpt_backends.redis.engine.server_faults import eviction_fault
+            from ckpt_backends.redis.engine.search import eviction_fault
 
             yield eviction_fault(self._connection, reason)
         yield from self._layout.faults()

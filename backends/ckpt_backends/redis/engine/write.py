@@ -7,31 +7,246 @@ are searched for right before the transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Protocol
 
 from redis import exceptions
 
 from ckpt_backends.base import BaseWritableStore
-from ckpt_backends.changes.change import Change, moved
-from ckpt_backends.changes.progress import Progress, silent
-from ckpt_backends.changes.remains import Remains
-from ckpt_backends.changes.removal import Removal, RemovalBatch, Removed
-from ckpt_backends.changes.rows import Restored, Row
-from ckpt_backends.erasing.stored import RowRewrite
-from ckpt_backends.errors import PartlyDone, Unsupported
-from ckpt_backends.model import Capability
-from ckpt_backends.redis.engine.command_plan import CommandPlan
-from ckpt_backends.redis.engine.connection import Command, keys_of
-from ckpt_backends.redis.engine.driver_errors import explained_change
-from ckpt_backends.redis.engine.joint_removal import carry_out_all
+from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed, moved
+from ckpt_backends.erasing.erasure import RowRewrite
+from ckpt_backends.errors import PartlyDone, StoreChanged, Unsupported
+from ckpt_backends.model import Capability, Progress, silent
+from ckpt_backends.redis.engine.commands import CommandPlan, purge_lock
+from ckpt_backends.redis.engine.connection import (
+    Command,
+    RedisConnection,
+    explained_change,
+    keys_of,
+)
+from ckpt_backends.redis.engine.keyspace import (
+    ABOUT,
+    DOCUMENT,
+    HASH,
+    MEMBER,
+    STRING,
+    commands_of,
+    raw,
+    stored_of,
+)
 from ckpt_backends.redis.engine.layout import RedisLayout
-from ckpt_backends.redis.engine.purge_lock import purge_lock
 from ckpt_backends.redis.engine.receiving import receive_thread
-from ckpt_backends.redis.engine.restoring import restore_rows
-from ckpt_backends.redis.engine.row_replacing import replace_rows
+from ckpt_backends.redis.engine.removal import carry_out_all
+from ckpt_backends.rows import Cell, Restored, Row, conflict, is_part
 from ckpt_backends.transfer.parts import Arrival, PartRewrite
 from ckpt_backends.url import StoreUrl
+
+# Replaces the contents of keys that are as they were read.
+#
+# On one server, as many keys as fit into memory are replaced in one transaction. On a cluster,
+# and in a larger thread, each key has a transaction of its own. Times to live stay.
+
+
+_AT_ONCE = 32 << 20
+"""Bytes of one transaction, which the driver sends at once."""
+
+
+def replace_rows(
+    connection: RedisConnection, thread_id: str, rewrites: Iterable[RowRewrite]
+) -> None:
+    """See `WritableStore.replace_rows`. Raises `StoreChanged`, and the driver's errors."""
+    left = iter(rewrites)
+    first: list[RowRewrite] = []
+    size = 0
+    for one in left:
+        first.append(one)
+        size += _size(one.new)
+        if size > _AT_ONCE:
+            break
+    if size <= _AT_ONCE and not connection.is_cluster:
+        _replace(connection, thread_id, first)
+        return
+    for one in chain(first, left):
+        _replace(connection, thread_id, [one])
+
+
+def _size(row: Row) -> int:
+    return sum(len(cell) for cell in row.cells.values() if isinstance(cell, str | bytes))
+
+
+def _replace(connection: RedisConnection, thread_id: str, rewrites: Sequence[RowRewrite]) -> None:
+    names = [_name(one.stored) for one in rewrites]
+    if not names:
+        return
+    with connection.transaction(names) as pipe:
+        pipe.watch(*names)
+        stored = stored_of(connection, [one.stored for one in rewrites])
+        for one, found in zip(rewrites, stored, strict=True):
+            if not _is_as_read(one.stored, found):
+                raise _moved(thread_id)
+        pipe.multi()
+        for one in rewrites:
+            for command in _replacing(one):
+                pipe.execute_command(*command)
+        try:
+            answers: list[Any] = pipe.execute(raise_on_error=False)
+        except exceptions.WatchError:
+            raise _moved(thread_id) from None
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+
+
+def _is_as_read(row: Row, found: dict[str, Cell] | None) -> bool:
+    """Whether a key still has all that was read of it. A hash may have got other fields."""
+    if found is None:
+        return False
+    return all(found.get(name) == cell for name, cell in row.cells.items() if name not in ABOUT)
+
+
+def _replacing(one: RowRewrite) -> Iterator[Command]:
+    """The commands that replace what differs."""
+    name, kind = _name(one.stored), one.stored.cells["type"]
+    changed = {
+        field: cell for field, cell in one.new.cells.items() if cell != one.stored.cells[field]
+    }
+    if kind == DOCUMENT:
+        yield ("JSON.SET", name, "$", _bytes(changed["value"]))
+    elif kind == STRING:
+        yield ("SET", name, _bytes(changed["value"]), "KEEPTTL")
+    elif kind == HASH:
+        for field, cell in changed.items():
+            yield ("HSET", name, raw(field.removeprefix(MEMBER)), _bytes(cell))
+    else:
+        raise Unsupported(f"a key of the type '{kind!s}' cannot be replaced")
+
+
+def _name(row: Row) -> bytes:
+    return raw(str(row.cells["key"]))
+
+
+def _bytes(cell: Cell) -> bytes:
+    return cell if isinstance(cell, bytes) else raw(str(cell))
+
+
+def _moved(thread_id: str) -> StoreChanged:
+    return moved(Change(thread_id, {}))
+
+
+# Restores keys in one transaction: all of them or none.
+#
+# The server queues the commands until EXEC. A key is created only if it does not exist, even if
+# another process creates it meanwhile (NX).
+
+
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 200, 4 << 20
+
+
+class RestoredKeys(Protocol):
+    """The keys of one layout."""
+
+    types: Mapping[str, str]
+    """By kind, the type of its keys."""
+
+    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+        """The stored contents of these rows; None if a row does not exist."""
+        ...
+
+    def also(self, rows: Sequence[Row]) -> Iterator[Command]:
+        """Commands for other keys that must change when rows are restored."""
+        ...
+
+
+def restore_rows(connection: RedisConnection, keys: RestoredKeys, rows: Iterable[Row]) -> Restored:
+    """Create the keys that do not exist yet.
+
+    Raises `StoreChanged` if a key exists with different contents, and `Unsupported` if the layout
+    has no such kind of key.
+    """
+    now = _now(connection)
+    added = there = expired = 0
+    with connection.driver.client() as own:
+        link: Any = own.connection
+        try:
+            _send(link, [("MULTI",)])
+            for some in _parts(rows):
+                for row in some:
+                    if keys.types.get(row.table) != row.cells.get("type"):
+                        raise Unsupported(
+                            f"unknown kind of key '{row.table}' in the archive",
+                            hint="the archive comes from a newer ckpt: upgrade ckpt",
+                        )
+                live = [row for row in some if (at := _expiry(row)) is None or at > now]
+                expired += len(some) - len(live)
+                new = list(_missing(keys, live))
+                there += len(live) - len(new)
+                added += len(new)
+                _send(link, [one for row, stored in new for one in _restoring(row, stored)])
+                _send(link, list(keys.also([row for row, _ in new])))
+            link.send_command("EXEC")
+            for answer in link.read_response():
+                if isinstance(answer, exceptions.ResponseError):
+                    raise answer
+        finally:
+            # Disconnecting discards a transaction that was not executed.
+            link.disconnect()
+    return Restored(added, there, expired)
+
+
+def _now(connection: RedisConnection) -> int:
+    """The server's clock, in milliseconds since 1970."""
+    return int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
+
+
+def _expiry(row: Row) -> int | None:
+    at = row.cells.get("expires_at")
+    return at if isinstance(at, int) else None
+
+
+def _missing(
+    keys: RestoredKeys, rows: Sequence[Row]
+) -> Iterator[tuple[Row, Mapping[str, Cell] | None]]:
+    """The rows that do not exist yet, or only in part, with what is stored.
+
+    Raises `StoreChanged` if one has different contents.
+    """
+    for row, cells in zip(rows, keys.stored(rows), strict=True):
+        wanted = {key: cell for key, cell in row.cells.items() if key not in ABOUT}
+        if cells is None or is_part(row.cells["type"], cells, wanted):
+            yield row, cells
+        elif cells != wanted:
+            raise conflict(row.table)
+
+
+def _restoring(row: Row, stored: Mapping[str, Cell] | None) -> Iterator[Command]:
+    name = raw(str(row.cells["key"]))
+    yield from commands_of(str(row.cells["type"]), name, row.cells, stored)
+    if stored is None and (expiry := _expiry(row)) is not None:
+        yield ("PEXPIREAT", name, expiry)
+
+
+def _send(link: Any, commands: Sequence[Command]) -> None:
+    """Send commands, which the server queues until EXEC. Raises the driver's errors."""
+    link.send_packed_command(link.pack_commands(commands))
+    for _ in commands:
+        link.read_response()
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """The rows in batches of a few megabytes. A single row may be larger."""
+    some: list[Row] = []
+    size = 0
+    for row in rows:
+        length = sum(len(cell) for cell in row.cells.values() if isinstance(cell, str | bytes))
+        if some and (len(some) == _ROWS_AT_ONCE or size + length > _BYTES_AT_ONCE):
+            yield some
+            some, size = [], 0
+        some.append(row)
+        size += length
+    if some:
+        yield some
+
 
 _ONE_SCAN = RemovalBatch(threads=1000, rows=10_000)
 """A batch for which all keys of the store are looked at.

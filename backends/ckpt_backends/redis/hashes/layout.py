@@ -13,23 +13,23 @@ bytes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.rows import Row, not_of
-from ckpt_backends.codec.limits import MOST_BYTES, unread
+from ckpt_backends.changes import Change
+from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey, ThreadSize, TypedBytes, Usage, Write
-from ckpt_backends.protocol import Store
-from ckpt_backends.read_options import CheckpointQuery
-from ckpt_backends.redis.engine.archived_keys import row_name
-from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks, in_parts
-from ckpt_backends.redis.engine.key_removal import KeyRemoval
+from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.redis.engine.commands import PurgeLock
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_batches, in_parts
 from ckpt_backends.redis.engine.keyspace import (
+    CALL,
     CHECKPOINT,
     HASH,
+    MEMBER,
     CheckpointEntry,
     CheckpointKeys,
     ListedNamespace,
@@ -39,19 +39,117 @@ from ckpt_backends.redis.engine.keyspace import (
     literally,
     quoted,
     raw,
+    row_name,
     text,
 )
-from ckpt_backends.redis.engine.layout import KeyFinder, RedisLayout
-from ckpt_backends.redis.engine.purge_lock import PurgeLock
-from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
-from ckpt_backends.redis.engine.row_cells import MEMBER
-from ckpt_backends.redis.engine.sizes import SummedSizes
+from ckpt_backends.redis.engine.layout import (
+    KeyFinder,
+    RecognisedStore,
+    Recogniser,
+    RedisLayout,
+    Sample,
+    SummedSizes,
+    namespaces_by_name,
+)
+from ckpt_backends.redis.engine.plan import KeyPlan
+from ckpt_backends.redis.engine.removal import KeyRemoval
 from ckpt_backends.redis.engine.store import RedisStore
-from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.hashes.declaration import BACKEND
-from ckpt_backends.redis.hashes.keys import COLON, DOLLAR, WRITES, parsed_checkpoint, parsed_write
-from ckpt_backends.redis.hashes.write import HashPlan
+from ckpt_backends.rows import Row, not_of
 from ckpt_backends.url import StoreUrl
+
+# The names of the keys of hashes. Needs no driver, because the names may come from an archive.
+
+
+DOLLAR, COLON = "$", ":"
+WRITES = "writes"
+"""The kind of the keys of writes, and their beginning."""
+_CALLS = re.compile(rf"(.*?):({CALL})", re.DOTALL)
+"""Thread, colon, and the namespace of a subgraph's call. Such a namespace contains colons."""
+_IDX = re.compile(r"-?\d+")
+
+
+def parsed_checkpoint(name: bytes, separator: str) -> CheckpointKey | None:
+    """Parse the key of a checkpoint. A thread id may contain the separator, an id never."""
+    return _place(text(name)[len(CHECKPOINT + separator) :], separator)
+
+
+def parsed_write(name: bytes, separator: str) -> tuple[CheckpointKey, str, int] | None:
+    """The checkpoint, task id and idx in the key of a write."""
+    parts = text(name)[len(WRITES + separator) :].rsplit(separator, 2)
+    if len(parts) != 3 or not _IDX.fullmatch(parts[2]):
+        return None
+    key = _place(parts[0], separator)
+    return None if key is None else (key, parts[1], int(parts[2]))
+
+
+def _place(rest: str, separator: str) -> CheckpointKey | None:
+    place, mark, checkpoint_id = rest.rpartition(separator)
+    if not mark:
+        return None
+    if separator == COLON and (found := _CALLS.fullmatch(place)):
+        return CheckpointKey(found[1], found[2], checkpoint_id)
+    thread_id, mark, ns = place.rpartition(separator)
+    return CheckpointKey(thread_id, ns, checkpoint_id) if mark else None
+
+
+# Creates commands that change the layout of hashes in the same form as the saver.
+
+
+class HashPlan(KeyPlan[RedisLayout]):
+    """A change of hashes, in the same form as the saver. There are no other keys."""
+
+    def __init__(self, layout: RedisLayout, separator: str, change: Change) -> None:
+        super().__init__(layout, change)
+        self._separator = separator
+
+    def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
+        place = (WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+        return raw(self._separator.join((*place, task_id, str(idx))))
+
+    def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+        name = self._layout.checkpoint_name(one.key)
+        if origin is not None:
+            # Copy the whole hash, to keep fields that other savers add.
+            yield from self._copied(origin, name)
+        fields: list[bytes | str] = ["checkpoint_id", raw(one.key.checkpoint_id)]
+        fields += ["parent_checkpoint_id", raw(one.parent_checkpoint_id or "")]
+        yield ("HSET", name, *fields, *_values(one.metadata, one.body))
+
+    def add_write(self, write: Write) -> Iterator[Command]:
+        value = write.value or TypedBytes("null", b"")
+        name = self.write_name(write.key, write.task_id, write.idx)
+        yield ("HSET", name, "channel", raw(write.channel), "type", value.type, "value", value.data)
+
+    def change_copy(
+        self,
+        key: CheckpointKey,
+        metadata: TypedBytes | None,
+        body: TypedBytes | None,
+        writes: int,  # noqa: ARG002
+    ) -> Iterator[Command]:
+        if values := _values(metadata, body):
+            yield ("HSET", self._layout.checkpoint_name(key), *values)
+
+    def _copied(self, source: bytes, target: bytes) -> Iterator[Command]:
+        """Commands that copy a hash. COPY cannot copy to another server of a cluster."""
+        if not self._connection.is_cluster:
+            yield ("COPY", source, target)
+            return
+        fields = self._connection.ask("HGETALL", source)
+        yield ("HSET", target, *(part for pair in sorted(fields.items()) for part in pair))
+
+
+def _values(metadata: TypedBytes | None, body: TypedBytes | None) -> list[bytes | str]:
+    values: list[bytes | str] = []
+    if body is not None:
+        values += ["type", body.type, "checkpoint", body.data]
+    if metadata is not None:
+        values += ["metadata", metadata.data]
+        if metadata.type != "json":
+            values += ["metadata_type", metadata.type]
+    return values
+
 
 _AT_ONCE = 1000
 _PARTS_OF_WRITE = 3
@@ -170,7 +268,7 @@ class Hashes(RedisLayout):
     def checkpoints(
         self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        for some in in_chunks(places, partial(self._lengths, "checkpoint")):
+        for some in in_batches(places, partial(self._lengths, "checkpoint")):
             fields = [
                 [
                     *(("type", "checkpoint") if asked.body and size <= MOST_BYTES else ("type",)),
@@ -195,7 +293,7 @@ class Hashes(RedisLayout):
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        for some in in_chunks(places, partial(self._lengths, "value")):
+        for some in in_batches(places, partial(self._lengths, "value")):
             told = self.connection.ask_all(
                 ("HMGET", place.name, "channel", "type") for place, _ in some
             )

@@ -26,12 +26,20 @@ Source: `index.js` and `shallow.js` of @langchain/langgraph-checkpoint-redis 1.0
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.channel_names import is_read
-from ckpt_backends.codec.limits import MOST_BYTES, unread
+from redis import exceptions
+
+from ckpt_backends.changes import Change, Inside, NewBlob
+from ckpt_backends.codec.values import MOST_BYTES, unread
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import (
     Blob,
     BlobKey,
@@ -41,37 +49,218 @@ from ckpt_backends.model import (
     TypedBytes,
     Usage,
     Write,
+    is_read,
+    time_of,
 )
-from ckpt_backends.read_options import CheckpointQuery
-from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
-from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, meant_ns
-from ckpt_backends.redis.engine.hidden_writes import hidden_writes, writes_by_checkpoint
-from ckpt_backends.redis.engine.json_documents import JsonDocuments
-from ckpt_backends.redis.engine.json_keys import DocumentFinder
-from ckpt_backends.redis.engine.key_removal import KeyRemoval
+from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.redis.engine.commands import KEYS_AT_ONCE, PurgeLock, expiring, run, unlink
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_batches
+from ckpt_backends.redis.engine.documents import (
+    DocumentFinder,
+    JsonDocuments,
+    hidden_writes,
+    writes_by_checkpoint,
+)
 from ckpt_backends.redis.engine.keyspace import (
     APART,
     DOCUMENT,
+    USUAL,
     CheckpointEntry,
     ListedNamespace,
     ThreadKeys,
     WriteEntry,
+    fields_of,
     literally,
+    meant_ns,
     quoted,
     raw,
 )
-from ckpt_backends.redis.engine.layout import RedisLayout
-from ckpt_backends.redis.engine.purge_lock import PurgeLock
-from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
-from ckpt_backends.redis.engine.search_index import is_of_javascript, prefixes_of
-from ckpt_backends.redis.engine.thread_listing import namespaces_of
+from ckpt_backends.redis.engine.layout import (
+    RecognisedStore,
+    Recogniser,
+    RedisLayout,
+    Sample,
+    namespaces_of,
+)
+from ckpt_backends.redis.engine.plan import AddedWrite, JsonPlan
+from ckpt_backends.redis.engine.receiving import ListOfWrites, NewDocument, Reception, exact_json
+from ckpt_backends.redis.engine.records import joined, members_of
+from ckpt_backends.redis.engine.removal import KeyRemoval
+from ckpt_backends.redis.engine.search import is_of_javascript, prefixes_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
-from ckpt_backends.redis.javascript.stored_values import UNDEFINED, blob_name, part_of, versions_of
-from ckpt_backends.redis.javascript.write import JavaScriptPlan, JavaScriptRemoval
+from ckpt_backends.redis.javascript.records import (
+    REFUSED,
+    UNDEFINED,
+    blob_name,
+    checkpoint_document,
+    part_of,
+    value_document,
+    versions_of,
+    write_document,
+)
+from ckpt_backends.transfer.bodies import version_text
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 
 if TYPE_CHECKING:
     from ckpt_backends.redis.engine.receiving import Reception
     from ckpt_backends.transfer.parts import Arrival
+
+
+# Changes and removes threads of LangGraph.js in the same form as its saver.
+
+
+_STORING = timedelta(seconds=2)
+"""The saver stores a checkpoint at once after its values. `gc --grace` keeps younger ones, too."""
+
+
+class JavaScriptPlan(JsonPlan):
+    """A change of documents, of the lists of writes, and of separate values."""
+
+    def __init__(self, layout: JsonDocuments, change: Change) -> None:
+        super().__init__(layout, change)
+        thread_id = change.thread_id
+        if REFUSED.search(thread_id):
+            raise Unsupported(
+                f"LangGraph.js rejects the thread id '{thread_id}' on Redis",
+                hint="use an id without * ? [ ] and \\",
+            )
+        # The saver changes a head's document when one of its tasks stores a write.
+        self.watched = [
+            layout.checkpoint_name(CheckpointKey(thread_id, ns, head))
+            for ns, head in change.heads.items()
+        ]
+
+    def flag(self, writes: int) -> str:
+        return "true" if writes else "false"
+
+    def score(self, number: int, one: AddedWrite) -> int:  # noqa: ARG002
+        return number
+
+    def metadata(self, metadata: TypedBytes) -> bytes:
+        return metadata.data
+
+    def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+        part = CheckpointPart(
+            one.key,
+            one.parent_checkpoint_id,
+            one.body or TypedBytes("json", b"{}"),
+            one.metadata or TypedBytes("json", b"{}"),
+        )
+        now = time.time_ns() // 1_000_000
+        name = self._layout.checkpoint_name(one.key)
+        yield ("JSON.SET", name, "$", checkpoint_document(part, now, has_writes=writes > 0))
+
+    def add_write(self, write: Write) -> Iterator[Command]:
+        value = write.value or TypedBytes("json", b"null")
+        # The saver's clock starts at 0 with its process, so this time sorts after its writes.
+        now = time.time() * 1e6
+        name = self.write_name(write.key, write.task_id, write.idx)
+        part = WritePart(write.key, write.task_id, "", write.idx, write.channel, value)
+        yield ("JSON.SET", name, "$", write_document(part, now + write.idx))
+
+    def values(self) -> Iterator[Command]:
+        change, thread_id = self._change, self._change.thread_id
+        removed = {
+            blob_name(CheckpointKey(thread_id, ns, ""), (channel, version))
+            for ns, channel, version in change.removed_blobs
+        }
+        gone_with = (change.removed or {}).keys()
+        if gone_with and all(one.key in gone_with for one in self._found.places.values()):
+            of_thread = self._layout.blobs(self._found)
+            removed.update(name for name, own, _, _ in of_thread if own == thread_id)
+        if removed:
+            yield ("UNLINK", *sorted(removed))
+        yield from self._copied_values()
+        for blob in change.blobs:
+            if blob.value.type == "empty":
+                continue  # A channel without a value has no key.
+            owner = self._owner_of(blob)
+            name = blob_name(owner, (blob.channel, blob.version))
+            if name not in removed:
+                self._make(name)
+            yield self._added(name, owner, blob)
+            yield from expiring(name, self._expiry_of_new(owner))
+
+    def _copied_values(self) -> Iterator[Command]:
+        """Copy the values that the copied checkpoints name, each once."""
+        copies, thread_id = self._change.copies, self._change.thread_id
+        versions = self._connection.ask_all(
+            ("JSON.GET", self._layout.checkpoint_name(one.source), "$.checkpoint.channel_versions")
+            for one in copies
+        )
+        known: set[bytes] = set()
+        for copy, answer in zip(copies, list(versions), strict=True):
+            named = TypedBytes("json", b'{"channel_versions":' + (answer or b"[{}]")[1:-1] + b"}")
+            places = {blob_name(copy.source, one): one for one in versions_of(named).values()}
+            new = [name for name in places if name not in known]
+            known.update(new)
+            there = self._connection.ask_all(("EXISTS", name) for name in new)
+            for name, is_there in zip(new, list(there), strict=True):
+                if is_there:
+                    target = CheckpointKey(thread_id, copy.source.checkpoint_ns, "")
+                    copied = self._make(blob_name(target, places[name]))
+                    yield ("COPY", self._need(name, copy.source), copied)
+                    yield ("JSON.SET", copied, "$.thread_id", json.dumps(thread_id))
+
+    def _owner_of(self, blob: NewBlob) -> CheckpointKey:
+        """The new checkpoint that names a value, or the head if the value is restored."""
+        change, at = self._change, (blob.channel, blob.version)
+        for one in change.checkpoints:
+            if (
+                one.key.checkpoint_ns == blob.checkpoint_ns
+                and versions_of(one.body).get(blob.channel) == at
+            ):
+                return one.key
+        head = change.heads.get(blob.checkpoint_ns, "")
+        return CheckpointKey(change.thread_id, blob.checkpoint_ns, head)
+
+    def _added(self, name: bytes, owner: CheckpointKey, blob: NewBlob) -> Command:
+        stored = value_document(owner, blob.channel, blob.version, blob.value.data)
+        return ("JSON.SET", name, "$", stored)
+
+
+class JavaScriptRemoval(KeyRemoval):
+    """The removal of one thread, or of a part of it."""
+
+    def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
+        """Remove values, except those that an agent has stored again meanwhile.
+
+        Two branches may use the same version of a channel, and a saver stores values before the
+        checkpoint that names them. So the checkpoint id in each value is checked: a value of a
+        newer checkpoint is kept for 2 seconds, in which the checkpoint would have been stored.
+        """
+        known = self.keys.blobs
+        newest = max((one.key.checkpoint_id for one in self.keys.checkpoints), default=None)
+        planned = [known[key] for key in (inside.blobs if inside else ()) if key in known]
+        for start in range(0, len(planned), KEYS_AT_ONCE):
+            names = planned[start : start + KEYS_AT_ONCE]
+            self._lock.keep()
+            with (
+                suppress(exceptions.WatchError),  # they were stored again: keep them
+                self._connection.transaction(names, loose=True) as pipe,
+            ):
+                pipe.watch(*names)
+                told = self._connection.ask_all(
+                    ("JSON.GET", name, "$.checkpoint_id") for name in names
+                )
+                came = [json.loads(one or b"[]") for one in told]
+                old = [name for name, ids in zip(names, came, strict=True) if _is_old(ids, newest)]
+                if old:
+                    run(pipe, [unlink(APART, old)], rows)
+
+
+def _is_old(ids: Sequence[object], newest: str | None) -> bool:
+    limit = datetime.now(UTC) - _STORING
+    for one in ids:
+        if not isinstance(one, str):
+            return False
+        at = time_of(one)
+        is_late = newest is None or one > newest
+        if is_late and (at is None or at >= limit):
+            return False
+    return True
+
 
 BLOBS = f"{APART}:*"
 _JSON = "json"
@@ -103,7 +292,6 @@ class JavaScriptDocuments(JsonDocuments):
         return JavaScriptPlan(self, change)
 
     def reception(self, arrival: Arrival) -> Reception:
-        from ckpt_backends.redis.javascript.receiving import JavaScriptReception
 
         return JavaScriptReception(self, arrival)
 
@@ -171,7 +359,7 @@ class JavaScriptDocuments(JsonDocuments):
         numbers = self.connection.ask_all(("JSON.GET", one.name, "$.global_idx") for one in places)
         came = zip(map(_number, numbers), places, strict=True)
         by_arrival = [one for _, one in sorted(came, key=lambda pair: pair[0])]
-        for some in in_chunks(by_arrival, self._sizes):
+        for some in in_batches(by_arrival, self._sizes):
             told = list(self.connection.ask_all(("JSON.GET", one.name, *_WRITE) for one, _ in some))
             stored = self.connection.ask_all(
                 ("JSON.GET", one.name, "$.value") for one, size in some if size <= MOST_BYTES
@@ -307,3 +495,148 @@ class JavaScriptRecogniser(Recogniser):
         is_full = layout == JavaScriptDocuments.name
         kind = JavaScriptDocuments if is_full else ShallowJavaScriptDocuments
         return RecognisedStore(layout, lambda: kind(self.connection))
+
+
+# Stores threads of other stores as LangGraph.js would.
+#
+# A value is stored under its version, which all checkpoints of the namespace share, and in the
+# body of the first checkpoint that comes with it. Versions are numbers, so branches may use the
+# same version for different values. Such a thread is refused: the saver would read the value of
+# another branch.
+
+
+_ABSENT = b""
+"""In place of the digest of a value: the version has none."""
+
+
+class JavaScriptReception(Reception):
+    """Documents of checkpoints, writes and values, and the lists of writes."""
+
+    def __init__(self, layout: JsonDocuments, arrival: Arrival) -> None:
+        super().__init__(layout, arrival)
+        self._documents = layout
+        self._lists: dict[CheckpointKey, ListOfWrites] = {}
+        self._next: dict[CheckpointKey, float] = {}
+        """By checkpoint, the place of its next write in the order of arrival."""
+        self._values: dict[tuple[str, str, str], bytes] = {}
+        """By namespace, channel and version, the digest of the value."""
+        self._checkpoints: set[CheckpointKey] = set()
+        self._there: set[CheckpointKey] = set()
+        """Checkpoints that come, and those that the thread already has."""
+        if REFUSED.search(arrival.thread_id):
+            raise CannotHold(f"LangGraph.js rejects the thread id '{arrival.thread_id}' on Redis")
+
+    def documents(self, part: Part) -> Iterator[NewDocument]:
+        if isinstance(part, CheckpointPart):
+            yield from self._checkpoint(part)
+        elif isinstance(part, WritePart):
+            yield self._write(part)
+        else:
+            raise CannotHold(f"the value of channel '{part.channel}' came without its checkpoint")
+
+    def _checkpoint(self, part: CheckpointPart) -> Iterator[NewDocument]:
+        key, where = part.key, f"checkpoint '{part.key.checkpoint_id}'"
+        ns = key.checkpoint_ns
+        if REFUSED.search(ns + key.checkpoint_id) or meant_ns(ns) != ns:
+            raise CannotHold(f"LangGraph.js cannot store {where} of namespace '{ns}' on Redis")
+        self._checkpoints.add(key)
+        body = exact_json(part.body, where)
+        fields = members_of(body.data.decode("utf-8", "surrogatepass"))
+        inside = members_of(fields.get("channel_values", "{}"))
+        versions = json.loads(fields.get("channel_versions", "{}"))
+        for channel, version in versions.items():
+            named = f"channel '{channel}' of {where}"
+            place = (ns, channel, version_text(version))
+            value = inside.get(channel)
+            if not self._is_new(key, place, value, named):
+                inside.pop(channel, None)
+            elif value is not None:
+                data = value.encode("utf-8", "surrogatepass")
+                document = value_document(key, *place[1:], data)
+                yield NewDocument(blob_name(key, place[1:]), document, part.expires_at)
+        fields["channel_values"] = joined(inside)
+        stored = TypedBytes("json", joined(fields).encode("utf-8", "surrogatepass"))
+        metadata = exact_json(part.metadata, f"the metadata of {where}")
+        at = time_of(key.checkpoint_id)
+        document = checkpoint_document(
+            replace(part, body=stored, metadata=metadata),
+            0.0 if at is None else at.timestamp() * 1000,
+            has_writes=False,
+        )
+        yield NewDocument(self._documents.checkpoint_name(key), document, part.expires_at)
+
+    def _is_new(
+        self, key: CheckpointKey, place: tuple[str, str, str], value: str | None, named: str
+    ) -> bool:
+        """Whether a version is new. Raises `CannotHold` if it has another value."""
+        digest = _digest(value)
+        known = self._values.get(place)
+        is_new = known is None
+        if known is None and self.arrival.heads:
+            known = self._stored(key, place)
+            is_new = known is None
+        if known is None:
+            known = digest
+        self._values[place] = known
+        if known != digest:
+            raise CannotHold(
+                f"{named} has another value than version '{place[2]}' elsewhere in the thread"
+            )
+        return is_new
+
+    def _stored(self, key: CheckpointKey, place: tuple[str, str, str]) -> bytes | None:
+        """The digest of the value that the thread already has for a version."""
+        (found,) = self._documents.connection.ask_all(
+            [("JSON.GET", blob_name(key, place[1:]), "$.value")]
+        )
+        if found is None:
+            return None
+        text = bytes(found)[1:-1].decode("utf-8", "surrogatepass")
+        return _digest(text or None)
+
+    def _write(self, part: WritePart) -> NewDocument:
+        where = f"the write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}'"
+        if part.value.type != "json":
+            raise CannotHold(f"{where} has the type '{part.value.type}', and Redis needs JSON")
+        if REFUSED.search(part.task_id):
+            raise CannotHold(f"LangGraph.js rejects the task id of {where} on Redis")
+        number = self._next.get(part.key)
+        if number is None:
+            number = self._first_free(part.key) if self.arrival.heads else 0.0
+            name = self._documents.checkpoint_name(part.key)
+            if self.arrival.heads and self._documents.connection.number_of([name]):
+                self._there.add(part.key)
+        self._next[part.key] = number + 1
+        name = self._documents.write_name(part.key, part.task_id, part.idx)
+        self._lists.setdefault(part.key, ListOfWrites()).add(name, number, part.expires_at)
+        exact = replace(part, value=exact_json(part.value, where))
+        return NewDocument(name, write_document(exact, number), part.expires_at)
+
+    def _first_free(self, key: CheckpointKey) -> float:
+        """The place after the writes that a checkpoint already has."""
+        (listed,) = self._documents.lists(key)
+        scores = self._documents.connection.ask("ZRANGE", listed, 0, -1, "WITHSCORES")[1::2]
+        return max(map(float, scores), default=-1.0) + 1
+
+    def watched(self) -> Sequence[bytes]:
+        # The saver changes a head's document when one of its tasks stores a write.
+        thread_id = self.arrival.thread_id
+        return [
+            self._documents.checkpoint_name(CheckpointKey(thread_id, ns, head))
+            for ns, head in self.arrival.heads.items()
+        ]
+
+    def last(self) -> Iterator[Command]:
+        for key, some in self._lists.items():
+            yield from some.commands(self._documents.lists(key)[0])
+            if key in self._checkpoints or key in self._there:
+                name = self._documents.checkpoint_name(key)
+                yield ("JSON.SET", name, "$.has_writes", json.dumps("true"))
+
+
+def _digest(value: str | None) -> bytes:
+    """A digest of a JSON text that does not depend on its spelling."""
+    if value is None:
+        return _ABSENT
+    canonical = json.dumps(json.loads(value), sort_keys=True)
+    return blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=16).digest()

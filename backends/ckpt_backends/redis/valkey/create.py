@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckpt_backends.errors import Refused, UnknownLayout
-from ckpt_backends.servers.answer_errors import understood
+from ckpt_backends.servers import understood
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 

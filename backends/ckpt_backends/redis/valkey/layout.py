@@ -2,21 +2,936 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby, islice
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.protocol import Store
-from ckpt_backends.redis.engine.purge_lock import PurgeLock
-from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
+from redis import exceptions
+
+from ckpt_backends.changes import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.codec.values import MOST_BYTES, unread
+from ckpt_backends.errors import Refused, StoreChanged, Unsupported
+from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
+from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.redis.engine.commands import (
+    NO_EXPIRY,
+    CommandPlan,
+    PurgeLock,
+    Step,
+    copied_from,
+    expiring,
+    unlink,
+)
+from ckpt_backends.redis.engine.connection import Command, in_batches
+from ckpt_backends.redis.engine.keyspace import (
+    CHECKPOINT,
+    LIST,
+    STRING,
+    CheckpointEntry,
+    CheckpointKeys,
+    KeysByCheckpoint,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+    beginning,
+    literally,
+    namespace_of,
+    parted,
+    quoted,
+    raw,
+    rest_of,
+    row_name,
+    text,
+)
+from ckpt_backends.redis.engine.layout import (
+    KeyFinder,
+    Owner,
+    RecognisedStore,
+    Recogniser,
+    RedisLayout,
+    Sample,
+    ThreadKey,
+    gone_from_list,
+    namespaces_by_name,
+)
+from ckpt_backends.redis.engine.receiving import NewDocument, Reception, expiring_at
+from ckpt_backends.redis.engine.removal import KeyRemoval
 from ckpt_backends.redis.engine.store import RedisStore
-from ckpt_backends.redis.valkey.contents import ValkeyContents
-from ckpt_backends.redis.valkey.receiving import ValkeyReception
-from ckpt_backends.redis.valkey.rewriting import ValkeyRewriting
-from ckpt_backends.redis.valkey.stored_values import START_BYTES
-from ckpt_backends.redis.valkey.thread_keys import ValkeyKeyFinder, ValkeyRemoval
-from ckpt_backends.redis.valkey.write import ValkeyPlan
-from ckpt_backends.transfer.parts import Arrival, PartRewrite
+from ckpt_backends.redis.valkey.declaration import BACKEND
+from ckpt_backends.redis.valkey.records import (
+    ESCAPED,
+    START_BYTES,
+    THREADS,
+    UNKNOWN,
+    WRITES,
+    CheckpointStart,
+    WriteRecord,
+    checkpoint_text,
+    key_of,
+    start_of,
+    stored_checkpoint,
+    stored_writes,
+    value_fields,
+    write_fields,
+    writes_text,
+)
+from ckpt_backends.rows import Row, not_of
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import (
+    Arrival,
+    CheckpointPart,
+    Part,
+    PartRewrite,
+    ValuePart,
+    WritePart,
+)
 from ckpt_backends.url import StoreUrl
+
+# Faults of the lists by which ValkeySaver finds the checkpoints of a namespace.
+
+
+def list_faults(
+    layout: RedisLayout, name: bytes, here: Collection[CheckpointEntry]
+) -> Iterator[Fault]:
+    """What is wrong with the list of a namespace in which these checkpoints were found."""
+    ids: list[bytes] = layout.connection.ask("LRANGE", name, 0, -1) or []
+    place = next(iter(here)).key.thread_id, next(iter(here)).key.checkpoint_ns
+    listed = [CheckpointKey(*place, text(own)) for own in dict.fromkeys(ids)]
+    if listed:
+        yield from gone_from_list(layout, name, listed, "LREM {} 0")
+        for one in sorted({one.key for one in here} - set(listed)):
+            detail = "not in the list of its namespace, so the saver loads it only by its id"
+            yield Fault("index-stale", detail, *place, one.checkpoint_id)
+        return
+    newest_first = sorted((raw(one.key.checkpoint_id) for one in here), reverse=True)
+    detail = "there is no list of checkpoints, so the saver finds none here"
+    fix = f"RPUSH {quoted(name)} {' '.join(map(quoted, newest_first))}"
+    yield Fault("index-stale", detail, *place, fix=fix)
+
+
+# The keys of ValkeySaver of langgraph-checkpoint-aws 1.2, and what they contain.
+#
+#     checkpoint:{THREAD}:NS:ID  string: a checkpoint as JSON
+#     writes:{THREAD}:NS:ID      string: its writes as one JSON list, in the order of arrival
+#     thread:{THREAD}:NS         list: the ids of its checkpoints, the one stored last in front
+#
+# Source: `checkpoint/valkey/base.py` and `saver.py`, 1.2.6. The braces are part of the keys: all
+# keys of a thread are in one slot of a cluster. Nothing is escaped, so `{a}:b}:c` may be of
+# thread `a` or `a}:b`: the JSON of a checkpoint names the thread, but not the namespace.
+#
+# The head is the first id in the list; an id may be in it twice. If its checkpoint is gone, the
+# saver finds no head, so ckpt shows a head that cannot be read. Other ids without a checkpoint
+# have expired and are ignored, as in the saver. A checkpoint whose id is in no list is the
+# oldest: the saver loads it by its id only. Each key has a time to live of its own; the saver
+# renews that of the list with each checkpoint.
+
+
+_AT_ONCE = 500
+_UNLISTED = float("-inf")
+_FIRST = 0.0
+"""The rank of the first id in a list. Those behind it have negative ranks."""
+_GONE = "expired or removed, but the saver still uses it as the head, so it loads nothing"
+
+
+@dataclass(slots=True)
+class ValkeyThreadKeys(ThreadKeys):
+    """The keys of one thread, with its lists."""
+
+    lists: dict[str, bytes] = field(default_factory=dict)
+    """By namespace, the key of its list."""
+
+
+class ValkeyContents(RedisLayout):
+    """All keys of threads, and what they contain."""
+
+    name = "valkey"
+    saver = "ValkeySaver of langgraph-checkpoint-aws 1.2"
+    capabilities = BACKEND.layouts["valkey"]
+    tables = (f"{CHECKPOINT}:{{*", f"{WRITES}:{{*")
+    is_by_arrival = True
+
+    # Keys
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        """The key of a checkpoint."""
+        return raw(f"{CHECKPOINT}:{{{key.thread_id}}}:{key.checkpoint_ns}:{key.checkpoint_id}")
+
+    def writes_name(self, key: CheckpointKey) -> bytes:
+        """The key of all writes of a checkpoint."""
+        return raw(f"{WRITES}:{{{key.thread_id}}}:{key.checkpoint_ns}:{key.checkpoint_id}")
+
+    def list_name(self, thread_id: str, ns: str) -> bytes:
+        """The key of the list of a namespace's checkpoints."""
+        return raw(f"{THREADS}:{{{thread_id}}}:{ns}")
+
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
+        names = partial(self.connection.scan, literally(f"{CHECKPOINT}:{{{prefix}") + b"*", STRING)
+        listed = namespaces_by_name(names, self._identified, b":")
+        while some := list(islice(listed, _AT_ONCE)):
+            heads = self.connection.ask_all(
+                ("LINDEX", self.list_name(one.thread_id, one.checkpoint_ns), 0) for one in some
+            )
+            found = [
+                CheckpointKey(one.thread_id, one.checkpoint_ns, text(head or raw(one.newest)))
+                for one, head in zip(some, heads, strict=True)
+            ]
+            there = self.connection.ask_all(("EXISTS", self.checkpoint_name(one)) for one in found)
+            for one, key, is_there in zip(some, found, there, strict=True):
+                head = key.checkpoint_id
+                number = one.checkpoints + (not is_there)
+                newest = max(one.newest, head)
+                yield replace(one, head=head, newest=newest, checkpoints=number)
+
+    def find(self, thread_ids: Collection[str]) -> dict[str, ValkeyThreadKeys]:
+        found = {one: ValkeyThreadKeys() for one in thread_ids}
+        pattern = b"*:{" + beginning(thread_ids) + (b"}:*" if len(thread_ids) == 1 else b"*")
+        names: dict[bytes, list[bytes]] = {
+            raw(f"{kind}:{{"): [] for kind in (CHECKPOINT, WRITES, THREADS)
+        }
+        for some in self.connection.scan_once(pattern):
+            for name in some:
+                kind, mark, rest = name.partition(b"{")
+                if kind + mark in names and _may_be_of(rest, found):
+                    names[kind + mark].append(name)
+        checkpoints, writes, lists = map(sorted, names.values())
+        entries = [one for one in self._identified(checkpoints) if one.key.thread_id in found]
+        for one in self._ranked(entries):
+            places = found[one.key.thread_id].places
+            places[one.key.checkpoint_ns, one.key.checkpoint_id] = one
+        for name, key in self._owners(writes).items():
+            if key.thread_id in found:
+                found[key.thread_id].writes.append(WriteEntry(name, key.checkpoint_id))
+        for name, key in self._owners_of_lists(lists):
+            if key.thread_id in found:
+                found[key.thread_id].lists[key.checkpoint_ns] = name
+                self._add_gone_head(found[key.thread_id], key)
+        return found
+
+    def _add_gone_head(self, found: ValkeyThreadKeys, head: CheckpointKey) -> None:
+        """Add the head that a list names, if its checkpoint is gone and others are left."""
+        at = (head.checkpoint_ns, head.checkpoint_id)
+        if at not in found.places and any(ns == head.checkpoint_ns for ns, _ in found.places):
+            found.places[at] = CheckpointEntry(head, self.checkpoint_name(head), rank=_FIRST)
+
+    def pages(self) -> Iterator[ThreadKeys]:
+        for names in self.connection.scan_once(raw(f"{CHECKPOINT}:{{*"), STRING):
+            yield ThreadKeys(mixed=list(self._identified(names)))
+        for names in self.connection.scan_once(raw(f"{WRITES}:{{*"), STRING):
+            yield ThreadKeys(writes=[WriteEntry(one, "") for one in names])
+
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
+        return [WriteEntry(self.writes_name(key), key.checkpoint_id) for key in keys]
+
+    def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        known = {one.name: one for one in self._ranked(list(self._identified(names)))}
+        gone = [one for one in names if one not in known]
+        heads = self.connection.ask_all(("LINDEX", _list_of(one), 0) for one in gone)
+        for name, head in zip(gone, heads, strict=True):
+            key = key_of(name, None)
+            if key is not None and head == raw(key.checkpoint_id):
+                known[name] = CheckpointEntry(key, name, rank=_FIRST)
+        yield from (known[one] for one in names if one in known)
+
+    def _identified(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        """The checkpoints that exist under these keys, without ranks."""
+        for name, start in zip(names, self._starts(names), strict=True):
+            key = None if start is None else key_of(name, start.thread_id)
+            if key is not None and start is not None:
+                yield CheckpointEntry(key, name, start.parent)
+
+    def _starts(self, names: Sequence[bytes]) -> Iterator[CheckpointStart | None]:
+        """The ids in these checkpoints; None if there is no such string."""
+        answers = self.connection.ask_all(
+            ("GETRANGE", one, 0, START_BYTES + ESCAPED * len(one)) for one in names
+        )
+        for name, answer in zip(names, answers, strict=True):
+            yield (start_of(answer) or self._whole_start(name)) if answer else None
+
+    def _whole_start(self, name: bytes) -> CheckpointStart:
+        """The ids in a checkpoint that another saver wrote, or none if it is too long."""
+        (size,) = self.connection.ask_all([("STRLEN", name)])
+        if int(size or 0) <= MOST_BYTES:
+            (answer,) = self.connection.ask_all([("GET", name)])
+            return stored_checkpoint(answer or b"").start
+        return CheckpointStart(None, None, None)
+
+    def _ranked(self, places: Sequence[CheckpointEntry]) -> Iterator[CheckpointEntry]:
+        """The same checkpoints, with their places in the lists."""
+        by_list: dict[bytes, list[CheckpointEntry]] = {}
+        for one in places:
+            by_list.setdefault(_list_of(one.name), []).append(one)
+        alone = {name: some[0] for name, some in by_list.items() if len(some) == 1}
+        found = self.connection.ask_all(
+            ("LPOS", name, raw(one.key.checkpoint_id)) for name, one in alone.items()
+        )
+        for one, place in zip(alone.values(), found, strict=True):
+            yield one._replace(rank=_UNLISTED if place is None else _FIRST - place)
+        many = [name for name in by_list if name not in alone]
+        for name, ids in zip(many, self.ids(many), strict=True):
+            ranks = {own: _FIRST - place for place, own in reversed(list(enumerate(ids)))}
+            for one in by_list[name]:
+                yield one._replace(rank=ranks.get(raw(one.key.checkpoint_id), _UNLISTED))
+
+    def ids(self, names: Iterable[bytes]) -> Iterator[list[bytes]]:
+        """The ids in each of these lists; empty if there is no such list."""
+        return (one or [] for one in self.connection.ask_all(("LRANGE", a, 0, -1) for a in names))
+
+    def _owners(self, names: Sequence[bytes]) -> dict[bytes, CheckpointKey]:
+        """By key of writes, its checkpoint; it may not exist."""
+        unsure = [one for one in names if one.count(b"}:") > 1]
+        starts = self._starts([_checkpoint_of(one) for one in unsure])
+        known = dict(zip(unsure, starts, strict=True))
+        threads = {name: one.thread_id for name, one in known.items() if one is not None}
+        found = ((name, key_of(name, threads.get(name))) for name in names)
+        return {name: key for name, key in found if key is not None}
+
+    def _owners_of_lists(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey]]:
+        """The lists that exist, each with the checkpoint that it begins with."""
+        heads = self.connection.ask_all(("LINDEX", one, 0) for one in names)
+        first = {name + b":" + own: name for name, own in zip(names, heads, strict=True) if own}
+        for name, key in self._owners(list(first)).items():
+            yield first[name], key
+
+    def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        for name, key, _ in self._records(names):
+            yield name, key, True
+
+    # Contents
+
+    def _lengths(self, places: Sequence[CheckpointEntry | WriteEntry]) -> Iterator[Any]:
+        return self.connection.ask_all(("STRLEN", one.name) for one in places)
+
+    def checkpoints(
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
+    ) -> Iterator[Checkpoint]:
+        for some in in_batches(places, self._lengths):
+            answers = self.connection.ask_all(
+                ("GET", place.name) for place, size in some if size <= MOST_BYTES
+            )
+            for place, size in some:
+                parent = place.parent
+                if size > MOST_BYTES:
+                    body = metadata = unread("", size)
+                elif (answer := next(answers)) is not None:
+                    stored = stored_checkpoint(answer)
+                    body, metadata, parent = stored.body, stored.metadata, stored.start.parent
+                elif place.rank == _FIRST:
+                    body = metadata = TypedBytes("", b"", problem=_GONE)
+                else:  # expired or deleted since
+                    continue
+                yield Checkpoint(
+                    place.key,
+                    parent,
+                    body if asked.body else None,
+                    metadata if asked.metadata else None,
+                )
+
+    def _records(
+        self, names: Sequence[bytes]
+    ) -> Iterator[tuple[bytes, CheckpointKey, WriteRecord]]:
+        """The writes under these keys, in the order of arrival."""
+        keys = self._owners(names)
+        places = [WriteEntry(one, "") for one in keys]
+        for some in in_batches(places, self._lengths):
+            answers = self.connection.ask_all(
+                ("GET", place.name) for place, size in some if size <= MOST_BYTES
+            )
+            for place, size in some:
+                if size > MOST_BYTES:
+                    found = [WriteRecord("", 0, UNKNOWN, unread("", size), size, None)]
+                else:
+                    answer = next(answers)
+                    found = [] if answer is None else stored_writes(answer)
+                yield from ((place.name, keys[place.name], one) for one in found)
+
+    def writes(
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        for _, key, one in self._records([place.name for place in places]):
+            wanted = values if isinstance(values, bool) else one.channel in values
+            size = len(one.value.data) if one.value.whole is None else one.value.whole
+            value = one.value if wanted else None
+            yield Write(key, one.task_id, "", one.idx, one.channel, size, value)
+
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
+        """The lengths of the stored texts. Base64 makes them a third longer than the values."""
+        checkpoints = found.checkpoints
+        names = [one.name for one in checkpoints]
+        for place, start, size in zip(
+            checkpoints, self._starts(names), self._lengths(checkpoints), strict=True
+        ):
+            key = place.key
+            tag = (start.tag if start is not None else None) or ""
+            where = (key.thread_id, key.checkpoint_ns, None)
+            of_body = (self.tables[0], "checkpoint", *where, tag, 1, int(size or 0))
+            yield key.checkpoint_id, Usage(*of_body)
+            # Metadata is stored in the same text.
+            yield key.checkpoint_id, Usage(self.tables[0], "metadata", *where, "json", 1, 0)
+        for _, key, one in self._records([place.name for place in found.writes]):
+            of_write = (self.tables[1], "value", key.thread_id, key.checkpoint_ns)
+            yield (key.checkpoint_id, Usage(*of_write, one.channel, one.value.type, 1, one.length))
+
+    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
+        yield from super().expiring_keys(found)
+        if isinstance(found, ValkeyThreadKeys):
+            yield from (ThreadKey(name, THREADS, ns) for ns, name in found.lists.items())
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        yield from super().thread_faults(thread_id, found)
+        for ns in sorted({ns for ns, _ in found.places}):
+            here = [one for (space, _), one in found.places.items() if space == ns]
+            yield from list_faults(self, self.list_name(thread_id, ns), here)
+
+    def threads_with_writes(self) -> Iterator[str]:
+        for names in self.connection.scan(raw(f"{WRITES}:{{*"), STRING):
+            yield from (key.thread_id for key in self._owners(names).values())
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        listed = self.list_name(key.thread_id, key.checkpoint_ns)
+        return [
+            f"GET {quoted(self.checkpoint_name(key))}",
+            f"GET {quoted(self.writes_name(key))}",
+            f"LRANGE {quoted(listed)} 0 -1",
+        ]
+
+
+def _list_of(name: bytes) -> bytes:
+    """The key of the list that should contain a checkpoint with this key."""
+    return raw(THREADS) + name.removeprefix(raw(CHECKPOINT)).rpartition(b":")[0]
+
+
+def _checkpoint_of(name: bytes) -> bytes:
+    """The key of the checkpoint to which the writes with this key belong."""
+    return raw(CHECKPOINT) + name[name.index(b":") :]
+
+
+def _may_be_of(rest: bytes, thread_ids: Collection[str]) -> bool:
+    """Whether a key of one of these threads may end with `rest`, which follows its first brace."""
+    if rest.count(b"}:") > 1:
+        return any(rest.startswith(raw(one) + b"}:") for one in thread_ids)
+    return text(rest.partition(b"}:")[0]) in thread_ids
+
+
+# Finds all keys of a thread of ValkeySaver, converts them to rows, and removes them.
+#
+# The lists are removed first, so that the saver never finds an id without its checkpoint.
+
+
+class ValkeyKeyFinder(KeyFinder[ValkeyContents]):
+    """Finds the keys of threads in this layout."""
+
+    types: Mapping[str, str] = {WRITES: STRING, CHECKPOINT: STRING, THREADS: LIST}
+
+    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+        writes, checkpoint = self.layout.writes_name(key), self.layout.checkpoint_name(key)
+        return CheckpointKeys(key, {WRITES: [writes], CHECKPOINT: [checkpoint]}, is_there)
+
+    def _grouped(
+        self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
+    ) -> KeysByCheckpoint:
+        groups = self._groups(thread_id, found, owners)
+        spaces = {ns: self.layout.list_name(thread_id, ns) for ns, _ in groups}
+        if isinstance(found, ValkeyThreadKeys):
+            spaces |= found.lists
+        return KeysByCheckpoint(groups, {ns: {THREADS: [one]} for ns, one in spaces.items()})
+
+    def named(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
+        return list(map(self._listed, some))
+
+    def _listed(self, keys: KeysByCheckpoint) -> set[bytes]:
+        lists = [name for kinds in keys.shared.values() for name in kinds[THREADS]]
+        return {
+            raw(CHECKPOINT) + name.removeprefix(raw(THREADS)) + b":" + own
+            for name, ids in zip(lists, self.layout.ids(lists), strict=True)
+            for own in ids
+        }
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            name = row_name(row, self.types)
+            start = f"{row.table}:{{{thread_id}}}:"
+            if row.table == THREADS:
+                ns = namespace_of(row, rest_of(row, name, start))
+            else:
+                ns, _ = parted(row, name, start)
+            if "}:" in ns:
+                raise Refused(f"a row of '{row.table}' may be the key of another thread: {name}")
+            if row.table == CHECKPOINT and isinstance(cell := row.cells["value"], bytes):
+                told = stored_checkpoint(cell).start.thread_id
+                key = key_of(raw(name), told)
+                if key is None or key.thread_id != thread_id:
+                    raise not_of(row.table, told, thread_id)
+            yield row
+
+
+class ValkeyRemoval(KeyRemoval):
+    """The removal of one thread, or of a part of it."""
+
+    goes_together = False
+
+    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        known = {
+            name: one.writes.count(name)
+            for one in self.keys.heads.values()
+            for name in one.names[WRITES]
+        }
+        if known:
+            # All writes of a checkpoint share a key, so a new one adds no key.
+            pipe.watch(*known)
+            now = Counter(name for name, _, _ in self._layout.owners_of(list(known)))
+            if now != Counter(known):
+                raise exceptions.WatchError("a task went on")
+        super()._run_watched(pipe, step, rows)
+
+    def _lists_without(self, owners: Sequence[CheckpointKeys]) -> Iterator[tuple[str, Command]]:
+        going: dict[str, set[bytes]] = {}
+        for one in owners:
+            if one.is_there:
+                going.setdefault(one.key.checkpoint_ns, set()).add(raw(one.key.checkpoint_id))
+        removed = {one.at for one in owners}
+        left = {one.key.checkpoint_ns for one in self.keys.checkpoints if one.at not in removed}
+        for ns, leaving in going.items():
+            names = self.keys.shared[ns][THREADS]
+            if ns not in left:
+                # The list may still contain the ids of expired checkpoints.
+                yield unlink(THREADS, names)
+                continue
+            for name, ids in zip(names, self._layout.ids(names), strict=True):
+                times = Counter(ids)
+                # From the end: the oldest ids are there, and LREM stops after so many.
+                yield from (("", ("LREM", name, -times[own], own)) for own in ids if own in leaving)
+
+
+# Plans changes of threads of ValkeySaver in the same form as the saver.
+#
+# The lists, and all keys that are copied or removed, are watched before they are read: a saver
+# changes the list with each checkpoint, and rewrites all writes of a checkpoint with each task.
+#
+# A new checkpoint and its writes get the remaining time of the list, because the saver finds no
+# thread if the first checkpoint of its list has expired.
+
+
+_MISSING = -2
+"""The answer of PTTL for a missing key."""
+
+
+class ValkeyPlan(CommandPlan):
+    """The plan of a change for the layout `valkey`."""
+
+    def __init__(self, layout: ValkeyContents, change: Change) -> None:
+        super().__init__(layout.connection, change)
+        self._layout = layout
+        self._expiries: dict[CheckpointKey, int] = {}
+        """The times to live of the new checkpoints, in milliseconds."""
+        new = [one.source._replace(thread_id=change.thread_id) for one in change.copies]
+        new += [one.key for one in change.checkpoints]
+        read = [*(change.removed or ()), *change.relied_on]
+        read += [one.source for one in change.copies]
+        read += [some.source for some in change.copies_of_writes]
+        spaces = {*change.heads, *(one.checkpoint_ns for one in (*new, *read))} or {""}
+        self.watched = [
+            *(layout.list_name(change.thread_id, ns) for ns in sorted(spaces)),
+            *(layout.checkpoint_name(one) for one in dict.fromkeys(read)),
+            *(layout.writes_name(one) for one in dict.fromkeys(read)),
+        ]
+
+    def _places(self) -> Iterable[CheckpointEntry]:
+        thread_id = self._change.thread_id
+        return self._layout.find([thread_id])[thread_id].places.values()
+
+    def commands(self) -> Iterator[Command]:
+        change = self._change
+        for key in change.relied_on:
+            self._need(self._layout.checkpoint_name(key), key)
+        yield from self._removals()
+        writes: dict[CheckpointKey, list[Any]] = {}
+        for copy in self._in_order(change.copies):
+            target = copy.source._replace(thread_id=change.thread_id)
+            yield from self._copy(copy, target)
+            found = self._stored_writes(copy.source)
+            writes[target] = [one.fields for one in _chosen(copy.source, found, copy.writes)]
+        for one in change.checkpoints:
+            yield from self._add(one)
+        for write in change.writes:
+            writes.setdefault(write.key, []).append(write_fields(write))
+        for some in change.copies_of_writes:
+            found = _chosen(some.source, self._stored_writes(some.source), some.tasks)
+            writes.setdefault(some.target, []).extend(one.fields for one in found)
+        for key, elements in writes.items():
+            if elements:
+                name = self._make(self._layout.writes_name(key))
+                yield ("SET", name, writes_text(elements))
+                yield from expiring(name, self._expiry_of(key))
+        yield from self._lists()
+
+    # Removals
+
+    def _removals(self) -> Iterator[Command]:
+        names: list[bytes] = []
+        for key, number in (self._change.removed or {}).items():
+            if len(self._stored_writes(key)) != number:
+                raise moved(self._change)
+            names += [self._need(self._layout.checkpoint_name(key), key)]
+            names += [self._layout.writes_name(key)]
+            listed = self._layout.list_name(key.thread_id, key.checkpoint_ns)
+            yield ("LREM", listed, 0, raw(key.checkpoint_id))
+        self._removed = set(names)
+        if names:
+            yield ("UNLINK", *names)
+
+    # Additions
+
+    def _add(self, one: Checkpoint) -> Iterator[Command]:
+        key = one.key
+        fields: dict[str, Any] = {"thread_id": key.thread_id}
+        fields["checkpoint_id"] = key.checkpoint_id
+        fields["parent_checkpoint_id"] = one.parent_checkpoint_id
+        origin = self._layout.checkpoint_name(
+            key._replace(checkpoint_id=copied_from(one) or key.checkpoint_id)
+        )
+        left = self._left(self._layout.list_name(key.thread_id, key.checkpoint_ns))
+        if left == _MISSING:
+            left = max(self._left(origin), NO_EXPIRY)
+        name = self._make(self._layout.checkpoint_name(key))
+        yield ("SET", name, checkpoint_text(fields, one.body, one.metadata))
+        yield from self._come(key, name, left)
+
+    def _copy(self, copy: CopyOfCheckpoint, target: CheckpointKey) -> Iterator[Command]:
+        old = self._layout.checkpoint_name(copy.source)
+        if not self._connection.number_of([old]) and any(self._layout.entries([old])):
+            raise Unsupported(
+                f"checkpoint '{copy.source.checkpoint_id}' has expired or was removed, so it cannot"
+                " be copied",
+                hint="copy an earlier checkpoint with `ckpt copy THREAD@CHECKPOINT --as NEW`",
+            )
+        self._need(old, copy.source)
+        stored = stored_checkpoint(self._connection.ask("GET", old) or b"")
+        if not stored.fields:
+            raise Unsupported(
+                f"checkpoint '{copy.source.checkpoint_id}' cannot be read, so it cannot be copied",
+                hint="choose another checkpoint",
+            )
+        fields = {**stored.fields, "thread_id": target.thread_id}
+        name = self._make(self._layout.checkpoint_name(target))
+        yield ("SET", name, checkpoint_text(fields, copy.body, copy.metadata))
+        yield from self._come(target, name, self._left(old))
+
+    def _come(self, key: CheckpointKey, name: bytes, expiry: int) -> Iterator[Command]:
+        self._expiries[key] = expiry
+        yield from expiring(name, expiry)
+
+    def _lists(self) -> Iterator[Command]:
+        """Put the new checkpoints in front, as the saver does. A new list expires with them."""
+        new: dict[bytes, list[CheckpointKey]] = {}
+        for key in self._expiries:
+            if self._change.heads.get(key.checkpoint_ns, "") > key.checkpoint_id:
+                yield self._inserted(key)
+                continue
+            new.setdefault(self._layout.list_name(key.thread_id, key.checkpoint_ns), []).append(key)
+        for name, keys in new.items():
+            yield ("LPUSH", name, *(raw(one.checkpoint_id) for one in keys))
+            expiries = [self._expiries[one] for one in keys]
+            if self._left(name) == _MISSING and min(expiries) >= 0:
+                yield from expiring(name, max(expiries))
+
+    def _inserted(self, key: CheckpointKey) -> Command:
+        """Put a checkpoint that is older than the head behind all newer ones."""
+        name = self._layout.list_name(key.thread_id, key.checkpoint_ns)
+        own = raw(key.checkpoint_id)
+        for one in self._connection.ask("LRANGE", name, 0, -1):
+            if one < own:
+                return ("LINSERT", name, "BEFORE", one, own)
+        return ("RPUSH", name, own)
+
+    # What is read
+
+    def _expiry_of(self, key: CheckpointKey) -> int:
+        """The time to live for new writes: that of their checkpoint."""
+        known = self._expiries.get(key)
+        return self._left(self._layout.checkpoint_name(key)) if known is None else known
+
+    def _in_order(self, copies: Sequence[CopyOfCheckpoint]) -> list[CopyOfCheckpoint]:
+        """The same copies, in the order in which the saver stored the originals."""
+        names = [self._layout.checkpoint_name(one.source) for one in copies]
+        ranks = {one.name: one.rank for one in self._layout.entries(names)}
+        pairs = sorted(
+            zip(names, copies, strict=True),
+            key=lambda one: (ranks.get(one[0], 0.0), one[1].source.checkpoint_id),
+        )
+        return [copy for _, copy in pairs]
+
+    def _stored_writes(self, key: CheckpointKey) -> list[WriteRecord]:
+        (answer,) = self._connection.ask_all([("GET", self._layout.writes_name(key))])
+        return stored_writes(answer) if answer else []
+
+
+def _chosen(
+    source: CheckpointKey, found: Sequence[WriteRecord], tasks: Sequence[tuple[str, int]] | None
+) -> list[WriteRecord]:
+    """The writes of these tasks; all if None. Raises `StoreChanged` if one is gone."""
+    if tasks is not None:
+        wanted = set(tasks)
+        if wanted - {(one.task_id, one.idx) for one in found}:
+            raise gone(source)
+        found = [one for one in found if (one.task_id, one.idx) in wanted]
+    if any(one.fields is None for one in found):
+        raise Unsupported(
+            f"the writes of checkpoint '{source.checkpoint_id}' cannot be read, so they cannot be"
+            " copied",
+            hint="choose another checkpoint",
+        )
+    return list(found)
+
+
+# Replaces values in the texts of ValkeySaver, one key after the other.
+#
+# Each key is watched while it is read and written. Its time to live stays.
+
+
+class ValkeyRewriting:
+    """Replaces values of one thread."""
+
+    def __init__(self, layout: ValkeyContents, thread_id: str) -> None:
+        self._layout = layout
+        self._thread_id = thread_id
+
+    def run(self, rewrites: Iterable[PartRewrite]) -> None:
+        """See `WritableStore.rewrite`. Raises `StoreChanged`, and the driver's errors."""
+        for (key, is_checkpoint), some in groupby(rewrites, _key_of):
+            if is_checkpoint:
+                name = self._layout.checkpoint_name(key)
+            else:
+                name = self._layout.writes_name(key)
+            self._replace(name, list(some))
+
+    def _replace(self, name: bytes, rewrites: Sequence[PartRewrite]) -> None:
+        """Replace the text of one key."""
+        with self._layout.connection.transaction([name]) as pipe:
+            pipe.watch(name)
+            stored = self._layout.connection.ask("GET", name) or b""
+            text = self._new_text(stored, rewrites)
+            pipe.multi()
+            pipe.execute_command("SET", name, text, "KEEPTTL")
+            try:
+                pipe.execute()
+            except exceptions.WatchError:
+                raise self._moved() from None
+
+    def _new_text(self, text: bytes, rewrites: Sequence[PartRewrite]) -> bytes:
+        first = rewrites[0]
+        if isinstance(first.stored, CheckpointPart) and isinstance(first.new, CheckpointPart):
+            found = stored_checkpoint(text)
+            if (found.body, found.metadata) != (first.stored.body, first.stored.metadata):
+                raise self._moved()
+            return checkpoint_text(found.fields, first.new.body, None)
+        elements = {(one.task_id, one.idx): one for one in stored_writes(text)}
+        made = {place: one.fields for place, one in elements.items()}
+        for one in rewrites:
+            if isinstance(one.stored, WritePart) and isinstance(one.new, WritePart):
+                place = one.new.task_id, one.new.idx
+                if place not in elements or elements[place].value != one.stored.value:
+                    raise self._moved()
+                made[place] = {**elements[place].fields, **value_fields(one.new.value)}
+        return writes_text(made.values())
+
+    def _moved(self) -> StoreChanged:
+        return moved(Change(self._thread_id, {}))
+
+
+def _key_of(one: PartRewrite) -> tuple[CheckpointKey, bool]:
+    """The checkpoint of a part, and whether the part is the checkpoint itself."""
+    part = one.stored
+    if isinstance(part, ValuePart):
+        raise TypeError("values are stored in bodies")
+    return part.key, isinstance(part, CheckpointPart)
+
+
+# Stores threads of other stores as ValkeySaver would.
+#
+# All writes of a checkpoint are one text. They wait in a temporary file until all parts have
+# come.
+
+
+_NAMES_AT_ONCE = 1000
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+
+
+class _Expiry:
+    """When a key expires that holds several things: with the last of them, if all of them do."""
+
+    def __init__(self) -> None:
+        self.at: int | None = 0
+
+    def add(self, at: int | None) -> None:
+        if self.at is not None:
+            self.at = None if at is None else max(self.at, at)
+
+
+class _WaitingWrites:
+    """The writes of one checkpoint: the places of their texts in the file."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[tuple[str, str, int], int, int]] = []
+        self._has_paths = False
+        self.expiry = _Expiry()
+
+    def add(self, part: WritePart, start: int, size: int) -> None:
+        """Add a write, whose text is at this place in the file."""
+        self._places.append(((part.order, part.task_id, part.idx), start, size))
+        self._has_paths |= bool(part.order)
+        self.expiry.add(part.expires_at)
+
+    def in_order(self) -> Iterator[tuple[int, int]]:
+        """The places in the order of the tasks, if it is known, or else as they came."""
+        found = sorted(self._places) if self._has_paths else self._places
+        yield from ((start, size) for _, start, size in found)
+
+
+class ValkeyReception(Reception):
+    """The texts of checkpoints and of their writes, and the lists of checkpoints."""
+
+    def __init__(self, layout: ValkeyContents, arrival: Arrival) -> None:
+        super().__init__(layout, arrival)
+        self._contents = layout
+        self._connection = layout.connection
+        self._file: BinaryIO = TemporaryFile()  # noqa: SIM115 - closed with this object
+        self._writes: dict[CheckpointKey, _WaitingWrites] = {}
+        self._merged: list[CheckpointKey] = []
+        """The checkpoints that have writes in the store already."""
+        self._ids: dict[str, list[str]] = {}
+        """By namespace, the checkpoints that come."""
+        self._expiries: dict[str, _Expiry] = {}
+
+    def documents(self, part: Part) -> Iterator[NewDocument]:
+        if isinstance(part, CheckpointPart):
+            yield self._checkpoint(part)
+        elif isinstance(part, WritePart):
+            self._add_write(part)
+        else:
+            raise CannotHold(f"ValkeySaver stores channel '{part.channel}' in checkpoints only")
+
+    def _checkpoint(self, part: CheckpointPart) -> NewDocument:
+        key = part.key
+        name = self._contents.checkpoint_name(key)
+        self._check_key(key, name)
+        _check_metadata(part.metadata.data, f"the metadata of checkpoint '{key.checkpoint_id}'")
+        self._ids.setdefault(key.checkpoint_ns, []).append(key.checkpoint_id)
+        self._expiries.setdefault(key.checkpoint_ns, _Expiry()).add(part.expires_at)
+        fields = {
+            "thread_id": key.thread_id,
+            "checkpoint_id": key.checkpoint_id,
+            "parent_checkpoint_id": part.parent,
+        }
+        made = checkpoint_text(fields, part.body, part.metadata)
+        return NewDocument(name, made, part.expires_at, is_string=True)
+
+    def _add_write(self, part: WritePart) -> None:
+        key = part.key
+        self._check_key(key, self._contents.writes_name(key))
+        size = len(part.value.data)
+        fields = write_fields(
+            Write(key, part.task_id, "", part.idx, part.channel, size, part.value)
+        )
+        data = json.dumps(fields, separators=(",", ":")).encode()
+        waiting = self._writes.setdefault(key, _WaitingWrites())
+        waiting.add(part, self._file.tell(), len(data))
+        self._file.write(data)
+
+    def _check_key(self, key: CheckpointKey, name: bytes) -> None:
+        """Raise `CannotHold` if a key may be that of another thread, or cannot be written."""
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            raise CannotHold(f"'{text(name)}' has a lone surrogate") from None
+        if "}:" in key.checkpoint_ns or key_of(name, key.thread_id) != key:
+            raise CannotHold(f"the key '{text(name)}' may be one of another thread")
+
+    def rest(self) -> Iterator[NewDocument]:
+        for key, waiting in self._writes.items():
+            name = self._contents.writes_name(key)
+            if self.arrival.heads and self._connection.number_of([name]):
+                self._merged.append(key)
+            else:
+                made = writes_text(self._elements(waiting))
+                yield NewDocument(name, made, waiting.expiry.at, is_string=True)
+
+    def _elements(self, waiting: _WaitingWrites) -> Iterator[object]:
+        for start, size in waiting.in_order():
+            self._file.seek(start)
+            yield json.loads(self._file.read(size))
+
+    def heads(self) -> dict[str, str]:
+        # The lists tell them; finding all keys of a thread takes a SCAN over the database.
+        names = [self._list_name(ns) for ns in self._spaces()]
+        found = self._connection.ask_all(("LINDEX", name, 0) for name in names)
+        return {ns: text(own) for ns, own in zip(self._spaces(), found, strict=True) if own}
+
+    def watched(self) -> Sequence[bytes]:
+        lists = map(self._list_name, self._spaces())
+        return [*lists, *map(self._contents.writes_name, self._merged)]
+
+    def _spaces(self) -> list[str]:
+        return sorted({*self.arrival.heads, *self._ids} or {""})
+
+    def _list_name(self, ns: str) -> bytes:
+        return self._contents.list_name(self.arrival.thread_id, ns)
+
+    def last(self) -> Iterator[Command]:
+        for key in self._merged:
+            yield from self._merging(key)
+        for ns in sorted(self._ids, reverse=True):
+            yield from self._listing(ns)
+
+    def _merging(self, key: CheckpointKey) -> Iterator[Command]:
+        """Add writes behind those that the store has."""
+        name = self._contents.writes_name(key)
+        stored = [one.fields for one in stored_writes(self._connection.ask("GET", name) or b"[]")]
+        new = list(self._elements(self._writes[key]))
+        places = [(one["task_id"], one["idx"]) for one in (*stored, *new)]
+        if len({*places}) != len(places):
+            raise moved(Change(key.thread_id, self.arrival.heads))
+        yield ("SET", name, writes_text([*stored, *new]), "KEEPTTL")
+
+    def _listing(self, ns: str) -> Iterator[Command]:
+        """Put the new checkpoints into the list of a namespace, the newest in front."""
+        name = self._list_name(ns)
+        new = sorted(self._ids[ns])
+        stored = [text(one) for one in self._connection.ask("LRANGE", name, 0, -1) or []]
+        if stored and new[0] < stored[0]:
+            # Older ones have expired here, and come again.
+            new = sorted({*stored, *new})
+            yield ("LTRIM", name, 1, 0)
+        for start in range(0, len(new), _NAMES_AT_ONCE):
+            yield ("LPUSH", name, *map(raw, new[start : start + _NAMES_AT_ONCE]))
+        left = int(self._connection.ask("PTTL", name)) if stored else 0
+        if left != NO_EXPIRY:
+            expires_at = self._expiries[ns].at
+            yield from [("PERSIST", name)] if expires_at is None else expiring_at(name, expires_at)
+
+
+def _check_metadata(data: bytes, where: str) -> None:
+    """Raise `CannotHold` if the saver's JSON library, orjson, refuses or changes a text."""
+    try:
+        found = json.loads(data, parse_constant=_refused, parse_int=_integer)
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise CannotHold(f"{where} cannot be stored for ValkeySaver: {error}") from None
+
+
+def _refused(word: str) -> object:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _integer(digits: str) -> int:
+    if not _LEAST <= (found := int(digits)) <= _MOST:
+        raise ValueError("an integer has more than 64 bits")
+    return found
+
 
 _BEGINNING = b"checkpoint:{"
 

@@ -13,9 +13,14 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore
-from ckpt_backends.transfer.digests import stored_cells
-from ckpt_backends.transfer.parts import Part, ValuePart
-from ckpt_backends.transfer.routes import languages_of, parts_of_rows, refusal
+from ckpt_backends.transfer.parts import (
+    Part,
+    ValuePart,
+    languages_of,
+    parts_of_rows,
+    refusal,
+    stored_cells,
+)
 from ckpt_cli.queries.stores import language_of
 
 NAME = "copied"

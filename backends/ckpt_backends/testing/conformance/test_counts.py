@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 
 from langgraph.graph import StateGraph
 
-from ckpt_backends.changes.bundle import check_bundle, write_bundle
+from ckpt_backends.archive import check_bundle, write_bundle
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore, config_of_thread
 

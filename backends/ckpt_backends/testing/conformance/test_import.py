@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.changes.bundle import Header, check_bundle, write_bundle
-from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.archive import Header, check_bundle, write_bundle
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Cell, Row
 from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckpt_backends.check_declaration import check_declaration, missing_functions
 from ckpt_backends.discovery import known_backends, layouts
+from ckpt_backends.plugins import check_declaration, missing_functions
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import FilledStore

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ckpt_backends.channel_names import is_reserved
 from ckpt_backends.codec import decode, decode_checkpoint
-from ckpt_backends.model import Checkpoint
+from ckpt_backends.model import Checkpoint, is_reserved
 from ckpt_backends.protocol import Store
 from ckpt_backends.testing.filling import FilledStore
 

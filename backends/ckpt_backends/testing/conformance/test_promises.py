@@ -9,15 +9,22 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode, to_json
-from ckpt_backends.codec.stored_text import is_findable, is_findable_in_any_case
-from ckpt_backends.model import USERS, Capability, Checkpoint, CheckpointKey, Thread, Write
+from ckpt_backends.codec.stored import is_findable, is_findable_in_any_case
+from ckpt_backends.model import (
+    USERS,
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    Thread,
+    ThreadBounds,
+    Write,
+    time_of,
+)
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.answers import kinds_of_rows
 from ckpt_backends.testing.filling import FilledStore
-from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_cli.core.search import compile_pattern, search
 from ckpt_cli.reading.states import StateTimeline, read_state
 from ckpt_cli.reading.thread import ThreadReader

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.changes.bundle import check_bundle, write_bundle
-from ckpt_backends.changes.removal import Removal
-from ckpt_backends.changes.rows import Row
+from ckpt_backends.archive import check_bundle, write_bundle
+from ckpt_backends.changes import Removal
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Row
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore
 from ckpt_backends.url import parse_url

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.codec.values import MOST_BYTES, Opaque, Value, unread
 from ckpt_backends.encryption import DAMAGED, NO_KEY, NO_LIBRARY, WRONG_KEY
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor.checks import is_damaged, is_encrypted

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import tomllib
+from importlib.resources import files
 
 import pytest
 
-from ckpt_cli.core.doctor.types import NAMES, NamedIn, TypeName, is_dangerous
+from ckpt_cli.core.doctor.types import NamedIn, TypeName, is_dangerous
 
 
 def named(text: str, method: str = "", *, called: bool = True) -> TypeName:
@@ -77,6 +79,8 @@ MODULES = """
     _pickle _thread bdb builtins cProfile code codecs ctypes importlib io marshal os pdb pickle pty
     pydoc runpy shutil signal socket subprocess sys tempfile timeit trace types
 """
+TABLE = tomllib.loads(files("ckpt_cli.data").joinpath("dangerous_names.toml").read_text("utf-8"))
+NAMES = {module: names for group in TABLE.values() for module, names in group.items()}
 ELSEWHERE = "chflags lchflags lchmod startfile OleDLL WinDLL execfile _clear_type_cache"
 """Names of other systems, and of other releases of Python."""
 

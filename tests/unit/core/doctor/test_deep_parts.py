@@ -56,7 +56,7 @@ def unique(number: int, suffix: int) -> str:
             TypedBytes("json", b"", problem="longer than 9 MiB, not read", whole=9),
             Readability.UNREAD,
         ),
-        (TypedBytes("json", b"", problem=LOST_DELTA.reason), Readability.FOREIGN),
+        (TypedBytes("json", b"", problem=LOST_DELTA.reason), Readability.LEFT_OUT),
         (TypedBytes("", b"x", problem="not valid base64"), Readability.DAMAGED),
         (TypedBytes("msgpack", b"", problem="payload 'k' is missing"), Readability.DAMAGED),
         (TypedBytes("msgpack", b"", problem="payload is in S3: add ?bucket=N"), Readability.UNREAD),

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.checkpoint_ids import make_id, ticks_at
-from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.model import Checkpoint, CheckpointKey, make_id, ticks_at
 from ckpt_cli.core.doctor.checks import (
     WritesOfOne,
     ahead_finding,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ormsgpack import Ext, packb
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
+from ckpt_backends.codec.values import DEFAULT_LIMITS, PastLimit
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor import types as named_types
 from ckpt_cli.core.doctor.types import (

@@ -1,1 +1,0 @@
-"""What is written to a store, as data: changes, removals, rows, archives."""

@@ -1,1 +1,0 @@
-"""Decodes and edits BSON."""

@@ -1,1 +1,0 @@
-"""Decodes and encodes JSON, in the forms of each serializer."""

@@ -1,1 +1,0 @@
-"""Decodes, measures, splits and changes msgpack."""

@@ -1,1 +1,0 @@
-"""Reads pickles without running them."""

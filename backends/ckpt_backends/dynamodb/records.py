@@ -1,0 +1,787 @@
+"""Items with their payloads as rows of an archive, and back.
+
+A row is a checkpoint or a write. Its cells are the attributes of its item, with names as in other
+layouts; what follows from them (keys and references) is left out. `expires_at` is the attribute
+`ttl` in milliseconds. `more` has, as JSON, attributes that no saver stores.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, TypeVar, cast
+
+from ckpt_backends.codec.split import split
+from ckpt_backends.codec.values import MOST_BYTES, unread
+from ckpt_backends.dynamodb.connect import Attributes, DynamoConnection, Key, key_attributes
+from ckpt_backends.errors import Refused, Unsupported
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.rows import Cell, Row, no_table, not_of
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
+
+# Opens payloads: decompresses them, and splits those of checkpoints.
+#
+# The payload of a checkpoint is one value of the serializer with the entries `checkpoint` and
+# `metadata`; the bytes of each entry are taken out without decoding it. Compression, if any, is
+# the outermost layer, encryption the next one.
+
+
+BODY, METADATA = "checkpoint", "metadata"
+_GZIP = 31
+"""The window of zlib for data with gzip's header."""
+_MOST_MEMBERS = 1000
+"""The saver stores one member."""
+_FED = 1 << 16
+"""Bytes that zlib gets at once. At the end of a member it copies the rest of them."""
+
+
+def decompressed(data: bytes) -> bytes | None:
+    """The content of gzip data; None if it is longer than `MOST_BYTES`. Raises ValueError."""
+    found: list[bytes] = []
+    left = MOST_BYTES + 1
+    view, start, members = memoryview(data), 0, 0
+    while start < len(view):
+        members += 1
+        if members > _MOST_MEMBERS:
+            raise ValueError(f"gzip data of more than {_MOST_MEMBERS} members")
+        machine = zlib.decompressobj(_GZIP)
+        while not machine.eof:
+            piece = view[start : start + _FED]
+            if not piece:
+                raise ValueError("gzip data that is cut off")
+            try:
+                found.append(machine.decompress(piece, left))
+            except zlib.error:
+                raise ValueError("not valid gzip data") from None
+            left -= len(found[-1])
+            if left <= 0:
+                return None
+            start += len(piece) - len(machine.unused_data)
+    return b"".join(found)
+
+
+def split_payload(value: TypedBytes) -> tuple[TypedBytes, TypedBytes]:
+    """Body and metadata of the payload of a checkpoint; with the problem if it cannot be split."""
+    if value.problem:
+        return value, value
+    if "+" in value.type:
+        # They are encrypted together.
+        return _part(value, BODY), _part(value, METADATA)
+    try:
+        parts = split(value)
+        if BODY not in parts:
+            raise ValueError("no checkpoint in it")
+    except ValueError as error:
+        broken = TypedBytes(value.type, value.data, problem=str(error))
+        return broken, broken
+    return parts[BODY], parts.get(METADATA, TypedBytes("json", b"{}"))
+
+
+def _part(value: TypedBytes, name: str) -> TypedBytes:
+    return TypedBytes(value.type, value.data, part=name)
+
+
+# The parts of a thread in the rows of DynamoDB.
+
+
+_CHECKPOINTS = "checkpoints"
+
+
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001 - one layout
+    """The parts that the rows of one thread hold. Raises `CannotHold`."""
+    for row in rows:
+        cells = row.cells
+        names = ("thread_id", "checkpoint_ns", "checkpoint_id")
+        key = CheckpointKey(*(_text(cells[name]) for name in names))
+        expires_at = cast("int | None", cells.get("expires_at"))
+        if row.table == _CHECKPOINTS:
+            where = f"checkpoint '{key.checkpoint_id}'"
+            body, metadata = split_payload(_payload(row, where))
+            if body.problem:
+                raise CannotHold(f"{where} cannot be read: {body.problem}")
+            parent = cast("str | None", cells.get("parent_checkpoint_id"))
+            yield CheckpointPart(key, parent, body, metadata, expires_at)
+        else:
+            channel = _text(cells["channel"])
+            where = f"the write to '{channel}' at checkpoint '{key.checkpoint_id}'"
+            yield WritePart(
+                key,
+                _text(cells["task_id"]),
+                _text(cells.get("task_path", "")),
+                cast("int", cells["idx"]),
+                channel,
+                _payload(row, where),
+                expires_at,
+            )
+
+
+def _payload(row: Row, where: str) -> TypedBytes:
+    """The value in a row. Raises `CannotHold`."""
+    cells = row.cells
+    data = cells.get(BODY if row.table == _CHECKPOINTS else "value")
+    if not isinstance(data, bytes):
+        raise CannotHold(f"the payload of {where} is missing")
+    if "more" in cells:
+        raise CannotHold(f"{where} has attributes that its saver does not store")
+    if "compression" not in cells:
+        return TypedBytes(_text(cells["type"]), data)
+    try:
+        found = decompressed(data)
+    except ValueError as error:
+        raise CannotHold(f"the payload of {where} cannot be read: {error}") from None
+    if found is None:
+        raise CannotHold(f"the payload of {where} decompresses to more than {MOST_BYTES >> 20} MiB")
+    return TypedBytes(_text(cells["type"]), found)
+
+
+def _text(cell: Cell) -> str:
+    return cast("str", cell)
+
+
+# The items of `DynamoDBSaver`, and their keys.
+#
+#     CHECKPOINT_<thread>                          <ns>#<id>        what a checkpoint is
+#     WRITES_<thread>#<ns>#<id>                    <task>#<idx>     what a write is
+#     CHUNK_<thread>#<ns>#<id>[#<task>#<idx>]      CHUNK            the payload of one of them
+#
+# An item names its payload by `ref_loc` (DYNAMODB or S3) and `ref_key`: the partition of the
+# payload, or the key of an S3 object without the prefix of the bucket. Source:
+# `unified_repository.py` and `storage_strategy.py` of
+# `langgraph_checkpoint_aws/checkpoint/dynamodb`, 1.2.6.
+#
+# Thread ids and namespaces may contain `#`. So the namespace is what precedes the last `#` of a
+# sort key: ids contain none.
+
+
+CHECKPOINT_PREFIX, WRITES_PREFIX, CHUNK_PREFIX = "CHECKPOINT_", "WRITES_", "CHUNK_"
+CHUNK_SORT = "CHUNK"
+PAYLOAD = "payload"
+IN_TABLE, IN_S3 = "DYNAMODB", "S3"
+GZIP = "gzip"
+_LONGEST_PARTITION, _LONGEST_SORT = 2048, 1024
+"""DynamoDB's limits for keys, in bytes."""
+_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
+_LATEST = 253402300799
+"""The last second of the year 9999."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRef:
+    """Where the payload of an item is, and what it is."""
+
+    type: str
+    location: str
+    key: str
+    is_gzip: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointItem:
+    """What the table says about a checkpoint."""
+
+    key: CheckpointKey
+    parent: str | None
+    ref: PayloadRef
+    expires_at: int | None
+    """Seconds since 1970."""
+    attributes: Attributes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteItem:
+    """What the table says about a write."""
+
+    key: CheckpointKey
+    task_id: str
+    task_path: str
+    idx: int
+    channel: str
+    ref: PayloadRef
+    expires_at: int | None
+    attributes: Attributes = field(repr=False)
+
+
+DynamoItem: TypeAlias = CheckpointItem | WriteItem
+
+
+def partition_of(thread_id: str) -> str:
+    """The partition of a thread's checkpoints."""
+    return CHECKPOINT_PREFIX + thread_id
+
+
+def checkpoint_place(key: CheckpointKey) -> Key:
+    """The key of a checkpoint's item."""
+    return CHECKPOINT_PREFIX + key.thread_id, f"{key.checkpoint_ns}#{key.checkpoint_id}"
+
+
+def writes_partition(key: CheckpointKey) -> str:
+    """The partition of a checkpoint's writes."""
+    return f"{WRITES_PREFIX}{key.thread_id}#{key.checkpoint_ns}#{key.checkpoint_id}"
+
+
+def chunk_of(key: CheckpointKey, write: tuple[str, int] | None = None) -> str:
+    """The partition of the payload of a checkpoint, or of one of its writes (task id and idx)."""
+    start = f"{CHUNK_PREFIX}{key.thread_id}#{key.checkpoint_ns}#{key.checkpoint_id}"
+    return start if write is None else f"{start}#{write[0]}#{write[1]}"
+
+
+def object_of(key: CheckpointKey, write: tuple[str, int] | None = None) -> str:
+    """The same for a payload in S3, without the prefix of the bucket."""
+    start = f"{key.thread_id}/checkpoints/{key.checkpoint_ns}/{key.checkpoint_id}"
+    return start if write is None else f"{start}/writes/{write[0]}/{write[1]}"
+
+
+def is_storable(key: CheckpointKey) -> bool:
+    """Whether a checkpoint with this key, and its payload, can exist."""
+    return fits(chunk_of(key), _LONGEST_PARTITION) and fits(checkpoint_place(key)[1], _LONGEST_SORT)
+
+
+def is_partition(text: str) -> bool:
+    """Whether a partition can have this key."""
+    return bool(text) and fits(text, _LONGEST_PARTITION)
+
+
+def fits(text: str, most: int) -> bool:
+    """Whether a text can be stored as a key of at most so many bytes."""
+    try:
+        return len(text.encode()) <= most
+    except UnicodeEncodeError:
+        return False
+
+
+def split_sort(sort: str) -> tuple[str, str]:
+    """Namespace and checkpoint id in the sort key of a checkpoint."""
+    ns, _, checkpoint_id = sort.rpartition("#")
+    return ns, checkpoint_id
+
+
+def checkpoint_item(attributes: Attributes) -> CheckpointItem:
+    """A checkpoint of an item, whose attributes may have any type except those of the key."""
+    thread_id = attributes["PK"]["S"].removeprefix(CHECKPOINT_PREFIX)
+    return CheckpointItem(
+        CheckpointKey(thread_id, *split_sort(attributes["SK"]["S"])),
+        string_of(attributes, "parent_checkpoint_id") or None,
+        ref_of(attributes),
+        expiry_of(attributes),
+        attributes,
+    )
+
+
+def write_item(key: CheckpointKey, attributes: Attributes) -> WriteItem:
+    """A write of a checkpoint. The sort key tells task id and idx that the attributes lack."""
+    task_id, _, number = attributes["SK"]["S"].rpartition("#")
+    idx = number_of(attributes.get("idx"))
+    if idx is None:
+        idx = int(number) if _NUMBER.fullmatch(number) else 0
+    return WriteItem(
+        key,
+        string_of(attributes, "task_id") or task_id,
+        string_of(attributes, "task_path"),
+        idx,
+        string_of(attributes, "channel"),
+        ref_of(attributes),
+        expiry_of(attributes),
+        attributes,
+    )
+
+
+def ref_of(attributes: Attributes) -> PayloadRef:
+    """Where an item says that its payload is."""
+    return PayloadRef(
+        string_of(attributes, "type"),
+        string_of(attributes, "ref_loc"),
+        string_of(attributes, "ref_key"),
+        string_of(attributes, "compression") == GZIP,
+    )
+
+
+def string_of(attributes: Attributes, name: str) -> str:
+    """A string of an item; `''` if it is missing or has another type."""
+    found = attributes.get(name)
+    value = found.get("S") if isinstance(found, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def number_of(attribute: Any) -> int | None:
+    """An integer of an item; None if it is missing, of another type, or very large."""
+    value = attribute.get("N") if isinstance(attribute, Mapping) else None
+    return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+
+
+def expiry_of(attributes: Attributes) -> int | None:
+    """When DynamoDB may delete an item, in seconds since 1970; None if never."""
+    found = number_of(attributes.get("ttl"))
+    return found if found is not None and 0 < found <= _LATEST else None
+
+
+def moment(seconds: int | None) -> datetime | None:
+    """A time of expiry as a date; None if there is none."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+# Reads the payloads of checkpoints and writes.
+
+
+_AT_ONCE = 25
+"""Payloads that are in memory together, of at most 400 KB each."""
+_SHOWN = 90
+_Item = TypeVar("_Item", bound=DynamoItem)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """The bytes of a payload as stored, which may be compressed."""
+
+    ref: PayloadRef
+    data: bytes
+    size: int
+    """Stored length in bytes."""
+    problem: str = ""
+    """Why there are no bytes; `''` if there are."""
+    is_missing: bool = False
+    """Whether the payload is not stored at all."""
+    expires_at: int | None = None
+
+
+def payloads(
+    connection: DynamoConnection, items: Sequence[_Item]
+) -> Iterator[tuple[_Item, StoredPayload]]:
+    """The payload of each item, in the order of the items."""
+    for start in range(0, len(items), _AT_ONCE):
+        some = items[start : start + _AT_ONCE]
+        refs = [one.ref for one in some if one.ref.location == IN_TABLE]
+        keys = [(one.key, CHUNK_SORT) for one in refs if is_partition(one.key)]
+        found = connection.get(keys, f"{PAYLOAD}, #ttl")
+        for one in some:
+            if one.ref.location == IN_TABLE:
+                chunk = found.get((one.ref.key, CHUNK_SORT))
+                yield one, _of_chunk(one.ref, chunk)
+            else:
+                yield one, _of_object(connection, one.ref)
+
+
+def _of_chunk(ref: PayloadRef, chunk: Attributes | None) -> StoredPayload:
+    if chunk is None:
+        return _missing(ref)
+    attribute = chunk.get(PAYLOAD)
+    data = attribute.get("B") if isinstance(attribute, dict) else None
+    if not isinstance(data, bytes):
+        return StoredPayload(ref, b"", 0, f"payload {_short(ref.key)} is not bytes")
+    return StoredPayload(ref, data, len(data), expires_at=expiry_of(chunk))
+
+
+def _of_object(connection: DynamoConnection, ref: PayloadRef) -> StoredPayload:
+    if problem := why_unreachable(connection, ref):
+        return StoredPayload(ref, b"", 0, problem)
+    found = connection.object(ref.key)
+    if found is None:
+        return _missing(ref)
+    if found.data is None:
+        told = unread(ref.type, found.size)
+        return StoredPayload(ref, b"", found.size, told.problem)
+    return StoredPayload(ref, found.data, found.size)
+
+
+def why_unreachable(connection: DynamoConnection, ref: PayloadRef) -> str:
+    """Why a payload that is not in the table cannot be read; `''` if it can."""
+    if ref.location != IN_S3:
+        return f"payload is in an unknown place, {_short(ref.location)}"
+    if connection.bucket is None:
+        return "payload is in S3: add ?bucket=NAME to the URL"
+    return "" if ref.key else "payload has no key"
+
+
+def _missing(ref: PayloadRef) -> StoredPayload:
+    where = "S3 object" if ref.location == IN_S3 else "payload"
+    return StoredPayload(ref, b"", 0, f"{where} {_short(ref.key)} is missing", is_missing=True)
+
+
+def _short(text: str) -> str:
+    return f"'{text}'" if len(text) <= _SHOWN else f"'{text[: _SHOWN - 40]}…{text[-39:]}'"
+
+
+def sizes_of(connection: DynamoConnection, items: Sequence[_Item]) -> Iterator[tuple[_Item, int]]:
+    """The stored length of each payload; 0 if it is missing. Of S3 objects, no byte is read."""
+    in_table = [one for one in items if one.ref.location == IN_TABLE]
+    for one, payload in payloads(connection, in_table):
+        yield one, payload.size
+    rest = [one for one in items if one.ref.location != IN_TABLE]
+    reachable = [one for one in rest if not why_unreachable(connection, one.ref)]
+    sizes = connection.together(lambda one: connection.object_size(one.ref.key), reachable)
+    yield from ((one, size or 0) for one, size in zip(reachable, sizes, strict=True))
+    unreachable = [one for one in rest if why_unreachable(connection, one.ref)]
+    yield from ((one, 0) for one in unreachable)
+
+
+def value_of(payload: StoredPayload) -> TypedBytes:
+    """The value that a payload holds; with a `problem` if it cannot be read."""
+    tag = payload.ref.type
+    if payload.problem:
+        whole = payload.size or None
+        return TypedBytes(tag, b"", problem=payload.problem, whole=whole)
+    if not payload.ref.is_gzip:
+        return TypedBytes(tag, payload.data)
+    try:
+        data = decompressed(payload.data)
+    except ValueError as error:
+        return TypedBytes(tag, payload.data, problem=str(error))
+    if data is None:
+        problem = f"decompresses to more than {MOST_BYTES >> 20} MiB, not read"
+        return TypedBytes(tag, b"", problem=problem, whole=payload.size)
+    return TypedBytes(tag, data)
+
+
+CHECKPOINTS, WRITES = "checkpoints", "writes"
+"""The tables of `rows` and `usage`, which are kinds of items in one table."""
+_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
+_SHARED = (*_KEY, "type", "ref_loc", "compression", "expires_at", "payload_expires_at", "more")
+_CELLS = {
+    CHECKPOINTS: {*_SHARED, "parent_checkpoint_id", "checkpoint"},
+    WRITES: {*_SHARED, "task_id", "idx", "task_path", "channel", "value"},
+}
+_BYTES = {CHECKPOINTS: "checkpoint", WRITES: "value"}
+_OWN = frozenset(
+    {"PK", "SK", "id", "ns", "type", "ref_loc", "ref_key", "parent_checkpoint_id", "compression"}
+    | {"ttl", "task_id", "channel", "idx", "checkpoint_id", "task_path", PAYLOAD}
+)
+"""Attributes that the saver stores."""
+_SECOND = 1000
+_MOST_HASHES = 16
+"""In thread id and namespace together: each one makes the keys of another thread possible."""
+_ITEM_BYTES = 400 * 1024 - 4096
+"""DynamoDB's limit for an item is 400 KB with its names."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPair:
+    """The item of a checkpoint or write, and its payload, as they are stored."""
+
+    item: Attributes
+    chunk: Attributes | None
+    """The item of the payload; None if it is missing or in S3."""
+    object: tuple[str, bytes] | None = None
+    """The key and the bytes of the payload in S3."""
+
+    @property
+    def key(self) -> Key:
+        """The key of the item."""
+        return self.item["PK"]["S"], self.item["SK"]["S"]
+
+
+def checkpoint_row(item: CheckpointItem, payload: StoredPayload) -> Row:
+    """The row of a checkpoint."""
+    return _row(CHECKPOINTS, item, payload)
+
+
+def write_row(item: WriteItem, payload: StoredPayload) -> Row:
+    """The row of a write."""
+    return _row(WRITES, item, payload)
+
+
+def _row(table: str, item: CheckpointItem | WriteItem, payload: StoredPayload) -> Row:
+    stored, key = item.attributes, item.key
+    cells: dict[str, Cell] = {name: getattr(key, name) for name in _KEY}
+    if isinstance(item, WriteItem):
+        cells |= {"task_id": item.task_id, "idx": item.idx}
+    for name in ("type", "ref_loc", "compression", "parent_checkpoint_id", "task_path", "channel"):
+        if (value := stored.get(name, {}).get("S")) is not None:
+            cells[name] = value
+    if item.expires_at is not None:
+        cells["expires_at"] = item.expires_at * _SECOND
+    if payload.expires_at is not None:
+        cells["payload_expires_at"] = payload.expires_at * _SECOND
+    if not payload.problem:
+        cells[_BYTES[table]] = payload.data
+    canonical = _attributes(table, cells)
+    if more := {name: one for name, one in stored.items() if canonical.get(name) != one}:
+        cells["more"] = json.dumps(more, default=_base64, sort_keys=True)
+    return Row(table, {name: cell for name, cell in cells.items() if name in _CELLS[table]})
+
+
+def _base64(value: object) -> Any:
+    """Bytes of an attribute, in the form of DynamoDB's JSON; a set as a list."""
+    if isinstance(value, bytes):
+        return {"base64": b64encode(value).decode()}
+    return sorted(value, key=repr) if isinstance(value, set | frozenset) else str(value)
+
+
+def _key_of(cells: Mapping[str, Any]) -> CheckpointKey:
+    return CheckpointKey(*(cells[name] for name in _KEY))
+
+
+def _attributes(table: str, cells: Mapping[str, Any]) -> Attributes:
+    """The attributes of an item as the saver stores them."""
+    key = _key_of(cells)
+    write = (cells["task_id"], cells["idx"]) if table == WRITES else None
+    if write is None:
+        place = checkpoint_place(key)
+        own = {"id": key.checkpoint_id, "ns": key.checkpoint_ns}
+        names = ["parent_checkpoint_id"]
+    else:
+        place = (writes_partition(key), f"{write[0]}#{write[1]}")
+        own = {"task_id": write[0], "checkpoint_id": key.checkpoint_id}
+        names = ["channel", "task_path"]
+    in_s3 = cells.get("ref_loc") == IN_S3
+    own["ref_key"] = object_of(key, write) if in_s3 else chunk_of(key, write)
+    names += ["type", "ref_loc", "compression"]
+    own |= {name: cells[name] for name in names if name in cells}
+    found = {**key_attributes(place), **{name: {"S": value} for name, value in own.items()}}
+    if write is not None:
+        found["idx"] = {"N": str(write[1])}
+    if "expires_at" in cells:
+        found["ttl"] = {"N": str(cells["expires_at"] // _SECOND)}
+    return found
+
+
+def pair_of(row: Row) -> StoredPair:
+    """What a row was made of. The row must be checked."""
+    item = _attributes(row.table, row.cells)
+    more = row.cells.get("more")
+    if isinstance(more, str):
+        item = {**_more(more), **item}
+    data = row.cells.get(_BYTES[row.table])
+    if not isinstance(data, bytes):
+        return StoredPair(item, None)
+    ref_key = item["ref_key"]["S"]
+    if item["ref_loc"]["S"] == IN_S3:
+        return StoredPair(item, None, (ref_key, data))
+    chunk = {**key_attributes((ref_key, CHUNK_SORT)), PAYLOAD: {"B": data}}
+    expires_at = row.cells.get("payload_expires_at")
+    if isinstance(expires_at, int):
+        chunk["ttl"] = {"N": str(expires_at // _SECOND)}
+    return StoredPair(item, chunk)
+
+
+def places_of_rivals(row: Row) -> list[Key]:
+    """The keys of checkpoints that would share the writes and payloads of a row's checkpoint.
+
+    Keys join thread id and namespace by a `#`, which both may contain. The row must be checked.
+    """
+    key = _key_of(row.cells)
+    parts = f"{key.thread_id}#{key.checkpoint_ns}".split("#")
+    ways = (("#".join(parts[:end]), "#".join(parts[end:])) for end in range(1, len(parts)))
+    rivals = (CheckpointKey(*way, key.checkpoint_id) for way in ways if way[0])
+    return [checkpoint_place(one) for one in rivals if one != key and is_storable(one)]
+
+
+def _more(text: str) -> Attributes:
+    def hook(value: dict[str, Any]) -> Any:
+        if value.keys() == {"base64"} and isinstance(value["base64"], str):
+            return b64decode(value["base64"])
+        return value
+
+    found: Attributes = json.loads(text, object_hook=hook)
+    return found
+
+
+def checked_rows(
+    connection: DynamoConnection, thread_id: str, rows: Iterable[Row]
+) -> Iterator[Row]:
+    """The same rows, if all are rows of a thread. Raises `Refused` and `Unsupported`.
+
+    A partition of writes does not tell a `#` in a thread id from one in a namespace. So writes in
+    a namespace with a `#` must come with their checkpoint.
+    """
+    ambiguous: set[Hashable] = set()
+    for row in rows:
+        _check(row, connection)
+        if row.cells["thread_id"] != thread_id:
+            raise not_of(row.table, row.cells["thread_id"], thread_id)
+        key = _key_of(row.cells)
+        if row.table == CHECKPOINTS:
+            ambiguous.discard(key)
+        elif "#" in key.checkpoint_ns:
+            ambiguous.add(key)
+        yield row
+    if ambiguous:
+        raise Refused("the archive has writes without their checkpoint, in a namespace with '#'")
+
+
+def _check(row: Row, connection: DynamoConnection) -> None:
+    """Raise `Refused` or `Unsupported` unless a row has the form of `_row`."""
+    cells = row.cells
+    if row.table not in _CELLS:
+        raise no_table(row.table)
+    if unknown := cells.keys() - _CELLS[row.table]:
+        raise Unsupported(f"'{row.table}' has no column '{min(unknown)}' here")
+    for name in _texts(row.table):
+        if not isinstance(cells.get(name), str):
+            raise Refused(f"a row of '{row.table}': '{name}' is not text")
+    for name in ("compression", "parent_checkpoint_id", "task_path", "more"):
+        if not isinstance(cells.get(name, ""), str):
+            raise Refused(f"a row of '{row.table}': '{name}' is not text")
+    for name in ("expires_at", "payload_expires_at", *(("idx",) if row.table == WRITES else ())):
+        value = cells.get(name, 0 if name != "idx" else None)
+        if type(value) is not int or abs(value) > 1 << 53:
+            raise Refused(f"a row of '{row.table}' has no number as '{name}'")
+    _check_place(row, connection)
+    _check_more(row)
+
+
+def _texts(table: str) -> tuple[str, ...]:
+    shared = (*_KEY, "type", "ref_loc")
+    return (*shared, "task_id", "channel") if table == WRITES else shared
+
+
+def _check_place(row: Row, connection: DynamoConnection) -> None:
+    cells, key = row.cells, _key_of(row.cells)
+    texts = [cell for cell in cells.values() if isinstance(cell, str)]
+    if f"{key.thread_id}{key.checkpoint_ns}".count("#") > _MOST_HASHES:
+        raise Unsupported(f"a row of '{row.table}' has a key with more than {_MOST_HASHES} '#'")
+    if "#" in key.checkpoint_id or not key.checkpoint_id or not key.thread_id:
+        raise Refused(f"a row of '{row.table}' has no valid id")
+    if not is_storable(key) or not all(fits(one, _ITEM_BYTES) for one in texts):
+        raise Unsupported(f"DynamoDB cannot store a row of '{row.table}'")
+    if row.table == WRITES:
+        sort = "#".join([str(cells["task_id"]), str(cells["idx"])])
+        if not fits(sort, 1024) or not fits(f"{chunk_of(key)}#{sort}", 2048):
+            raise Unsupported("DynamoDB cannot store a write with such a task id")
+    if cells.get("compression", GZIP) != GZIP:
+        raise Refused(f"a row of '{row.table}' has an unknown compression")
+    data = cells.get(_BYTES[row.table])
+    if data is not None and not isinstance(data, bytes):
+        raise Refused(f"a row of '{row.table}' has no bytes as value")
+    if cells["ref_loc"] == IN_S3:
+        if connection.bucket is None:
+            raise Unsupported(
+                "a payload of the archive belongs in S3", hint="add ?bucket=NAME to the URL"
+            )
+    elif cells["ref_loc"] != IN_TABLE:
+        raise Refused(f"a row of '{row.table}' has an unknown place for its payload")
+    elif data is not None and len(data) > _ITEM_BYTES:
+        raise Unsupported(f"a payload of {len(data)} bytes is too long for an item of DynamoDB")
+
+
+def _check_more(row: Row) -> None:
+    more = row.cells.get("more")
+    if more is None:
+        return
+    try:
+        found = _more(str(more))
+        names = found.keys()
+        fine = all(_is_attribute(one, 8) for one in found.values())
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise Refused(f"a row of '{row.table}' has attributes that are not valid") from None
+    if not fine or names & _OWN:
+        raise Refused(
+            f"a row of '{row.table}' has attributes in a form that the saver never writes"
+        )
+
+
+def _is_attribute(value: object, depth: int) -> bool:
+    """Whether a value has the form of an attribute, nested at most so deep."""
+    if not isinstance(value, dict) or len(value) != 1 or not depth:
+        return False
+    ((kind, one),) = value.items()
+    match kind:
+        case "S" | "N":
+            return isinstance(one, str)
+        case "B":
+            return isinstance(one, bytes)
+        case "BOOL" | "NULL":
+            return isinstance(one, bool)
+        case "SS" | "NS":
+            return isinstance(one, list) and all(isinstance(item, str) for item in one)
+        case "BS":
+            return isinstance(one, list) and all(isinstance(item, bytes) for item in one)
+        case "L":
+            return isinstance(one, list) and all(_is_attribute(item, depth - 1) for item in one)
+        case "M":
+            return isinstance(one, dict) and all(
+                _is_attribute(item, depth - 1) for item in one.values()
+            )
+    return False
+
+
+# The items of a thread without payloads, read from the partitions of that thread only.
+
+
+_REMEMBERED = 200
+"""Number of threads whose items are cached. A command reads one thread after the other."""
+_For = TypeVar("_For")
+
+
+class DynamoIndex:
+    """Reads items, and caches those of checkpoints until `forget`."""
+
+    def __init__(self, connection: DynamoConnection) -> None:
+        self._connection = connection
+        self._known: dict[str, list[CheckpointItem]] = {}
+        self.orphans: Mapping[str, Collection[CheckpointKey]] = {}
+        """By thread, the missing checkpoints that have writes, as far as a scan has found some."""
+
+    def forget(self) -> None:
+        """Read everything again from now on."""
+        self._known.clear()
+        self.orphans = {}
+
+    def thread(self, thread_id: str) -> list[CheckpointItem]:
+        """The checkpoints of a thread by namespace, the newest id first."""
+        found = self._known.get(thread_id)
+        if found is None:
+            found = read_thread(self._connection, thread_id)
+            while len(self._known) >= _REMEMBERED:
+                del self._known[next(iter(self._known))]
+            self._known[thread_id] = found
+        return found
+
+    def at(self, keys: Iterable[CheckpointKey]) -> list[CheckpointItem]:
+        """The checkpoints with these keys, of any threads; missing ones are left out."""
+        wanted = dict.fromkeys(key for key in keys if is_storable(key))
+        found = self._connection.get(map(checkpoint_place, wanted))
+        return [
+            checkpoint_item(found[checkpoint_place(key)])
+            for key in wanted
+            if checkpoint_place(key) in found
+        ]
+
+    def keys_with_orphans(self, thread_id: str) -> set[CheckpointKey]:
+        """The keys of all checkpoints of a thread that may have writes."""
+        there = {one.key for one in self.thread(thread_id)}
+        return there | set(self.orphans.get(thread_id, ()))
+
+    def writes(
+        self, keys: Sequence[CheckpointKey], of: Sequence[_For]
+    ) -> Iterator[tuple[_For, list[WriteItem]]]:
+        """The writes of each of these checkpoints in the order of the protocol.
+
+        `of` has what is returned with the writes, in the order of the keys.
+        """
+        found = self._connection.together(self._writes, keys)
+        return zip(of, found, strict=True)
+
+    def _writes(self, key: CheckpointKey) -> list[WriteItem]:
+        return read_writes(self._connection, key)
+
+
+def read_thread(connection: DynamoConnection, thread_id: str) -> list[CheckpointItem]:
+    """The present checkpoints of a thread, in the order of `DynamoIndex.thread`."""
+    partition = partition_of(thread_id)
+    found = map(checkpoint_item, connection.query(partition)) if is_partition(partition) else ()
+    ordered = sorted(found, key=lambda one: one.key.checkpoint_id, reverse=True)
+    ordered.sort(key=lambda one: one.key.checkpoint_ns)
+    return ordered
+
+
+def heads_of(present: Iterable[CheckpointItem]) -> dict[str, str]:
+    """By namespace, the greatest id."""
+    found: dict[str, str] = {}
+    for one in present:
+        key = one.key
+        found[key.checkpoint_ns] = max(found.get(key.checkpoint_ns, ""), key.checkpoint_id)
+    return found
+
+
+def read_writes(connection: DynamoConnection, key: CheckpointKey) -> list[WriteItem]:
+    """The present writes of a checkpoint, in the order of the protocol."""
+    partition = writes_partition(key)
+    if not is_partition(partition):
+        return []
+    found = [write_item(key, one) for one in connection.query(partition)]
+    return sorted(found, key=lambda one: (one.task_path, one.task_id, one.idx))

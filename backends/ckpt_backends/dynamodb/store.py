@@ -1,0 +1,547 @@
+"""Reads the layout of `DynamoDBSaver` of `langgraph-checkpoint-aws` 1.2.
+
+A command on one thread queries the partitions of that thread. Only listing all threads needs a scan
+of the table. DynamoDB has no snapshots: what was listed is cached until `refresh`.
+
+The head is the checkpoint with the greatest id, also if its payload is missing. The saver stores
+the item first and the payload next. Where the payload of the newest checkpoint is missing, it
+silently loads the checkpoint before it. A head that is not the newest one would hide this too. So
+the newest one stays the head, and the `problem` of its body says what the saver loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Unpack
+
+from ckpt_backends import shell
+from ckpt_backends.base import BaseStore, OnConnection
+from ckpt_backends.dynamodb.connect import DynamoConnection, key_attributes
+from ckpt_backends.dynamodb.records import (
+    CHECKPOINT_PREFIX,
+    CHECKPOINTS,
+    CHUNK_SORT,
+    IN_TABLE,
+    METADATA,
+    WRITES,
+    WRITES_PREFIX,
+    CheckpointItem,
+    DynamoIndex,
+    StoredPayload,
+    WriteItem,
+    checked_rows,
+    checkpoint_place,
+    checkpoint_row,
+    chunk_of,
+    is_partition,
+    moment,
+    payloads,
+    sizes_of,
+    split_payload,
+    split_sort,
+    value_of,
+    write_row,
+    writes_partition,
+)
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.model import (
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    Expiry,
+    Fault,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.protocol import (
+    CheckpointOptions,
+    CheckpointQuery,
+    ScanObserver,
+    WriteOptions,
+    WriteQuery,
+)
+from ckpt_backends.rows import Row
+from ckpt_backends.servers import STORE, checked
+from ckpt_backends.url import StoreUrl
+
+# Lists the threads of a table. There is no index of threads, so this reads the whole table.
+
+
+class SilentObserver:
+    """A `ScanObserver` for a store that nobody observes."""
+
+    def scanning(self, label: str, done: int, total: int | None) -> None:
+        """Ignore the progress."""
+
+    def scanned(self, report: str) -> None:
+        """Ignore the report."""
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What is known of a thread so far. Ids are in the order of time."""
+
+    head: str | None = None
+    oldest: str = ""
+    newest: str = ""
+    checkpoints: int = 0
+    namespaces: set[str] = field(default_factory=set)
+
+    def add(self, ns: str, checkpoint_id: str) -> None:
+        if not self.checkpoints:
+            self.oldest = self.newest = checkpoint_id
+        self.oldest = min(self.oldest, checkpoint_id)
+        self.newest = max(self.newest, checkpoint_id)
+        self.checkpoints += 1
+        self.namespaces.add(ns)
+        if not ns and (self.head is None or self.head < checkpoint_id):
+            self.head = checkpoint_id
+
+    def thread(self, thread_id: str) -> Thread:
+        return Thread(
+            thread_id, self.head, self.oldest, self.newest, self.checkpoints, len(self.namespaces)
+        )
+
+
+def thread_of(thread_id: str, keys: Iterator[CheckpointKey]) -> Thread | None:
+    """The thread that has these checkpoints; None if there are none."""
+    found = _Sum()
+    for key in keys:
+        found.add(key.checkpoint_ns, key.checkpoint_id)
+    return found.thread(thread_id) if found.checkpoints else None
+
+
+def scan_threads(connection: DynamoConnection, observer: ScanObserver) -> list[Thread]:
+    """All threads, the one with the newest checkpoint first."""
+    found: dict[str, _Sum] = {}
+    for partition, sort in _keys(connection, observer, [CHECKPOINT_PREFIX]):
+        thread_id = partition.removeprefix(CHECKPOINT_PREFIX)
+        found.setdefault(thread_id, _Sum()).add(*split_sort(sort))
+    return _in_order(found)
+
+
+def _in_order(found: Mapping[str, _Sum]) -> list[Thread]:
+    ordered = sorted(found.items())
+    ordered.sort(key=lambda one: one[1].newest, reverse=True)
+    return [one.thread(thread_id) for thread_id, one in ordered]
+
+
+def scan_orphans(
+    connection: DynamoConnection, observer: ScanObserver
+) -> tuple[list[Thread], dict[str, set[CheckpointKey]]]:
+    """All threads as `scan_threads` returns them, and the missing checkpoints that have writes.
+
+    These are by thread; a thread may have nothing else.
+    """
+    threads: dict[str, _Sum] = {}
+    known: set[int] = set()
+    """Hashes of the partitions of writes that belong to a checkpoint."""
+    unsure: dict[int, str] = {}
+    """The others by their hash: their checkpoints come later in the scan, or are missing."""
+    for partition, sort in _keys(connection, observer, [CHECKPOINT_PREFIX, WRITES_PREFIX]):
+        if partition.startswith(CHECKPOINT_PREFIX):
+            thread_id, place = partition.removeprefix(CHECKPOINT_PREFIX), split_sort(sort)
+            threads.setdefault(thread_id, _Sum()).add(*place)
+            mark = hash(writes_partition(CheckpointKey(thread_id, *place)))
+            known.add(mark)
+            unsure.pop(mark, None)
+        elif (mark := hash(partition)) not in known:
+            unsure[mark] = partition
+    orphans: dict[str, set[CheckpointKey]] = {}
+    for partition in unsure.values():
+        key = _owner(partition, threads)
+        orphans.setdefault(key.thread_id, set()).add(key)
+    return _in_order(threads), orphans
+
+
+def _owner(partition: str, threads: Collection[str]) -> CheckpointKey:
+    """The checkpoint that a partition of writes belongs to.
+
+    Thread id and namespace are separated by a `#`, which both may contain. An empty namespace is
+    the most frequent one, also of a thread that has no checkpoint yet. Otherwise this is the
+    longest thread id that exists, or else the namespace without a `#`.
+    """
+    rest, _, checkpoint_id = partition.removeprefix(WRITES_PREFIX).rpartition("#")
+    if rest.endswith("#") and len(rest) > 1:
+        return CheckpointKey(rest[:-1], "", checkpoint_id)
+    parts = rest.split("#")
+    for end in range(len(parts) - 1, 0, -1):
+        if (thread_id := "#".join(parts[:end])) in threads:
+            return CheckpointKey(thread_id, "#".join(parts[end:]), checkpoint_id)
+    thread_id, _, ns = rest.rpartition("#")
+    return CheckpointKey(thread_id, ns, checkpoint_id)
+
+
+def _keys(
+    connection: DynamoConnection, observer: ScanObserver, prefixes: list[str]
+) -> Iterator[tuple[str, str]]:
+    """The keys of all items with these prefixes, while the observer is told."""
+    label, total = f"scanning table '{connection.table}'", connection.about.get("ItemCount")
+    estimate = total if isinstance(total, int) and total > 0 else None
+    items, units = 0, 0.0
+    observer.scanning(label, 0, estimate)
+    try:
+        for page in connection.scan(prefixes):
+            items += page.scanned
+            units += page.units
+            observer.scanning(label, items, estimate)
+            for one in page.items:
+                yield one["PK"]["S"], one["SK"]["S"]
+    finally:
+        read = f"{items:,} item{'s' * (items != 1)}"
+        cost = f"{units:,.10g} read unit{'s' * (units != 1)}"
+        observer.scanned(f"scanned table '{connection.table}': {read}, {cost}")
+
+
+# Faults of the times to live in a table, and keys that contradict each other.
+
+
+_ATTRIBUTE = "ttl"
+_ENABLE = f"Enabled=true,AttributeName={_ATTRIBUTE}"
+
+
+def table_faults(connection: DynamoConnection) -> Iterator[Fault]:
+    """`ttl-partial`, if items have a time to live that DynamoDB does not heed.
+
+    Looks at a few items. Nothing if the user may not read the settings of the table.
+    """
+    with suppress(StoreUnavailable):
+        if connection.expiring_attribute() == _ATTRIBUTE or not connection.has_times_to_live():
+            return
+        words = ["aws", "dynamodb", "update-time-to-live", "--table-name", connection.table]
+        yield Fault(
+            "ttl-partial",
+            "items have a time to live, but TTL is not enabled for the table, so they stay",
+            fix=shell.command(*words, "--time-to-live-specification", _ENABLE),
+        )
+
+
+def has_contradiction(items: Sequence[CheckpointItem]) -> bool:
+    """Whether a parent is missing or not older, or some checkpoints expire and others do not."""
+    there = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in items}
+    return len({one.expires_at is None for one in items}) > 1 or any(
+        (one.key.checkpoint_ns, one.parent) not in there or one.parent >= one.key.checkpoint_id
+        for one in items
+        if one.parent is not None
+    )
+
+
+def expiry_faults(thread_id: str, items: Sequence[CheckpointItem]) -> Iterator[Fault]:
+    """`ttl-partial`, if some checkpoints of a thread expire and others do not."""
+    expiring = [one for one in items if one.expires_at is not None]
+    staying = [one for one in items if one.expires_at is None]
+    if not expiring or not staying:
+        return
+    fewer = min(staying, expiring, key=len)
+    what = "have no time to live" if fewer is staying else "have a time to live"
+    detail = f"{len(fewer)} of {len(items)} checkpoints {what}"
+    ns = own = None
+    if len(fewer) == 1:
+        ns, own = fewer[0].key.checkpoint_ns, fewer[0].key.checkpoint_id
+    yield Fault("ttl-partial", detail, thread_id, ns, own)
+
+
+_PARTITIONS_AT_ONCE = 64
+_Column = tuple[str, str, str, str | None, str]
+
+
+@checked(*STORE)
+class DynamoStore(OnConnection[DynamoConnection], BaseStore):
+    """A table, opened for reading."""
+
+    keys_expire = True
+    lists_by_scan = True
+
+    def __init__(self, connection: DynamoConnection, url: StoreUrl) -> None:
+        super().__init__(connection, url)
+        self._index = DynamoIndex(connection)
+        self._observer: ScanObserver = SilentObserver()
+        self._there: dict[CheckpointKey, bool] = {}
+        """Whether the payloads exist that were looked for, because another one is missing."""
+        self._threads: list[Thread] | None = None
+        self._all_ids: list[str] | None = None
+        """The ids of all threads, also of those with nothing but writes."""
+
+    def observe_scans(self, observer: ScanObserver) -> None:
+        self._observer = observer
+
+    def describe(self) -> StoreInfo:
+        about = self._connection.about
+        items, size = about.get("ItemCount"), about.get("TableSizeBytes")
+        told = f" (about {items:,} items)" if isinstance(items, int) else ""
+        return StoreInfo(
+            layout="dynamodb",
+            url=str(self._url),
+            engine=f"Amazon DynamoDB{told}",
+            saver="langgraph-checkpoint-aws, DynamoDBSaver",
+            capabilities=_CAPABILITIES,
+            tables=(self._connection.table,),
+            # An estimate that DynamoDB updates every six hours.
+            size=size if isinstance(size, int) and size > 0 else None,
+        )
+
+    # Threads
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        if self._threads is None:
+            self._threads = scan_threads(self._connection, self._observer)
+        yield from self._threads[:limit]
+
+    def thread(self, thread_id: str) -> Thread | None:
+        return thread_of(thread_id, (one.key for one in self._index.thread(thread_id)))
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        return sorted({one.key.checkpoint_ns for one in self._index.thread(thread_id)})
+
+    def expiries(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
+    ) -> Iterator[Expiry]:
+        wanted = set(checkpoint_ids)
+        found = [
+            one
+            for one in self._index.thread(thread_id)
+            if one.key.checkpoint_ns == checkpoint_ns and one.key.checkpoint_id in wanted
+        ]
+        for one, writes in self._index.writes([one.key for one in found], found):
+            times = [write.expires_at for write in writes if write.expires_at is not None]
+            first = min(times) if times else None
+            yield Expiry(one.key, moment(one.expires_at), moment(first))
+
+    def refresh(self) -> None:
+        self._index.forget()
+        self._there.clear()
+        self._threads = self._all_ids = None
+
+    # Checkpoints
+
+    def checkpoints(
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
+    ) -> Iterator[Checkpoint]:
+        asked = CheckpointQuery(**options)
+        ids = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
+        found = [
+            one
+            for one in self._index.thread(thread_id)
+            if asked.checkpoint_ns in (None, one.key.checkpoint_ns)
+            and (ids is None or one.key.checkpoint_id in ids)
+        ]
+        yield from self._load(found, body=asked.body, metadata=asked.metadata)
+
+    def checkpoints_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,  # noqa: ARG002 - they are in the bodies
+    ) -> Iterator[Checkpoint]:
+        yield from self._load(self._index.at(keys), body=body, metadata=metadata)
+
+    def _load(
+        self, items: Sequence[CheckpointItem], *, body: bool, metadata: bool
+    ) -> Iterator[Checkpoint]:
+        if not body and not metadata:
+            yield from (Checkpoint(one.key, one.parent) for one in items)
+            return
+        for one, payload in payloads(self._connection, items):
+            value = value_of(payload)
+            if payload.is_missing or not (payload.data or payload.problem):
+                value = self._lost(one, value)
+            parts = split_payload(value)
+            yield Checkpoint(
+                one.key, one.parent, parts[0] if body else None, parts[1] if metadata else None
+            )
+
+    def _lost(self, item: CheckpointItem, value: TypedBytes) -> TypedBytes:
+        """The value of a checkpoint without a payload. It says what the saver does then."""
+        problem = value.problem or "payload is empty"
+        of_ns = [
+            one
+            for one in self._index.thread(item.key.thread_id)
+            if one.key.checkpoint_ns == item.key.checkpoint_ns
+        ]
+        newer = [one for one in of_ns if one.key > item.key]
+        older = [one for one in of_ns if one.key < item.key]
+        if any(self._is_there(one) for one in newer):
+            return value._replace(problem=f"{problem}; the saver leaves this checkpoint out")
+        loaded = next((one.key.checkpoint_id for one in older if self._is_there(one)), None)
+        if loaded is None:
+            return value._replace(problem=f"{problem}; the saver finds no checkpoint here")
+        return value._replace(problem=f"{problem}; the saver loads {loaded} before it instead")
+
+    def _is_there(self, item: CheckpointItem) -> bool:
+        """Whether the payload of a checkpoint exists."""
+        if item.key not in self._there:
+            ref = item.ref
+            if ref.location != IN_TABLE:
+                found = any(size for _, size in sizes_of(self._connection, [item]))
+            else:
+                keys = [(ref.key, CHUNK_SORT)] if is_partition(ref.key) else []
+                found = bool(self._connection.get(keys, ""))
+            self._there[item.key] = found
+        return self._there[item.key]
+
+    # Writes
+
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        asked = WriteQuery(**options)
+        ids = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
+        keys = sorted(
+            key
+            for key in self._index.keys_with_orphans(thread_id)
+            if asked.checkpoint_ns in (None, key.checkpoint_ns)
+            and (ids is None or key.checkpoint_id in ids)
+        )
+        yield from self._writes(keys, asked.channels, asked.values)
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        yield from self._writes(keys, channels, values)
+
+    def _writes(
+        self,
+        keys: Sequence[CheckpointKey],
+        channels: Collection[str] | None,
+        values: bool | Collection[str],
+    ) -> Iterator[Write]:
+        for items in self._write_items(keys):
+            found = [one for one in items if channels is None or one.channel in channels]
+            for one, payload in payloads(self._connection, found):
+                is_read = values if isinstance(values, bool) else one.channel in values
+                yield _write(one, payload, is_read=is_read)
+
+    def _write_items(self, keys: Sequence[CheckpointKey]) -> Iterator[list[WriteItem]]:
+        """The writes of some checkpoints at a time, those of each in the order of the protocol."""
+        for start in range(0, len(keys), _PARTITIONS_AT_ONCE):
+            some = keys[start : start + _PARTITIONS_AT_ONCE]
+            yield [write for _, writes in self._index.writes(some, some) for write in writes]
+
+    # Sizes
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        for one, size in sizes_of(self._connection, self._index.thread(thread_id)):
+            yield one.key, ThreadSize(1, 0, size)
+        for items in self._write_items(sorted(self._index.keys_with_orphans(thread_id))):
+            for write, size in sizes_of(self._connection, items):
+                yield write.key, ThreadSize(0, 1, size)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        if thread_id is not None:
+            yield from super().usage(thread_id)
+            return
+        for one in self._everyone():
+            yield from super().usage(one)
+
+    def _everyone(self) -> list[str]:
+        """The ids of all threads, also of those with nothing but writes."""
+        if self._all_ids is None:
+            self._threads, self._index.orphans = scan_orphans(self._connection, self._observer)
+            ids = {one.thread_id for one in self._threads} | self._index.orphans.keys()
+            self._all_ids = sorted(ids, key=lambda one: one.encode(errors="surrogatepass"))
+        return self._all_ids
+
+    # Faults
+
+    def faults(self) -> Iterator[Fault]:
+        return table_faults(self._connection)
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        return expiry_faults(thread_id, self._index.thread(thread_id))
+
+    def suspect_threads(self) -> Iterator[str]:
+        """The scan finds writes without a checkpoint; the rest needs one query for each thread."""
+        for thread_id in self._everyone():
+            items = self._index.thread(thread_id)
+            if thread_id in self._index.orphans or has_contradiction(items):
+                yield thread_id
+
+    def _lengths(self, thread_id: str) -> Iterator[tuple[_Column, int]]:
+        """Body and metadata are one stored value; its rest counts as the body.
+
+        The length of metadata is known only where the payload is not compressed and in the table.
+        """
+        items = self._index.thread(thread_id)
+        for one, payload in payloads(
+            self._connection, [one for one in items if one.ref.location == IN_TABLE]
+        ):
+            yield from _columns(one, payload.size, _metadata_length(payload))
+        others = [one for one in items if one.ref.location != IN_TABLE]
+        for one, size in sizes_of(self._connection, others):
+            yield from _columns(one, size, 0)
+        for writes in self._write_items(sorted(self._index.keys_with_orphans(thread_id))):
+            for write, size in sizes_of(self._connection, writes):
+                ns = write.key.checkpoint_ns
+                yield (WRITES, "value", ns, write.channel, write.ref.type), size
+
+    # Rows
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        for items in self._write_items(sorted(self._index.keys_with_orphans(thread_id))):
+            for write, payload in payloads(self._connection, items):
+                yield write_row(write, payload)
+        for one, payload in payloads(self._connection, self._index.thread(thread_id)[::-1]):
+            yield checkpoint_row(one, payload)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        return checked_rows(self._connection, thread_id, rows)
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        words = ["aws", "dynamodb"]
+        table = ["--table-name", self._connection.table]
+        places = [checkpoint_place(key), (chunk_of(key), CHUNK_SORT)]
+        found = [
+            shell.command(*words, "get-item", *table, "--key", _json(key_attributes(place)))
+            for place in places
+        ]
+        values = _json({":p": {"S": writes_partition(key)}})
+        condition = ["--key-condition-expression", "PK = :p"]
+        values_of = ["--expression-attribute-values", values]
+        return [*found, shell.command(*words, "query", *table, *condition, *values_of)]
+
+
+_CAPABILITIES = (
+    Capability.HISTORY
+    | Capability.WRITES
+    | Capability.TASK_PATH
+    | Capability.ADDING
+    | Capability.INLINE_VALUES
+)
+
+
+def _json(value: object) -> str:
+    import json  # only for a person who asks where a checkpoint is
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _write(item: WriteItem, payload: StoredPayload, *, is_read: bool) -> Write:
+    value = value_of(payload) if is_read else None
+    if value is not None and payload.is_missing:
+        value = value._replace(problem=f"{value.problem}; the saver ignores this write")
+    return Write(
+        item.key, item.task_id, item.task_path, item.idx, item.channel, payload.size, value
+    )
+
+
+def _columns(item: CheckpointItem, size: int, metadata: int) -> Iterator[tuple[_Column, int]]:
+    ns = item.key.checkpoint_ns
+    yield (CHECKPOINTS, "checkpoint", ns, None, item.ref.type), size - metadata
+    yield (CHECKPOINTS, METADATA, ns, None, item.ref.type), metadata
+
+
+def _metadata_length(payload: StoredPayload) -> int:
+    if payload.ref.is_gzip or payload.problem:
+        return 0
+    metadata = split_payload(value_of(payload))[1]
+    return 0 if metadata.problem or metadata.part else len(metadata.data)

@@ -1,1 +1,0 @@
-"""Files on disk: written atomically, opened only if they are regular, locked, temporary."""

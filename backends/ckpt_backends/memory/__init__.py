@@ -1,1 +1,0 @@
-"""Long-term memory: its model, its interface, and names of namespaces."""

@@ -1,0 +1,78 @@
+"""The parts of a thread in the documents of LangGraph's savers. Needs no driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ckpt_backends.codec.bson import typed_leaves
+from ckpt_backends.erasing.erasure import EraseStored, ValueKind
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, KEY, WRITES
+from ckpt_backends.mongodb.engine.records import EditedDocument, StoredFields
+from ckpt_backends.rows import Row
+from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
+
+_MADE_ANEW = frozenset({"_id", "created_at", "upserted_at", "metadata_search"})
+"""Fields with nothing of their own: a saver makes them from the others, or from the clock."""
+_OF_CHECKPOINT = {*KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata", *_MADE_ANEW}
+_OF_WRITE = {*KEY, "task_id", "task_path", "idx", "channel", "type", "value", *_MADE_ANEW}
+
+
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001
+    """The parts that the documents of one thread hold. Raises `Unsupported` and `Unreadable`."""
+    for row in rows:
+        if row.table == WRITES:
+            yield _write(StoredFields(row, _OF_WRITE))
+        elif row.table == CHECKPOINTS:
+            yield _checkpoint(StoredFields(row, _OF_CHECKPOINT))
+        else:
+            raise Unsupported(f"a row of the unknown table '{row.table}'")
+
+
+def _checkpoint(fields: StoredFields) -> CheckpointPart:
+    return CheckpointPart(
+        fields.key(),
+        fields.text("parent_checkpoint_id") or None,
+        TypedBytes(fields.text("type"), fields.binary("checkpoint")),
+        _metadata(fields),
+    )
+
+
+def _metadata(fields: StoredFields) -> TypedBytes:
+    stored = fields.document("metadata")
+    if stored is None:
+        return TypedBytes("json", fields.binary("metadata"))
+    # Before 0.2.2, a leaf is only the bytes of a JSON text. Newer releases read such a leaf only
+    # with its type.
+    return TypedBytes("bson", typed_leaves(stored))
+
+
+def _write(fields: StoredFields) -> WritePart:
+    return WritePart(
+        fields.key(),
+        fields.text("task_id"),
+        fields.text("task_path"),
+        fields.number("idx"),
+        fields.text("channel"),
+        TypedBytes(fields.text("type"), fields.binary("value")),
+    )
+
+
+# Changes the values in documents of LangGraph's savers. Needs no driver.
+
+
+def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
+    """The row with the values that `erase` returns; the same row if they are equal.
+
+    Raises `CannotHold` for a document that cannot be read.
+    """
+    found = EditedDocument(row, erase)
+    if row.table == CHECKPOINTS:
+        found.edit("checkpoint", found.text("type"), ValueKind.BODY)
+        found.edit("metadata", "json", ValueKind.METADATA)
+        # LangGraph.js stores the metadata a second time, to search in them.
+        found.edit("metadata_search", "json", ValueKind.METADATA, document_tag="bson-plain")
+    elif row.table == WRITES:
+        found.edit("value", found.text("type"), ValueKind.WRITE)
+    return found.row()

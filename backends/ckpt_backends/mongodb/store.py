@@ -1,0 +1,698 @@
+"""Reads the layouts of `langgraph-checkpoint-mongodb` 0.1 to 0.5, and of LangGraph.js.
+
+A checkpoint is one document, with all values in its field `checkpoint`. Each write is a separate
+document. Since 0.1.4, the savers create a unique index on thread, namespace and checkpoint id.
+Queries here use the index if it exists, but work without it and never create it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from heapq import merge
+from itertools import groupby
+from typing import Any, Unpack
+
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    Expiry,
+    Fault,
+    Thread,
+    ThreadBounds,
+    TypedBytes,
+    Usage,
+    Write,
+    ids_between,
+)
+from ckpt_backends.mongodb.declaration import BACKEND
+from ckpt_backends.mongodb.engine.connect import MongoConnection
+from ckpt_backends.mongodb.engine.layout import (
+    CHECKPOINTS,
+    KEY,
+    MEMORY,
+    WRITES,
+    CollectionKind,
+    CollectionSample,
+    IndexKey,
+    MongoLayout,
+    SaverFormat,
+    Stage,
+    has_index,
+    later,
+    length,
+    metadata_of,
+    missing_index,
+    of_threads,
+    storable,
+    storable_of,
+    text,
+)
+from ckpt_backends.mongodb.engine.store import IS_NEAR, MongoCheckpoints, is_staged, key_in
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.url import StoreUrl
+
+# The aggregation pipelines for the collections of LangGraph's savers.
+
+
+def threads(match: Mapping[str, Any], limit: int | None) -> list[Stage]:
+    """The stages that list threads, newest first. With the key index, no document is read."""
+    return [
+        *([{"$match": match}] if match else []),
+        {
+            "$group": {
+                "_id": {"thread": "$thread_id", "ns": "$checkpoint_ns"},
+                "newest": {"$max": "$checkpoint_id"},
+                "oldest": {"$min": "$checkpoint_id"},
+                "number": {"$sum": 1},
+            }
+        },
+        {
+            "$group": {
+                "_id": "$_id.thread",
+                "head": {"$max": {"$cond": [{"$eq": ["$_id.ns", ""]}, "$newest", None]}},
+                "newest": {"$max": "$newest"},
+                "oldest": {"$min": "$oldest"},
+                "number": {"$sum": "$number"},
+                "namespaces": {"$sum": 1},
+            }
+        },
+        # Documents on their way; see `staging`. The server may do this first, over the index.
+        {"$match": {"$expr": {"$ne": [{"$type": "$_id"}, "object"]}}},
+        {"$sort": {"newest": -1, "_id": 1}},
+        *([{"$limit": limit}] if limit is not None else []),
+    ]
+
+
+def thread_of(row: Any) -> Thread:
+    """The thread from a document that `threads` returned."""
+    head = row["head"]
+    return Thread(
+        text(row["_id"]),
+        None if head is None else text(head),
+        text(row["oldest"]),
+        text(row["newest"]),
+        int(row["number"]),
+        int(row["namespaces"]),
+    )
+
+
+def namespaces(match: Mapping[str, Any]) -> list[Stage]:
+    """The namespaces of the documents that match, sorted."""
+    return [{"$match": match}, {"$group": {"_id": "$checkpoint_ns"}}, {"$sort": {"_id": 1}}]
+
+
+def first_times(match: Mapping[str, Any], field: str) -> list[Stage]:
+    """By checkpoint id, the first time in a field of its documents; null if one has none."""
+    at = {"$cond": [{"$eq": [{"$type": f"${field}"}, "date"]}, f"${field}", None]}
+    return [
+        {"$match": match},
+        {"$project": {"checkpoint_id": 1, "at": at}},
+        {"$group": {"_id": "$checkpoint_id", "at": {"$min": "$at"}}},
+    ]
+
+
+def of_checkpoints(keys: Collection[tuple[object, str, str]]) -> dict[str, Any]:
+    """A condition for documents of some checkpoints, given as (thread, namespace, id).
+
+    It may also match other combinations of these threads, namespaces and ids.
+    """
+    threads, spaces, ids = (list({key[n]: None for key in keys}) for n in range(3))
+    wanted = {"checkpoint_ns": {"$in": spaces}, "checkpoint_id": {"$in": ids}}
+    return {**of_threads(threads), **wanted}
+
+
+def usage(
+    match: Mapping[str, Any], field: str, by: Mapping[str, Any], also: Mapping[str, str]
+) -> list[Stage]:
+    """The bytes of a field, grouped by thread, `also` and `by`, and sorted by thread.
+
+    `also` maps names to expressions over the documents.
+    """
+    kept = {name: f"${name}" for name in also}
+    return [
+        *([{"$match": match}] if match else []),
+        {"$project": {"_id": 0, "thread_id": 1, "size": length(field), **also}},
+        {
+            "$group": {
+                "_id": {"thread": "$thread_id", **kept, **by},
+                "number": {"$sum": 1},
+                "bytes": {"$sum": "$size"},
+            }
+        },
+        {"$sort": {"_id.thread": 1}},
+    ]
+
+
+def wanted(field: str, values: bool | Collection[str]) -> Stage | str | None:
+    """The expression that returns a field for the selected channels; None if it is never read.
+
+    `values` is the parameter of `Store.writes`.
+    """
+    if isinstance(values, bool):
+        return field if values else None
+    return {"$cond": [_is_one_of(values), field, "$$REMOVE"]}
+
+
+def is_read(values: bool | Collection[str]) -> Stage:
+    """The expression that tells whether `wanted` returns the field of a document."""
+    return {"$literal": values} if isinstance(values, bool) else _is_one_of(values)
+
+
+def _is_one_of(channels: Collection[str]) -> Stage:
+    return {"$in": ["$channel", {"$literal": sorted(channels)}]}
+
+
+# Recognises the collections of LangGraph's savers and of its MongoDBStore by their documents.
+#
+# The names of collections are arguments of the savers, so they cannot identify a layout.
+#
+# | layout | saver | documents |
+# |---|---|---|
+# | `mongodb` | langgraph-checkpoint-mongodb | `checkpoint` bytes, `metadata` a document; writes |
+# | `mongodb-js` | LangGraph.js | `checkpoint` and `metadata` bytes of JSON; writes |
+#
+# The leaves of `metadata` are serialised; source: `langgraph/checkpoint/mongodb/utils.py`.
+
+
+JAVASCRIPT = "mongodb-js"
+_INDEX_OF_JAVASCRIPT = "thread_ns_checkpoint_idx"
+"""LangGraph.js creates it since 1.4. Source: `setup` and `put` in `checkpoint.js` of
+@langchain/langgraph-checkpoint-mongodb 1.4.1."""
+_CHECKPOINT = frozenset({"_id", *KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata"})
+
+
+def _kind(layout: str, time_field: str, *fields: str) -> CollectionKind:
+    saver = SaverFormat(
+        layout=layout,
+        can=BACKEND.layouts[layout],
+        store="ckpt_backends.mongodb.store:MongoStore",
+        writable="ckpt_backends.mongodb.write:WritableMongoStore",
+        threads=threads,
+        thread_of=thread_of,
+        newest_first={"checkpoint_id": -1},
+        time_field=time_field,
+    )
+    return CollectionKind(_CHECKPOINT | {time_field, *fields}, saver)
+
+
+_OF_OFFICIAL = _kind("mongodb", "created_at")
+_OF_JAVASCRIPT = _kind(JAVASCRIPT, "upserted_at", "metadata_search")
+_OF_WRITES = CollectionKind(
+    frozenset({"_id", *KEY, "task_id", "task_path", "idx", "channel", "type", "value"})
+    | {"created_at", "upserted_at"},
+    table=WRITES,
+)
+_OF_MEMORY = CollectionKind(table=MEMORY)
+
+
+def recognise(sample: CollectionSample) -> CollectionKind | None:
+    """What a collection holds; None if no release of LangGraph wrote the document."""
+    fields = sample.fields
+    if not fields:
+        return _by_indexes(sample)
+    if {"task_id", "idx", "channel", "value", *KEY} <= fields.keys():
+        return _OF_WRITES
+    if "checkpoint" in sample.binary and fields.keys() >= {*KEY, "type"}:
+        return _OF_OFFICIAL if fields.get("metadata") == "object" else _OF_JAVASCRIPT
+    if fields.get("namespace") == "array" and {"key", "value"} <= fields.keys():
+        return _OF_MEMORY
+    return None
+
+
+def _by_indexes(sample: CollectionSample) -> CollectionKind | None:
+    """The kind of an empty collection, by the indexes that its saver created."""
+    keys = set(sample.indexes.values())
+    if (*KEY, "task_id", "idx") in keys:
+        return _OF_WRITES
+    if KEY in keys:
+        return _OF_JAVASCRIPT if _INDEX_OF_JAVASCRIPT in sample.indexes else _OF_OFFICIAL
+    if keys & {("namespace_str", "key"), ("namespace", "key")}:
+        return _OF_MEMORY
+    return None
+
+
+# Faults of indexes and times to live in the collections of LangGraph's savers.
+#
+# The Python saver creates its indexes whenever it is opened, since 0.1.4. That of LangGraph.js
+# does so in `setup()`, which an application may leave out. Source: `_create_saver_indexes` and
+# `put` in `langgraph/checkpoint/mongodb/saver.py`, 0.1.0 to 0.5.1, and `setup` in `checkpoint.js`
+# of @langchain/langgraph-checkpoint-mongodb 1.4.1.
+
+
+_KEY: IndexKey = {"thread_id": 1, "checkpoint_ns": 1, "checkpoint_id": -1}
+_TASK: IndexKey = {"task_id": 1, "idx": 1}
+OF_PYTHON: Mapping[str, IndexKey] = {CHECKPOINTS: _KEY, WRITES: {**_KEY, **_TASK}}
+OF_JAVASCRIPT: Mapping[str, IndexKey] = {
+    CHECKPOINTS: _KEY,
+    WRITES: {**_KEY, "checkpoint_id": 1, **_TASK},
+}
+INDEX_NAMES = {CHECKPOINTS: "thread_ns_checkpoint_idx", WRITES: "thread_ns_checkpoint_task_idx"}
+
+
+def index_faults(connection: MongoConnection, layout: MongoLayout) -> Iterator[Fault]:
+    """`index-missing` for the indexes that the saver of this store certainly created."""
+    collections = layout.collections
+    if layout.name == JAVASCRIPT:
+        wanted = {name: OF_JAVASCRIPT[table] for table, name in collections.items()}
+        if any(has_index(connection, name, key) for name, key in wanted.items()):
+            for table, name in collections.items():
+                yield from missing_index(connection, name, wanted[name], name=INDEX_NAMES[table])
+    elif _creates_indexes(connection, layout):
+        for table, name in collections.items():
+            yield from missing_index(connection, name, OF_PYTHON[table], unique=True)
+    lifetime = next(iter(layout.lifetimes.values()), None)
+    for name in collections.values():
+        if lifetime is not None and name not in layout.lifetimes:
+            key = {layout.saver.time_field: 1}
+            yield from missing_index(connection, name, key, expireAfterSeconds=int(lifetime))
+
+
+def _creates_indexes(connection: MongoConnection, layout: MongoLayout) -> bool:
+    """Whether a release from 0.1.4 on wrote the newest documents.
+
+    Since 0.1.4, writes have a task path. Since 0.2.2, the leaves of metadata are arrays.
+    """
+    shown = {CHECKPOINTS: {"$isArray": "$metadata.source"}, WRITES: {"$type": "$task_path"}}
+    for table, name in layout.collections.items():
+        stages: list[Stage] = [
+            {"$sort": {"_id": -1}},
+            {"$limit": 1},
+            {"$project": {"_id": 0, "told": shown[table]}},
+        ]
+        if any(row["told"] in (True, "string") for row in connection.aggregate(name, stages)):
+            return True
+    return False
+
+
+def is_expiring(layout: MongoLayout) -> bool:
+    """Whether indexes remove documents from all collections of a store."""
+    return layout.lifetimes.keys() == {*layout.collections.values()}
+
+
+def expiry_faults(
+    connection: MongoConnection, layout: MongoLayout, thread_id: str, match: Mapping[str, Any]
+) -> Iterator[Fault]:
+    """`ttl-partial`, if some documents of a thread expire and others do not.
+
+    Only for a store that `is_expiring`.
+    """
+    field = layout.saver.time_field
+    groups: dict[bool, list[Any]] = {True: [], False: []}
+    stages: list[Stage] = [
+        {"$match": match},
+        {
+            "$group": {
+                "_id": {"$eq": [{"$type": f"${field}"}, "date"]},
+                "number": {"$sum": 1},
+                "checkpoint_ns": {"$first": "$checkpoint_ns"},
+                "checkpoint_id": {"$first": "$checkpoint_id"},
+            }
+        },
+    ]
+    for name in layout.collections.values():
+        for row in connection.aggregate(name, stages):
+            groups[bool(row["_id"])].append(row)
+    if not all(groups.values()):
+        return
+    numbers = {key: sum(int(row["number"]) for row in rows) for key, rows in groups.items()}
+    expires = numbers[True] < numbers[False]
+    number = numbers[expires]
+    words = "expire" if expires else f"have no {field}, so they do not expire"
+    ns = own = None
+    if number == 1:
+        ns, own = (text(groups[expires][0].get(one)) for one in ("checkpoint_ns", "checkpoint_id"))
+    detail = f"{number} of {sum(numbers.values())} documents {words}"
+    yield Fault("ttl-partial", detail, thread_id, ns, own)
+
+
+# Finds the threads whose documents may contradict each other, in two sorted reads.
+#
+# The index of the saver has the order of both. Of writes it has all that is needed; of
+# checkpoints, the server also reads the documents, but sends only their ids.
+
+
+_ORDER = {"thread_id": 1, "checkpoint_ns": 1, "checkpoint_id": -1}
+_Order = tuple[int, Any]
+"""The place of a thread id in MongoDB's order: numbers before texts, and texts by their bytes."""
+_Thread = tuple[_Order, list[Any]]
+
+
+def suspects(connection: MongoConnection, layout: MongoLayout) -> Iterator[str]:
+    """The ids of these threads, as `Store.suspect_threads` promises. Keeps one thread in memory."""
+    fields: Stage = {"_id": 0, **dict.fromkeys(_ORDER, 1)}
+    if is_expiring(layout):
+        fields["expires"] = {"$eq": [{"$type": f"${layout.saver.time_field}"}, "date"]}
+    stages: list[Stage] = [{"$sort": _ORDER}, {"$project": fields}]
+    of_checkpoints: Stage = {**fields, "parent_checkpoint_id": 1, "near": IS_NEAR}
+    checkpoints = connection.aggregate(
+        layout.checkpoints, [{"$sort": _ORDER}, {"$project": of_checkpoints}]
+    )
+    writes = iter(()) if layout.writes is None else connection.aggregate(layout.writes, stages)
+    known: set[str] = set()
+    for own, written in _merged(_by_thread(checkpoints), _by_thread(writes)):
+        thread_id = text((own or written)[0].get("thread_id"))
+        if thread_id not in known and _is_suspect(own, written):
+            known.add(thread_id)
+            yield thread_id
+
+
+def _by_thread(rows: Iterable[Any]) -> Iterator[_Thread]:
+    known = (row for row in rows if not is_staged(row.get("thread_id")))
+    for order, some in groupby(known, key=lambda row: _order_of_suspects(row.get("thread_id"))):
+        yield order, list(some)
+
+
+def _order_of_suspects(thread_id: object) -> _Order:
+    if isinstance(thread_id, int | float) and not isinstance(thread_id, bool):
+        return 0, thread_id
+    return 1, text(thread_id).encode(errors="surrogateescape")
+
+
+def _merged(
+    left: Iterator[_Thread], right: Iterator[_Thread]
+) -> Iterator[tuple[list[Any], list[Any]]]:
+    """The rows of each thread from both sides; one of them may be empty."""
+    mine, other = next(left, None), next(right, None)
+    while mine is not None or other is not None:
+        takes_mine = mine is not None and (other is None or mine[0] <= other[0])
+        takes_other = other is not None and (mine is None or other[0] <= mine[0])
+        yield (mine[1] if takes_mine and mine else []), (other[1] if takes_other and other else [])
+        mine = next(left, None) if takes_mine else mine
+        other = next(right, None) if takes_other else other
+
+
+def _is_suspect(checkpoints: Sequence[Any], writes: Sequence[Any]) -> bool:
+    there = {(row.get("checkpoint_ns"), row.get("checkpoint_id")) for row in checkpoints}
+    for row in checkpoints:
+        parent, own = row.get("parent_checkpoint_id"), text(row.get("checkpoint_id"))
+        if row["near"]:
+            return True
+        if parent and ((row.get("checkpoint_ns"), parent) not in there or text(parent) >= own):
+            return True
+    if len({row.get("expires") for rows in (checkpoints, writes) for row in rows}) > 1:
+        return True
+    return any((row.get("checkpoint_ns"), row.get("checkpoint_id")) not in there for row in writes)
+
+
+_IDS_PER_QUERY = 20_000
+"""Ids in one query. They take about 1 MB; MongoDB's limit for a query is 16 MB."""
+
+
+class MongoStore(MongoCheckpoints):
+    """A database of LangGraph's Python or JavaScript saver, opened for reading."""
+
+    def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:
+        super().__init__(connection, url, layout)
+        self.keys_expire = bool(layout.lifetimes)
+
+    def _saver(self) -> str:
+        kinds: set[str] = set()
+        languages: set[str] = set()
+        for order in (1, -1):
+            stages: list[Stage] = [
+                {"$sort": {"_id": order}},
+                {"$limit": 1},
+                {
+                    "$project": {
+                        "_id": 0,
+                        "kind": {"$type": "$metadata.source"},
+                        "whole": {"$type": "$metadata"},
+                    }
+                },
+            ]
+            for row in self._rows(self._layout.checkpoints, stages):
+                kinds.add(row["kind"])
+                languages.add(row["whole"])
+        javascript = "LangGraph.js, @langchain/langgraph-checkpoint-mongodb"
+        if languages >= {"object", "binData"}:  # LangGraph.js stores metadata as bytes
+            return f"{javascript} and langgraph-checkpoint-mongodb, in one collection"
+        if self._layout.name == JAVASCRIPT:
+            return javascript
+        # Before 0.2.2, the leaves of metadata are JSON in bytes.
+        old, new = "binData" in kinds, "array" in kinds
+        if old and new:
+            return "langgraph-checkpoint-mongodb before and after 0.2.2; no release reads both"
+        return f"langgraph-checkpoint-mongodb {'0.1 to 0.2.1' if old else '0.2.2 or later'}"
+
+    def notes(self) -> Sequence[str]:
+        found = list(super().notes())
+        if self._layout.writes is None:
+            found.append("no collection of writes found: add ?writes_collection=NAME to the URL")
+        return found
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        match = {} if thread_id is None else self._of(thread_id)
+        if match is None:
+            return
+        by_type, ns = {"type": "$type"}, {"ns": "$checkpoint_ns"}
+        kind = "json" if self._layout.name == JAVASCRIPT else "bson"
+        checkpoints, writes = self._layout.checkpoints, self._layout.writes
+        parts = [
+            self._usage(checkpoints, "checkpoint", match, {}, {**ns, **by_type}),
+            self._usage(checkpoints, "metadata", match, {"type": {"$literal": kind}}, ns),
+        ]
+        if writes is not None:
+            channel = {"channel": "$channel"}
+            match = match if thread_id is None else self._own(match)
+            parts.append(self._usage(writes, "value", match, {}, {**ns, **channel, **by_type}))
+        yield from merge(*parts, key=lambda one: one.thread_id.encode(errors="surrogatepass"))
+
+    def _usage(
+        self,
+        collection: str,
+        column: str,
+        match: dict[str, Any],
+        by: dict[str, Any],
+        also: dict[str, str],
+    ) -> Iterator[Usage]:
+        stages = usage(match, f"${column}", by, also)
+        for row in self._connection.aggregate(collection, stages):
+            key = row["_id"]
+            if is_staged(key.get("thread")):
+                continue
+            yield Usage(
+                collection,
+                column,
+                text(key.get("thread")),
+                text(key.get("ns")),
+                text(key["channel"]) if "channel" in key else None,
+                text(key.get("type")),
+                int(row["number"]),
+                int(row["bytes"]),
+            )
+
+    def _within(self, bounds: ThreadBounds) -> list[Stage]:
+        since, until = ids_between(bounds.since, bounds.until)
+        newest = ({"$gte": since} if since else {}) | ({"$lt": until} if until else {})
+        return [{"$match": {"newest": newest}}] if newest else []
+
+    def faults(self) -> Iterator[Fault]:
+        yield from super().faults()
+        yield from index_faults(self._connection, self._layout)
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        yield from super().thread_faults(thread_id)
+        match = self._of(thread_id)
+        if match is not None and is_expiring(self._layout):
+            yield from expiry_faults(self._connection, self._layout, thread_id, match)
+
+    def suspect_threads(self) -> Iterator[str]:
+        return suspects(self._connection, self._layout)
+
+    def expiries(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
+    ) -> Iterator[Expiry]:
+        found: dict[str, dict[str, datetime | None]] = {}
+        layout = self._layout
+        for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids):
+            for table, name in layout.collections.items():
+                stages = first_times(match, layout.saver.time_field)
+                for row in self._rows(name, stages) if self.keys_expire else ():
+                    at = later(row["at"], layout.lifetimes.get(name))
+                    found.setdefault(text(row["_id"]), {})[table] = at
+        for own, times in found.items():
+            if CHECKPOINTS in times:
+                key = CheckpointKey(thread_id, checkpoint_ns, own)
+                yield Expiry(key, times[CHECKPOINTS], times.get(WRITES))
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        match = self._of(thread_id)
+        if match is None:
+            return []
+        rows = self._rows(self._layout.checkpoints, namespaces(match))
+        return [text(row["_id"]) for row in rows]
+
+    def checkpoints(
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
+    ) -> Iterator[Checkpoint]:
+        asked = CheckpointQuery(**options)
+        fields = _fields(asked)
+        for match in self._matches(thread_id, asked.checkpoint_ns, asked.checkpoint_ids):
+            stages = [
+                {"$match": match},
+                {"$sort": {"checkpoint_ns": 1, "checkpoint_id": -1}},
+                {"$project": fields},
+            ]
+            for row in self._connection.aggregate(
+                self._layout.checkpoints, stages, raw=asked.metadata
+            ):
+                yield _checkpoint(key_in(thread_id, row), row, asked)
+
+    def checkpoints_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
+        stages: list[Stage] = [{"$project": _fields(asked)}]
+        for key, row in self._at(keys, self._layout.checkpoints, stages, raw=metadata):
+            yield _checkpoint(key, row, asked)
+
+    def _at(
+        self,
+        keys: Sequence[CheckpointKey],
+        collection: str,
+        stages: Sequence[Stage],
+        *,
+        raw: bool = False,
+    ) -> Iterator[tuple[CheckpointKey, Any]]:
+        """Documents of the checkpoints with these keys, each document with its key."""
+        stored = {
+            (match["thread_id"], key.checkpoint_ns, key.checkpoint_id): key
+            for key in keys
+            if (match := self._of(key.thread_id)) is not None
+        }
+        stages = [{"$match": of_checkpoints(stored)}, *stages]
+        for row in self._connection.aggregate(collection, stages, raw=raw):
+            found = (row.get("thread_id"), row.get("checkpoint_ns"), row.get("checkpoint_id"))
+            # `of_checkpoints` may also match other combinations of thread, namespace and id.
+            if (key := stored.get(found)) is not None:
+                yield key, row
+
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        asked = WriteQuery(**options)
+        if self._layout.writes is None:
+            return
+        only: dict[str, Any] = {}
+        if asked.channels is not None:
+            only["channel"] = {"$in": storable_of(asked.channels)}
+        # This order uses the index. The writes of each checkpoint are sorted below.
+        order = {"checkpoint_id": 1, "task_id": -1, "idx": -1}
+        of_thread = self._of(thread_id) if asked.checkpoint_ids is None else None
+        if of_thread is not None:
+            only |= self._others([of_thread["thread_id"]])
+        for match in self._matches(
+            thread_id, asked.checkpoint_ns, asked.checkpoint_ids, writes=True
+        ):
+            stages = [{"$match": {**match, **only}}, {"$sort": order}, _read_writes(asked.values)]
+            rows = self._connection.aggregate(self._layout.writes, stages)
+            for _, group in groupby(rows, key=lambda row: text(row.get("checkpoint_id"))):
+                yield from sorted(
+                    (_write(key_in(thread_id, row), row) for row in group), key=_order
+                )
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        if self._layout.writes is None:
+            return
+        only = {} if channels is None else {"channel": {"$in": storable_of(channels)}}
+        stages = [{"$match": only}, _read_writes(values)]
+        found = (_write(key, row) for key, row in self._at(keys, self._layout.writes, stages))
+        yield from sorted(found, key=_order)
+
+    def _matches(
+        self,
+        thread_id: str,
+        checkpoint_ns: str | None,
+        checkpoint_ids: Collection[str] | None,
+        *,
+        writes: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """Conditions for several queries that together return the result in the right order.
+
+        Each condition for writes has one namespace, and their ids are in ascending order.
+        """
+        match = self._of(thread_id)
+        ids = None if checkpoint_ids is None else storable_of(checkpoint_ids, newest=not writes)
+        if match is None or not storable(checkpoint_ns or ""):
+            return
+        collection = self._layout.writes if writes else self._layout.checkpoints
+        spaces: list[Any] = [None] if checkpoint_ns is None else [checkpoint_ns]
+        if collection and checkpoint_ns is None and (writes or len(ids or ()) > _IDS_PER_QUERY):
+            spaces = [row["_id"] for row in self._rows(collection, namespaces(match))]
+        for ns in spaces:
+            of_ns = match if ns is None else {**match, "checkpoint_ns": ns}
+            if ids is None:
+                yield of_ns
+                continue
+            for start in range(0, len(ids), _IDS_PER_QUERY):
+                chunk = ids[start : start + _IDS_PER_QUERY]
+                yield {**of_ns, "checkpoint_id": {"$in": chunk}}
+
+
+def _fields(asked: CheckpointQuery) -> Stage:
+    """The fields of a checkpoint."""
+    fields = ["thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"]
+    fields += ["type", "checkpoint"] if asked.body else []
+    fields += ["metadata"] if asked.metadata else []
+    return {"_id": 0, **dict.fromkeys(fields, 1)}
+
+
+def _checkpoint(key: CheckpointKey, row: Any, asked: CheckpointQuery) -> Checkpoint:
+    parent = row.get("parent_checkpoint_id")
+    return Checkpoint(
+        key,
+        text(parent) if parent else None,
+        _typed(row.get("type"), row.get("checkpoint")) if asked.body else None,
+        metadata_of(row.get("metadata")) if asked.metadata else None,
+    )
+
+
+def _read_writes(values: bool | Collection[str]) -> Stage:
+    """The stage with the fields of a write, including its value if `values` selects it."""
+    fields = ["thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path"]
+    fields += ["idx", "channel", "type"]
+    value = wanted("$value", values)
+    return {
+        "$project": {
+            "_id": 0,
+            **dict.fromkeys(fields, 1),
+            "size": length("$value"),
+            "read": is_read(values),
+            **({} if value is None else {"value": value}),
+        }
+    }
+
+
+def _order(write: Write) -> tuple[str, str, int]:
+    """The order of the writes of one checkpoint."""
+    return write.task_path, write.task_id, write.idx
+
+
+def _write(key: CheckpointKey, row: Any) -> Write:
+    idx = row.get("idx")
+    return Write(
+        key,
+        text(row.get("task_id")),
+        text(row.get("task_path")),
+        int(idx) if isinstance(idx, int) else 0,
+        text(row.get("channel")),
+        int(row["size"]),
+        _typed(row.get("type"), row.get("value")) if row["read"] else None,
+    )
+
+
+def _typed(tag: object, value: object) -> TypedBytes:
+    """A value as stored."""
+    if isinstance(value, bytes):
+        return TypedBytes(text(tag), bytes(value))
+    return TypedBytes(text(tag), b"", problem="expected bytes as value")

@@ -1,0 +1,490 @@
+"""Reads LangGraph's layouts on MySQL and MariaDB.
+
+A body is JSON and contains at most small values. The other values are in `checkpoint_blobs`, by
+channel and version. All checkpoints with the same version of a channel share the same value.
+
+Keys are listed first; then rows are read, some at a time. The official saver lets the server join
+rows with `GROUP_CONCAT`, which cuts results longer than `group_concat_max_len` (1 MiB). ckpt does
+not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_backends.codec.values import MOST_BYTES, typed, unread
+from ckpt_backends.model import (
+    Blob,
+    Checkpoint,
+    CheckpointKey,
+    Fault,
+    Outline,
+    Thread,
+    ThreadBounds,
+    TypedBytes,
+    Write,
+    in_chunks,
+    is_reserved,
+    is_wanted,
+)
+from ckpt_backends.mysql import queries as sql
+from ckpt_backends.mysql.connect import MySQLConnection
+from ckpt_backends.mysql.database import AT_ONCE, Fetcher, MySQLDatabase
+from ckpt_backends.mysql.layout import MySQLLayout, literal
+from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.servers import STORE, checked
+from ckpt_backends.sql.queries import (
+    STATES_AT_ONCE,
+    GroupedThreads,
+    RowQuery,
+    SqlTable,
+    SqlTables,
+    tables_with_blobs,
+)
+from ckpt_backends.sql.store import Keyed, SqlStore
+from ckpt_backends.sql.tables import STORED, json_bytes, with_extras
+from ckpt_backends.url import StoreUrl
+
+# Reads the channel values of checkpoints from `checkpoint_blobs`.
+
+
+SMALL = 1024
+"""Values of at most this many bytes are read together with their keys."""
+Place = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The channel values that a body names."""
+
+    places: Mapping[str, Place]
+    """By channel, the key of its value."""
+    is_old: bool
+    """Whether the body has a checkpoint format before 4."""
+    is_marked: bool = False
+    """Whether its saver stores a mark for channels without a value, as until 2.0.16 and in the
+    shallow layout. Later savers store small values in the body instead."""
+    seen: object = None
+    """The body's `versions_seen`."""
+
+    def triggers(self) -> Iterator[tuple[str, Place]]:
+        """The channels that may make a node run, with the keys of their values."""
+        seen = self.seen if isinstance(self.seen, dict) else {}
+        read = {name for one in seen.values() if isinstance(one, dict) for name in one}
+        for channel, place in self.places.items():
+            if channel in read or is_reserved(channel):
+                yield channel, place
+
+
+def read_blobs(
+    fetcher: Fetcher,
+    layout: MySQLLayout,
+    checkpoints: Sequence[Checkpoint],
+    values: bool | Collection[str],
+) -> Iterator[Checkpoint]:
+    """The checkpoints with the blobs that they name.
+
+    `values` is the parameter of `Store.checkpoints`.
+    """
+    named = [_named(one, layout) for one in checkpoints]
+    key = _key(layout)
+    places = {place: None for one in named for place in one.places.values()}
+    small = f"CASE WHEN OCTET_LENGTH(c.`blob`) <= {SMALL} THEN c.`blob` END"
+    columns = [*(f"c.{name}" for name in key), "c.type", "OCTET_LENGTH(c.`blob`)", small]
+    stored = {
+        tuple(row): Blob(tag or "", size or 0, TypedBytes(tag or "", blob or b""))
+        for *row, tag, size, blob in fetcher.rows(layout.blobs.sql, key, columns, places)
+    }
+    found = {place: blob for place, blob in stored.items() if blob.type != "empty"}
+    wanted = {
+        place: None
+        for one in named
+        for channel, place in one.places.items()
+        if place in found and is_wanted(channel, found[place], values, is_old=one.is_old)
+    }
+    large = [
+        (found[place].size, place) for place in wanted if SMALL < found[place].size <= MOST_BYTES
+    ]
+    fetched = fetcher.values(layout.blobs.sql, key, large)
+    read = {place: blob for (_, place), blob in zip(large, fetched, strict=True)}
+    for checkpoint, one in zip(checkpoints, named, strict=True):
+        yield checkpoint._replace(
+            blobs={
+                channel: _blob(found[place], read.get(place), is_read=place in wanted)
+                for channel, place in one.places.items()
+                if place in found
+            },
+            missing=frozenset(
+                channel
+                for channel, place in one.places.items()
+                if one.is_marked and place not in stored
+            ),
+        )
+
+
+def name_blobs(
+    fetcher: Fetcher, layout: MySQLLayout, checkpoints: Sequence[Checkpoint]
+) -> Iterator[Checkpoint]:
+    """The checkpoints with the names of the blobs that an `Outline` needs."""
+    named = [dict(_named(one, layout).triggers()) for one in checkpoints]
+    key = _key(layout)
+    places = {place: None for one in named for place in one.values()}
+    columns = [*(f"c.{name}" for name in key), "c.type"]
+    found = {
+        tuple(row)
+        for *row, tag in fetcher.rows(layout.blobs.sql, key, columns, places)
+        if tag != "empty"
+    }
+    for checkpoint, one in zip(checkpoints, named, strict=True):
+        blobs = {channel: STORED for channel, place in one.items() if place in found}
+        yield checkpoint._replace(blobs=blobs)
+
+
+def _key(layout: MySQLLayout) -> tuple[str, ...]:
+    """The columns with which a value is found."""
+    return ("thread_id", layout.ns, "channel", *([] if layout.shallow else ["version"]))
+
+
+def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:
+    if not is_read:
+        return found._replace(value=None)
+    if found.size <= SMALL:
+        return found
+    return found._replace(value=typed(found.type, found.size, data))
+
+
+def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:
+    """The keys of the values that a checkpoint names; none if its body cannot be read."""
+    body: Any = None
+    if checkpoint.body is not None:
+        try:
+            body = json.loads(checkpoint.body.data)
+        except (ValueError, RecursionError):
+            body = None
+    versions = body.get("channel_versions") if isinstance(body, dict) else None
+    if not isinstance(versions, dict):
+        return _Named({}, is_old=False)
+    key = checkpoint.key
+    ns = layout.ns_key(key.checkpoint_ns)
+    places = {
+        channel: (key.thread_id, ns, channel, *([] if layout.shallow else [str(version)]))
+        for channel, version in _storable(versions.items())
+    }
+    is_old, is_marked = body.get("v") in {1, 2, 3}, "channel_values" not in body
+    return _Named(places, is_old, is_marked, body.get("versions_seen"))
+
+
+def _storable(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The channels with a valid version, without texts that the server cannot store."""
+    for channel, version in items:
+        if isinstance(version, str | int | float):
+            try:
+                f"{channel}{version}".encode()
+            except UnicodeEncodeError:
+                continue
+            yield channel, version
+
+
+_FEW = 500
+"""Up to this many threads are looked up by their ids; to list more, all are counted."""
+_SMALL = 4096
+"""Bodies and metadata of at most this many bytes are read together with a few keys."""
+_SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
+
+
+@checked(*STORE, "faults", "thread_faults", "outlines_at")
+class MySQLStore(SqlStore):
+    """A MySQL or MariaDB database, opened for reading."""
+
+    batches_parts = True
+
+    _BODY = "CAST(CAST({} AS CHAR) AS BINARY)"
+    _MOST = SMALL
+
+    def __init__(self, connection: MySQLConnection, url: StoreUrl, layout: MySQLLayout) -> None:
+        self._merged: list[str] | None = None
+        self._layout = layout
+        database = MySQLDatabase(connection, url, {table.name: table for table in layout.tables})
+        self._fetcher = Fetcher(database)
+        self._database: MySQLDatabase
+        super().__init__(database, url, tables_of(layout, database))
+
+    def _saver(self) -> str:
+        if not self._layout.shallow:
+            query = sql.IS_INLINE.format(checkpoints=self._tables.checkpoints.sql)
+            found = {bool(inline) for (inline,) in self._database.rows(query, {})}
+            if True in found:
+                before = "before 2.0.17, and " if False in found else ""
+                saver = f"langgraph-checkpoint-mysql {before}2.0.17 or later"
+                return with_extras(saver, self._layout.unknown)
+        return with_extras(self._layout.saver, self._layout.unknown)
+
+    @property
+    def _only_read(self) -> str:
+        if self._layout.hashed:
+            return self._layout.only_read
+        return self._layout.only_read or "it was written by a saver older than 2.0.10"
+
+    def notes(self) -> Sequence[str]:
+        found = []
+        if self._layout.unknown:
+            found.append(f"written by an unknown saver: {', '.join(self._layout.unknown)}")
+        if not self._layout.hashed:
+            found.append("written by a saver older than 2.0.10, so ckpt only reads it")
+        return [*found, *self._merged_threads(), *self._database.notes()]
+
+    def _merged_threads(self) -> list[str]:
+        """A note if different thread ids are equal in the column's collation; otherwise empty.
+
+        The saver mixes up such threads. Reads only the index of thread ids.
+        """
+        if self._merged is None:
+            self._merged = []
+            if self._layout.merging:
+                query = sql.MERGED.format(checkpoints=self._tables.checkpoints.sql)
+                self._merged = [
+                    f"the saver mixes the threads '{self._text(one)}' and '{self._text(other)}',"
+                    f" because both ids are equal in the collation {self._layout.merging}; ckpt"
+                    " shows them separately"
+                    for one, other in self._database.rows(query, {})
+                ]
+        return self._merged
+
+    def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
+        among, ids = "", dict[str, object]()
+        if limit is not None and limit <= _FEW and not self._merged_threads():
+            query = sql.NEWEST.format(
+                checkpoints=self._tables.checkpoints.source, ns=self._layout.ns
+            )
+            newest = [self._text(one) for (one,) in self._database.rows(query, {"limit": limit})]
+            among, ids = self._database.among("c.thread_id", "only", newest)
+        listed = self._grouped(among)
+        query, values = f"{listed.query} ORDER BY newest DESC, thread", {**listed.values, **ids}
+        if limit is None:
+            return self._stream(query, values)
+        return iter(self._database.rows(f"{query} LIMIT %(limit)s", {**values, "limit": limit}))
+
+    def _grouped(self, where: str) -> GroupedThreads:
+        # `LISTED` groups by the collation, which would merge threads with equal ids.
+        query = sql.GROUPED if self._merged_threads() else sql.LISTED
+        where = f"WHERE {where}" if where else ""
+        table, ns = self._tables.checkpoints.source, self._layout.ns
+        values: dict[str, object] = {"root": self._layout.ns_key("")}
+        return GroupedThreads(query.format(checkpoints=table, ns=ns, where=where), values)
+
+    def _heads(self, is_root: str) -> str:  # noqa: ARG002
+        # With the index alone; there, the server jumps from thread to thread.
+        query = super()._heads(f"c.{self._layout.ns} = %(ns_key)s")
+        return f"{query}, {sql.exact('c.thread_id')}" if self._merged_threads() else query
+
+    def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        if bounds.head_channels:
+            # In one query, the server would read whole rows, or look at each thread many times.
+            found = self._stream(*self._with_writes(bounds.head_channels))
+            ids = frozenset(self._text(one) for (one,) in found)
+            ids = ids if bounds.ids is None else ids & bounds.ids
+            bounds = bounds._replace(ids=ids, head_channels=None)
+        yield from super().threads_within(bounds)
+
+    def _of_space(self, checkpoint_ns: str) -> tuple[str, dict[str, object]]:
+        where, values = super()._of_space(checkpoint_ns)
+        key = self._layout.ns_key(checkpoint_ns)
+        return f"c.{self._layout.ns} = %(ns_key)s AND {where}", {**values, "ns_key": key}
+
+    def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
+        """The query for keys, parents, and the size of the columns to read later."""
+        return RowQuery(
+            table=self._tables.checkpoints,
+            columns=f"c.parent_checkpoint_id, {self._size(asked)}, c.{self._layout.ns}",
+            order="c.checkpoint_id DESC",
+        )
+
+    def _size(self, asked: CheckpointQuery) -> str:
+        sizes = self._tables.checkpoints.sizes
+        return " + ".join(sizes[name] for name in _columns(asked)) or "0"
+
+    def checkpoints_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
+        yield from self._read_checkpoints(self._listed_at(keys, asked), asked)
+
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
+        asked = CheckpointQuery(body=True, metadata=True)
+        for some in in_chunks(self._listed_at(keys, asked), AT_ONCE):
+            read = list(self._with_bodies(some, asked))
+            for one in name_blobs(self._fetcher, self._layout, read):
+                yield Outline(one, (one.key,))
+
+    def _listed_at(self, keys: Sequence[CheckpointKey], asked: CheckpointQuery) -> Keyed:
+        """The checkpoints with these keys, for `_with_bodies`."""
+        query, size = self._select_checkpoints(asked), self._size(asked)
+        # The rows of a few keys are in memory at once, so small columns may be, too.
+        small = (f", CASE WHEN {size} <= {_SMALL} THEN c.{name} END" for name in _columns(asked))
+        return self._at(query._replace(columns=query.columns + "".join(small)), keys)
+
+    def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
+        for some in in_chunks(rows, STATES_AT_ONCE if asked.body and asked.values else AT_ONCE):
+            read = self._with_bodies(some, asked)
+            if asked.body:
+                yield from read_blobs(self._fetcher, self._layout, list(read), asked.values)
+            else:
+                yield from read
+
+    def _with_bodies(
+        self, listed: Sequence[tuple[CheckpointKey, Sequence[Any]]], asked: CheckpointQuery
+    ) -> Iterator[Checkpoint]:
+        """The listed checkpoints, with the bodies and metadata that are asked for."""
+        names = _columns(asked)
+        places, found = [], dict[CheckpointKey, Sequence[Any]]()
+        for key, (_, size, ns, *cells) in listed:
+            if cells and size <= _SMALL:
+                found[key] = cells
+            elif names and size <= MOST_BYTES:
+                places.append((key.thread_id, ns, key.checkpoint_id))
+        columns = ["thread_id", "checkpoint_ns", "checkpoint_id", *names]
+        rows = self._fetcher.rows(self._tables.checkpoints.source, self._key, columns, places)
+        for thread_id, ns, name, *cells in rows:
+            found[CheckpointKey(thread_id, ns, name or "")] = cells
+        for key, (parent, size, *_) in listed:
+            too_long = unread("json", size) if size > MOST_BYTES else None
+            read = {
+                name: too_long or json_bytes(cell)
+                for name, cell in zip(names, found.get(key, (None, None)), strict=False)
+            }
+            yield Checkpoint(key, parent, read.get("checkpoint"), read.get("metadata"))
+
+    def _select_writes(
+        self, channels: Collection[str] | None, values: bool | Collection[str]
+    ) -> RowQuery:
+        query = super()._select_writes(channels, values)
+        return query._replace(columns=f"{query.columns}, c.{self._layout.ns}")
+
+    def _read_writes(self, rows: Keyed, values: bool | Collection[str]) -> Iterator[Write]:  # noqa: ARG002
+        for some in in_chunks(rows, AT_ONCE):
+            writes = [(self._write(key, row), row[-1]) for key, row in some]
+            large = [
+                (one.size, (one.key.thread_id, ns, one.key.checkpoint_id, one.task_id, one.idx))
+                for one, ns in writes
+                if one.value is not None and SMALL < one.size <= MOST_BYTES
+            ]
+            key = (*self._key, "task_id", "idx")
+            fetched = self._fetcher.values(self._tables.writes.sql, key, large)
+            for one, _ in writes:
+                if one.value is None or not SMALL < one.size <= MOST_BYTES:
+                    yield one
+                else:
+                    yield one._replace(value=typed(one.value.type, one.size, next(fetched)))
+
+    @property
+    def _key(self) -> tuple[str, str, str]:
+        """The columns with which the rows of a checkpoint are found."""
+        return "thread_id", self._layout.ns, "checkpoint_id"
+
+    def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
+        places = [
+            (key.thread_id, self._layout.ns_key(key.checkpoint_ns), key.checkpoint_id)
+            for key in dict.fromkeys(keys)
+            if self._database.storable(key.thread_id + key.checkpoint_ns + key.checkpoint_id)
+        ]
+        columns = ["c.thread_id", "c.checkpoint_ns", "c.checkpoint_id", query.columns]
+        only = f"AND {query.only}" if query.only else ""
+        rest = f"{only} ORDER BY {query.order}"
+        asked = set(keys)
+        for thread_id, ns, checkpoint_id, *row in self._fetcher.rows(
+            query.table.source, self._key, columns, places, rest, query.values, by_bytes=True
+        ):
+            if (key := CheckpointKey(thread_id, ns, checkpoint_id)) in asked:
+                yield key, row
+
+    def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
+        named = ("channel", "version", "checkpoint_id", "task_id", "idx")
+        unused = {"channel"} if "task_id" in table.columns else set()
+        key = [name for name in named if name in table.columns.keys() - unused]
+        key = ["thread_id", self._layout.ns, *key]
+        listed = ", ".join(f"c.{column}" for column in key)
+        query = f"SELECT {table.size}, {listed} FROM {table.sql} c WHERE {self._thread_is}"
+        found = self._database.rows(query, self._of(thread_id))
+        places = [(size, tuple(place)) for size, *place in found]
+        return self._fetcher.each(table.sql, key, list(table.columns.values()), places)
+
+    def _text(self, cell: Any) -> str:
+        return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else super()._text(cell)
+
+    def _number(self, cell: Any) -> int:
+        return int(cell)
+
+    def faults(self) -> Iterator[Fault]:
+        from ckpt_backends.mysql.database import limit_faults
+        from ckpt_backends.mysql.health import schema_faults
+
+        yield from schema_faults(self._database, self._layout)
+        yield from limit_faults(self._database, self._layout)
+        yield from self._database.faults(self._tables.names)
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        from ckpt_backends.mysql.health import hash_faults
+
+        yield from hash_faults(self._database, self._layout, thread_id)
+
+    def suspect_threads(self) -> Iterator[str]:
+        from ckpt_backends.mysql.health import unmatched_queries
+
+        found = {*super().suspect_threads()}
+        for query in unmatched_queries(self._database, self._layout):
+            found.update(self._text(thread_id) for (thread_id,) in self._stream(query, {}))
+        yield from found
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        layout = self._layout
+        thread, ns = literal(key.thread_id), literal(key.checkpoint_ns)
+        of_ns = f"UNHEX(MD5({ns}))" if layout.hashed else ns
+        where = (
+            f"c.thread_id = {thread} AND BINARY c.thread_id = {thread} AND c.{layout.ns} = {of_ns}"
+        )
+        exactly = f"{where} AND c.checkpoint_id = {literal(key.checkpoint_id)}"
+        row = where if layout.shallow else exactly
+        join = "b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns AND "
+        version = "JSON_EXTRACT(c.checkpoint, CONCAT('$.channel_versions.\"', b.channel, '\"'))"
+        join += (
+            f"{version} IS NOT NULL" if layout.shallow else f"b.version = JSON_UNQUOTE({version})"
+        )
+        return [
+            f"SELECT * FROM {layout.checkpoints.sql} c WHERE {row};",
+            f"SELECT b.* FROM {layout.checkpoints.sql} c JOIN {layout.blobs.sql} b ON {join}"
+            f" WHERE {row};",
+            f"SELECT * FROM {layout.writes.sql} c WHERE {exactly};",
+        ]
+
+    def refresh(self) -> None:
+        super().refresh()
+        self._merged = None
+
+
+def tables_of(layout: MySQLLayout, database: MySQLDatabase) -> SqlTables:
+    """The tables of the layout, for reading and changing."""
+    return tables_with_blobs(
+        database,
+        layout,
+        size="OCTET_LENGTH(c.{})",
+        length="COALESCE(OCTET_LENGTH(c.`{}`), 0)",
+        view=sql.SHALLOW,
+        layout=layout.name,
+        names=tuple(table.name for table in layout.tables),
+        can_add=layout.hashed and not layout.shallow and not layout.unknown,
+        own_id=_SHALLOW_ID if layout.shallow else "checkpoint_id",
+        namespace=lambda ns: {layout.ns: layout.ns_key(ns)},
+    )
+
+
+def _columns(asked: CheckpointQuery) -> list[str]:
+    """The columns that are asked for."""
+    return ["checkpoint"] * asked.body + ["metadata"] * asked.metadata

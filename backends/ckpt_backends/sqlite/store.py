@@ -1,0 +1,332 @@
+"""Reads LangGraph's SQLite layout.
+
+The only indexes of `checkpoints` and `writes` are their primary keys, which begin with thread,
+namespace and checkpoint id. `metadata` is stored after the body in its row, so reading it also
+reads the overflow pages of the body. Listings therefore read keys only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from ckpt_backends.codec.values import MOST_BYTES, typed
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, in_chunks
+from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.queries import GroupedThreads, RowQuery, SqlTable, SqlTables
+from ckpt_backends.sql.store import Keyed, SqlStore
+from ckpt_backends.sql.tables import why_only_read, with_extras
+from ckpt_backends.sqlite.connect import Opened
+from ckpt_backends.sqlite.database import OpenedDatabase
+from ckpt_backends.sqlite.journals import contradiction
+from ckpt_backends.sqlite.layout import (
+    REQUIRED,
+    SqliteLayout,
+    bind,
+    detect,
+    quoted_name,
+    stored_bytes,
+    text,
+)
+from ckpt_backends.url import StoreUrl
+
+_IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
+"""With these, no query has more than 999 parameters, the limit of old SQLite releases."""
+
+_SAMPLE = 20
+_SOME = f"""
+    SELECT type, CASE WHEN length(checkpoint) <= {MOST_BYTES} THEN substr(checkpoint, 1, 200) END
+    FROM checkpoints {{order}} LIMIT {_SAMPLE}
+"""
+_ORDERS = (
+    "",
+    "ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC",
+    "ORDER BY rowid DESC",
+)
+"""Rows that were stored first, those of the last ids of threads, and those stored last."""
+_TIME = re.compile(rb'"ts": ?"([^"]*)"')
+"""The time in a body. It ends with Z if JavaScript wrote it, with an offset if Python did."""
+
+_THREADS = """
+    SELECT thread_id AS thread,
+           CASE WHEN last_ns = '' THEN newest ELSE (
+               SELECT max(checkpoint_id) FROM checkpoints AS c
+               WHERE c.thread_id = t.thread_id AND c.checkpoint_ns = '') END AS head,
+           first_id, newest, n,
+           CASE WHEN last_ns = first_ns THEN 1 ELSE (
+               SELECT count(DISTINCT checkpoint_ns) FROM checkpoints AS c
+               WHERE c.thread_id = t.thread_id) END AS spaces
+    FROM (SELECT thread_id, min(checkpoint_ns) AS first_ns, max(checkpoint_ns) AS last_ns,
+                 min(checkpoint_id) AS first_id, max(checkpoint_id) AS newest, count(*) AS n
+          FROM checkpoints AS c {where} GROUP BY thread_id) AS t
+"""
+"""Most threads have one namespace. The subqueries run only for threads with more."""
+
+_NEWEST = """
+    SELECT thread_id AS thread,
+           CASE WHEN max(checkpoint_ns) = '' THEN NULL ELSE (
+               SELECT max(checkpoint_id) FROM checkpoints AS o
+               WHERE o.thread_id = c.thread_id AND o.checkpoint_ns = '') END AS head,
+           min(checkpoint_id) AS first_id, max(checkpoint_id) AS newest, count(*) AS n,
+           CASE WHEN max(checkpoint_ns) = '' THEN NULL ELSE (
+               SELECT count(DISTINCT checkpoint_ns) FROM checkpoints AS o
+               WHERE o.thread_id = c.thread_id) END AS spaces
+    FROM checkpoints AS c GROUP BY thread_id
+"""
+"""The same for all threads in less time: `spaces` is NULL if a thread has only the root
+namespace. Only numbers sort before `''`, and a column of text holds none.
+"""
+_HAS_TEXT_NAMESPACES = """
+    SELECT 1 FROM pragma_table_info('checkpoints')
+    WHERE name = 'checkpoint_ns' AND upper(type) = 'TEXT'
+"""
+
+_THREAD_IDS = """
+    WITH RECURSIVE found(id) AS (
+        SELECT min(thread_id) FROM checkpoints
+        WHERE thread_id {first} {begin} AND thread_id < {end}
+        UNION ALL
+        SELECT (SELECT min(thread_id) FROM checkpoints
+                WHERE thread_id > found.id AND thread_id < {end})
+        FROM found WHERE id IS NOT NULL LIMIT :limit)
+    SELECT id FROM found WHERE id IS NOT NULL
+"""
+"""Seeks each id in the index, where DISTINCT would read all keys of a thread. With two lower
+bounds, SQLite would seek one of them and read on to the other.
+"""
+_LAST = "\U0010ffff"
+"""The greatest character; as UTF-8, too."""
+
+
+class SqliteStore(SqlStore):
+    """A SQLite file, opened for reading."""
+
+    _LENGTH = "length({})"
+    _BODY_TYPE = "c.type"
+    # It also stops SQLite from sorting whole values.
+    _UNMERGED = "LIMIT -1"
+
+    def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
+        self._layout = detect(tables, str(url), url.params.get("layout"))
+        self._stored = list(tables)
+        database = OpenedDatabase(opened, url)
+        super().__init__(database, url, tables_of(self._layout, tables))
+
+    def _saver(self) -> str:
+        found: list[str] = []
+        for order in _ORDERS:
+            # Other rows of a damaged file may be readable; an application's table may lack rowids.
+            with suppress(StoreUnavailable):
+                for tag, beginning in self._stream(_SOME.format(order=order), {}):
+                    found.append(_kind(tag, beginning))
+        return with_extras(_saver(self._layout, set(found)), self._layout.unknown, self._stored)
+
+    @property
+    def _only_read(self) -> str:
+        return only_read_of(self._layout, self._database)
+
+    def notes(self) -> Sequence[str]:
+        notes = list(self._database.notes())
+        if self._layout.unknown:
+            notes.append(
+                f"unknown columns, maybe of a newer saver: {', '.join(self._layout.unknown)}"
+            )
+        return notes
+
+    def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
+        # With any LIMIT, SQLite sorts in a tree, which takes twice as long for many threads.
+        end, values = ("", {}) if limit is None else ("LIMIT :limit", {"limit": limit})
+        end = f"ORDER BY newest DESC, thread {end}"
+        if not self._database.rows(_HAS_TEXT_NAMESPACES, {}):
+            yield from self._stream(f"{_THREADS.format(where='')} {end}", values)
+            return
+        for row in self._stream(f"{_NEWEST} {end}", values):
+            thread, _, first_id, newest, n, spaces = row
+            yield (thread, newest, first_id, newest, n, 1) if spaces is None else row
+
+    def _grouped(self, where: str) -> GroupedThreads:
+        return GroupedThreads(_THREADS.format(where=f"WHERE {where}" if where else ""), {})
+
+    def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
+        begin, end = map(self._database.text, ("begin", "end"))
+        first = ">=" if after < prefix else ">"
+        query = _THREAD_IDS.format(first=first, begin=begin, end=end)
+        values = {"begin": bind(max(prefix, after)), "end": bind(prefix + _LAST), "limit": limit}
+        for (found,) in self._stream(query, values):
+            yield text(found)
+
+    def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
+        columns = ["c.parent_checkpoint_id"]
+        columns += ["c.type", *_sized("c.checkpoint")] if asked.body else ["NULL"] * 3
+        columns += _sized("c.metadata") if asked.metadata else ["NULL"] * 2
+        return RowQuery(
+            table=self._tables.checkpoints,
+            columns=", ".join(columns),
+            order="c.checkpoint_id DESC",
+            has_bodies=asked.body or asked.metadata,
+        )
+
+    def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
+        for key, (parent, tag, length, stored, meta_length, meta) in rows:
+            yield Checkpoint(
+                key,
+                None if parent is None else text(parent),
+                typed(text(tag), length or 0, stored_bytes(stored)) if asked.body else None,
+                typed("json", meta_length or 0, stored_bytes(meta)) if asked.metadata else None,
+            )
+
+    def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
+        for some in in_chunks(keys, _KEYS_PER_QUERY):
+            # A parameter costs as much as a cell: one for all keys of a namespace.
+            spaces: dict[str, int] = {}
+            values = dict(query.values)
+            for n, key in enumerate(some):
+                spaces.setdefault(key.checkpoint_ns, len(spaces))
+                values[f"a{n}"], values[f"b{n}"] = bind(key.thread_id), bind(key.checkpoint_id)
+            values |= {f"c{n}": bind(ns) for ns, n in spaces.items()}
+            given = _given_keys(tuple([spaces[key.checkpoint_ns] for key in some]))
+            text = (
+                f"WITH k(n, thread, ns, id) AS (VALUES {given})"
+                f" SELECT n, {query.columns} FROM k CROSS JOIN {query.table.sql} c"
+                " ON c.thread_id = thread AND c.checkpoint_ns = ns AND c.checkpoint_id = id"
+                f" {query.rest}"
+            )
+            for n, *row in self._stream(text, values):
+                yield some[n], row
+
+    def _of_thread(
+        self,
+        query: RowQuery,
+        thread_id: str,
+        checkpoint_ns: str | None,
+        checkpoint_ids: Collection[str] | None,
+    ) -> Keyed:
+        """The rows of a thread. With `checkpoint_ids`, they are read in chunks of ids, in order.
+
+        Bodies are read namespace by namespace. For several namespaces in one query, SQLite would
+        copy all bodies to a temporary table to sort them.
+        """
+        values = self._of(thread_id)
+        spaces: list[tuple[str, dict[str, object]]] = [("", {})]
+        if checkpoint_ns is not None:
+            spaces = [self._of_space(checkpoint_ns)]
+        elif query.has_bodies or len(checkpoint_ids or ()) > _IDS_PER_QUERY:
+            table = self._tables.checkpoints.sql
+            distinct = f"SELECT DISTINCT checkpoint_ns FROM {table} c WHERE {self._thread_is}"
+            spaces = [
+                # In SQLite, a namespace may be of any type, or NULL.
+                ("c.checkpoint_ns IS CAST(:ns AS TEXT)", {"ns": bind(ns)})
+                if isinstance(ns, str)
+                else ("c.checkpoint_ns IS :ns", {"ns": ns})
+                for (ns,) in self._database.rows(f"{distinct} ORDER BY 1", values)
+            ]
+        some: list[list[str] | None] = [None]
+        asked = None if checkpoint_ids is None else {*checkpoint_ids}
+        if checkpoint_ids is not None:
+            newest_first = query.order.endswith("DESC")
+            some = [*in_chunks(sorted({*checkpoint_ids}, reverse=newest_first), _IDS_PER_QUERY)]
+        for where, of_space in spaces:
+            for ids in some:
+                found = self._where(query, thread_id, where, {**values, **of_space}, ids)
+                for key, row in found:
+                    # SQLite finds a row by the index, and takes its cells from the table.
+                    if (asked is not None and key.checkpoint_id not in asked) or (
+                        checkpoint_ns is not None and key.checkpoint_ns != checkpoint_ns
+                    ):
+                        raise contradiction(self._url)
+                    yield key, row
+
+    _text = staticmethod(text)  # type: ignore[assignment]  # a cell may be of any type
+    _data = staticmethod(stored_bytes)  # type: ignore[assignment]
+
+    def _number(self, cell: Any) -> int:
+        return cell if isinstance(cell, int) else 0
+
+    def faults(self) -> Iterator[Fault]:
+        from ckpt_backends.sqlite.health import key_faults
+
+        if not self._layout.unknown:
+            yield from key_faults(self._database)
+        yield from self._database.faults(self._tables.names)
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        where = " AND ".join(
+            f"{name} = {self._database.literal(value)}"
+            for name, value in [
+                ("thread_id", key.thread_id),
+                ("checkpoint_ns", key.checkpoint_ns),
+                ("checkpoint_id", key.checkpoint_id),
+            ]
+        )
+        return [f"SELECT * FROM {table} WHERE {where};" for table in self._tables.names]
+
+
+def only_read_of(layout: SqliteLayout, database: Database) -> str:
+    """Why `ckpt` adds nothing to a file; `''` if it does."""
+    if not layout.unknown:
+        return ""
+    required = {f"{text(table)}.{text(column)}" for table, column in database.rows(REQUIRED, {})}
+    return why_only_read(layout.unknown, [one for one in layout.unknown if one in required])
+
+
+def tables_of(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables:
+    """The tables of a file, for reading and changing."""
+
+    def table(name: str, *sized: str) -> SqlTable:
+        columns = {column: quoted_name(column) for column in tables[name]}
+        sizes = {column: f"coalesce(length(c.{column}), 0)" for column in sized}
+        return SqlTable(name, name, columns, sizes)
+
+    return SqlTables(
+        layout="sqlite",
+        names=("checkpoints", "writes"),
+        checkpoints=table("checkpoints", "checkpoint", "metadata"),
+        writes=table("writes", "value"),
+        task_path=layout.task_path,
+        can_add=not layout.unknown,
+    )
+
+
+@lru_cache(16)
+def _given_keys(spaces: tuple[int, ...]) -> str:
+    """The rows of keys in a query, by the numbers of their namespaces. Most queries have the same:
+    then SQLite does not parse them again.
+    """
+    return ", ".join(
+        f"({n}, CAST(:a{n} AS TEXT), CAST(:c{space} AS TEXT), CAST(:b{n} AS TEXT))"
+        for n, space in enumerate(spaces)
+    )
+
+
+def _sized(column: str) -> list[str]:
+    """Two columns: the length (read without the blob), and the value or NULL if too long."""
+    length = f"length({column})"
+    return [length, f"CASE WHEN {length} <= {MOST_BYTES} THEN {column} END"]
+
+
+def _kind(tag: object, beginning: object) -> str:
+    """What wrote a row: `js`, `json` or `msgpack`, by the type and the beginning of its body."""
+    if tag != "json":
+        return "msgpack"
+    time = _TIME.search(stored_bytes(beginning))
+    return "js" if time is not None and time[1].endswith(b"Z") else "json"
+
+
+def _saver(layout: SqliteLayout, kinds: Set[str]) -> str:
+    """The savers that wrote a file with rows of these kinds."""
+    package, found = "langgraph-checkpoint-sqlite", []
+    if "js" in kinds:
+        found.append("LangGraph.js, @langchain/langgraph-checkpoint-sqlite")
+    if "json" in kinds:
+        found.append(f"{package} with langgraph-checkpoint before 1.0.10")
+    if layout.task_path:
+        before = "before 3.1.2, and " if layout.older and not found else ""
+        found.append(f"{package} {before}3.1.2 or later")
+    elif "msgpack" in kinds or not found:
+        found.append(f"{package} before 3.1.2")
+    return " and ".join(found)

@@ -1,0 +1,751 @@
+"""A thread, one of its checkpoints with its state, and what a resume does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ckpt_backends import shell
+from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.model import NULL_TASK_ID, Status
+from ckpt_cli.core.conversation import said
+from ckpt_cli.core.resume import UserMetadata, handler_of, user_metadata
+from ckpt_cli.core.state import MEANINGS, NOT_STORED
+from ckpt_cli.core.tasks import (
+    HANDLED,
+    RETRIED,
+    TaskWrite,
+    asked_by,
+    error_start,
+    failed_at,
+    next_paths,
+    path_text,
+    waiting_paths,
+)
+from ckpt_cli.core.values import Selected, clip_state, format_path
+from ckpt_cli.queries.show import CheckpointView, Lifetime, Summary
+from ckpt_cli.render.checkpoint import CHECKPOINT, OPERATION, WRITE, checkpoint_fields
+from ckpt_cli.render.fields import (
+    ANY,
+    FLAG,
+    INTEGER,
+    TEXT,
+    TIME,
+    VALUE,
+    VALUES,
+    Field,
+    Part,
+    Shape,
+    by_name,
+    each,
+    known,
+    maybe,
+    one_of,
+    optional,
+    under,
+)
+from ckpt_cli.render.table import Column, age, size, step_words, table_lines, when
+from ckpt_cli.render.text import (
+    Span,
+    Style,
+    StyledLine,
+    Ui,
+    cell_len,
+    command_field,
+    field,
+    line,
+    pad,
+    safe_text,
+    short_ns,
+)
+from ckpt_cli.render.threads import LISTED, STATUS_STYLES, counted_names, next_node_names
+from ckpt_cli.render.values import block, counted, summary, value_text
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.resume import Resume
+    from ckpt_cli.core.state import Join
+    from ckpt_cli.core.tasks import NodePath, Question, Step, Task
+    from ckpt_cli.queries.show import WholeThread
+    from ckpt_cli.reading.thread import Moment
+
+
+_OWN_HANDLER, _DEFAULT_HANDLER = "__error_handler__", "__default_error_handler__"
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeCall:
+    """The call that resumes a thread from its head, in the language of the application."""
+
+    config: str
+    """What `config` stands for in the call."""
+    call: str | None
+    """With `...` for each answer to a question, or for a new input; None if it is not known
+    whether anything is left to resume."""
+    does: Sequence[str]
+    """What it does: a few sentences without a subject."""
+
+
+def resume_call(head: Moment, found: Resume) -> ResumeCall:
+    """Return the call that resumes a thread, and what it does."""
+    is_javascript = head.body.is_javascript
+    given = "null" if is_javascript else "None"
+    # Several tasks of one call store the same question.
+    asked = list(
+        {
+            one.interrupt_id or (one.task_id, place): one
+            for run in head.step.runs
+            for place, one in enumerate(run.questions)
+            if one.is_open
+        }.values()
+    )
+    if asked and found.stored_answer != "next":
+        given = _answer(asked, is_javascript=is_javascript)
+    elif found.runs == () and not (found.applies or found.handlers):
+        given = "{...}"
+    call = f"{'await ' if is_javascript else ''}graph.invoke({given}, config)"
+    at = {"thread_id": head.key.thread_id}
+    config = config_text(at, user_metadata(head.metadata), is_javascript=is_javascript)
+    if head.conditions == (Status.UNKNOWN,):
+        return ResumeCall(config, None, ("the store does not say whether a node is left to run",))
+    return ResumeCall(config, call, tuple(_sentences(head, found, asked)))
+
+
+def _sentences(head: Moment, found: Resume, asked: Sequence[Question]) -> Iterator[str]:
+    if asked and found.stored_answer == "next":
+        yield "gives the answer that is stored already to the first question"
+    elif asked:
+        yield "answers the question" if len(asked) == 1 else f"answers the {len(asked)} questions"
+    if found.applies:
+        results, them = ("results", "them") if len(found.applies) > 1 else ("result", "it")
+        yield f"uses the saved {results} of {_names(found.applies)} without running {them}"
+    yield from _runs(head, found)
+    if found.saved_inside:
+        yield "before LangGraph 1.2.16, a subgraph does not use its saved results: nodes run again"
+    if found.answered:
+        yield (
+            f"gives {_names(found.answered)} the same answer again: it is stored, and comes before"
+            " any other"
+        )
+    if found.stored_answer == "again" and asked:
+        yield "without an answer, the last one is used again"
+    elif found.stored_answer in ("again", "next") and not asked:
+        yield "if a node asks, it gets the answer that was given last"
+    elif found.stored_answer == "unused":
+        yield "the answer that was given last is stored, too, but no question gets it"
+    if head.conditions == (Status.PENDING,):
+        yield "first make sure that no run is in progress"
+
+
+def _runs(head: Moment, found: Resume) -> Iterator[str]:
+    """Yield which nodes and error handlers run."""
+    if head.step.next is None and Status.ERROR in head.conditions:
+        yield "runs the failed task again; the store does not say whether others run"
+        return
+    if found.possible:
+        yield (
+            f"runs {_names(found.possible)}; those that are deferred run later, and the store does"
+            " not say which they are"
+        )
+        return
+    if found.runs is None:
+        yield "goes on, but the store does not say which node runs"
+        return
+    repeats = set(found.repeats)
+    again = [path for path in found.runs if path in repeats]
+    fresh = [path for path in found.runs if path not in repeats]
+    parts = []
+    if again:
+        parts.append(f"{_names(again)} again")
+    if fresh:
+        parts.append(_names(fresh))
+    for path in found.handlers:
+        parts.append(handler_words(path) + (" again" if path in repeats else ""))
+    if parts:
+        yield "runs " + ", and ".join(parts)
+    elif found.applies:
+        yield "ends there: no node is left to run"
+    else:
+        yield "starts a new run with a new input"
+
+
+def handler_words(path: NodePath) -> str:
+    """Return the name of an error handler for people: `the error handler of charge`."""
+    name = path[-1]
+    if name == _DEFAULT_HANDLER:
+        words = "the default error handler"
+    else:
+        words = f"the error handler of {safe_text(name.removeprefix(_OWN_HANDLER))}"
+    return words if len(path) == 1 else f"{words} in {_names([path[:-1]])}"
+
+
+def resume_lines(head: Moment, found: Resume, width: int) -> Iterator[StyledLine]:
+    """Yield the call that resumes a thread from its head, and what it does."""
+    call = resume_call(head, found)
+    if call.call is not None:
+        yield from field("resume", call.call, width)
+        for sentence in call.does:
+            yield from field("", sentence, width, "dim")
+
+
+def config_lines(head: Moment, found: Resume) -> Iterator[StyledLine]:
+    """Yield what `config` stands for in that call."""
+    call = resume_call(head, found)
+    if call.call is not None:
+        yield command_field("config", call.config)
+
+
+class _Resumed(NamedTuple):
+    """What a resume from a head does, and the call."""
+
+    head: Moment
+    found: Resume
+    call: ResumeCall
+
+
+def _resumed(view: CheckpointView | Summary) -> _Resumed | None:
+    head, found = view.moment, view.resume
+    if head is None or found is None:
+        return None
+    return _Resumed(head, found, resume_call(head, found))
+
+
+def _names(paths: Collection[NodePath]) -> str:
+    return counted_names(_texts(paths))
+
+
+def _texts(paths: Collection[NodePath]) -> list[str]:
+    return [path_text(path) for path in paths]
+
+
+def _configurable(one: _Resumed) -> dict[str, str]:
+    return {"thread_id": one.head.key.thread_id}
+
+
+def _metadata(one: _Resumed) -> UserMetadata:
+    return user_metadata(one.head.metadata)
+
+
+_ANSWERS = one_of("next", "again", "unused")
+_PATHS = each(TEXT)._replace(convert=_texts)
+RESUME = Shape(
+    "The call that resumes a thread, and what the newest LangGraph does then.",
+    Field("configurable", by_name(TEXT), "Of the config of the call.", _configurable),
+    Field("metadata", by_name(ANY), "Of that config; null for what is hidden.", _metadata),
+    Field("call", maybe(TEXT), "The call; null if the status is `unknown`.", "call.call"),
+    Field("does", TEXT, "What it does, in words.", lambda one: "; ".join(one.call.does)),
+    *under(
+        "found",
+        Field("runs", maybe(_PATHS), "Nodes that run first; null if the store does not tell."),
+        Field("applies", _PATHS, "Nodes whose saved result is used without running them."),
+        Field("asks", _PATHS, "Nodes that ask again, if resumed without an answer."),
+        Field("handlers", _PATHS, "Error handlers that run, by the names of their nodes."),
+        Field("repeats", _PATHS, "Those of `runs` and `handlers` that had begun before."),
+        optional("possible", _PATHS, "Where `runs` is null: one or more of these run."),
+        optional("assumed", FLAG, "The name of a handler is not proven."),
+        optional("answered", _PATHS, "Nodes that failed with a stored answer, and get it again."),
+        optional("stored_answer", _ANSWERS, "What becomes of the answer that was given last."),
+    ),
+)
+_REBUILT = "state.rebuilt"
+_JOIN = Shape(
+    "A node that waits for several others, of which some have finished.",
+    Field("node", TEXT, "Node."),
+    Field("waits_for", each(TEXT), "Nodes that it waits for."),
+    Field("has", each(TEXT), "Those that have finished."),
+)
+_LIFETIME = Shape(
+    "When a checkpoint expires.",
+    known("expires_at", TIME, "When it expires.", "at"),
+    known("writes_expire_at", TIME, "When its writes expire, if before.", "writes_at"),
+    known("ancestor_expires_at", TIME, "When an ancestor expires, if before.", "ancestor_at"),
+)
+_NAMESPACE = Shape(
+    "A namespace of a thread.",
+    Field("checkpoint_ns", TEXT, "Namespace; '' is the root graph."),
+    Field("checkpoints", INTEGER, "Its checkpoints."),
+    Field("tips", INTEGER, "Those without children."),
+    Field("forks", INTEGER, "Those with several."),
+    Field("head", maybe(TEXT), "Its head."),
+)
+_WHOLE = (
+    known("in_namespaces", each(_NAMESPACE), "Each namespace, with --long."),
+    optional("operations", each(OPERATION), "What changed the thread last, with --long."),
+)
+WHOLE = Shape(
+    "A thread as a whole.",
+    Part(LISTED, "row"),
+    Part(Shape("", Field("all_writes", INTEGER, "Writes in it, with --long.", "writes")), "size"),
+    *_WHOLE,
+)
+_ENDS = (
+    known("input", VALUE, "The input that waits there for the next step.", "given"),
+    optional("unloaded", TEXT, "What the saver does instead of loading this head."),
+    Part(_LIFETIME, "lifetime"),
+    optional("plaintext", FLAG, "It is stored plain, in a thread with encrypted checkpoints."),
+)
+SHOW = Shape(
+    "A checkpoint with its state; at the head of the root graph, with the thread as a whole.",
+    # What holds for the thread has no key of the checkpoint, such as `next`.
+    Part(WHOLE, "thread"),
+    *checkpoint_fields("write_count"),
+    Field("values", VALUES, "Channel to value.", "state.values"),
+    Field("rebuilt", by_name(TEXT), "How values were rebuilt that are not stored.", _REBUILT),
+    Field("writes", each(WRITE), "What the tasks of the step after it wrote, in order."),
+    optional("joins", each(_JOIN), "Nodes that wait for several others."),
+    optional("writes_dropped", FLAG, "A new input came first: they were not applied.", "dropped"),
+    optional("unstored", each(TEXT), "Channels whose value is lost, or never stored."),
+    known("resume", RESUME, "What a resume does, at the head of the root graph.", _resumed),
+    *_ENDS,
+)
+_NEXT = ("next", "next_paths", "waiting", "tasks", "interrupts")
+SUMMARY = Shape(
+    "A thread as a whole, without its state.",
+    Part(LISTED, "facts.row"),
+    *under("facts", *_WHOLE),
+    Field("writes", INTEGER, "Writes in the thread.", "facts.size.writes"),
+    Part(
+        Shape(
+            "What is next.",
+            *map(CHECKPOINT.fields.__getitem__, _NEXT),
+            known("resume", RESUME, "What a resume does.", _resumed),
+        ),
+        lambda found: None if found.moment is None else found,
+    ),
+    Field("joins", each(_JOIN), "Nodes that wait for several others."),
+    *_ENDS[1:],
+)
+SHOW_ANSWER = Shape(
+    SHOW.text,
+    *SHOW.fields.values(),
+    known("memories", each(ANY), "Long-term memory made from the thread."),
+)
+"""What the command prints, which reads the memory last."""
+SOURCES = Shape(
+    "Where a checkpoint is stored.",
+    Field("store", TEXT, "URL without secrets."),
+    Field("queries", each(TEXT), "Queries that find it there."),
+)
+PICKED = Shape(
+    "A part of the state.",
+    Field("path", TEXT, "Where it is.", lambda one: format_path(one.path)),
+    Field("value", VALUE, "Value."),
+)
+CHANNEL_COLUMNS = (
+    Column("CHANNEL", "channel"),
+    Column("VALUE", "value"),
+    Column("REBUILT", "rebuilt"),
+)
+WRITE_COLUMNS = WRITE.columns(
+    Column("NODE", "node", style="node"),
+    Column("TASK", "task_id", lambda text: text[:8], style="dim"),
+    Column("IDX", "idx", right=True),
+    Column("CHANNEL", "channel", style="head"),
+    Column("TYPE", "type"),
+    Column("SIZE", "bytes", size, right=True),
+    Column("VALUE", "value", value_text, cut=True),
+)
+
+
+def channel_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the values of a record, one row for each channel."""
+    rebuilt = record["rebuilt"]
+    return [
+        {"channel": name, "value": value, "rebuilt": rebuilt.get(name)}
+        for name, value in record["values"].items()
+    ]
+
+
+def config_text(
+    configurable: Mapping[str, str], metadata: UserMetadata, *, is_javascript: bool
+) -> str:
+    """Return a config as a literal of the language, with `...` for each value that is hidden."""
+    parts = {"configurable": configurable, **({"metadata": metadata} if metadata else {})}
+    shown = {name: _mapping(part, is_javascript=is_javascript) for name, part in parts.items()}
+    keys = {name: name if is_javascript else f'"{name}"' for name in parts}
+    return f"{{{', '.join(f'{keys[name]}: {text}' for name, text in shown.items())}}}"
+
+
+def _mapping(found: UserMetadata, *, is_javascript: bool) -> str:
+    def key(name: str) -> str:
+        is_bare = is_javascript and name.isascii() and name.isidentifier()
+        return name if is_bare else literal(name, is_javascript=is_javascript)
+
+    def value(one: str | int | float | bool | None) -> str:
+        if isinstance(one, str):
+            return literal(one, is_javascript=is_javascript)
+        if one is None:
+            return "..."
+        return json.dumps(one) if is_javascript else repr(one)
+
+    return f"{{{', '.join(f'{key(name)}: {value(one)}' for name, one in found.items())}}}"
+
+
+def _answer(asked: Sequence[Question], *, is_javascript: bool) -> str:
+    """Return the command that answers questions, with `...` for each answer."""
+    ids = [one.interrupt_id for one in asked]
+    texts = [literal(one, is_javascript=is_javascript) for one in ids if one is not None]
+    answers = ", ".join(f"{text}: ..." for text in texts)
+    answer = f"{{{answers}}}" if len(texts) == len(ids) else "..."
+    return f"new Command({{resume: {answer}}})" if is_javascript else f"Command(resume={answer})"
+
+
+def literal(text: str, *, is_javascript: bool) -> str:
+    """Return a text that a store holds as a string of the language: pasted, it does nothing."""
+    if text.isprintable() and not set(text) & {'"', "\\"}:
+        return f'"{text}"'
+    return json.dumps(text) if is_javascript else repr(text)
+
+
+_QUESTION = 1000
+"""Maximum width of a question."""
+
+
+_MEANINGS: dict[Status, str] = {
+    Status.PENDING: "  (still running, or stopped before it finished)",
+    Status.EMPTY: "  (no checkpoint in the root namespace)",
+}
+"""What a status leaves open."""
+
+_NOT_STORED = "this store does not say which nodes read the last values"
+
+PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
+
+
+def thread_lines(
+    found: WholeThread, words: Sequence[str], now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
+    """Yield how old and how large a thread is, and what `ckpt` changed in it.
+
+    `words` are the options that name its store.
+    """
+    thread = found.row.thread
+    for name, moment in (("created", thread.first_at), ("active", thread.last_at)):
+        if moment is not None:
+            yield from field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)", width)
+    holds = counted(thread.checkpoints, "checkpoint")
+    if thread.namespaces > 1:
+        holds += f" of {thread.namespaces} namespaces"
+    if found.size is not None:
+        holds = f"{size(found.size.bytes)} in {holds} and {counted(found.size.writes, 'write')}"
+    yield from field("size", holds, width)
+    yield from _operation_lines(found, words, now, width)
+    if found.in_namespaces is not None:
+        yield line("")
+        spaces = map(_NAMESPACE.record, found.in_namespaces)
+        yield from table_lines(spaces, _NAMESPACE_COLUMNS, width)
+
+
+_NAMESPACE_COLUMNS = _NAMESPACE.columns(
+    Column("NAMESPACE", "checkpoint_ns", lambda ns: short_ns(ns) or "(root)"),
+    Column("CHECKPOINTS", "checkpoints", right=True),
+    Column("FORKS", "forks", right=True, drop=2),
+    Column("TIPS", "tips", right=True, drop=2),
+    Column("HEAD", "head", style="id", drop=1),
+)
+
+
+def rollback_lines(
+    found: WholeThread, resume: Resume | None, words: Sequence[str], width: int
+) -> Iterator[StyledLine]:
+    """Yield the command that goes back to before a failed step, where `ckpt` can roll back."""
+    if not found.can_roll_back:
+        return
+    ids = [found.row.thread.thread_id]
+    yield command_field("or", shell.command("ckpt", *words, "rollback", "--last-good", ids=ids))
+    yield from field(
+        "", "goes back to before the failed step; all of its tasks run again", width, "dim"
+    )
+    if resume is not None and resume.answered:
+        yield command_field("or", shell.command("ckpt", *words, "repair", "writes", ids=ids))
+        yield from field(
+            "", "drops the answer that failed, so that the node asks again", width, "dim"
+        )
+
+
+def join_lines(joins: Sequence[Join], width: int) -> Iterator[StyledLine]:
+    """Yield the nodes that wait for others, of which some have finished."""
+    for one in joins:
+        waits, has = (counted_names(names) for names in (one.waits_for, one.has))
+        yield from field("join", f"{one.node} waits for {waits}; has {has}", width)
+
+
+def _operation_lines(
+    found: WholeThread, words: Sequence[str], now: datetime, width: int
+) -> Iterator[StyledLine]:
+    """Yield what `ckpt` changed, and the command that takes back the newest change."""
+    for place, one in enumerate(found.operations):
+        operation = one.operation
+        text = f"{operation.op}  {operation.action}, {age(operation.at, now)} ago"
+        text += f", undone by {one.undone_by}" if one.undone_by else ""
+        text += f": {operation.reason}" if operation.reason else ""
+        yield from field("changes" if place == 0 else "", text, width, "dim" if place else "plain")
+    # To take back an undo is to redo.
+    changes = (one for one in found.operations if one.operation.undoes is None)
+    newest = next((one for one in changes if one.is_undoable), None)
+    if newest is not None:
+        undo = shell.command("ckpt", *words, "undo", ids=[newest.op])
+        yield command_field("undo", undo)
+
+
+def status_lines(conditions: Sequence[Status], width: int) -> Iterator[StyledLine]:
+    """Yield all conditions of a thread, the worst first."""
+    text = ", ".join(conditions) + _MEANINGS.get(conditions[0], "")
+    yield from field("status", text, width, STATUS_STYLES[conditions[0]])
+
+
+def lifetime_lines(
+    found: Lifetime | None, now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
+    """Yield when a checkpoint expires, and what expires before it."""
+    if found is None:
+        return
+    text = "never"
+    if found.at is not None:
+        text = f"{when(found.at, now, zone)}  ({age(found.at, now)})"
+    yield from field("expires", text, width, "time")
+    for remark in found.remarks:
+        yield from field("note", remark, width, "dim")
+
+
+def step_lines(
+    moment: Moment, width: int, *, live: bool, resume: Resume | None
+) -> Iterator[StyledLine]:
+    """Yield what is next after a checkpoint, with the errors and questions of its tasks.
+
+    `live`: it is the head, so only tasks without a saved result are next. `resume` is what a resume
+    from it does, if it is the head of the root graph.
+    """
+    step = moment.step
+    yield from field("next", _next_words(moment, live=live), width)
+    if live and resume is None and any(task.finished for task in step.tasks):
+        saved = [task.node for task in step.tasks if task.finished and task.node is not None]
+        results = "result" if len(saved) == 1 else "results"
+        yield from field("saved", f"the {results} of {counted_names(saved)}", width)
+    for task in step.runs:
+        if task.error is not None:
+            became = RETRIED if task.finished else HANDLED if _is_over(task, step) else ""
+            text = f"{path_text(failed_at(task))}: {error_start(task.error)}"
+            yield from field("error", text + (f"  ({became})" if became else ""), width, "error")
+    for question in step.questions:
+        mark = "question" if question.is_open else "answered"
+        style: Style = "question" if question.is_open else "dim"
+        asked = f"{path_text(asked_by(question))}: {summary(question.value, _QUESTION)}"
+        yield from field(mark, asked, width, style)
+        if question.response_schema is not None:
+            schema = summary(question.response_schema, _QUESTION, quote=True)
+            yield from field("answer", f"must fit {schema}", width, "dim")
+    if resume is not None:
+        yield from resume_lines(moment, resume, width)
+
+
+def _is_over(task: Task, step: Step) -> bool:
+    """Return whether the error handler of a failed task has finished."""
+    handler = handler_of(task, step)
+    return task.handled and handler is not None and handler.finished
+
+
+def _next_words(moment: Moment, *, live: bool) -> str:
+    """The nodes that are next; if they are unknown or likely only, with the reason."""
+    step = moment.step
+    if step.next is None:
+        problem = moment.body.problem
+        return f"unknown: {_NOT_STORED if problem is None else 'the checkpoint cannot be read'}"
+    text = next_node_names(waiting_paths(step) if live else next_paths(step))
+    return f"{text}  (assumed: {_NOT_STORED})" if step.assumed else text
+
+
+_INDENT = 2
+_SIZE_CELLS = 16
+"""Columns for the size and the gaps in the line of a write."""
+_TIME_CELLS = 14
+"""Columns of a time such as `  10:00:30.100`."""
+_WORTH = 20
+"""Minimum columns of a value; if fewer are left, times are not shown."""
+_WIDEST = 30
+"""Maximum width of the node and channel columns of writes; longer names are not cut."""
+
+
+def show_lines(
+    found: CheckpointView,
+    ui: Ui,
+    *,
+    writes: bool,
+    metadata: bool,
+    whole: bool = True,
+    words: Sequence[str] = (),
+    memories: Sequence[Mapping[str, Any]] = (),
+) -> Iterator[StyledLine]:
+    """Yield a checkpoint with its values, and optionally its writes and metadata.
+
+    With the thread as a whole, it begins with what is wrong and how to go on; `words` are the
+    options that name the store, `memories` what was made from the thread. If not `whole`, long
+    values are cut, and say how to see all of them.
+    """
+    now, zone, width = ui.now, ui.zone, ui.width
+    if found.thread is None:
+        yield from standing_lines(found, now, zone, width)
+        yield from _trouble_lines(found, now, zone, width)
+    else:
+        yield from _urgent_lines(found, found.thread, words, width)
+        yield from _trouble_lines(found, now, zone, width)
+        yield from _place_lines(found, now, zone, width)
+        yield from thread_lines(found.thread, words, now, zone, width)
+    if memories:
+        from ckpt_cli.render.memory import memory_lines  # late: most threads have none
+
+        yield from memory_lines(memories, width)
+    yield from given_lines(found, width)
+    for name, value in found.state.values.items():
+        yield line("")
+        remark = found.state.rebuilt.get(name) or MEANINGS.get(name)
+        shown, is_cut = (value, False) if whole else clip_state(value)
+        if is_cut:
+            how = f"cut; --channel {shell.word(name)} or --full shows all"
+            remark = f"{remark}; {how}" if remark else how
+        yield from value_lines(name, shown, width, remark)
+    if writes:
+        yield line("")
+        yield from placed_lines(found.writes, zone, width, dropped=found.dropped)
+    if metadata:
+        yield line("")
+        stored = cast("Value", dict(found.moment.metadata))
+        shown, is_cut = (stored, False) if whole else clip_state(stored)
+        remark = "cut; --full shows all" if is_cut else None
+        yield from value_lines("metadata", shown, width, remark)
+
+
+def _urgent_lines(
+    found: CheckpointView, thread: WholeThread, words: Sequence[str], width: int
+) -> Iterator[StyledLine]:
+    """Yield what is wrong with a thread or what it waits for, and how it goes on."""
+    moment, resume = found.moment, found.resume
+    yield from field("thread", moment.key.thread_id, width, "head")
+    yield from status_lines(moment.conditions, width)
+    yield from step_lines(moment, width, live=True, resume=resume)
+    if resume is not None:
+        yield from config_lines(moment, resume)
+    yield from rollback_lines(thread, resume, words, width)
+    yield from join_lines(found.joins, width)
+
+
+def _trouble_lines(
+    found: CheckpointView, now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
+    """Yield what of a checkpoint cannot be read, and what else a reader should know of it."""
+    if found.moment.body.problem is not None:
+        reason = found.moment.body.problem.reason
+        reason = reason if reason.startswith(NOT_STORED) else f"not readable: {reason}"
+        yield from field("problem", reason, width, "error")
+    if found.unstored:
+        names = ", ".join(found.unstored)
+        yield from field("missing", f"{names}: written, but the value is not stored", width, "warn")
+    yield from lifetime_lines(found.lifetime, now, zone, width)
+    if found.plaintext:
+        yield from field("warning", PLAINTEXT, width, "error")
+    if found.unloaded:
+        yield from field("warning", found.unloaded, width, "error")
+
+
+def picked_lines(found: Sequence[Selected], width: int) -> Iterator[StyledLine]:
+    """Yield parts of a state in full, below their paths if there are several."""
+    for one in found:
+        if len(found) > 1:
+            yield line((safe_text(format_path(one.path)), "head"))
+        if isinstance(one.value, str):
+            yield from (line(text) for text in safe_text(one.value, newlines=True).split("\n"))
+        else:
+            yield from map(line, block(one.value, 0, width))
+
+
+def standing_lines(
+    found: CheckpointView, now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
+    """Yield the ids of a checkpoint, its place in the thread, and what comes after it."""
+    moment = found.moment
+    yield from field("thread", moment.key.thread_id, width, "head")
+    yield from _place_lines(found, now, zone, width)
+    if found.is_head:
+        yield from status_lines(moment.conditions, width)
+    yield from step_lines(moment, width, live=found.is_head, resume=found.resume)
+    yield from join_lines(found.joins, width)
+
+
+def _place_lines(
+    found: CheckpointView, now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
+    """Yield the ids of a checkpoint and its place in the thread."""
+    moment = found.moment
+    key, parent = moment.key, moment.checkpoint.parent_checkpoint_id
+    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
+    facts: list[tuple[str, str | None, Style]] = [
+        ("ns", key.checkpoint_ns or None, "plain"),
+        ("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id"),
+        ("parent", "none" if parent is None else parent, "plain"),
+        ("children", ", ".join(found.children) if len(found.children) > 1 else None, "plain"),
+        ("step", f"{step_words(moment.number, moment.source)}{at}", "plain"),
+    ]
+    for name, text, style in facts:
+        if text is not None:
+            yield from field(name, text, width, style)
+
+
+def given_lines(found: CheckpointView, width: int) -> Iterator[StyledLine]:
+    """Yield the input that waits at a checkpoint, if there is one."""
+    given = found.given
+    if given is None:
+        return
+    if isinstance(given, dict):
+        given = {name: said(value) for name, value in given.items()}
+    yield line("")
+    yield from value_lines("input", given, width, "the next step takes it in")
+
+
+def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[StyledLine]:
+    """Yield a named value in full, with a remark."""
+    title = safe_text(name)
+    note: Span = (f"  {remark}" if remark else "", "dim")
+    if not _long(value):
+        short = summary(value, width)
+        if len(title) + 2 + cell_len(short) < width:
+            yield line((f"{title}: ", "head"), short, note)
+            return
+    yield line((title, "head"), note)
+    for text in block(value, _INDENT, width):
+        yield line(text)
+
+
+def _long(value: Value) -> bool:
+    """Return whether a value is printed below its name."""
+    if isinstance(value, Cut):
+        return _long(value.kept)
+    if isinstance(value, str):
+        return "\n" in value
+    return isinstance(value, list | dict) and bool(value)
+
+
+def placed_lines(
+    writes: Sequence[TaskWrite], zone: tzinfo, width: int, *, dropped: bool
+) -> Iterator[StyledLine]:
+    """Yield the writes of a checkpoint's tasks, one per line, with times if known."""
+    remark = "  dropped: a new input came before all tasks had finished" if dropped else ""
+    yield line((f"writes  {len(writes)}", "head"), (remark, "dim"))
+    whose = [
+        "(caller)" if one.write.task_id == NULL_TASK_ID else safe_text(one.node or "?")
+        for one in writes
+    ]
+    where = [safe_text(one.write.channel) for one in writes]
+    named, put = (min(max(map(cell_len, one), default=0), _WIDEST) for one in (whose, where))
+    # If there is not enough space for both, values are shown and times are not.
+    is_wide = width - named - put - _SIZE_CELLS - _TIME_CELLS >= _WORTH
+    for placed, who, channel in zip(writes, whose, where, strict=True):
+        write, at = placed.write, ""
+        if is_wide and write.at is not None:
+            at = f"  {write.at.astimezone(zone):%H:%M:%S.%f}"[:_TIME_CELLS]
+        first, second = pad(who, named), pad(channel, put)
+        room = width - len(at) - cell_len(first) - cell_len(second) - _SIZE_CELLS
+        value = "" if write.value is None else summary(said(placed.value), max(room, _INDENT))
+        spans: list[Span | str] = [(at, "time"), "  ", (first, "node"), "  ", (second, "head")]
+        yield line(*spans, (f"  {size(write.size):>8}", "dim"), f"  {value}" if value else "")
