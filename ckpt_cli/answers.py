@@ -14,7 +14,7 @@ from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
 from ckpt_cli.render.messages import MESSAGE, STATISTICS
 from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
 from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
-from ckpt_cli.render.search import HIT
+from ckpt_cli.render.search import HIT, SECRET, SECRET_KIND
 from ckpt_cli.render.show import SHOW_ANSWER, SOURCES
 from ckpt_cli.render.stores import LAYOUT, STORE
 from ckpt_cli.render.summaries import ERRORS
@@ -62,6 +62,8 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "doctor": EXAMINATION,
     "doctor --types": EXAMINATION_WITH_TYPES,
     "replay": REPLAY,
+    "secrets": each(SECRET),
+    "secrets --kinds": each(SECRET_KIND),
     "replay --all": each(REPLAYED_THREAD),
     "replay --all-steps": each(TRANSITION),
     "purge": REMOVAL,

@@ -17,7 +17,7 @@ UNDESCRIBED = {
     *("memory delete", "memory copy", "memory import", "memory sessions"),
     *("replay --repair", "doctor --summary", "rollback", "fork"),
     *("repair messages", "repair values", "repair writes", "undo", "redo", "apply"),
-    *("ops list", "ops show", "ops verify", "secrets", "rekey", "copy", "export", "import"),
+    *("ops list", "ops show", "ops verify", "rekey", "copy", "export", "import"),
     "trust",
 }
 """Commands, and options of them, whose answer has no schema yet."""
