@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ckpt_cli.commands.trust import TRUST, TRUSTED
 from ckpt_cli.render.bisect import BISECTION
 from ckpt_cli.render.blame import BLAME
+from ckpt_cli.render.copy import COPY, EXPORTED, EXPORTED_TABLE, REKEY, RESTORED
 from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES
 from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
 from ckpt_cli.render.fields import ANY, Schema, Shape, Type, each
 from ckpt_cli.render.history import ENTRY, HISTORY, MOVEMENT
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
+from ckpt_cli.render.memory import (
+    ITEM_ARCHIVE,
+    ITEM_EDIT,
+    ITEM_HIT,
+    ITEM_REMOVAL,
+    LISTED_ITEM,
+    MEMORY_COPY,
+    READ_ITEM,
+    SESSION,
+)
 from ckpt_cli.render.messages import MESSAGE, STATISTICS
+from ckpt_cli.render.operations import CHAIN, OPERATION, SHOWN_OPERATION, UNDO_PLAN
+from ckpt_cli.render.plan import OUTCOME, PLAN, REPAIR
 from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
 from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
 from ckpt_cli.render.search import HIT, SECRET, SECRET_KIND
 from ckpt_cli.render.show import SHOW_ANSWER, SOURCES
 from ckpt_cli.render.stores import LAYOUT, STORE
-from ckpt_cli.render.summaries import ERRORS
+from ckpt_cli.render.summaries import DOCTOR, ERRORS
 from ckpt_cli.render.threads import LISTED
 from ckpt_cli.render.timeline import TIMELINE
 from ckpt_cli.render.usage import AMOUNTS, DU, METRICS, STATS, STATS_BY
@@ -56,10 +70,38 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors --summary": ERRORS,
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
+    "rollback THREAD": PLAN,
+    "rollback THREADS": each(OUTCOME),
+    "repair values THREAD": REPAIR,
+    "undo OP": UNDO_PLAN,
+    "ops list": each(OPERATION),
+    "ops show": SHOWN_OPERATION,
+    "ops verify": CHAIN,
+    "copy": COPY,
+    "import": each(RESTORED),
+    "export": each(EXPORTED),
+    **dict.fromkeys(
+        (f"export --format {form}" for form in ("parquet", "csv", "ndjson")), each(EXPORTED_TABLE)
+    ),
+    "rekey": REKEY,
+    "trust": TRUST,
+    "trust --list": each(TRUSTED),
+    "memory list": each(LISTED_ITEM),
+    "memory show": each(READ_ITEM),
+    "memory show KEY": READ_ITEM,
+    "memory search": each(ITEM_HIT),
+    "memory export": each(READ_ITEM),
+    "memory edit": ITEM_EDIT,
+    "memory delete": ITEM_REMOVAL,
+    "memory copy": MEMORY_COPY,
+    "memory import": each(ITEM_ARCHIVE),
+    "memory sessions": each(SESSION),
+    "memory sessions SESSION": SESSION,
     "bisect": BISECTION,
     "diff": DIFF,
     "diff --writes": WRITTEN,
     "doctor": EXAMINATION,
+    "doctor --summary": DOCTOR,
     "doctor --types": EXAMINATION_WITH_TYPES,
     "replay": REPLAY,
     "secrets": each(SECRET),
@@ -79,7 +121,15 @@ ANSWERS: Mapping[str, Type | Shape] = {
 
 A word in capitals stands for an argument.
 """
-SAME_AS = {"replay --match": "replay --all", "replay --where": "replay --all"}
+_CHANGES = ("fork", "repair messages", "repair writes", "undo", "redo")
+SAME_AS = {
+    "replay --match": "replay --all",
+    "replay --where": "replay --all",
+    "replay --repair": "repair values THREAD",
+    **{f"{one} THREAD": "rollback THREAD" for one in _CHANGES},
+    **{f"{one} THREADS": "rollback THREADS" for one in (*_CHANGES, "repair values")},
+    "redo OP": "undo OP",
+}
 """Other words with the answer of these."""
 
 _HOME = "https://raw.githubusercontent.com/langgraph-ckpt/ckpt/main/docs/schema"

@@ -25,9 +25,9 @@ from unittest.mock import patch
 
 from ckpt_backends.discovery import bundled, layouts
 from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.parts import languages_of, refusal
 from ckpt_cli.answers import ANSWERS, file_name, schema_of
 from ckpt_cli.app import root
-from ckpt_cli.core.copying import route_matrix
 from ckpt_cli.core.doctor import findings as occurrence
 from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.core.support_matrix import matrix
@@ -119,11 +119,10 @@ def keys(text: str) -> str:
         kind = "A list. " if schema.get("type") == "array" else ""
         parts.append(f"### `{name}`\n\n{kind}{schema['description']}")
         same = shown.setdefault(json.dumps(schema.get("items", schema)), name)
+        rows = [[f"`{key}`", kind, what] for key, kind, what in _nested("", schema, {})]
         if same != name:
             parts.append(f"Its keys are those of `{same}`.")
-            continue
-        rows = [[f"`{key}`", kind, what] for key, kind, what in _nested("", schema)]
-        if rows:
+        elif rows:
             parts.append(_table([["key", "type", "what"], ["---"] * 3, *rows]).rstrip())
         link = file_name(name)
         parts.append(f"[{link}](schema/{link})")
@@ -135,19 +134,29 @@ def schemas() -> Mapping[str, str]:
     return {file_name(name): f"{json.dumps(schema_of(name), indent=2)}\n" for name in ANSWERS}
 
 
-def _nested(path: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield path, type and text of each key of an answer; `[]` is an item, `*` is any key."""
+def _nested(
+    path: str, schema: Mapping[str, Any], told: dict[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield path, type and text of each key of an answer; `[]` is an item, `*` is any key.
+
+    An object with the keys of one that was told before only names that.
+    """
     for one in schema.get("anyOf", ()):
-        yield from _nested(path, one)
+        yield from _nested(path, one, told)
     if "items" in schema:
-        yield from _nested(f"{path}[]" if path else "", schema["items"])
+        yield from _nested(f"{path}[]" if path else "", schema["items"], told)
     if "additionalProperties" in schema:
-        yield from _nested(f"{path}.*" if path else "*", schema["additionalProperties"])
+        yield from _nested(f"{path}.*" if path else "*", schema["additionalProperties"], told)
+    if "properties" in schema:
+        same = told.setdefault(json.dumps(schema["properties"]), path)
+        if same != path:
+            yield f"{path}. …", "", f"The keys of `{same}`."
+            return
     for key, one in schema.get("properties", {}).items():
         inner = f"{path}.{key}" if path else key
         kind = _kind(one) + ("" if key in schema["required"] else ", may be absent")
         yield inner, kind, one["description"]
-        yield from _nested(inner, one)
+        yield from _nested(inner, one, told)
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
@@ -165,16 +174,27 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _routes(language: Language) -> str:
-    found = route_matrix(layouts(), language)
-    head = [["from \\ to", *(f"`{name}`" for name in found.targets)]]
-    rows = [[f"`{name}`", *cells] for name, *cells in found.rows]
-    table = _table([*head, ["---"] * (len(found.targets) + 1), *rows])
-    notes = "".join(f"{reason}\n" for reason in found.reasons)
-    closed = "".join(
+    """The sources by targets, for the threads of one language, with the reasons for each "no"."""
+    names = [one for one in layouts() if language in (languages_of(one) or (Language.PYTHON,))]
+    refused = {one: {other: refusal(one, other, language) for other in names} for one in names}
+    targets = [one for one in names if not all(refused[other][one] for other in names)]
+    numbers: dict[str, int] = {}
+    rows = [["from \\ to", *(f"`{name}`" for name in targets)], ["---"] * (len(targets) + 1)]
+    closed: dict[str, list[str]] = {}
+    for one in names:
+        reasons = [refused[one][other] for other in targets]
+        cells = [
+            f"no ({numbers.setdefault(why, len(numbers) + 1)})" if why else "yes" for why in reasons
+        ]
+        rows.append([f"`{one}`", *cells])
+        if one not in targets and targets:
+            closed.setdefault(refused[targets[0]][one], []).append(one)
+    notes = "".join(f"{number}. {reason}\n" for reason, number in numbers.items())
+    sources = "".join(
         f"These are sources only: {', '.join(f'`{name}`' for name in names)}. The reason: {why}.\n"
-        for why, names in found.closed.items()
+        for why, names in closed.items()
     )
-    return "\n".join(filter(None, (table, notes, closed)))
+    return "\n".join(filter(None, (_table(rows), notes, sources)))
 
 
 def _table(rows: Iterable[Iterable[str]]) -> str:

@@ -513,6 +513,11 @@ class Bundle:
         """Number of rows."""
         return sum(self.counts.values())
 
+    @property
+    def signed_by(self) -> str | None:
+        """The fingerprint of the key that signed it."""
+        return None if self.signer is None else self.signer.fingerprint
+
     def rows(self) -> Iterator[Row]:
         """Its rows, read from the file again.
 

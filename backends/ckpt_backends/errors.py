@@ -45,6 +45,16 @@ class CkptError(Exception):
     def __str__(self) -> str:
         return self.message  # which may say more by now
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # A worker process sends it, whatever its class needs to be made.
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[CkptError], args: Sequence[object], fields: Mapping[str, object]) -> object:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
+
 
 def reason_of(error: OSError) -> str:
     """Return why the system could not do something, as the end of a sentence."""

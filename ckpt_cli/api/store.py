@@ -62,12 +62,12 @@ def sessions_beside(
     """
     from ckpt_backends.registry import open_sessions
     from ckpt_cli.queries.memory import list_sessions, threads_beside
-    from ckpt_cli.render.memory import session_record
+    from ckpt_cli.render.memory import SESSION
 
     with open_sessions(around.names.store_url) as sessions:
         threads = threads_beside(opened)
         found = list_sessions(sessions, threads, thread=thread, user=user)
-    return [Answer(one, session_record) for one in found]
+    return [Answer(one, SESSION.record) for one in found]
 
 
 def session_beside(around: Surroundings, opened: Callable[[], Store], name: str) -> Answer[Joined]:
@@ -77,12 +77,12 @@ def session_beside(around: Surroundings, opened: Callable[[], Store], name: str)
     """
     from ckpt_backends.registry import open_sessions
     from ckpt_cli.queries.memory import find_session, threads_beside
-    from ckpt_cli.render.memory import session_record
+    from ckpt_cli.render.memory import SHOWN_SESSION
 
     with open_sessions(around.names.store_url) as sessions:
         threads = threads_beside(opened)
         found = find_session(sessions, threads, name, redacted=around.opening.redact)
-    return Answer(found, session_record)
+    return Answer(found, SHOWN_SESSION)
 
 
 def stores(folder: str | os.PathLike[str] | None = None) -> list[Answer[FoundStore]]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 from ckpt_backends.archive import Bundle
@@ -49,30 +50,37 @@ from ckpt_backends.transfer.parts import (
 )
 from ckpt_backends.transfer.sealing import RekeyCounts, Sealing
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.changes import without_values
 from ckpt_cli.apply.recording import CopyRecording, Recording, refuse_copy, writable_store
-from ckpt_cli.apply.undo import without_values
-from ckpt_cli.core.copying import CopiedItem, CopiedThread, CopyStep, PartCounts, RekeyedThread
+from ckpt_cli.core.copying import CopiedItem, CopiedThread, CopyStep, RekeyedThread
 from ckpt_cli.core.memory import format_key
-from ckpt_cli.operations.log import OperationStep, RowsAdded, RowsRemoved, RowsRestored
-from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRemoved, ItemsRestored
+from ckpt_cli.operations.log import (
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+    OperationStep,
+    RowsAdded,
+    RowsRemoved,
+    RowsRestored,
+)
 from ckpt_cli.plans.copy import (
-    ArchiveSides,
     CopySides,
-    ItemChoice,
+    MemoryCopyTerms,
     RekeySide,
     batches,
     compare_thread,
     diverged,
     equal_counts,
     is_equal,
+    needs_key,
     planned_copy,
     planned_items,
     planned_rekey,
     refusing_malformed,
     restored_of,
-    wrong_key,
+    sum_of,
 )
-from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added
+from ckpt_cli.plans.fork import contents_of, removal_of_added
 from ckpt_cli.reading.executor import Executor
 
 # Copy threads to another store, and read them back.
@@ -120,11 +128,11 @@ class ThreadCopier:
             if isinstance(one, CopiedThread):
                 yield one
                 continue
-            if batch and (one.rest is not None or size + one.counts.bytes > _BATCH_BYTES):
+            if batch and (one.rest is not None or size + one.sum.size > _BATCH_BYTES):
                 yield from self._deliver(batch)
                 batch, size = [], 0
             batch.append(one)
-            size += one.counts.bytes
+            size += one.sum.size
             if one.rest is not None or len(batch) >= _BATCH_THREADS:
                 yield from self._deliver(batch)
                 batch, size = [], 0
@@ -136,7 +144,7 @@ class ThreadCopier:
     def _new(self, thread_id: str, parts: Iterable[Part] | None = None) -> _Converted:
         """Convert a thread, or its first part if it is large."""
         converted = self._sides.converted(thread_id, parts)
-        return _Converted.of(thread_id, converted, self._sides.conversion)
+        return _Converted(thread_id, converted, self._sides.conversion)
 
     def _continued(
         self, thread_id: str, parts: Sequence[Part] | None, stored: Sequence[Part] | None
@@ -150,19 +158,18 @@ class ThreadCopier:
             return CopiedThread(thread_id, CopyStep.PRESENT, counts, is_verified=True)
         found = compare_thread(self._sides, thread_id)
         if found.step is CopyStep.PRESENT:
-            return CopiedThread(thread_id, found.step, found.counts, is_verified=True)
+            return CopiedThread(thread_id, found.step, found.total, is_verified=True)
         if found.step is CopyStep.REPLACE:
             if not (self._replace or found.is_behind):
                 return diverged(found)
             self._remove(thread_id)
             made = self._new(thread_id)
-            made.step, made.removed = CopyStep.REPLACE, found.kept
+            made.outcome.step, made.outcome.removed = CopyStep.REPLACE, found.kept
             return made
         missing = found.missing
         left = (part for part in self._sides.converted(thread_id) if key_digest(part) in missing)
-        made = _Converted.of(thread_id, left, self._sides.conversion)
-        made.step, made.heads = CopyStep.ADD, found.heads
-        made.whole, made.whole_counts = found.total, found.counts
+        made = _Converted(thread_id, left, self._sides.conversion)
+        made.outcome.step, made.heads, made.whole = CopyStep.ADD, found.heads, found.total
         return made
 
     def _remove(self, thread_id: str) -> None:
@@ -208,15 +215,16 @@ class ThreadCopier:
         self._target.refresh()
         if not isinstance(error, StoreChanged) or one.rest is not None:
             return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
-        if self._sides.stored_sum(one.thread_id, part_digest) == one.exact_sum():
+        if sum_of(self._sides.stored(one.thread_id), part_digest) == one.exact_sum():
             return one.copied()
         return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
 
     def _verify(self, one: _Converted) -> None:
         """Read a thread back. Raises `Unreadable` if it is not what was sent."""
-        if one.rest is not None and self._sides.stored_sum(one.thread_id, stored_digest) == one.sum:
+        sides, thread_id = self._sides, one.thread_id
+        if one.rest is not None and sum_of(sides.stored(thread_id), stored_digest) == one.sum:
             return
-        found, wanted = self._sides.stored_sum(one.thread_id, part_digest), one.exact_sum()
+        found, wanted = sum_of(sides.stored(thread_id), part_digest), one.exact_sum()
         if found != wanted:
             raise Unreadable(
                 f"thread '{one.thread_id}' is not the same in the target: {found.checkpoints}"
@@ -229,39 +237,29 @@ class ThreadCopier:
 class _Converted:
     """A thread in the form of the target: small ones as a list, large ones with a rest to read."""
 
-    def __init__(self, thread_id: str) -> None:
+    def __init__(self, thread_id: str, parts: Iterable[Part], conversion: Conversion) -> None:
+        """Convert a thread until it is whole or too large to keep. Raises `CannotHold`."""
         self.thread_id = thread_id
-        self.unexpiring = 0
-        """Parts that expire in the source, and never in the target."""
+        self.outcome = CopiedThread(thread_id, CopyStep.COPY, is_verified=True)
+        """What is said of it after it was read back; without its numbers."""
         self.parts: list[Part] = []
         self.rest: Iterator[Part] | None = None
-        self.counts = PartCounts()
-        """Of the parts that were converted so far."""
+        """What was not converted yet."""
         self.sum = PartsSum()
-        """Of these parts, by `stored_digest`, if there is a rest."""
+        """Of the parts that were converted so far; by `stored_digest`, if there is a rest."""
         self._exact = PartsSum()
         """Of the rest, by `part_digest`."""
-        self.step = CopyStep.COPY
-        self.removed = PartCounts()
         self.heads: dict[str, str] = {}
         self.whole: PartsSum | None = None
         """The sum of the whole thread, if only a part of it is sent."""
-        self.whole_counts: PartCounts | None = None
-
-    @classmethod
-    def of(cls, thread_id: str, parts: Iterable[Part], conversion: Conversion) -> _Converted:
-        """Convert a thread until it is whole or too large to keep. Raises `CannotHold`."""
-        made = cls(thread_id)
-        left = iter(parts)
-        before = conversion.unexpiring
+        left, before = iter(parts), conversion.unexpiring
         for part in left:
-            made.counts.add(part)
-            made.parts.append(part)
-            if made.counts.bytes > _BATCH_BYTES:
-                made._expect(left)
+            self.sum.add(part)
+            self.parts.append(part)
+            if self.sum.size > _BATCH_BYTES:
+                self.rest, self.sum = left, sum_of(self.parts, stored_digest)
                 break
-        made.unexpiring = conversion.unexpiring - before
-        return made
+        self.outcome.unexpiring = conversion.unexpiring - before
 
     @property
     def is_whole(self) -> bool:
@@ -278,29 +276,15 @@ class _Converted:
 
     def copied(self) -> CopiedThread:
         """The outcome after the thread was read back."""
-        return CopiedThread(
-            self.thread_id,
-            self.step,
-            self.whole_counts or self.counts,
-            self.counts.parts,
-            is_verified=True,
-            removed=self.removed,
-            unexpiring=self.unexpiring,
-        )
+        self.outcome.counts, self.outcome.added = self.whole or self.sum, self.sum.parts
+        return self.outcome
 
     def arrival(self) -> Arrival:
         """The thread for the target, read once."""
         counted = (self._counted(part) for part in self.rest or ())
         return Arrival(self.thread_id, chain(self.parts, counted), self.heads)
 
-    def _expect(self, rest: Iterator[Part]) -> None:
-        """Remember that there is a rest, which is not kept."""
-        self.rest = rest
-        for part in self.parts:
-            self.sum.add(part, stored_digest(part))
-
     def _counted(self, part: Part) -> Part:
-        self.counts.add(part)
         self.sum.add(part, stored_digest(part))
         self._exact.add(part, part_digest(part))
         return part
@@ -319,15 +303,6 @@ class CopyTerms:
     sealing: Sealing
     create: bool = False
     replace: bool = False
-
-    def prepared(self) -> CopyTerms:
-        """Make the target if it is to be made; return the terms with the URL that opens it.
-
-        Raises `Refused` if something else is there.
-        """
-        if not self.create:
-            return self
-        return replace(self, target=create_store(self.target, self.language))
 
 
 @contextmanager
@@ -386,25 +361,6 @@ def make_target(url: StoreUrl, language: Language) -> Store:
     return open_store(url)
 
 
-@contextmanager
-def copying(
-    terms: CopyTerms, watch: Callable[[int], None] = lambda _: None
-) -> Iterator[Callable[[Sequence[str]], Iterator[CopiedThread]]]:
-    """Return a function that copies some threads. Raises what opening the stores raises."""
-    refuse_copy(terms.target)
-    with opened_sides(terms, watch) as sides:
-        if sides.target is None:
-            raise ValueError("the target is made before threads are copied")
-        sides.target.refresh()
-        with open_writable(terms.target) as writable:
-            try:
-                yield ThreadCopier(sides, sides.target, writable, replace=terms.replace).copy
-            finally:
-                # A writer that removed rows empties the log when it is closed, which waits for
-                # readers.
-                sides.target.refresh()
-
-
 _THREADS_AT_ONCE = 200
 
 
@@ -432,7 +388,8 @@ def copy_threads(
     `watch` is told the number of bytes that are done: of each row, or of each thread if other
     processes copy. Close the iterator before the recording ends.
     """
-    terms = terms.prepared()
+    if terms.create:
+        terms = replace(terms, target=create_store(terms.target, terms.language))
     with closing(CopyRecording(recording, terms.target)) as record:
         with opened_sides(terms):
             pass  # what cannot be copied at all is refused before it is recorded
@@ -445,7 +402,7 @@ def copy_threads(
             with closing(copied):
                 for one in copied:
                     if not here:
-                        watch(one.counts.bytes)
+                        watch(one.counts.size)
                     record.came_out(one)
                     yield one
 
@@ -462,8 +419,16 @@ class _Copying:
         return _Copying, (self._terms, None)
 
     def __call__(self, store: Store) -> Callable[[Sequence[str]], Iterator[CopiedThread]]:  # noqa: ARG002 - opens rows as stored
-        watch = self._watch or (lambda _: None)
-        return self._stack.enter_context(copying(self._terms, watch))
+        terms, stack = self._terms, self._stack
+        refuse_copy(terms.target)
+        sides = stack.enter_context(opened_sides(terms, self._watch or (lambda _: None)))
+        if sides.target is None:
+            raise ValueError("the target is made before threads are copied")
+        sides.target.refresh()
+        writable = stack.enter_context(open_writable(terms.target))
+        # A writer that removed rows empties the log when it is closed, which waits for readers.
+        stack.callback(sides.target.refresh)
+        return ThreadCopier(sides, sides.target, writable, replace=terms.replace).copy
 
     def close(self) -> None:
         """Close the stores, if this process copied."""
@@ -503,11 +468,28 @@ class RestoreReport:
             ) from first
 
 
+def _recorded(
+    recording: Recording,
+    planned: OperationStep,
+    restore: Callable[[], Restored],
+    carried_out: Callable[[Restored], OperationStep],
+) -> Restored:
+    """Restore one archive, and record that. `carried_out` adds what takes it back to the step."""
+    recording.intend([planned])
+    try:
+        done = restore()
+    except CkptError as error:
+        recording.failed(error)
+        raise
+    recording.came_out({planned.thread_id: carried_out(done) if done.added else None})
+    return done
+
+
 def restore_threads(
     url: StoreUrl,
     bundles: Iterable[Bundle],
     rows: Store,
-    sides_of: Callable[[Bundle], ArchiveSides | None],
+    sides_of: Callable[[Bundle], CopySides | None],
     recording: Recording,
 ) -> RestoreReport:
     """Restore archived threads. Raises what `open_writable` raises.
@@ -520,44 +502,32 @@ def restore_threads(
 
         def restore(bundle: Bundle) -> Restored:
             sides = sides_of(bundle)
-            step = _Restoring(rows, bundle, is_own=sides is None)
-            recording.intend([step.planned])
-            try:
-                if sides is None:
-                    done = writable.restore(bundle.rows())
-                else:
-                    done = _converted(bundle, sides, writable)
-            except CkptError as error:
-                recording.failed(error)
-                raise
-            recording.came_out({step.thread_id: step.carried_out() if done.added else None})
-            return done
+            step = _RestoringThread(rows, bundle, is_own=sides is None)
+            write = partial(_restored, bundle, sides, writable)
+            return _recorded(recording, step.planned, write, step.carried_out)
 
         for one in bundles:
             report.add(one, restore)
     return report
 
 
-class _Restoring:
+class _RestoringThread:
     """The step of one archived thread."""
 
     def __init__(self, rows: Store, bundle: Bundle, *, is_own: bool) -> None:
-        self.thread_id = bundle.header.thread_id or ""
+        thread_id = bundle.header.thread_id or ""
         self._rows = rows
-        self._before = contents_of(rows, self.thread_id)
+        self._before = before = contents_of(rows, thread_id)
         # In a file that is not in WAL mode, an open read would block the writer.
         rows.refresh()
-        self.planned = OperationStep(
-            self.thread_id,
-            RowsRestored(bundle.path.absolute(), bundle.digest) if is_own else _added(self._before),
-            None,
-        )
+        added = RowsAdded(len(before.checkpoints), before.number_of_writes)
+        restored = RowsRestored(bundle.path.absolute(), bundle.digest)
+        self.planned = OperationStep(thread_id, restored if is_own else added, None)
 
-    def carried_out(self) -> OperationStep:
-        """Return the step with what takes it back, if anything does."""
+    def carried_out(self, done: Restored) -> OperationStep:  # noqa: ARG002 - the store tells more
         self._rows.refresh()
         try:
-            back = removal_of_added(self._rows, self.thread_id, self._before)
+            back = removal_of_added(self._rows, self.planned.thread_id or "", self._before)
         except Exception:
             # The thread is restored all the same, also if its cells are of types that the adapter
             # cannot read.
@@ -566,12 +536,10 @@ class _Restoring:
         return replace(self.planned, back=None if back is None else RowsRemoved(back))
 
 
-def _added(before: ThreadContents) -> RowsAdded:
-    return RowsAdded(len(before.checkpoints), before.number_of_writes)
-
-
-def _converted(bundle: Bundle, sides: ArchiveSides, writable: WritableStore) -> Restored:
-    """Restore the archive of another layout."""
+def _restored(bundle: Bundle, sides: CopySides | None, writable: WritableStore) -> Restored:
+    """Restore an archive; without `sides` it is of the store's own layout."""
+    if sides is None:
+        return writable.restore(bundle.rows())
     if sides.target is None:
         raise ValueError("the target is made before archives are restored")
     if sides.has_expired:
@@ -590,14 +558,8 @@ def restore_memory(url: StoreUrl, bundles: Iterable[Bundle], recording: Recordin
 
         def restore(bundle: Bundle) -> Restored:
             step = _RestoringItems(memory, bundle)
-            recording.intend([step.planned])
-            try:
-                done = writable.restore(bundle.rows())
-            except CkptError as error:
-                recording.failed(error)
-                raise
-            recording.came_out({None: step.carried_out(done) if done.added else None})
-            return done
+            write = lambda: writable.restore(bundle.rows())  # noqa: E731
+            return _recorded(recording, step.planned, write, step.carried_out)
 
         for one in bundles:
             report.add(one, restore)
@@ -619,9 +581,8 @@ class _RestoringItems:
         self.planned = OperationStep(None, part, None)
 
     def carried_out(self, done: Restored) -> OperationStep:
-        """Return the step with what takes it back, if only whole items were added."""
         if done.added != self._rows:
-            return self.planned
+            return self.planned  # an item was there in part
         self._memory.refresh()
         try:
             items = without_values(self._memory.items(keys=self._missing))
@@ -635,55 +596,72 @@ Watch = Callable[[Iterable[CopiedItem], str], Iterable[CopiedItem]]
 """Shows progress over items with a label."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryCopyTerms:
-    """Between which stores items are copied."""
+@contextmanager
+def _opened_items(
+    terms: MemoryCopyTerms, *, makes: bool = False
+) -> Iterator[tuple[MemoryStore, MemoryStore | None]]:
+    """Open both stores for reading; the target is None if it is not there and would be made.
 
-    source: StoreUrl
-    target: StoreUrl
-    create: bool = False
-
-
-def plan_items(terms: MemoryCopyTerms, choice: ItemChoice, watch: Watch) -> Iterator[CopiedItem]:
-    """Yield what would become of each item. Raises what opening the stores raises."""
-    with _opened(open_memory(terms.source)) as source:
+    With `makes`, it is made first if it is to be made. Raises what opening the stores raises, and
+    `UsageError` if both are the same.
+    """
+    with ExitStack() as stack:
+        source = _store_of_items(stack.enter_context(open_memory(terms.source)))
+        if makes and terms.create:
+            create_memory(terms.target)
         try:
-            target = open_memory(terms.target)
+            target = stack.enter_context(open_memory(terms.target))
         except (UnknownLayout, StoreUnavailable) as error:
-            if not terms.create:
-                raise _with_hint(error) from None
-            yield from watch(planned_items(choice, source, None), "reading")
-            return
-        with _opened(target):
-            _check_sides(source, target)
-            yield from watch(planned_items(choice, source, target), "comparing")
+            if terms.create and not makes:
+                yield source, None
+                return
+            error.hint = "; ".join(filter(None, (error.hint, _CREATE)))
+            raise error from None
+        _store_of_items(target)
+        if source.describe().url == target.describe().url:
+            raise UsageError("the source and the target are the same store")
+        yield source, target
 
 
-def copy_items(
-    terms: MemoryCopyTerms, choice: ItemChoice, watch: Watch, recording: Recording
-) -> Iterator[CopiedItem]:
+def _store_of_items(memory: MemoryStore) -> MemoryStore:
+    """Return a Store of LangGraph. Raises `Unsupported` if it is another memory."""
+    info = memory.describe()
+    if not info.is_store:
+        raise Unsupported(
+            f"items of '{info.url}' cannot be copied: it is not a Store of LangGraph",
+            hint="`ckpt memory export` writes them as JSON",
+        )
+    return memory
+
+
+def plan_items(terms: MemoryCopyTerms, watch: Watch) -> Iterator[CopiedItem]:
+    """Yield what would become of each item. Raises what opening the stores raises."""
+    with _opened_items(terms) as (source, target):
+        label = "reading" if target is None else "comparing"
+        yield from watch(planned_items(terms, source, target), label)
+
+
+def copy_items(terms: MemoryCopyTerms, watch: Watch, recording: Recording) -> Iterator[CopiedItem]:
     """Copy items; yield what became of each, in order. Raises what opening the stores raises.
 
     Raises `Unreadable` if an item is not the same in the target.
     """
     refuse_copy(terms.target)
-    with _opened(open_memory(terms.source)) as source:
-        if terms.create:
-            create_memory(terms.target)
-        with _opened_target(terms) as target:
-            _check_sides(source, target)
-            planned = list(watch(planned_items(choice, source, target), "comparing"))
-            # In a file that is not in WAL mode, an open read would block the writer.
-            target.refresh()
-            with open_writable_memory(terms.target) as writable:
-                copier = _ItemCopier(source, target, writable)
-                todo = [one for one in planned if one.step in {CopyStep.COPY, CopyStep.REPLACE}]
-                for some in in_chunks(todo):
-                    _copy_recorded(copier, target, some, recording)
-            target.refresh()
-            for some in in_chunks(planned):
-                _verify(target, some)
-                yield from some
+    with _opened_items(terms, makes=True) as (source, target):
+        if target is None:
+            raise ValueError("the target is made before items are copied")
+        planned = list(watch(planned_items(terms, source, target), "comparing"))
+        # In a file that is not in WAL mode, an open read would block the writer.
+        target.refresh()
+        with open_writable_memory(terms.target) as writable:
+            copier = _ItemCopier(source, target, writable)
+            todo = [one for one in planned if one.step in {CopyStep.COPY, CopyStep.REPLACE}]
+            for some in in_chunks(todo):
+                _copy_recorded(copier, target, some, recording)
+        target.refresh()
+        for some in in_chunks(planned):
+            _verify(target, some)
+            yield from some
 
 
 def _copy_recorded(
@@ -732,22 +710,22 @@ class _ItemCopier:
                     continue
                 # The item may have changed since it was compared.
                 one.digest, one.expires_at = digest_of(fitted[-1]), fitted[-1].expires_at
-            self._remove([by_key[one.key] for one in fitted])
             self._add(fitted, by_key)
         for one in left.values():
             one.step, one.reason = CopyStep.SKIP, "it was removed from the source meanwhile"
 
-    def _remove(self, planned: Sequence[CopiedItem]) -> None:
-        keys = [one.key for one in planned if one.step is CopyStep.REPLACE]
-        if keys:
-            old = list(self._target.items(keys=keys))
+    def _add(self, fitted: Sequence[Item], planned: Mapping[ItemKey, CopiedItem]) -> None:
+        """Add items in place of those that they replace."""
+        replaced = [one.key for one in fitted if planned[one.key].step is CopyStep.REPLACE]
+        if replaced:
+            old = list(self._target.items(keys=replaced))
             self._target.refresh()
             self._writable.remove(old)
+        if fitted:
+            self._receive(fitted, planned)
 
-    def _add(self, fitted: Sequence[Item], planned: Mapping[ItemKey, CopiedItem]) -> None:
+    def _receive(self, fitted: Sequence[Item], planned: Mapping[ItemKey, CopiedItem]) -> None:
         """Add items in one transaction; if another process added one, one by one."""
-        if not fitted:
-            return
         try:
             self._writable.receive(fitted)
         except StoreChanged as error:
@@ -755,7 +733,7 @@ class _ItemCopier:
                 _skip(planned[fitted[0].key], error)
                 return
             for one in fitted:
-                self._add([one], planned)
+                self._receive([one], planned)
 
 
 def _skip(one: CopiedItem, error: CkptError) -> None:
@@ -778,97 +756,58 @@ def _verify(target: MemoryStore, planned: Sequence[CopiedItem]) -> None:
         one.is_verified = True
 
 
-@contextmanager
-def _opened(memory: MemoryStore) -> Iterator[MemoryStore]:
-    with memory:
-        info = memory.describe()
-        if not info.is_store:
-            raise Unsupported(
-                f"items of '{info.url}' cannot be copied: it is not a Store of LangGraph",
-                hint="`ckpt memory export` writes them as JSON",
-            )
-        yield memory
-
-
-@contextmanager
-def _opened_target(terms: MemoryCopyTerms) -> Iterator[MemoryStore]:
-    try:
-        target = open_memory(terms.target)
-    except (UnknownLayout, StoreUnavailable) as error:
-        raise _with_hint(error) from None
-    with _opened(target):
-        yield target
-
-
-def _with_hint(error: CkptError) -> CkptError:
-    error.hint = "; ".join(filter(None, (error.hint, _CREATE)))
-    return error
-
-
-def _check_sides(source: MemoryStore, target: MemoryStore) -> None:
-    if source.describe().url == target.describe().url:
-        raise UsageError("the source and the target are the same store")
-
-
 _IN_MEMORY = 8 << 20
 """Bytes of changed values in memory; a thread with more is streamed."""
 
 
-class ThreadRekeyer:
-    """Changes the encryption of threads of one store."""
+def rekey_thread(
+    side: RekeySide, writable: WritableStore, recording: Recording, thread_id: str
+) -> RekeyedThread:
+    """Change all values of a thread, in one transaction if the engine has transactions.
 
-    def __init__(self, side: RekeySide, writable: WritableStore, recording: Recording) -> None:
-        self._side = side
-        self._writable = writable
-        self._recording = recording
+    Raises `Refused` for a value that no key opens; nothing of the thread is written then.
+    """
+    changed = _Changed(side, thread_id)
+    rewrites: Iterable[PartRewrite] = ()
+    with needs_key(thread_id):
+        kept, is_whole = _small(changed.rewrites())
+    if is_whole:
+        rewrites = kept
+    else:
+        # Every value is opened once before the first is written.
+        planned_rekey(side, thread_id)
+        changed = _Changed(side, thread_id)
+        rewrites = changed.rewrites()
+    side.store.refresh()
+    if is_whole and not kept:
+        return RekeyedThread(thread_id, changed.counts)
+    recording.intend([OperationStep(thread_id, None, None)])
+    try:
+        writable.rewrite(thread_id, rewrites)
+    except StoreChanged as error:
+        recording.failed(error)
+        return RekeyedThread(thread_id, skipped=error.message)
+    recording.done()
+    done = RekeyedThread(thread_id, changed.counts)
+    if changed.counts.rekeyed:
+        side.store.refresh()
+        if sum_of(side.parts(thread_id), part_digest) != changed.sum:
+            done.skipped = (
+                "it changed meanwhile, so it may have values with another key; run this again"
+            )
+    return done
 
-    def rekey(self, thread_id: str) -> RekeyedThread:
-        """Change all values of a thread, in one transaction if the engine has transactions.
 
-        Raises `Refused` for a value that no key opens; nothing of the thread is written then.
-        """
-        changed = _Changed(self._side, thread_id)
-        rewrites: list[PartRewrite] = []
-        size = 0
-        is_small = True
-        try:
-            for one in changed.rewrites():
-                rewrites.append(one)
-                size += part_size(one.stored) + part_size(one.new)
-                if size > _IN_MEMORY:
-                    is_small = False
-                    break
-        except CannotHold as error:
-            raise wrong_key(thread_id, error) from error
-        if not is_small:
-            rewrites.clear()
-            # Every value is opened once before the first is written.
-            planned_rekey(self._side, thread_id)
-            changed = _Changed(self._side, thread_id)
-        self._side.store.refresh()
-        if not rewrites and is_small:
-            return RekeyedThread(thread_id, changed.counts)
-        self._recording.intend([OperationStep(thread_id, None, None)])
-        try:
-            self._writable.rewrite(thread_id, rewrites if is_small else changed.rewrites())
-        except StoreChanged as error:
-            self._recording.failed(error)
-            return RekeyedThread(thread_id, skipped=error.message)
-        self._recording.done()
-        if not changed.counts.rekeyed:
-            return RekeyedThread(thread_id, changed.counts)
-        return self._verified(thread_id, changed)
-
-    def _verified(self, thread_id: str, changed: _Changed) -> RekeyedThread:
-        """Read a thread back."""
-        self._side.store.refresh()
-        found = PartsSum()
-        for part in self._side.parts(thread_id):
-            found.add(part, part_digest(part))
-        if found == changed.sum:
-            return RekeyedThread(thread_id, changed.counts)
-        reason = "it changed meanwhile, so it may have values with another key; run this again"
-        return RekeyedThread(thread_id, changed.counts, reason)
+def _small(rewrites: Iterable[PartRewrite]) -> tuple[list[PartRewrite], bool]:
+    """Return the rewrites of a thread, and whether these are all; else they are too large."""
+    kept: list[PartRewrite] = []
+    size = 0
+    for one in rewrites:
+        kept.append(one)
+        size += part_size(one.stored) + part_size(one.new)
+        if size > _IN_MEMORY:
+            return [], False
+    return kept, True
 
 
 @dataclass(slots=True)

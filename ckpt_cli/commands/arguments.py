@@ -216,11 +216,6 @@ class Trust:
             session.note(f"{counted(number, 'archive')} {'is' if number == 1 else 'are'} {words}")
 
 
-def signed_by(bundle: Bundle) -> str | None:
-    """The fingerprint of the key that signed an archive, for JSON."""
-    return None if bundle.signer is None else bundle.signer.fingerprint
-
-
 TargetId: TypeAlias = tuple[str, str | None, str | None]
 """A thread, its checkpoint if one is named, and its head if conditions chose it: they may not hold
 for another head.

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Context, Option
 
-from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
+from ckpt_backends.errors import CkptError, PartlyDone, UsageError
 from ckpt_backends.model import in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.copy import CopyTerms, copy_threads, opened_sides, plan_threads
 from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.arguments import (
@@ -25,19 +26,21 @@ from ckpt_cli.commands.arguments import (
     keys_of,
     threads_to_change,
 )
-from ckpt_cli.commands.changing import confirm, show_and_apply, write
+from ckpt_cli.commands.changing import carried_out, confirm, reviewed, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.diagnostics import Bar, progress, shows_progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import AsOf, At, DryRun, Jobs, Match, Where, Yes
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread, plan_thread_copy
+from ckpt_cli.plans.proposal import Proposal, new_step
 from ckpt_cli.plans.rollback import COPY_OPTIONS, TargetOptions, new_thread_id
 from ckpt_cli.queries.stores import language_of
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.target import TargetArguments, find_named
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.plan import copy_lines, copy_record, undo_command
+from ckpt_cli.render.copy import COPIED
+from ckpt_cli.render.plan import undo_command
 from ckpt_cli.render.table import plain_columns
 from ckpt_cli.render.text import command_field, line, safe_text
 from ckpt_cli.render.values import counted
@@ -182,7 +185,7 @@ def _copy_there(
     if dry_run or (terms.replace and not yes):
         planned = _planned(terms, ids, size)
         if dry_run or not session.output.machine:
-            _print(session, planned)
+            session.show(Answer(planned, COPIED))
         if dry_run:
             session.note_dry_run()
             _end(session, planned)
@@ -223,7 +226,7 @@ def _copy_here(
     target = named.checkpoint(session.now, session.zone).checkpoint_id
     plan = plan_fork_to_thread(named.reader, session.editable, target, new_id, options)
     question = f"Copy '{thread_id}' to '{new_id}' ({plan.why})?"
-    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, reason=reason)
+    show_and_apply(session, Proposal.of(plan), question, dry_run=dry_run, yes=yes, reason=reason)
 
 
 def _copy_whole(
@@ -239,12 +242,12 @@ def _copy_whole(
     if not dry_run:
         refuse_copy(session.names.store_url)
     plan = plan_thread_copy(reader, session.rows, new_id)
-    if session.review is not None:
-        session.review.see_change(plan.change, session.rows)
+    proposal = reviewed(session, Proposal(plan.source, new_step(plan.change)))
     amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
     if not dry_run:
-        question = f"Copy '{plan.source}' to '{new_id}' ({amount})?"
-        write(session, plan.change, question, yes=yes, action="copy", reason=reason)
+        if not yes:
+            confirm(f"Copy '{plan.source}' to '{new_id}' ({amount})?")
+        carried_out(session, [proposal], "copy", reason=reason)
     record = {
         "thread_id": new_id,
         "copied_from": plan.source,
@@ -307,16 +310,16 @@ def _copy(
         _print_stopped(session, report, len(ids))
         raise
     except CkptError as error:
-        if not report.is_begun:
+        if not (report.number or report.skipped):
             raise
         _print_stopped(session, report, len(ids))
         raise PartlyDone(f"stopped: {error.message}", hint=error.hint) from error
-    _print(session, report)
+    session.show(Answer(report, COPIED))
     _end(session, report)
 
 
 def _print_stopped(session: Session, report: CopyReport, number: int) -> None:
-    _print(session, report)
+    session.show(Answer(report, COPIED))
     left = number - report.number - len(report.skipped)
     session.note(f"stopped: {counted(left, 'thread')} left; the same command goes on from there")
 
@@ -328,31 +331,9 @@ def _size(store: Store, ids: Sequence[str]) -> int | None:
     return sum(one.bytes for some in in_chunks(ids, _SIZES_AT_ONCE) for one in store.sizes(some))
 
 
-def _print(session: Session, report: CopyReport) -> None:
-    output, record = session.output, copy_record(report)
-    output.document(
-        lambda: record,
-        lambda: copy_lines(report, output.width),
-        rows=lambda: [record],
-        columns=plain_columns(*record),
-    )
-
-
 def _end(session: Session, report: CopyReport) -> None:
     """Note what was lost, and raise the error that tells about skipped threads, if any."""
     if report.unexpiring:
         rows = counted(report.unexpiring, "row")
         session.note(f"{rows} expire in the source; the target has no expiry, so they stay there")
-    skipped = report.skipped
-    if not skipped:
-        return
-    first = skipped[0]
-    reason = f"thread '{first.thread_id}': {first.reason}"
-    if report.number:
-        raise PartlyDone(f"{counted(len(skipped), 'thread')} skipped; {reason}")
-    if first.is_diverged:
-        raise Refused(
-            f"nothing was copied; {reason}",
-            hint="see what --replace would remove: add --replace --dry-run",
-        )
-    raise Unsupported(f"nothing was copied; {reason}")
+    report.raise_skipped("thread", "remove")

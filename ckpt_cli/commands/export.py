@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
@@ -24,26 +24,13 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Where
 from ckpt_cli.queries.stores import language_of
 from ckpt_cli.reading.store import refuse_raw
-from ckpt_cli.render.table import THREAD, Column, iso, size
+from ckpt_cli.render.copy import EXPORTED, EXPORTED_COLUMNS, EXPORTED_TABLE_COLUMNS, ExportedThread
+from ckpt_cli.render.table import iso
 from ckpt_cli.session import Session
 
-TABLE_COLUMNS = (
-    Column("TABLE", "table", style="head"),
-    Column("PART", "part", right=True),
-    Column("FILE", "file"),
-    Column("ROWS", "rows", right=True),
-    Column("SIZE", "bytes", size, right=True),
-    Column("SHA256", "sha256", table=False),
-)
 _REDACTED, _MANIFEST = ".redacted.jsonl", "manifest.json"
 _EXPORTED = re.compile(r"-[0-9a-f]{12}-\d{8}T[^/]*\.jsonl$")
 _LONGEST = 256 << 20
-COLUMNS = (
-    THREAD,
-    Column("FILE", "file"),
-    Column("ROWS", "rows", right=True),
-    Column("SIZE", "bytes", size, right=True),
-)
 
 
 def export(
@@ -122,7 +109,8 @@ def export(
     key = signing_key(sign_key, folder)
     written = partial(_bundles, key) if format_ == "bundle" else _lines
     # Every file is written before anything is printed, so that a closed pipe stops nothing.
-    session.output.records(list(written(session, seen, folder)), COLUMNS)
+    written_files = list(map(EXPORTED.record, written(session, seen, folder)))
+    session.output.records(written_files, EXPORTED_COLUMNS)
 
 
 def _chosen(
@@ -173,31 +161,31 @@ def _tables(
     choice = ThreadChoice(threads, match, tuple(where or ()), jobs, cluster, watch)
     source = SqlSource(session.store, session.opening, session)
     export = TableExport(source, to, form, choice, chosen)
-    session.output.records(list(export.files()), TABLE_COLUMNS)
+    session.output.records(list(export.files()), EXPORTED_TABLE_COLUMNS)
     if export.left_out:
         refuse_lost(export.left_out)
 
 
 def _bundles(
     key: SigningKey | None, session: Session, threads: Iterator[ThreadHandle], folder: Path
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[ExportedThread]:
     info, made_at = session.rows.describe(), iso(session.now)
     for thread in threads:
         language = language_of(session.rows, thread.id)
         path = folder / bundle_name(thread.id, made_at)
         header = archive_header(thread.id, info, made_at, language, __version__)
         bundle = write_bundle(path, header, session.rows.rows(thread.id), key)
-        yield _record(thread.id, path, bundle.size)
+        yield ExportedThread(thread.id, path, bundle.size)
 
 
 def _lines(
     session: Session, threads: Iterator[ThreadHandle], folder: Path
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[ExportedThread]:
     suffix = _REDACTED if session.opening.redact else ".jsonl"
     for thread in threads:
         path = folder / bundle_name(thread.id, iso(session.now), suffix)
         session.output.to_file(path, thread.export(), lines=True)
-        yield _record(thread.id, path, thread.checkpoint_count)
+        yield ExportedThread(thread.id, path, thread.checkpoint_count)
 
 
 def _refuse_mixed(folder: Path, *, is_redacted: bool) -> None:
@@ -223,8 +211,3 @@ def _has_redacted_tables(manifest: Path) -> bool:
         record = json.loads(read_regular(manifest, _LONGEST))
         return isinstance(record, dict) and record.get("redacted") is True
     return False
-
-
-def _record(thread_id: str, path: Path, rows: int) -> dict[str, Any]:
-    taken = path.stat().st_size
-    return {"thread_id": thread_id, "file": str(path), "rows": rows, "bytes": taken}

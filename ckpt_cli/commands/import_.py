@@ -7,35 +7,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Context, Option
 
 from ckpt_backends import shell
 from ckpt_backends.archive import Bundle, bundles_in, read_header
 from ckpt_backends.errors import NotFound, PartlyDone
-from ckpt_backends.rows import Restored
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.apply.copy import RestoreReport, make_target, opened_target, restore_threads
 from ckpt_cli.apply.recording import Recorder, refuse_copy
-from ckpt_cli.commands.arguments import AllowPickle, Trust, TrustedKeys, signed_by
+from ckpt_cli.commands.arguments import AllowPickle, Trust, TrustedKeys
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.plans.copy import ArchiveChecks, ImportTarget
+from ckpt_cli.plans.copy import ArchiveImport
 from ckpt_cli.plans.saved_plan import PlanReview
-from ckpt_cli.render.table import THREAD, Column
+from ckpt_cli.render.copy import RESTORED, RESTORED_COLUMNS, RestoredThread
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
-
-_COLUMNS = (
-    THREAD,
-    Column("ROWS", "rows", right=True),
-    Column("ADDED", "added", right=True),
-    Column("ALREADY THERE", "there", right=True),
-    Column("FILE", "file"),
-)
 
 
 @plannable("import", again=("to", "trusted_key", "allow_pickle"))
@@ -83,27 +74,27 @@ def import_(
         refuse_copy(url)
     with ExitStack() as stack:
         if to is None and not create:
-            target = ImportTarget(url, session.store, session.rows)
+            archives = ArchiveImport(url, session.store, session.rows)
         else:
             opened = opened_target(url, create=create)
             found = opened if opened is None else stack.enter_context(opened)
-            target = ImportTarget(url, found, found)
+            archives = ArchiveImport(url, found, found)
         paths = list(_paths(session, files))
         trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
-        checks = ArchiveChecks(target)
-        checked = partial(_checked, trust, checks)
-        bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
+        seen = progress(paths, total=len(paths), label="checking")
+        bundles = [trust.checked(one, partial(archives.fitting, one)) for one in seen]
         trust.report(session, bundles)
         if session.review is not None:
-            _review(session.review, target, bundles)
+            _review(session.review, archives, bundles)
         if dry_run:
             report = RestoreReport()
             for one in progress(bundles, total=len(bundles), label="comparing"):
-                report.add(one, partial(checks.compared, [before for before, _ in report.done]))
+                report.add(one, partial(archives.compared, [before for before, _ in report.done]))
         else:
-            report = _restored(checks, bundles, stack, session.recorder_of(url), yes=yes)
+            report = _restored(archives, bundles, stack, session.recorder_of(url), yes=yes)
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
-    session.output.records((_record(*one) for one in report.done), _COLUMNS)
+    done = (RESTORED.record(RestoredThread(*one)) for one in report.done)
+    session.output.records(done, RESTORED_COLUMNS)
     if dry_run:
         session.note_dry_run()
     report.raise_failures("bundles", "would not be" if dry_run else "were not")
@@ -114,7 +105,7 @@ def import_(
         )
 
 
-def _review(review: PlanReview, target: ImportTarget, bundles: Iterable[Bundle]) -> None:
+def _review(review: PlanReview, target: ArchiveImport, bundles: Iterable[Bundle]) -> None:
     """Save bundles and what the store has of their threads, or compare them with a saved plan."""
     review.see({"target": target.layout})
     for one in bundles:
@@ -142,13 +133,8 @@ def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
                 yield one
 
 
-def _checked(trust: Trust, checks: ArchiveChecks, path: Path) -> Bundle:
-    """A bundle that is complete, fits the store and is accepted."""
-    return trust.checked(path, partial(checks.fitting, path))
-
-
 def _restored(
-    checks: ArchiveChecks,
+    archives: ArchiveImport,
     bundles: Sequence[Bundle],
     stack: ExitStack,
     recorder: Recorder,
@@ -156,32 +142,16 @@ def _restored(
     yes: bool,
 ) -> RestoreReport:
     """Ask unless `yes`, and restore the bundles into the store, which is made if it is missing."""
-    target = checks.target
     if not yes:
         rows = counted(sum(one.size for one in bundles), "row")
-        made = "Make the store, and restore" if target.rows is None else "Restore"
-        confirm(f"{made} {counted(len(bundles), 'thread')} ({rows}) into '{target.url}'?")
-    if target.rows is None:
-        languages = [checks.language_of(one) for one in bundles]
-        made_store = make_target(target.url, languages[0] if languages else Language.PYTHON)
-        checks.is_made(stack.enter_context(made_store))
-    stored = checks.target.rows
-    if stored is None:
-        raise ValueError("the target is made before archives are restored")
-    if target.store is not None:
-        target.store.refresh()
+        made = "Make the store, and restore" if archives.rows is None else "Restore"
+        confirm(f"{made} {counted(len(bundles), 'thread')} ({rows}) into '{archives.url}'?")
+    if archives.rows is None:
+        languages = [archives.language_of(one) for one in bundles]
+        made_store = make_target(archives.url, languages[0] if languages else Language.PYTHON)
+        archives.store = archives.rows = stack.enter_context(made_store)
+    elif archives.store is not None:
+        archives.store.refresh()
     seen = progress(bundles, total=len(bundles), label="restoring")
     with recorder.operation("import") as recording:
-        return restore_threads(target.url, seen, stored, checks.sides_of, recording)
-
-
-def _record(bundle: Bundle, done: Restored) -> dict[str, Any]:
-    return {
-        "thread_id": bundle.header.thread_id,
-        "rows": bundle.size,
-        "file": str(bundle.path),
-        "signed_by": signed_by(bundle),
-        "added": done.added,
-        "there": done.there,
-        **({"expired": done.expired} if done.expired else {}),
-    }
+        return restore_threads(archives.url, seen, archives.rows, archives.sides_of, recording)

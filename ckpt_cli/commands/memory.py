@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends import shell
 from ckpt_backends.archive import Bundle, Header, make_folder
-from ckpt_backends.codec import decode, to_json
+from ckpt_backends.codec import decode
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory import Item, MemoryInfo, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import Row
 from ckpt_cli.api.answer import Answer
-from ckpt_cli.api.memory import MemoryHandle, opened_memory
-from ckpt_cli.apply.copy import MemoryCopyTerms, copy_items, plan_items, restore_memory
-from ckpt_cli.apply.recording import refuse_copy
-from ckpt_cli.apply.undo import MemoryReport, archive_items, check_editable, edit_item, remove_items
-from ckpt_cli.commands.arguments import (
-    AllowPickle,
-    SignKey,
-    Trust,
-    TrustedKeys,
-    signed_by,
-    signing_key,
+from ckpt_cli.api.memory import opened_memory
+from ckpt_cli.apply.changes import (
+    MemoryReport,
+    archive_items,
+    check_editable,
+    edit_item,
+    remove_items,
 )
+from ckpt_cli.apply.copy import copy_items, plan_items, restore_memory
+from ckpt_cli.apply.recording import refuse_copy
+from ckpt_cli.commands.arguments import AllowPickle, SignKey, Trust, TrustedKeys, signing_key
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import CopiedItem, MemoryCopyReport
 from ckpt_cli.core.memory import (
     ItemFilter,
     changes,
-    format_key,
-    format_namespace,
+    is_expired,
     parse_fields,
     parse_namespace,
     refuse_duplicate,
@@ -48,32 +45,41 @@ from ckpt_cli.core.redact import redact
 from ckpt_cli.core.search import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Threads, Yes, not_huge
-from ckpt_cli.plans.copy import ItemChoice
+from ckpt_cli.plans.copy import MemoryCopyTerms
 from ckpt_cli.plans.saved_plan import PlanReview
-from ckpt_cli.queries.memory import find_key, list_items, named_items, stored_item, without_values
-from ckpt_cli.reading.store import no_raw
+from ckpt_cli.queries.memory import (
+    FoundItem,
+    find_key,
+    list_items,
+    named_items,
+    stored_item,
+    without_values,
+)
 from ckpt_cli.render.memory import (
+    CHECKED_COLUMNS,
+    COPIED_ITEMS,
+    EDITED_ITEM,
+    FAULT_COLUMNS,
+    HIT_COLUMNS,
+    ITEM_ARCHIVE,
+    ITEM_COLUMNS,
+    REMOVED_ITEMS,
+    RESTORED_COLUMNS,
+    SESSION_COLUMNS,
+    TEXT_COLUMN,
+    ItemArchive,
+    ItemEdit,
+    ItemRemoval,
     amount,
     full_text_lines,
-    hit_columns,
     hit_row,
-    item_columns,
-    item_lines,
-    item_record,
-    listed_row,
-    memory_copy_columns,
-    memory_copy_lines,
-    memory_copy_record,
-    memory_copy_rows,
-    origin_lines,
+    item_row,
+    listed_namespaces,
     removal_lines,
-    row_record,
-    sum_record,
     tree_lines,
 )
 from ckpt_cli.render.table import Column, iso
-from ckpt_cli.render.text import StyledLine, field, line
-from ckpt_cli.render.values import block, counted
+from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
 Under = Annotated[
@@ -140,48 +146,41 @@ def list_(
     ```
     """
     session: Session = ctx.obj
-    output, now = session.output, session.now
-    counted, more = 0, False
+    output = session.output
     with opened_memory(session) as memory:
-        found = memory.items(
-            namespace,
-            match=match,
-            since=session.time(since),
-            until=session.time(until),
-            expired=expired,
-            category=category,
-            min_confidence=min_confidence,
-            source=source,
-            duplicates=duplicates,
-            orphans=orphans,
-            threads=threads,
-        )
-        marks = found.marks
-
-        def shown() -> Iterator[Answer[Item]]:
-            nonlocal counted, more
-            for counted, one in enumerate(found, 1):
-                if counted > limit and not everything:
-                    more = True
-                    return
-                yield one
-
-        if output.table and not flat:
-            items = (one.found for one in shown())
-            output.document(dict, lambda: tree_lines(items, now, marks, output.width))
-        else:
-            rows = (
-                one.to_dict()
-                if output.machine
-                else {**listed_row(one.found, now), **marks.get(one.found.key, {})}
-                for one in shown()
+        found = iter(
+            memory.items(
+                namespace,
+                match=match,
+                since=since,
+                until=until,
+                expired=expired,
+                category=category,
+                min_confidence=min_confidence,
+                source=source,
+                duplicates=duplicates,
+                orphans=orphans,
+                threads=threads,
             )
-            output.records(rows, item_columns(marked=bool(found.faults), texts=True))
-    if not counted:
-        is_some = namespace or found.faults or found.wanted != ItemFilter()
-        session.note("no item matches" if is_some else "no items")
-    elif more:
+        )
+        first = list(islice(found, 1))
+        shown = chain(first, found if everything else islice(found, limit - 1))
+        if output.table and not flat:
+            output.document(dict, lambda: tree_lines((one.found for one in shown), output.ui))
+        else:
+            records = (one.to_dict() for one in shown)
+            faults = FAULT_COLUMNS if duplicates or orphans else ()
+            output.records(
+                records if output.machine else map(item_row, records),
+                (*faults, *ITEM_COLUMNS, TEXT_COLUMN),
+            )
+        more = next(found, None) is not None
+    if more:
         session.note(f"showing the first {limit} items; -n N or --all for more")
+    elif not first:
+        conditions = (match, since, until, expired, category, min_confidence, source)
+        is_some = namespace or duplicates or orphans or any(one is not None for one in conditions)
+        session.note("no item matches" if is_some else "no items")
 
 
 def show(
@@ -204,39 +203,20 @@ def show(
     ```
     """
     session: Session = ctx.obj
-    if raw and session.opening.redact:
-        raise no_raw()
+    output = session.output
     if raw and key is None:
         raise UsageError("--raw needs a key", hint="name one: ckpt memory show KEY --raw")
     with opened_memory(session) as memory:
-        if key is None:
-            _show_all(session, memory, namespace)
-            return
-        if raw:
-            session.output.raw(memory.raw(key, namespace))
-            return
-        answer = memory.show(key, namespace, threads=threads)
-    record, found = answer.to_dict(), answer.found
-    now, zone, width = session.now, session.zone, session.output.width
-    session.output.document(
-        lambda: record,
-        lambda: chain(
-            item_lines(found.read, now, zone, width),
-            () if found.origin is None else origin_lines(found.origin, now, zone, width),
-        ),
-        rows=lambda: [row_record(found.read.item, now)],
-        columns=item_columns(),
-    )
-
-
-def _show_all(session: Session, memory: MemoryHandle, namespace: str) -> None:
-    """All items under a namespace: as text, or as records like those of `export`."""
-    found, output = memory.export(namespace), session.output
-    if output.text:
-        output.document(dict, lambda: full_text_lines((one.found for one in found), output.width))
-    else:
-        columns = [*item_columns(), Column("VALUE", "value")]
-        output.records((one.to_dict() for one in found), columns)
+        if key is not None and raw:
+            output.raw(memory.raw(key, namespace))
+        elif key is not None:
+            session.show(memory.show(key, namespace, threads=threads))
+        elif output.text:
+            items = (one.found for one in memory.export(namespace))
+            output.document(dict, lambda: full_text_lines(items, output.width))
+        else:
+            columns = (*ITEM_COLUMNS, Column("VALUE", "value"))
+            session.show_list(memory.export(namespace), columns)
 
 
 def search(
@@ -291,7 +271,7 @@ def search(
             one.to_dict() if output.machine else hit_row(one.found, table=output.table)
             for one in islice(found, limit)
         )
-        counted = output.records(hits, hit_columns())
+        counted = output.records(hits, HIT_COLUMNS)
     hint = FASTER if found.stopped else None
     if gave_up(found.stopped):
         raise PartlyDone(f"search stopped: {stopped_text(found.stopped)}", hint=hint)
@@ -356,24 +336,15 @@ def sessions(
     session: Session = ctx.obj
     # What reads items needs none of it.
     from ckpt_cli.api.store import session_beside, sessions_beside
-    from ckpt_cli.render.memory import session_columns, session_lines
 
-    output, columns = session.output, session_columns()
     if name is None:
         found = sessions_beside(session, lambda: session.store, thread=thread, user=user)
-        output.records((one.to_dict() for one in found), columns)
-        if not found:
+        if not session.show_list(found, SESSION_COLUMNS):
             session.note("no session matches" if thread or user else "this store has no sessions")
         return
     if thread is not None or user is not None:
         raise UsageError("SESSION cannot be combined with --thread or --user")
-    answer = session_beside(session, lambda: session.store, name)
-    output.document(
-        answer.to_dict,
-        lambda: session_lines(answer.found, session.now, session.zone, output.width),
-        rows=lambda: [answer.to_dict()],
-        columns=columns,
-    )
+    session.show(session_beside(session, lambda: session.store, name))
 
 
 @plannable("memory copy", again=("to",))
@@ -412,52 +383,48 @@ def copy(
     if not to:
         raise UsageError("no target given", hint="name it: --to STORE")
     names = session.names
-    terms = MemoryCopyTerms(names.store_url, names.url_of(to), create=create)
-    within = parse_namespace(namespace)
-    choice = ItemChoice(within, ItemFilter(match=match), session.now, replace)
+    terms = MemoryCopyTerms(
+        names.store_url,
+        names.url_of(to),
+        parse_namespace(namespace),
+        ItemFilter(match=match),
+        session.now,
+        create,
+        replace,
+    )
     if session.review is not None:
         with opened_memory(session) as memory:
-            keys = [one.key for one in choice.of(memory.memory, values=False)]
+            keys = [one.key for one in terms.chosen(memory.memory, values=False)]
             for key in keys:
                 session.review.see_item(memory.memory, key)
-        for one in plan_items(terms, choice, _watched):
+        for one in plan_items(terms, _watched):
             session.review.see_copied(one)
     source, target = str(terms.source), str(terms.target)
     if dry_run or (replace and not yes):
         planned = MemoryCopyReport(source, target, is_dry_run=True)
-        for one in plan_items(terms, choice, _watched):
+        for one in plan_items(terms, _watched):
             planned.add(one)
         if dry_run or not session.output.machine:
-            _print(session, planned)
+            session.show(Answer(planned, COPIED_ITEMS))
         if dry_run:
             session.note_dry_run()
             _end(session, planned)
             return
     if not yes:
         with opened_memory(session) as memory:
-            number = sum(1 for _ in choice.of(memory.memory, values=False))
+            number = sum(1 for _ in terms.chosen(memory.memory, values=False))
         made = "Make the store if it is missing, and copy" if create else "Copy"
         confirm(f"{made} {counted(number, 'item')} to '{target}'?")
     report = MemoryCopyReport(source, target, is_dry_run=False)
     with session.recorder_of(terms.target).operation("memory copy") as recording:
-        for one in copy_items(terms, choice, _watched, recording):
+        for one in copy_items(terms, _watched, recording):
             report.add(one)
-    _print(session, report)
+    session.show(Answer(report, COPIED_ITEMS))
     _end(session, report)
 
 
 def _watched(items: Iterable[CopiedItem], label: str) -> Iterable[CopiedItem]:
     return progress(items, total=None, label=label)
-
-
-def _print(session: Session, report: MemoryCopyReport) -> None:
-    output = session.output
-    output.document(
-        lambda: memory_copy_record(report),
-        lambda: memory_copy_lines(report, output.width),
-        rows=lambda: memory_copy_rows(report),
-        columns=memory_copy_columns(),
-    )
 
 
 def _end(session: Session, report: MemoryCopyReport) -> None:
@@ -469,18 +436,7 @@ def _end(session: Session, report: MemoryCopyReport) -> None:
             f"vectors of {counted(report.embedded, 'item')} are not copied: only the application"
             " can embed, by putting them again"
         )
-    skipped = report.skipped
-    if not skipped:
-        return
-    reason = f"item '{format_key(skipped[0].key)}': {skipped[0].reason}"
-    if report.number:
-        raise PartlyDone(f"{counted(len(skipped), 'item')} skipped; {reason}")
-    if skipped[0].is_different:
-        raise Refused(
-            f"nothing was copied; {reason}",
-            hint="see what --replace would change: add --replace --dry-run",
-        )
-    raise Unsupported(f"nothing was copied; {reason}")
+    report.raise_skipped("item", "change")
 
 
 Write = Annotated[
@@ -539,8 +495,13 @@ def delete(
     bundle: Bundle | None = None
     with opened_memory(session).memory as memory:
         planned = _planned(session, memory, keys, namespace, wanted, at_most=limit + 1)
-        items, more = planned[:limit], len(planned) > limit
-        shown = list(map(without_values, items)) if session.settings.get("redact") else items
+        items = planned[:limit]
+        hides = session.settings.get("redact")
+        shown = [
+            FoundItem(without_values(one) if hides else one, is_expired(one, session.now))
+            for one in items
+        ]
+        plan = ItemRemoval(shown, shown, more=len(planned) > limit, is_dry_run=True)
         if session.review is not None:
             for one in items:
                 session.review.see_item(memory, one.key)
@@ -552,26 +513,50 @@ def delete(
             if not yes:
                 # Holds no lock while a person decides.
                 memory.refresh()
-                _show_and_ask(session, shown, more=more)
+                if not session.output.machine:
+                    session.output.document(dict, lambda: removal_lines(plan, session.output.ui))
+                confirm(f"Delete {amount([one.item for one in shown])}?")
             if archive is not None:
                 bundle = archive_items(memory, items, archive, iso(session.now), key)
+    if dry_run:
+        session.show(Answer(plan, REMOVED_ITEMS))
+        session.note_dry_run("removed")
+        return
+    _remove(session, plan, items, bundle)
+    if plan.more:
+        raise PartlyDone(
+            f"stopped after {counted(limit, 'item')}; more match", hint="run the same command again"
+        )
+
+
+def _remove(
+    session: Session, plan: ItemRemoval, items: Sequence[Item], bundle: Bundle | None
+) -> None:
+    """Remove the planned items, and print what is gone. Raises `PartlyDone` if some are left."""
     done = MemoryReport(0)
-    if items and not dry_run:
+    if items:
         cannot_undo = "no archive was made" if bundle is None else ""
         with session.recorder.operation("memory delete", cannot_undo=cannot_undo) as recording:
             done = remove_items(session.names.store_url, items, recording, bundle)
         if done.not_erased:
             session.note(done.not_erased)
-    _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
+
+    def left() -> list[Item]:
+        with open_memory(session.names.store_url) as memory:
+            return list(memory.items(keys=[one.key for one in items]))
+
+    removal = plan._replace(
+        items=plan.planned[: done.removed],
+        is_dry_run=False,
+        left=left,
+        archive=None if bundle is None else str(bundle.path),
+    )
+    session.show(Answer(removal, REMOVED_ITEMS))
     if done.stopped is not None:
         raise PartlyDone(
             f"{done.stopped.message}; {counted(len(items) - done.removed, 'item')} left",
             hint=done.stopped.hint,
         ) from done.stopped
-    if more and not dry_run:
-        raise PartlyDone(
-            f"stopped after {counted(limit, 'item')}; more match", hint="run the same command again"
-        )
 
 
 def _check_words(
@@ -608,7 +593,8 @@ def _planned(
     if keys:
         return list(islice(named_items(memory, keys, prefix), at_most))
     # The listing ends here: an open reader would block the writer of a file without WAL.
-    return list(islice(list_items(memory, prefix, wanted, session.now, redacted=False), at_most))
+    found = list_items(memory, prefix, wanted, session.now, redacted=False)
+    return [one.item for one in islice(found, at_most)]
 
 
 def check_allowed(info: MemoryInfo, *, write: bool) -> None:
@@ -619,57 +605,6 @@ def check_allowed(info: MemoryInfo, *, write: bool) -> None:
         raise Refused(
             f"refusing to write to '{info.url}': {info.needs_write}", hint="add --write to proceed"
         )
-
-
-def _show_and_ask(session: Session, items: list[Item], *, more: bool) -> None:
-    output = session.output
-    if not output.machine:
-        output.document(dict, lambda: removal_lines(items, session.now, more=more))
-    confirm(f"Delete {amount(items)}?")
-
-
-def _answer(
-    session: Session,
-    items: list[Item],
-    done: MemoryReport,
-    bundle: Bundle | None,
-    *,
-    more: bool,
-    dry_run: bool,
-) -> None:
-    """Print the plan, or the receipt: items before, removed and after."""
-    now, shown = session.now, items if dry_run else items[: done.removed]
-    path = None if bundle is None else bundle.path
-
-    def record() -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "dry_run": dry_run,
-            "items": [item_record(one, now) for one in shown],
-            "removed": sum_record(() if dry_run else shown),
-            "more": more,
-            "archive": path and str(path),
-        }
-        if not dry_run:
-            found["before"] = sum_record(items)
-            with open_memory(session.names.store_url) as memory:
-                found["after"] = sum_record(memory.items(keys=[one.key for one in items]))
-        return found
-
-    session.output.document(
-        record,
-        lambda: removal_lines(shown, now, more=more, done=not dry_run, bundle=path),
-        rows=lambda: (row_record(one, now) for one in shown),
-        columns=item_columns(),
-    )
-    if dry_run:
-        session.note_dry_run("removed")
-
-
-_COLUMNS = (
-    Column("FIELD", "field", style="head"),
-    Column("BEFORE", "before"),
-    Column("AFTER", "after"),
-)
 
 
 @plannable("memory edit", writes="write")
@@ -713,59 +648,12 @@ def edit(
             edit_item(session.names.store_url, item, found, recording)
     if session.settings.get("redact"):
         found = {name: (redact(before), redact(after)) for name, (before, after) in found.items()}
-    record = _record(item, found, written=write and bool(found))
-    session.output.document(
-        lambda: record,
-        lambda: _lines(item, found, session.output.width),
-        rows=lambda: [{"field": name, **one} for name, one in record["changes"].items()],
-        columns=_COLUMNS,
-    )
+    edited = ItemEdit(item.key, found, is_written=write and bool(found))
+    session.show(Answer(edited, EDITED_ITEM))
     if not found:
         session.note("nothing to do: the fields already have these values")
     elif not write:
         session.note("nothing was written; add --write to write it")
-
-
-def _record(item: Item, found: Mapping[str, tuple[Any, Any]], *, written: bool) -> dict[str, Any]:
-    return {
-        "namespace": list(item.key.namespace),
-        "key": item.key.key,
-        "changes": {
-            name: {"before": to_json(before), "after": to_json(after)}
-            for name, (before, after) in found.items()
-        },
-        "written": written,
-    }
-
-
-def _lines(item: Item, found: Mapping[str, tuple[Any, Any]], width: int) -> Iterator[StyledLine]:
-    yield from field("key", item.key.key, width, "head")
-    for name, (before, after) in found.items():
-        yield line("")
-        yield line((name, "head"))
-        yield from (line((f"- {text}", "remove")) for text in block(before, 0, width - 2))
-        yield from (line((f"+ {text}", "add")) for text in block(after, 0, width - 2))
-
-
-_SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """An archive that holds only items of this layout."""
-
-    bundle: Bundle
-    namespaces: Sequence[Namespace]
-    """Where its items are."""
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return {
-            "file": str(self.bundle.path),
-            "rows": self.bundle.size,
-            "signed_by": signed_by(self.bundle),
-            "namespaces": list(map(list, self.namespaces)),
-        }
 
 
 @plannable("memory import", again=("trusted_key", "allow_pickle"))
@@ -799,30 +687,30 @@ def import_(
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
     with opened_memory(session).memory as memory:
         info = memory.describe()
-        bundles = [_checked(path, memory, trust) for path in files]
+        archives = [_checked(path, memory, trust) for path in files]
         if session.review is not None:
-            for one in bundles:
+            for one in archives:
                 _review(session.review, memory, one)
-    trust.report(session, [one.bundle for one in bundles])
-    found = [one.record for one in bundles]
+    bundles = [one.bundle for one in archives]
+    trust.report(session, bundles)
     if dry_run:
-        session.output.records(found, _columns("file", "rows", "namespaces"))
+        session.output.records(map(ITEM_ARCHIVE.record, archives), CHECKED_COLUMNS)
         session.note_dry_run()
         return
     check_allowed(info, write=write)
     if not yes:
-        rows = counted(sum(one.bundle.size for one in bundles), "row")
-        spaces = _listed(sorted({ns for one in bundles for ns in one.namespaces}))
-        archives = counted(len(files), "archive")
-        confirm(f"Restore {archives} ({rows}) into {spaces} of '{info.url}'?")
-    records = {id(one.bundle): one.record for one in bundles}
+        rows = counted(sum(one.size for one in bundles), "row")
+        spaces = listed_namespaces(sorted({ns for one in archives for ns in one.namespaces}))
+        confirm(f"Restore {counted(len(files), 'archive')} ({rows}) into {spaces} of '{info.url}'?")
     with session.recorder.operation("memory import") as recording:
-        report = restore_memory(session.names.store_url, [one.bundle for one in bundles], recording)
-    restored = [
-        {**records[id(bundle)], "added": done.added, "there": done.there}
-        for bundle, done in report.done
-    ]
-    session.output.records(restored, _columns("file", "rows", "added", "there", "namespaces"))
+        report = restore_memory(session.names.store_url, bundles, recording)
+    done = {id(bundle): restored for bundle, restored in report.done}
+    restored = (
+        ITEM_ARCHIVE.record(one._replace(restored=done[id(one.bundle)]))
+        for one in archives
+        if id(one.bundle) in done
+    )
+    session.output.records(restored, RESTORED_COLUMNS)
     report.raise_failures("archives")
     if report.expired:
         raise PartlyDone(
@@ -831,24 +719,7 @@ def import_(
         )
 
 
-def _columns(*names: str) -> Sequence[Column]:
-    return [
-        _NAMESPACES if one == "namespaces" else Column(one.upper(), one, right=one != "file")
-        for one in names
-    ]
-
-
-def _listed(namespaces: Sequence[Sequence[str]]) -> str:
-    """The first namespaces, such as `users/anna, users/bob and 3 more`."""
-    shown = ", ".join(format_namespace(tuple(one)) for one in namespaces[:_SHOWN])
-    more = len(namespaces) - _SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-_NAMESPACES = Column("NAMESPACES", "namespaces", _listed)
-
-
-def _review(review: PlanReview, memory: MemoryStore, one: _Checked) -> None:
+def _review(review: PlanReview, memory: MemoryStore, one: ItemArchive) -> None:
     """Save an archive and what is in its namespaces, or compare them with a saved plan."""
     review.see({"file": str(one.bundle.path), "sha256": one.bundle.digest})
     for namespace in one.namespaces:
@@ -856,7 +727,7 @@ def _review(review: PlanReview, memory: MemoryStore, one: _Checked) -> None:
             review.see_item(memory, key)
 
 
-def _checked(path: Path, memory: MemoryStore, trust: Trust) -> _Checked:
+def _checked(path: Path, memory: MemoryStore, trust: Trust) -> ItemArchive:
     """A valid archive of this layout that is accepted."""
     if os.path.isdir(path):
         raise UsageError(
@@ -865,7 +736,7 @@ def _checked(path: Path, memory: MemoryStore, trust: Trust) -> _Checked:
         )
     namespaces: set[Namespace] = set()
     bundle = trust.checked(path, partial(_fitting, path, memory, namespaces))
-    return _Checked(bundle, sorted(namespaces))
+    return ItemArchive(bundle, sorted(namespaces))
 
 
 def _fitting(

@@ -10,7 +10,8 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
-from ckpt_cli.apply.copy import ThreadRekeyer
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.apply.copy import rekey_thread
 from ckpt_cli.apply.recording import refuse_copy, writable_store
 from ckpt_cli.commands.arguments import (
     Decrypt,
@@ -28,7 +29,7 @@ from ckpt_cli.ending import Ended
 from ckpt_cli.options import DryRun, Match, Where, Yes
 from ckpt_cli.plans.copy import RekeySide, check_keys, planned_rekey, rekey_side
 from ckpt_cli.queries.stores import language_of
-from ckpt_cli.render.plan import rekey_columns, rekey_lines, rekey_record, rekey_rows
+from ckpt_cli.render.copy import REKEYED
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -87,7 +88,7 @@ def rekey(
     if dry_run:
         for thread_id in progress(ids, total=len(ids), label="reading"):
             report.add(planned_rekey(side, thread_id))
-        _print(session, report)
+        session.show(Answer(report, REKEYED))
         session.note_dry_run()
         return
     check_keys(side, progress(ids, total=len(ids), label="checking the key"))
@@ -98,7 +99,7 @@ def rekey(
         )
     readers = (session.store, session.rows)
     _rekey(session, side, readers, ids, report, vacuum=vacuum)
-    _print(session, report)
+    session.show(Answer(report, REKEYED))
     _end(report)
 
 
@@ -114,17 +115,16 @@ def _rekey(
     """Change the threads; print what was done also after an error or a signal."""
     recorder = session.recorder.operation("rekey", cannot_undo=_CANNOT_UNDO)
     with recorder as recording, writable_store(session.names.store_url, readers) as writable:
-        rekeyer = ThreadRekeyer(side, writable, recording)
         try:
             for thread_id in progress(ids, total=len(ids), label="rekeying"):
-                report.add(rekeyer.rekey(thread_id))
+                report.add(rekey_thread(side, writable, recording, thread_id))
         except (CkptError, KeyboardInterrupt, Ended) as error:
             # The writer empties the log when it is closed, which waits for readers.
             for reader in readers:
                 reader.refresh()
             if not report.threads:
                 raise
-            _print(session, report)
+            session.show(Answer(report, REKEYED))
             left = len(ids) - report.number - len(report.skipped)
             session.note(
                 f"stopped: {counted(left, 'thread')} left; run the same command again with both"
@@ -139,16 +139,6 @@ def _rekey(
             writable.vacuum()
         if report.counts.rekeyed and (kept := writable.finish_removal()):
             session.note(kept)
-
-
-def _print(session: Session, report: RekeyReport) -> None:
-    output = session.output
-    output.document(
-        lambda: rekey_record(report),
-        lambda: rekey_lines(report, output.width),
-        rows=lambda: rekey_rows(report),
-        columns=rekey_columns(),
-    )
 
 
 def _end(report: RekeyReport) -> None:

@@ -4,30 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from typer import Argument, Context, Option
 
 from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_backends.url import VARIABLE, printable_param, printable_written, split_url
 from ckpt_cli import diagnostics
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.config import trust as trusted_files
 from ckpt_cli.config.found import NamedServer, server_named_in
 from ckpt_cli.config.profiles import Profile, Profiles, discover, parse, table_of
 from ckpt_cli.options import Yes
+from ckpt_cli.render.fields import FLAG, TEXT, Field, Shape, View, by_name, each, maybe
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.session import Session
 
 _NAMES = ("ckpt.toml", "pyproject.toml")
 
-_PROFILES = (
+
+class ShownProfile(NamedTuple):
+    """A profile, or a store or filters without one, as a person is asked to trust it."""
+
+    name: str
+    url: str
+    variables: list[str]
+    settings: Mapping[str, str]
+    default: bool
+
+
+class ShownFile(NamedTuple):
+    """A configuration file, and what it would do."""
+
+    path: Path
+    sha256: str
+    status: str
+    default: str | None
+    filters: Mapping[str, str]
+    profiles: list[ShownProfile]
+
+
+_PATH = Field("path", TEXT, "Path.", lambda one: str(one.path))
+_SHA256 = Field("sha256", TEXT, "Digest of the contents that were shown.")
+_PROFILE = Shape(
+    "A profile, or what stands outside of one.",
+    Field("name", TEXT, "Name."),
+    Field("url", TEXT, "URL without secrets."),
+    Field("variables", each(TEXT), "Environment variables that it reads."),
+    Field("settings", by_name(TEXT), "Its other settings."),
+    Field("default", FLAG, "Whether it is the default."),
+)
+_PROFILE_COLUMNS = (
     Column("PROFILE", "name", style="head"),
     Column("DEFAULT", "default", lambda yes: "yes" if yes else ""),
     Column("URL", "url"),
     Column("VARIABLES", "variables", " ".join),
     Column("SETTINGS", "settings", lambda one: ", ".join(f"{k}={v}" for k, v in one.items())),
 )
-_FILES = (Column("PATH", "path", style="head"), Column("STATUS", "status"))
+TRUST = Shape(
+    "A configuration file, and what it would do.",
+    _PATH,
+    _SHA256,
+    Field("status", TEXT, "`trusted`, or why it is not."),
+    Field("default", maybe(TEXT), "Store that is used if none is named."),
+    Field("filters", by_name(TEXT), "Names of filters."),
+    Field("profiles", each(_PROFILE), "Its profiles."),
+)
+TRUSTED = Shape(
+    "A trusted file.",
+    _PATH,
+    _SHA256,
+    Field("status", TEXT, "Whether it is still the one.", trusted_files.standing),
+)
+_TRUSTED_COLUMNS = (Column("PATH", "path", style="head"), Column("STATUS", "status"))
+
+
+def _rows_of(found: ShownFile) -> list[dict[str, Any]]:
+    return list(map(_PROFILE.record, found.profiles))
+
+
+_SHOWN = View(
+    TRUST.record,
+    lambda found, ui: table_lines(_rows_of(found), _PROFILE_COLUMNS, ui),
+    _rows_of,
+    _PROFILE_COLUMNS,
+)
 
 
 def trust(
@@ -64,11 +125,7 @@ def trust(
     if show_list and (remove or file is not None):
         raise UsageError("--list cannot be combined with --remove or a file", hint="leave them out")
     if show_list:
-        rows = (
-            {"path": str(one.path), "sha256": one.sha256, "status": trusted_files.standing(one)}
-            for one in trusted_files.entries()
-        )
-        session.output.records(rows, _FILES)
+        session.output.records(map(TRUSTED.record, trusted_files.entries()), _TRUSTED_COLUMNS)
     elif remove:
         path = _nearest() if file is None else trusted_files.where_it_lies(file)
         if not trusted_files.remove(path):
@@ -99,28 +156,16 @@ def _trust(session: Session, path: Path, *, yes: bool) -> None:
         if table is None:
             raise UsageError(f"cannot trust '{path}': it has no table [tool.ckpt]")
         profiles = parse(path, table)
-        rows = list(_rows(profiles))
+        shown = list(_profiles(profiles))
         default = profiles.default and printable_written(profiles.default)
         filters = dict(profiles.filters)
     else:
         server = _server_of(path)
-        rows = [_row("", server.url.raw, [server.key], is_default=True)]
+        shown = [_bare(server.url.raw, [server.key])]
         default, filters = str(server.url), {}
-    record = {
-        "path": str(path),
-        "sha256": contents.sha256,
-        "status": "trusted" if yes else trusted_files.distrust(contents) or "trusted",
-        "default": default,
-        "filters": filters,
-        "profiles": rows,
-    }
-    output = session.output
-    output.document(
-        lambda: record,
-        lambda: table_lines(rows, _PROFILES, output.width),
-        rows=lambda: rows,
-        columns=_PROFILES,
-    )
+    status = "trusted" if yes else trusted_files.distrust(contents) or "trusted"
+    found = ShownFile(path, contents.sha256, status, default, filters, shown)
+    session.show(Answer(found, _SHOWN))
     if not yes:
         _confirm(path)
     trusted_files.record(contents)
@@ -154,29 +199,27 @@ def _server_of(path: Path) -> NamedServer:
     )
 
 
-def _row(name: str, url: str, variables: list[str], *, is_default: bool) -> dict[str, Any]:
-    return {
-        **{"name": name, "url": printable_written(url), "variables": variables},
-        **{"settings": {}, "default": is_default},
-    }
+def _bare(url: str, variables: list[str]) -> ShownProfile:
+    """Return the default store, which has no profile."""
+    return ShownProfile("", printable_written(url), variables, {}, default=True)
 
 
-def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
+def _profiles(profiles: Profiles) -> Iterator[ShownProfile]:
     for one in profiles.stores.values():
         texts = (one.url, *one.params.values(), one.threads or "", one.memory or "")
-        yield {
-            "name": one.name,
-            "url": printable_written(one.url),
-            "variables": list(dict.fromkeys(VARIABLE.findall(" ".join(texts)))),
-            "settings": _settings(one),
-            "default": one.name == profiles.default,
-        }
+        yield ShownProfile(
+            one.name,
+            printable_written(one.url),
+            list(dict.fromkeys(VARIABLE.findall(" ".join(texts)))),
+            _settings(one),
+            default=one.name == profiles.default,
+        )
     if profiles.default and profiles.default not in profiles.stores:
         # A file or URL without a profile.
         names = list(dict.fromkeys(VARIABLE.findall(profiles.default)))
-        yield _row("", profiles.default, names, is_default=True)
+        yield _bare(profiles.default, names)
     if profiles.filters:
-        yield {**_row("", "", [], is_default=False), "settings": _filters(profiles.filters)}
+        yield ShownProfile("", "", [], _filters(profiles.filters), default=False)
 
 
 def _filters(aliases: Mapping[str, str]) -> dict[str, str]:

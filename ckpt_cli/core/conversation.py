@@ -292,7 +292,11 @@ def last_turn(items: Sequence[Value]) -> int:
 def last_calling(items: Sequence[Value]) -> int:
     """Return the index of the last message with tool calls; the length if there is none."""
     messages = list(map(as_message, items))
-    found = (n for n, one in enumerate(messages) if one is not None and _makes_calls(one))
+    found = (
+        n
+        for n, one in enumerate(messages)
+        if one is not None and one.role in MODEL_ROLES and any(_calls_to_answer(n, one))
+    )
     return max(found, default=len(items))
 
 
@@ -388,10 +392,6 @@ def _is_result(message: Message) -> bool:
     is_of_tool = isinstance(message.fields.get("tool_call_id"), str)
     is_of_function = message.role == "function"  # Nothing tells when it is refused.
     return bool(answered_ids(message)) and (is_of_tool or only_results) and not is_of_function
-
-
-def _makes_calls(message: Message) -> bool:
-    return message.role in MODEL_ROLES and any(_calls_to_answer(0, message))
 
 
 def _calls_to_answer(index: int, message: Message) -> Iterator[CallPlace]:
@@ -508,11 +508,8 @@ def result_like(
         # `_make_custom_tool_output_from_message` in `langchain_openai/chat_models/base.py`.
         said["content"] = [{"type": "custom_tool_call_output", "output": content}]
     made = _like(decode_lossless(caller), said)
-    return TypedBytes(caller.type, encode_lossless(caller.type, made, like=_spelling(caller)))
-
-
-def _spelling(caller: TypedBytes) -> bytes:
-    return b"" if caller.type == "msgpack" else caller.data
+    spelling = b"" if caller.type == "msgpack" else caller.data
+    return TypedBytes(caller.type, encode_lossless(caller.type, made, like=spelling))
 
 
 def _like(caller: Any, said: dict[str, Any]) -> Any:
@@ -695,7 +692,7 @@ def transcript(items: Sequence[Value]) -> list[Turn]:
     Ids of tool calls may repeat: a result belongs to the nearest call before it that has no result
     yet.
     """
-    messages = [as_message(item) or _foreign(item) for item in items]
+    messages = [as_message(item) or Message("?", item, None, None, (), {}) for item in items]
     open_calls: dict[str, list[tuple[int, int]]] = {}
     results: dict[tuple[int, int], int] = {}
     answers: dict[int, int] = {}
@@ -735,7 +732,11 @@ def statistics(turns: Sequence[Turn]) -> Statistics:
     models = [ModelTokens(model, len(used), _sum(used)) for model, used in spent.items()]
     calls = [call for turn in turns for call in turn.calls]
     by_name = Counter(call.call.name for call in calls)
-    failed = Counter(call.call.name for call in calls if _failed(turns, call))
+    failed = Counter(
+        call.call.name
+        for call in calls
+        if call.result is not None and is_error(turns[call.result].message)
+    )
     open_calls = Counter(call.call.name for call in calls if call.result is None)
     tools = [
         ToolCount(name, number, failed[name], open_calls[name])
@@ -847,14 +848,6 @@ def model_of(message: Message) -> str | None:
         if isinstance(found, str) and found:
             return found
     return None
-
-
-def _foreign(item: Value) -> Message:
-    return Message("?", item, None, None, (), {})
-
-
-def _failed(turns: Sequence[Turn], call: Call) -> bool:
-    return call.result is not None and is_error(turns[call.result].message)
 
 
 def _sum(used: Iterable[TokenUsage]) -> TokenUsage:

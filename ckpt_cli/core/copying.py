@@ -1,4 +1,4 @@
-"""What a copy between layouts keeps, and what it reports."""
+"""What became of threads and items that were copied, rekeyed, or would be."""
 
 from __future__ import annotations
 
@@ -6,21 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from ckpt_backends.codec import decode, to_json
+from ckpt_backends.errors import PartlyDone, Refused, Unsupported
 from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import NULL_TASK_ID
-from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import (
-    Part,
-    ValuePart,
-    WritePart,
-    languages_of,
-    part_key,
-    part_size,
-    refusal,
-)
+from ckpt_backends.transfer.parts import PartsSum, WritePart, part_key
 from ckpt_backends.transfer.sealing import RekeyCounts
+from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.state import RESUME
 
 
@@ -45,48 +39,12 @@ def _is_answers(write: WritePart) -> bool:
     return write.channel == RESUME and write.task_id != NULL_TASK_ID
 
 
-@dataclass(slots=True)
-class PartCounts:
-    """Numbers of parts, and the bytes of their values."""
-
-    checkpoints: int = 0
-    writes: int = 0
-    values: int = 0
-    bytes: int = 0
-    newest: str = ""
-    """The greatest checkpoint id."""
-
-    def add(self, part: Part) -> None:
-        """Count one part."""
-        self.bytes += part_size(part)
-        if isinstance(part, WritePart):
-            self.writes += 1
-        elif isinstance(part, ValuePart):
-            self.values += 1
-        else:
-            self.checkpoints += 1
-            self.newest = max(self.newest, part.key.checkpoint_id)
-
-    def add_all(self, other: PartCounts) -> None:
-        """Add the numbers of others."""
-        self.checkpoints += other.checkpoints
-        self.writes += other.writes
-        self.values += other.values
-        self.bytes += other.bytes
-        self.newest = max(self.newest, other.newest)
-
-    @property
-    def parts(self) -> int:
-        """The number of parts of all kinds."""
-        return self.checkpoints + self.writes + self.values
-
-
 MOST_LISTED = 100
 """Threads that are listed one by one. Skipped ones are listed all, with the reason."""
 
 
 class CopyStep(StrEnum):
-    """What is done with a thread."""
+    """What is done with a thread or an item."""
 
     COPY = "copy"
     """The target has nothing of it."""
@@ -95,30 +53,35 @@ class CopyStep(StrEnum):
     PRESENT = "present"
     """The target has all of it."""
     REPLACE = "replace"
-    """The target went its own way; its thread is removed first."""
+    """The target has another one, which is removed first."""
     SKIP = "skip"
 
 
-@dataclass(slots=True)
+@dataclass
 class CopiedThread:
     """What became of one thread, or what would."""
 
     thread_id: str
     step: CopyStep
-    counts: PartCounts = field(default_factory=PartCounts)
+    counts: PartsSum = field(default_factory=PartsSum)
     """Of the whole thread."""
     added: int = 0
     """Parts that were added."""
     reason: str = ""
     """Why it is skipped or replaced."""
-    is_diverged: bool = False
+    is_different: bool = False
     """Whether the target has gone its own way."""
     is_verified: bool = False
     """Whether the target was read back and is equal."""
-    removed: PartCounts = field(default_factory=PartCounts)
+    removed: PartsSum = field(default_factory=PartsSum)
     """What the target has of a thread that is replaced."""
     unexpiring: int = 0
     """Parts that expire in the source, and never in the target."""
+
+    @property
+    def name(self) -> str:
+        """What a message calls it."""
+        return f"thread '{self.thread_id}'"
 
     @property
     def is_changed(self) -> bool:
@@ -126,66 +89,7 @@ class CopiedThread:
         return self.step not in {CopyStep.PRESENT, CopyStep.SKIP}
 
 
-@dataclass(slots=True)
-class CopyReport:
-    """What became of all threads."""
-
-    source: str
-    """URL without a password."""
-    target: str
-    is_dry_run: bool
-    listed: list[CopiedThread] = field(default_factory=list)
-    """The first threads to which something was added, in order."""
-    skipped: list[CopiedThread] = field(default_factory=list)
-    """The threads that were not copied."""
-    replaced: list[str] = field(default_factory=list)
-    """The ids of threads of the target that were removed first."""
-    changed: int = 0
-    """Threads to which something was added."""
-    number: int = 0
-    """Threads that the target has whole."""
-    counts: PartCounts = field(default_factory=PartCounts)
-    """Of these threads."""
-    added: int = 0
-    """Parts that were added."""
-    unverified: int = 0
-    unexpiring: int = 0
-    """Parts that expire in the source, and never in the target."""
-
-    def add(self, one: CopiedThread) -> None:
-        """Add what became of a thread."""
-        if one.step is CopyStep.SKIP:
-            self.skipped.append(one)
-            return
-        if one.step is CopyStep.REPLACE:
-            self.replaced.append(one.thread_id)
-        if one.is_changed:
-            self.changed += 1
-            if len(self.listed) < MOST_LISTED:
-                self.listed.append(one)
-        self.number += 1
-        self.counts.add_all(one.counts)
-        self.added += one.added
-        self.unverified += not one.is_verified
-        self.unexpiring += one.unexpiring
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether anything is known of any thread."""
-        return bool(self.number or self.skipped)
-
-    @property
-    def present(self) -> int:
-        """Parts that were in the target before."""
-        return self.counts.parts - self.added
-
-    @property
-    def is_verified(self) -> bool:
-        """Whether all threads that were copied were read back and are equal."""
-        return not self.is_dry_run and not self.unverified
-
-
-@dataclass(slots=True)
+@dataclass
 class CopiedItem:
     """What became of one item, or what would."""
 
@@ -209,87 +113,132 @@ class CopiedItem:
     is_verified: bool = False
     """Whether it was read back from the target and is equal."""
 
+    @property
+    def name(self) -> str:
+        """What a message calls it."""
+        return f"item '{format_key(self.key)}'"
 
-@dataclass(slots=True)
-class MemoryCopyReport:
-    """What became of all items."""
+
+One = TypeVar("One", CopiedThread, CopiedItem)
+
+
+@dataclass
+class Copied(Generic[One]):
+    """What became of all threads or items."""
 
     source: str
     """URL without a password."""
     target: str
     is_dry_run: bool
+    skipped: list[One] = field(default_factory=list)
+    """Those that were not copied."""
+    replaced: list[One] = field(default_factory=list)
+    """Those that replaced another one of the target."""
+    number: int = 0
+    """Those that the target has whole."""
+    added: int = 0
+    """Parts of threads that were added, or items."""
+    unverified: int = 0
+
+    def add(self, one: One) -> bool:
+        """Add what became of one. Returns whether the target has it whole."""
+        if one.step is CopyStep.SKIP:
+            self.skipped.append(one)
+            return False
+        if one.step is CopyStep.REPLACE:
+            self.replaced.append(one)
+        self.number += 1
+        self.unverified += not one.is_verified
+        return True
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether all that was copied was read back and is equal."""
+        return not self.is_dry_run and not self.unverified
+
+    def raise_skipped(self, noun: str, verb: str) -> None:
+        """Raise the error that tells about skipped ones, if there are any.
+
+        `verb` tells what --replace does to what the target has.
+        """
+        if not self.skipped:
+            return
+        first, number = self.skipped[0], len(self.skipped)
+        reason = f"{first.name}: {first.reason}"
+        if self.number:
+            raise PartlyDone(f"{number} {noun}{'' if number == 1 else 's'} skipped; {reason}")
+        if first.is_different:
+            raise Refused(
+                f"nothing was copied; {reason}",
+                hint=f"see what --replace would {verb}: add --replace --dry-run",
+            )
+        raise Unsupported(f"nothing was copied; {reason}")
+
+
+@dataclass
+class CopyReport(Copied[CopiedThread]):
+    """What became of all threads."""
+
+    listed: list[CopiedThread] = field(default_factory=list)
+    """The first threads to which something was added, in order."""
+    changed: int = 0
+    """Threads to which something was added."""
+    counts: PartsSum = field(default_factory=PartsSum)
+    """Of the threads that the target has."""
+    unexpiring: int = 0
+    """Parts that expire in the source, and never in the target."""
+
+    def add(self, one: CopiedThread) -> bool:
+        """Add what became of a thread."""
+        is_there = super().add(one)
+        if is_there:
+            if one.is_changed:
+                self.changed += 1
+                if len(self.listed) < MOST_LISTED:
+                    self.listed.append(one)
+            self.counts.add_all(one.counts)
+            self.added += one.added
+            self.unexpiring += one.unexpiring
+        return is_there
+
+    @property
+    def present(self) -> int:
+        """Parts that were in the target before."""
+        return self.counts.parts - self.added
+
+
+@dataclass
+class MemoryCopyReport(Copied[CopiedItem]):
+    """What became of all items."""
+
     items: list[CopiedItem] = field(default_factory=list)
     """Those that are not merely present, in order."""
-    number: int = 0
-    """Items that the target has."""
     bytes: int = 0
-    """Of these items."""
-    added: int = 0
+    """Of the items that the target has."""
     expired: int = 0
     """Items that were left out because they have expired."""
     embedded: int = 0
     """Items among those of the target whose vectors were not copied."""
-    unverified: int = 0
 
-    def add(self, one: CopiedItem) -> None:
+    def add(self, one: CopiedItem) -> bool:
         """Add what became of an item."""
         if one.has_expired:
             self.expired += 1
-            return
+            return False
         if one.step is not CopyStep.PRESENT:
             self.items.append(one)
-        if one.step is CopyStep.SKIP:
-            return
-        self.number += 1
-        self.bytes += one.size
-        if one.step is not CopyStep.PRESENT:
-            self.added += 1
-            self.embedded += one.vectors > 0
-        self.unverified += not one.is_verified
+        is_there = super().add(one)
+        if is_there:
+            self.bytes += one.size
+            if one.step is not CopyStep.PRESENT:
+                self.added += 1
+                self.embedded += one.vectors > 0
+        return is_there
 
     @property
-    def skipped(self) -> list[CopiedItem]:
-        """The items that were not copied."""
-        return [one for one in self.items if one.step is CopyStep.SKIP]
-
-    @property
-    def is_verified(self) -> bool:
-        """Whether all items of the target were read back and are equal."""
-        return not self.is_dry_run and not self.unverified
-
-
-@dataclass(frozen=True, slots=True)
-class RouteMatrix:
-    """Sources by targets, for the threads of one language."""
-
-    targets: list[str]
-    """The layouts that receive threads."""
-    rows: list[list[str]] = field(default_factory=list)
-    """Each a source with a cell for each target: `yes`, or `no` with the number of a reason."""
-    reasons: list[str] = field(default_factory=list)
-    """The reasons by number."""
-    closed: dict[str, list[str]] = field(default_factory=dict)
-    """The layouts that receive no threads, by reason."""
-
-
-def route_matrix(layouts: Iterable[str], language: Language) -> RouteMatrix:
-    """Return the matrix of a language, for the layouts that may have threads of it."""
-    names = [one for one in layouts if language in (languages_of(one) or (Language.PYTHON,))]
-    refused = {one: {other: refusal(one, other, language) for other in names} for one in names}
-    found = RouteMatrix([one for one in names if not all(refused[other][one] for other in names)])
-    numbers: dict[str, int] = {}
-    for one in names:
-        cells = [one]
-        for other in found.targets:
-            reason = refused[one][other]
-            number = numbers.setdefault(reason, len(numbers) + 1) if reason else 0
-            cells.append(f"no ({number})" if reason else "yes")
-        found.rows.append(cells)
-        if one not in found.targets:
-            for other in found.targets[:1]:
-                found.closed.setdefault(refused[other][one], []).append(one)
-    found.reasons.extend(f"{number}. {reason}" for reason, number in numbers.items())
-    return found
+    def present(self) -> int:
+        """Items that were in the target before."""
+        return self.number - self.added
 
 
 @dataclass(slots=True)

@@ -895,7 +895,7 @@ def decision(expression: Filter) -> Decision:
             return _condition(expression)
         case Not(part):
             inner = decision(part)
-            return lambda facts: _opposite(inner(facts))
+            return lambda facts: None if (answer := inner(facts)) is None else not answer
         case And(parts):
             return _until(False, [decision(part) for part in parts])
         case Or(parts):
@@ -929,10 +929,6 @@ def _until(decisive: bool, parts: Sequence[Decision]) -> Decision:
         return found
 
     return decide
-
-
-def _opposite(answer: bool | None) -> bool | None:
-    return None if answer is None else not answer
 
 
 def values_at(root: Mapping[str, Value], path: Path) -> tuple[Value, ...]:

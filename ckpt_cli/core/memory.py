@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 from unicodedata import normalize
 
@@ -40,30 +41,18 @@ class ItemFilter:
 
     def fits(self, item: Item, now: datetime) -> bool:
         """Return whether an item matches."""
-        if self.match is not None and not fnmatchcase(item.key.key, self.match):
-            return False
-        if self.expired is not None and is_expired(item, now) is not self.expired:
-            return False
-        if self.category is not None and item.category != self.category:
-            return False
-        if self.min_confidence is not None and (
-            item.confidence is None or item.confidence < self.min_confidence
-        ):
-            return False
-        if self.source is not None and (
-            item.source is None or item.source.thread_id != self.source
-        ):
-            return False
-        return self._is_of_time(item.updated_at)
-
-    def _is_of_time(self, at: datetime | None) -> bool:
-        if self.since is None and self.until is None:
-            return True
-        if at is None:
-            return False
-        return not (
-            (self.since is not None and at < self.since)
-            or (self.until is not None and at > self.until)
+        confidence, source, at = item.confidence, item.source, item.updated_at
+        return (
+            (self.match is None or fnmatchcase(item.key.key, self.match))
+            and (self.expired is None or is_expired(item, now) is self.expired)
+            and (self.category is None or item.category == self.category)
+            and (
+                self.min_confidence is None
+                or (confidence is not None and confidence >= self.min_confidence)
+            )
+            and (self.source is None or (source is not None and source.thread_id == self.source))
+            and (self.since is None or (at is not None and at >= self.since))
+            and (self.until is None or (at is not None and at <= self.until))
         )
 
 
@@ -243,35 +232,13 @@ def duplicates(items: Iterable[Item]) -> dict[ItemKey, ItemKey]:
 
 def orphans(items: Iterable[Item], is_there: Callable[[str], bool]) -> set[ItemKey]:
     """Return the facts from threads that no longer exist."""
-    known: dict[str, bool] = {}
-    found: set[ItemKey] = set()
-    for item in items:
-        source = source_of(item)
-        thread_id = None if source is None else source.thread_id
-        if thread_id is None:
-            continue
-        if thread_id not in known:
-            known[thread_id] = is_there(thread_id)
-        if not known[thread_id]:
-            found.add(item.key)
-    return found
-
-
-def marks(
-    items: Sequence[Item], *, twice: bool, is_there: Callable[[str], bool] | None
-) -> dict[ItemKey, dict[str, Any]]:
-    """Return the problems of items by key: `duplicate_of` another fact, or `orphan`.
-
-    `items` are as in `duplicates`. Looks for orphans only if `is_there` is given.
-    """
-    found: dict[ItemKey, dict[str, Any]] = {}
-    if twice:
-        for key, first in duplicates(items).items():
-            found.setdefault(key, {})["duplicate_of"] = first.key
-    if is_there is not None:
-        for key in orphans(items, is_there):
-            found.setdefault(key, {})["orphan"] = True
-    return found
+    is_known = cache(is_there)
+    sources = ((item.key, source_of(item)) for item in items)
+    return {
+        key
+        for key, source in sources
+        if source is not None and source.thread_id is not None and not is_known(source.thread_id)
+    }
 
 
 def _texts(value: Value) -> Iterator[str]:

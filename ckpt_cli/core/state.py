@@ -338,16 +338,13 @@ class Join(NamedTuple):
     has: tuple[str, ...]
 
 
-class Ready:
+class Ready(NamedTuple):
     """The nodes that are ready, and the channels with a value but without a known reader."""
 
-    __slots__ = ("fired", "unread")
-
-    def __init__(self) -> None:
-        self.fired: dict[str, set[str]] = {}
-        """For each ready node, the channels that triggered it."""
-        self.unread: list[str] = []
-        """Only channels that a node may read."""
+    fired: dict[str, set[str]]
+    """For each ready node, the channels that triggered it."""
+    unread: list[str]
+    """Only channels that a node may read."""
 
 
 def learn(bodies: Iterable[Body]) -> dict[str, set[str]]:
@@ -388,7 +385,7 @@ def find_ready(
 
     `chosen` are channels that have a value though the body does not contain it.
     """
-    ready = Ready()
+    ready = Ready({}, [])
     is_state_graph, newest = _is_state_graph(body), 0.0
     channels = [
         name for name, value in body.values.items() if not _waits(name) or is_available(name, value)

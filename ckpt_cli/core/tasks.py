@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import combinations, islice, product
@@ -327,26 +328,17 @@ Nodes = Mapping[str, Collection[str]]
 """Maps a node to the channels that triggered it."""
 
 
+@dataclass(slots=True)
 class Run:
     """A task and its writes, while writes are assigned to tasks."""
 
-    __slots__ = ("fired", "index", "node", "path", "writes")
-
-    def __init__(
-        self,
-        node: str | None,
-        path: str,
-        index: int | None = None,
-        fired: frozenset[str] = frozenset(),
-        writes: list[Write] | None = None,
-    ) -> None:
-        self.node = node
-        self.path = path
-        self.index = index
-        """Index among the pending Sends; None for a task that is not a Send."""
-        self.fired = fired
-        """The channels that triggered the node."""
-        self.writes = [] if writes is None else writes
+    node: str | None
+    path: str
+    index: int | None = None
+    """Index among the pending Sends; None for a task that is not a Send."""
+    fired: frozenset[str] = frozenset()
+    """The channels that triggered the node."""
+    writes: list[Write] = field(default_factory=list)
 
 
 def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -888,7 +880,7 @@ def plan_step(
     by_caller = written_by_caller(body, writes)
     sends = sent_nodes(body, around.parent_sends, around.own_sends if SENDS in by_caller else None)
     own, source = learn([body]), source_from(metadata)
-    ready = Ready()
+    ready = Ready({}, [])
     is_known = body.v >= 1 and sends is not None
     if is_known:
         ready = find_ready(body, own, around.learned_thread, delta_channels, by_caller)

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from ckpt_backends import shell
 from ckpt_backends.archive import Bundle, Header
 from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unreadable, Unsupported
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace, digest_of, near
-from ckpt_backends.model import ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_backends.rows import Restored, Row, compare, not_of
 from ckpt_backends.transfer.convert import Conversion
@@ -25,7 +23,6 @@ from ckpt_backends.transfer.parts import (
     CheckpointPart,
     Part,
     PartsSum,
-    StoredParts,
     ValuePart,
     WritePart,
     created_layout,
@@ -42,14 +39,7 @@ from ckpt_backends.transfer.parts import (
 )
 from ckpt_backends.transfer.sealing import AsStored, RekeyCounts, Rekeying, WithKeys
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.core.copying import (
-    CopiedItem,
-    CopiedThread,
-    CopyStep,
-    PartCounts,
-    RekeyedThread,
-    went_on,
-)
+from ckpt_cli.core.copying import CopiedItem, CopiedThread, CopyStep, RekeyedThread, went_on
 from ckpt_cli.core.memory import ItemFilter, format_key, is_expired
 from ckpt_cli.queries.stores import language_of_part
 
@@ -59,38 +49,29 @@ _PARTS_AT_ONCE, _BYTES_AT_ONCE = 100, 1 << 20
 """Parts and bytes after which the progress is told."""
 
 
-class PartSource(Protocol):
-    """Where threads come from: a store, or an archive."""
+@dataclass(frozen=True, slots=True)
+class ArchivedRows:
+    """The rows of one archive, in the place of a store."""
 
-    def rows(self, thread_id: str) -> Iterator[Row]:
-        """All rows of a thread."""
-        ...
+    bundle: Bundle
 
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
-        """All parts of some threads. One may be of any size; several may be in memory at once."""
-        ...
+    def rows(self, thread_id: str) -> Iterator[Row]:  # noqa: ARG002 - it holds one thread
+        """All rows."""
+        return self.bundle.rows()
+
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:  # noqa: ARG002
+        """All parts."""
+        return parts_of_rows(self.bundle.header.layout, self.bundle.rows())
 
     def refresh(self) -> None:
-        """Make later reads see later changes."""
-        ...
-
-
-@runtime_checkable
-class TogetherSource(PartSource, Protocol):
-    """A source that may read the parts of several threads with one query."""
-
-    batches_parts: bool
-
-    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        """The sizes of some threads, in the given order."""
-        ...
+        """Do nothing: each reading reads the file again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopySides:
     """Both stores of a copy, with the conversion between them."""
 
-    source: PartSource
+    source: Store | ArchivedRows
     """With values as stored: neither decrypted nor redacted."""
     source_layout: str
     target: Store | None
@@ -101,6 +82,8 @@ class CopySides:
     """Is told the bytes of values that were read from the source."""
     replaces_answers: bool = True
     """Whether a thread of the target that only has older answers is replaced."""
+    has_expired: bool = False
+    """Whether the target would remove something of an archive at once."""
 
     def converted(self, thread_id: str, parts: Iterable[Part] | None = None) -> Iterator[Part]:
         """Yield the parts of a thread in the form of the target. Raises `CannotHold`.
@@ -141,13 +124,6 @@ class CopySides:
             return
         yield from self.target.parts_of([thread_id])
 
-    def stored_sum(self, thread_id: str, digest: Callable[[Part], bytes]) -> PartsSum:
-        """Return the sum of what the target has of a thread of any size."""
-        total = PartsSum()
-        for part in self.stored(thread_id):
-            total.add(part, digest(part))
-        return total
-
     def _watched(self, parts: Iterable[Part]) -> Iterator[Part]:
         size = number = 0
         for part in parts:
@@ -167,11 +143,19 @@ class CopySides:
         return heads
 
 
+def sum_of(parts: Iterable[Part], digest: Callable[[Part], bytes]) -> PartsSum:
+    """Return the sum of parts of any number."""
+    total = PartsSum()
+    for part in parts:
+        total.add(part, digest(part))
+    return total
+
+
 def _read_together(
-    source: PartSource, thread_ids: Sequence[str]
+    source: Store | ArchivedRows, thread_ids: Sequence[str]
 ) -> Iterator[tuple[str, list[Part] | None]]:
     """Yield threads in order with their parts, small ones read together; None for large ones."""
-    if not (isinstance(source, TogetherSource) and source.batches_parts):
+    if isinstance(source, ArchivedRows) or not source.batches_parts:
         yield from ((thread_id, None) for thread_id in thread_ids)
         return
     some: list[str] = []
@@ -189,9 +173,7 @@ def _read_together(
     yield from _parts_of(source, some)
 
 
-def _parts_of(
-    source: TogetherSource, thread_ids: Sequence[str]
-) -> Iterator[tuple[str, list[Part]]]:
+def _parts_of(source: Store, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
     found: dict[str, list[Part]] = {thread_id: [] for thread_id in thread_ids}
     for part in source.parts_of(thread_ids):
         found[part.thread_id if isinstance(part, ValuePart) else part.key.thread_id].append(part)
@@ -206,17 +188,15 @@ class ThreadComparison:
     thread_id: str
     step: CopyStep
     """`REPLACE` if the target went its own way."""
-    counts: PartCounts
-    """Of the thread in the source, as the target stores it."""
     total: PartsSum
-    """The sum that the target has to have in the end."""
+    """Of the thread in the source, as the target has to store it in the end."""
     missing: set[bytes]
     """The digests of the keys of missing parts."""
     reason: str
     """How the target has gone its own way."""
     heads: dict[str, str]
     """By namespace, the newest checkpoint in the target."""
-    kept: PartCounts
+    kept: PartsSum
     """What the target has of the thread now."""
     is_behind: bool = False
     """Whether the target only has answers and questions that the source has replaced since, or an
@@ -228,18 +208,18 @@ def equal_counts(
     thread_id: str,
     parts: Iterable[Part] | None = None,
     stored: Iterable[Part] | None = None,
-) -> PartCounts | None:
-    """Return the counts of a thread if the target has all of it in the same spelling, else None.
+) -> PartsSum | None:
+    """Return the numbers of a thread if the target has all of it in the same spelling, else None.
 
     `parts` is the thread in the form of the source, and `stored` what the target has of it, if they
     are read. Raises `CannotHold`.
     """
-    counts = PartCounts()
+    counts = PartsSum()
     wanted: set[tuple[object, ...]] = set()
     for part in sides.converted(thread_id, parts):
         counts.add(part)
         wanted.add(stored_cells(part))
-        if counts.bytes > _TOGETHER:
+        if counts.size > _TOGETHER:
             wanted.clear()
             return _equal_by_digests(sides, thread_id)
     number = 0
@@ -250,30 +230,25 @@ def equal_counts(
     return counts if number == counts.parts else None
 
 
-def _equal_by_digests(sides: CopySides, thread_id: str) -> PartCounts | None:
+def _equal_by_digests(sides: CopySides, thread_id: str) -> PartsSum | None:
     """As `equal_counts`, for a thread of any size."""
-    counts, total = PartCounts(), PartsSum()
-    for part in sides.converted(thread_id):
-        counts.add(part)
-        total.add(part, stored_digest(part))
-    return counts if sides.stored_sum(thread_id, stored_digest) == total else None
+    total = sum_of(sides.converted(thread_id), stored_digest)
+    return total if sum_of(sides.stored(thread_id), stored_digest) == total else None
 
 
 def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     """Compare a thread with what the target has of it. Raises `CannotHold`."""
-    stored, kept = StoredParts(), PartCounts()
+    left: dict[bytes, bytes] = {}  # by digest of its key, the digest of a part of the target
+    kept, total = PartsSum(), PartsSum()
     for part in sides.stored(thread_id):
         kept.add(part)
-        stored.add(part)
-    left = dict(stored.digests)
-    counts, total = PartCounts(), PartsSum()
+        left[key_digest(part)] = part_digest(part)
     missing: set[bytes] = set()
     conflict = ""
     replaced: list[WritePart] = []
     newest: dict[str, str] = {}
     for part in sides.converted(thread_id):
         key, digest = key_digest(part), part_digest(part)
-        counts.add(part)
         total.add(part, digest)
         if isinstance(part, CheckpointPart):
             newest[part.key.checkpoint_ns] = part.key.checkpoint_id
@@ -299,12 +274,10 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     step = CopyStep.ADD if missing else CopyStep.PRESENT
     if conflict:
         step = CopyStep.REPLACE
-    elif not stored.digests:
+    elif not kept.parts:
         step = CopyStep.COPY
-    heads = sides.heads(thread_id) if stored.digests else {}
-    return ThreadComparison(
-        thread_id, step, counts, total, missing, conflict, heads, kept, is_behind
-    )
+    heads = sides.heads(thread_id) if kept.parts else {}
+    return ThreadComparison(thread_id, step, total, missing, conflict, heads, kept, is_behind)
 
 
 def _has_older_state(sides: CopySides, thread_id: str, newest: Mapping[str, str]) -> bool:
@@ -327,15 +300,16 @@ def planned_copy(sides: CopySides, thread_id: str, *, replace: bool) -> CopiedTh
         return CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
     if found.step is CopyStep.REPLACE and not (replace or found.is_behind):
         return diverged(found)
-    added = found.counts.parts if found.step is CopyStep.REPLACE else len(found.missing)
-    removed = found.kept if found.step is CopyStep.REPLACE else PartCounts()
-    return CopiedThread(thread_id, found.step, found.counts, added, found.reason, removed=removed)
+    made = CopiedThread(thread_id, found.step, found.total, len(found.missing), found.reason)
+    if found.step is CopyStep.REPLACE:
+        made.added, made.removed = found.total.parts, found.kept
+    return made
 
 
 def diverged(found: ThreadComparison) -> CopiedThread:
     """Return the outcome for a thread that the target has continued, which is left alone."""
     reason = f"the target went its own way: {found.reason}"
-    return CopiedThread(found.thread_id, CopyStep.SKIP, reason=reason, is_diverged=True)
+    return CopiedThread(found.thread_id, CopyStep.SKIP, reason=reason, is_different=True)
 
 
 def _words(part: Part) -> str:
@@ -420,97 +394,32 @@ def refusing_malformed(path: Path) -> Iterator[None]:
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedRows:
-    """The rows of one archive, in the place of a store."""
-
-    bundle: Bundle
-
-    def rows(self, thread_id: str) -> Iterator[Row]:  # noqa: ARG002 - it holds one thread
-        """All rows."""
-        return self.bundle.rows()
-
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:  # noqa: ARG002
-        """All parts."""
-        return parts_of_rows(self.bundle.header.layout, self.bundle.rows())
-
-    def refresh(self) -> None:
-        """Do nothing: each reading reads the file again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveSides(CopySides):
-    """An archive and the store into which it is restored."""
-
-    path: Path = Path()
-    """Of the archive."""
-    has_expired: bool = False
-    """Whether the target would remove something of it at once."""
-
-    def converted(self, thread_id: str, parts: Iterable[Part] | None = None) -> Iterator[Part]:
-        with refusing_malformed(self.path):
-            yield from CopySides.converted(self, thread_id, parts)
-
-
-def archive_sides(
-    bundle: Bundle, parts: ArchivedParts, target: Store | None, layout: str
-) -> ArchiveSides:
-    """Return an archive and the store into which it is restored; None if it is to be made.
-
-    Raises `Unsupported` if there is no way between their layouts.
-    """
-    way = route(bundle.header.layout, layout, parts.language or Language.PYTHON)
-    conversion = Conversion(way.source, way.target, AsStored())
-    has_expired = way.target.expires and parts.has_expired()
-    return ArchiveSides(
-        ArchivedRows(bundle),
-        bundle.header.layout,
-        target,
-        layout,
-        conversion,
-        # An import never removes anything.
-        replaces_answers=False,
-        path=bundle.path,
-        has_expired=has_expired,
-    )
-
-
-def compared(sides: ArchiveSides, bundle: Bundle) -> Restored:
-    """Return what restoring an archive would do. Raises what it would raise."""
-    if sides.has_expired:
-        return Restored(0, 0, bundle.size)
-    return restored_of(planned_copy(sides, bundle.header.thread_id or "", replace=False))
-
-
 def restored_of(one: CopiedThread) -> Restored:
     """Return how much of an archive was restored. Raises the reason if nothing was."""
     if one.step is CopyStep.SKIP:
-        if one.is_diverged:
+        if one.is_different:
             raise StoreChanged(one.reason, hint="restore it into another store: --to STORE")
         raise Unsupported(one.reason)
     return Restored(one.added, one.counts.parts - one.added)
 
 
-class ImportTarget:
-    """The store into which archives are restored."""
+class ArchiveImport:
+    """The archives of one import, and the store into which they are restored.
+
+    An archive of the store's own layout is checked by the store; of another one, by its parts.
+    """
 
     def __init__(self, url: StoreUrl, store: Store | None, rows: Store | None) -> None:
         """`rows` has its rows as stored. Both are None if the store is to be made."""
         self.url = url
         self.store = store
         self.rows = rows
-        self.layout = "" if store is None else store.describe().layout
-
-
-class ArchiveChecks:
-    """Checks the archives of one import.
-
-    An archive of the store's own layout is checked by the store; of another one, by its parts.
-    """
-
-    def __init__(self, target: ImportTarget) -> None:
-        self.target = target
         self._parts: dict[Path, ArchivedParts] = {}
+
+    @property
+    def layout(self) -> str:
+        """The layout of the store; `''` if it is to be made."""
+        return "" if self.store is None else self.store.describe().layout
 
     def fitting(self, path: Path, header: Header, rows: Iterator[Row]) -> Iterator[Row]:
         """Yield the rows of a bundle that fits the store, if all belong to its thread."""
@@ -519,72 +428,76 @@ class ArchiveChecks:
                 f"cannot import '{path}': it holds long-term memory",
                 hint=shell.command("ckpt", "memory", "import", ids=[str(path)]),
             )
-        store = self.target.store
         try:
-            if store is not None and header.layout == self.target.layout:
-                yield from store.own_rows(header.thread_id, rows)
+            if self.store is not None and header.layout == self.layout:
+                yield from self.store.own_rows(header.thread_id, rows)
                 return
             found = self._parts[path] = ArchivedParts(path)
-            self._check_layout(header)
+            if self.store is not None:  # else the layout depends on the language, not known yet
+                self._check_way(header, self.store)
             yield from found.checked(header, rows)
         except (Refused, Unsupported) as error:
             error.message = f"cannot import '{path}': {error.message}"
             error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))} | less"
             raise
 
-    def _check_layout(self, header: Header) -> None:
+    def _check_way(self, header: Header, store: Store) -> None:
         """Raise `Refused` if there is no way from a layout to that of the store."""
-        target = self.target
-        if target.store is None:
-            return  # which layout is made depends on the language, which is not known yet
         reasons = []
         for language in Language:
             try:
-                reason = refusal(header.layout, target.layout, language)
+                reason = refusal(header.layout, self.layout, language)
             except CkptError as error:
                 reason = error.message
             if not reason:
                 return
             reasons.append(reason)
         raise Refused(
-            f"its layout is '{header.layout}', '{target.store.describe().url}' has"
-            f" '{target.layout}': {reasons[0]}",
+            f"its layout is '{header.layout}', '{store.describe().url}' has"
+            f" '{self.layout}': {reasons[0]}",
             hint="import it into a store of the same layout",
         )
 
     def language_of(self, bundle: Bundle) -> Language:
         """Return whose saver wrote a thread."""
         found = self._parts.get(bundle.path)
-        return Language.PYTHON if found is None else found.language or Language.PYTHON
+        return (found and found.language) or Language.PYTHON
 
-    def is_made(self, store: Store) -> None:
-        """Use the store that was made."""
-        self.target = ImportTarget(self.target.url, store, store)
-
-    def sides_of(self, bundle: Bundle) -> ArchiveSides | None:
+    def sides_of(self, bundle: Bundle) -> CopySides | None:
         """Return an archive and the store; None if it has the layout of the store.
 
         Raises `Unsupported` if there is no way between their layouts.
         """
-        found, target = self._parts.get(bundle.path), self.target
+        found = self._parts.get(bundle.path)
         if found is None:
             return None
-        layout = target.layout
-        if target.store is None:
-            layout = created_layout(target.url, self.language_of(bundle))
-        return archive_sides(bundle, found, target.store, layout)
+        here, language = bundle.header.layout, self.language_of(bundle)
+        layout = self.layout or created_layout(self.url, language)
+        way = route(here, layout, language)
+        return CopySides(
+            ArchivedRows(bundle),
+            here,
+            self.store,
+            layout,
+            Conversion(way.source, way.target, AsStored()),
+            # An import never removes anything.
+            replaces_answers=False,
+            has_expired=way.target.expires and found.has_expired(),
+        )
 
     def compared(self, before: Sequence[Bundle], bundle: Bundle) -> Restored:
         """Return what an import would do after other bundles. Raises what it would raise."""
-        sides = self.sides_of(bundle)
+        sides, thread_id = self.sides_of(bundle), bundle.header.thread_id or ""
+        if sides is not None and sides.has_expired:
+            return Restored(0, 0, bundle.size)
         if sides is not None:
-            return compared(sides, bundle)
-        store, thread_id = self.target.rows, bundle.header.thread_id or ""
-        if store is None:
+            with refusing_malformed(bundle.path):
+                return restored_of(planned_copy(sides, thread_id, replace=False))
+        if self.rows is None:
             raise ValueError("an archive of the own layout needs a store")
         same = [one.rows() for one in before if one.header.thread_id == thread_id]
-        stored = chain(store.rows(thread_id), *same)
-        return compare(bundle.rows(), stored, store.row_key)
+        stored = chain(self.rows.rows(thread_id), *same)
+        return compare(bundle.rows(), stored, self.rows.row_key)
 
 
 _ITEMS, _BYTES = 100, 8 << 20
@@ -592,33 +505,36 @@ _ITEMS, _BYTES = 100, 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ItemChoice:
-    """Which items are copied, and when."""
+class MemoryCopyTerms:
+    """Which items are copied, when, and between which stores."""
 
+    source: StoreUrl
+    target: StoreUrl
     prefix: Namespace
     wanted: ItemFilter
     now: datetime
-    replace: bool
+    create: bool = False
+    replace: bool = False
 
-    def of(self, memory: MemoryStore, *, values: bool) -> Iterator[Item]:
+    def chosen(self, memory: MemoryStore, *, values: bool) -> Iterator[Item]:
         """Yield the chosen items of a store."""
         found = memory.items(prefix=self.prefix, values=values)
         return (one for one in found if self.wanted.fits(one, self.now))
 
 
 def planned_items(
-    choice: ItemChoice, source: MemoryStore, target: MemoryStore | None
+    terms: MemoryCopyTerms, source: MemoryStore, target: MemoryStore | None
 ) -> Iterator[CopiedItem]:
     """Yield what is to be done with each item. Without a target, all are new to it."""
     seen: dict[Hashable, ItemKey] = {}
-    for batch in batches(choice.of(source, values=True)):
+    for batch in batches(terms.chosen(source, values=True)):
         if target is None:
             yield from (_new(one) for one in batch)
             continue
         there = {one.key: one for one in target.items(keys=[x.key for x in batch], values=True)}
         removes_expired = target.describe().removes_expired
         for one in batch:
-            if removes_expired and is_expired(one, choice.now):
+            if removes_expired and is_expired(one, terms.now):
                 yield CopiedItem(one.key, CopyStep.SKIP, has_expired=True)
                 continue
             first = seen.setdefault(target.identity_of(one.key), one.key)
@@ -626,7 +542,7 @@ def planned_items(
                 reason = f"the target cannot tell it from '{format_key(first)}'"
                 yield CopiedItem(one.key, CopyStep.SKIP, reason=reason)
                 continue
-            yield _compared(one, target, there.get(one.key), replace=choice.replace)
+            yield _compared(one, target, there.get(one.key), replace=terms.replace)
 
 
 def _new(one: Item) -> CopiedItem:
@@ -712,28 +628,26 @@ def rekey_side(rows: Store, language: Language, keys: WithKeys) -> RekeySide:
 def check_keys(side: RekeySide, thread_ids: Iterable[str]) -> None:
     """Open the first encrypted value of each thread. Raises `Refused` if no key opens it."""
     for thread_id in thread_ids:
-        try:
-            for part in side.parts(thread_id):
-                if side.rekeying.check(part):
-                    break
-        except CannotHold as error:
-            raise wrong_key(thread_id, error) from error
+        with needs_key(thread_id):
+            any(map(side.rekeying.check, side.parts(thread_id)))
 
 
 def planned_rekey(side: RekeySide, thread_id: str) -> RekeyedThread:
     """Return what would change in a thread. Raises `Refused` for a value that no key opens."""
     counts = RekeyCounts()
-    try:
+    with needs_key(thread_id):
         for part in side.parts(thread_id):
             side.rekeying.of(part, counts)
-    except CannotHold as error:
-        raise wrong_key(thread_id, error) from error
     return RekeyedThread(thread_id, counts)
 
 
-def wrong_key(thread_id: str, error: CannotHold) -> Refused:
-    """Return the error for a thread that holds a value that no key opens."""
-    return Refused(
-        f"thread '{thread_id}' was left as it is: {error.message}",
-        hint="give the key that the store has now with --aes-key-file or LANGGRAPH_AES_KEY",
-    )
+@contextmanager
+def needs_key(thread_id: str) -> Iterator[None]:
+    """Raise `Refused` if a value of a thread turns out to be one that no key opens."""
+    try:
+        yield
+    except CannotHold as error:
+        raise Refused(
+            f"thread '{thread_id}' was left as it is: {error.message}",
+            hint="give the key that the store has now with --aes-key-file or LANGGRAPH_AES_KEY",
+        ) from error

@@ -28,7 +28,7 @@ from ckpt_backends.model import (
     time_of,
 )
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.copying import PartCounts
+from ckpt_backends.transfer.parts import PartsSum
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_encrypted
 from ckpt_cli.core.edit_state import (
@@ -219,7 +219,7 @@ def removal_of_added(store: Store, thread_id: str, before: ThreadContents) -> Pl
     return pruned(store, thread, keys, values, now.number_of_writes, _REASON)
 
 
-def removal_of_new(thread_id: str, counts: PartCounts) -> PlannedRemoval:
+def removal_of_new(thread_id: str, counts: PartsSum) -> PlannedRemoval:
     """Return the removal of a thread that a store has only since these parts were added to it."""
     removal = Removal(thread_id, time_of(counts.newest), counts.checkpoints, counts.writes)
     return PlannedRemoval(
@@ -229,7 +229,7 @@ def removal_of_new(thread_id: str, counts: PartCounts) -> PlannedRemoval:
         counts.writes,
         removal,
         blobs=counts.values,
-        bytes=counts.bytes,
+        bytes=counts.size,
     )
 
 
@@ -370,7 +370,7 @@ def edit_copy_of(
     above = 0
     if numbered:
         ns = key.checkpoint_ns
-        rest = reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, body=True)
+        rest = reader.checkpoints(ns, body=True)
         above = greatest_version(map(read_body, rest))
     version = next_version(body, above)
     kept = null_writes(stored.writes)
@@ -414,13 +414,8 @@ def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
         children = reader.children(stored.key)
         if not children:
             return written - stored.body.versions.keys() | written & found
-        for child in reader.store.checkpoints(
-            reader.thread_id,
-            checkpoint_ns=stored.key.checkpoint_ns,
-            checkpoint_ids=children,
-            body=True,
-            metadata=True,
-            values=unsure,
+        for child in reader.checkpoints(
+            stored.key.checkpoint_ns, children, body=True, metadata=True, values=unsure
         ):
             body = read_body(child)
             found |= delta_channels(read_metadata(child)) | _snapshots(body)
@@ -516,7 +511,7 @@ def heads_of(reader: ThreadReader) -> dict[str, str]:
     Raises `StoreChanged` if a head is another one than before: not every engine has snapshots.
     """
     heads: dict[str, str] = {}
-    for one in reader.store.checkpoints(reader.thread_id):
+    for one in reader.checkpoints():
         heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
     if any(heads.get(ns) != head for ns, head in reader.seen_heads.items()):
         raise StoreChanged(
@@ -633,9 +628,9 @@ def plan_thread_copy(reader: ThreadReader, rows: Store, new_id: str) -> ThreadCo
     """
     check_store(rows)
     check_free(rows, new_id)
-    keys = [one.key for one in reader.store.checkpoints(reader.thread_id)]
+    keys = [one.key for one in reader.checkpoints()]
     there = set(keys)
-    writes = sum(one.key in there for one in reader.store.writes(reader.thread_id))
+    writes = sum(one.key in there for one in reader.writes())
     change = Change(new_id, {}, copies=tuple(map(CopyOfCheckpoint, keys)))
     return ThreadCopyPlan(reader.thread_id, len(keys), writes, change)
 
@@ -740,7 +735,7 @@ def plan_values_fork(
         )
     target, head = _readable_target_and_head(reader, checkpoint_id)
     line = reader.ancestry("", checkpoint_id)
-    writes = sum(one.key.checkpoint_id in line for one in reader.store.writes(reader.thread_id))
+    writes = sum(one.key.checkpoint_id in line for one in reader.writes())
     key = CheckpointKey(thread_id, "", checkpoint_id)
     copies = [CopyOfCheckpoint(CheckpointKey(reader.thread_id, "", one)) for one in line]
     return CheckpointPlan(
@@ -934,7 +929,7 @@ def _calls(
 
     LangGraph before 0.2.57 does not store the caller; then the time decides.
     """
-    for one in reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, metadata=True):
+    for one in reader.checkpoints(ns, metadata=True):
         parents = read_metadata(one).get("parents")
         root = parents.get("") if isinstance(parents, dict) else None
         earlier = is_head or one.key.checkpoint_id < target

@@ -327,7 +327,7 @@ class _Facts:
         self.blobs: dict[tuple[str, str], set[BlobKey]] = {}
         """The separately stored values that each checkpoint refers to."""
         sends, waiting = set(), set()
-        for write in reader.store.writes(reader.thread_id):
+        for write in reader.writes():
             key = (write.key.checkpoint_ns, write.key.checkpoint_id)
             self.writes += 1
             if not reader.is_values_only:
@@ -337,9 +337,7 @@ class _Facts:
         for ns in reader.namespaces:
             delta = reader.delta_channels(ns)
             known = reader.parentage(ns)
-            for one in reader.store.checkpoints(
-                reader.thread_id, checkpoint_ns=ns, body=True, metadata=True
-            ):
+            for one in reader.checkpoints(ns, body=True, metadata=True):
                 key = (ns, one.key.checkpoint_id)
                 body, metadata = read_body(one), decode(one.metadata) if one.metadata else None
                 if not reader.is_values_only:

@@ -599,12 +599,7 @@ class ValuePlace:
         return {*body.versions, *body.seen}
 
     def _write(self) -> dict[Value, Value]:
-        for one in self.reader.store.writes(
-            self.reader.thread_id,
-            checkpoint_ns=self.checkpoint_ns,
-            checkpoint_ids=[self.checkpoint_id],
-            values=True,
-        ):
+        for one in self.reader.writes(self.checkpoint_ns, [self.checkpoint_id], values=True):
             if (one.task_id, one.idx) == (self.task_id, self.idx) and one.value is not None:
                 return {one.channel: decode(one.value)}
         raise NotFound(f"no write {self.idx} of task '{self.task_id}'")
@@ -858,7 +853,7 @@ def _restored(
 
 def _copied(reader: ThreadReader, checkpoint_ns: str) -> set[Value]:
     """Return the checkpoints of which `ckpt` added a copy: such a copy may have been mended."""
-    found = reader.store.checkpoints(reader.thread_id, checkpoint_ns=checkpoint_ns, metadata=True)
+    found = reader.checkpoints(checkpoint_ns, metadata=True)
     marks = map(read_metadata, found)
     return {one.get(FROM) for one in marks if one.get(BY) == NAME and one.get(FROM) is not None}
 

@@ -255,12 +255,8 @@ def _internal(body: Body, channel: str) -> dict[str, Value]:
 
 def _bodies(target: Target, chain: Sequence[str], channel: str) -> Iterator[Checkpoint]:
     for checkpoint_id in chain:
-        yield from target.reader.store.checkpoints(
-            target.reader.thread_id,
-            checkpoint_ns=target.checkpoint_ns,
-            checkpoint_ids=[checkpoint_id],
-            body=True,
-            values=[channel],
+        yield from target.reader.checkpoints(
+            target.checkpoint_ns, [checkpoint_id], body=True, values=[channel]
         )
 
 

@@ -66,19 +66,17 @@ def _readable(root: Known, field: FilterField) -> Sequence[Value] | None:
     return None if any(isinstance(one, Opaque) for one in found) else found
 
 
+@dataclass(slots=True)
 class _Candidate:
     """A thread and what was read of it so far. As a function, it is the `Facts` of a filter."""
 
-    __slots__ = ("bytes", "details", "head", "now", "state", "thread")
-
-    def __init__(self, thread: Thread, now: datetime) -> None:
-        self.thread = thread
-        self.now = now
-        self.details: Details | None = None
-        self.head: Moment | None = None
-        self.bytes: int | None = None
-        self.state: Known | None = None
-        """`Opaque` if it cannot be read; None if it was not read yet."""
+    thread: Thread
+    now: datetime
+    details: Details | None = None
+    head: Moment | None = None
+    bytes: int | None = None
+    state: Known | None = None
+    """`Opaque` if it cannot be read; None if it was not read yet."""
 
     def __call__(self, field: FilterField) -> Sequence[Value] | None:
         if field.name in _OF_INDEX:

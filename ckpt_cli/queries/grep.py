@@ -290,13 +290,7 @@ def _search_writes(
 ) -> tuple[_Writes, int]:
     """Return the writes that match, and the number of unreadable parts of questions and errors."""
     found, unread = _Writes(), 0
-    for write in reader.store.writes(
-        reader.thread_id,
-        checkpoint_ns=ns,
-        checkpoint_ids=checkpoint_ids,
-        channels=wanted.channels or None,
-        values=True,
-    ):
+    for write in reader.writes(ns, checkpoint_ids, channels=wanted.channels or None, values=True):
         if write.value is None:
             continue
         look = search_questions if write.channel == INTERRUPT else search
@@ -315,7 +309,7 @@ def _with_callers_writes(
     state).
     """
     tips = [key for one in reader.index(ns) if not children[key := one.key.checkpoint_id]]
-    writes = reader.store.writes(reader.thread_id, checkpoint_ns=ns, checkpoint_ids=tips)
+    writes = reader.writes(ns, tips)
     return {one.key.checkpoint_id for one in writes if one.task_id == NULL_TASK_ID}
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.app_sessions import AppSession, SessionStore
@@ -20,7 +20,15 @@ from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.store_names import MemoryPlace
 from ckpt_cli.core import refs
 from ckpt_cli.core.conversation import Turn, content_text
-from ckpt_cli.core.memory import ItemFilter, Likeness, format_key, item_keys, likeliest, source_of
+from ckpt_cli.core.memory import (
+    ItemFilter,
+    Likeness,
+    format_key,
+    is_expired,
+    item_keys,
+    likeliest,
+    source_of,
+)
 from ckpt_cli.core.redact import redact, redact_match
 from ckpt_cli.core.search import Finder, Match, gave_up, search
 from ckpt_cli.core.state import Body, read_metadata
@@ -34,46 +42,53 @@ _NAMED = 5
 Place = Literal["namespace", "key", "value"]
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """An item with its value."""
+class FoundItem(NamedTuple):
+    """An item, with what was asked about it."""
 
     item: Item
-    value: Value
+    """Without its value, unless the layout reads values with the list."""
+    is_expired: bool
+    value: Value = None
+    """Decoded, if it was asked for."""
+    duplicate_of: str | None = None
+    """The key of an older fact that says the same."""
+    is_orphan: bool = False
+    """Whether the thread that it came from is gone."""
+    origin: ItemOrigin | None = None
+    """None if the item names no thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryHit:
+class MemoryHit(NamedTuple):
     """A matching line of an item."""
 
     item: Item
     place: Place
-    label: int | None
-    """Index of the matching label in the namespace."""
     match: Match
 
 
 def list_items(
-    memory: MemoryStore, prefix: Namespace, wanted: ItemFilter, now: datetime, *, redacted: bool
-) -> Iterator[Item]:
-    """Yield the matching items under a namespace, in order.
+    memory: MemoryStore,
+    prefix: Namespace,
+    wanted: ItemFilter,
+    now: datetime,
+    *,
+    redacted: bool,
+    values: bool = False,
+) -> Iterator[FoundItem]:
+    """Yield the matching items under a namespace, in order; with `values`, one at a time.
 
-    Values are read only to filter by source thread, because items of a Store name it in their
-    value.
+    Without `values`, these are read only to filter by source thread, because items of a Store name
+    it in their value.
     """
-    found = memory.items(prefix=prefix, values=wanted.source is not None)
-    for one in found if wanted.source is None else map(_with_source, found):
-        if wanted.fits(one, now):
-            yield without_values(one) if redacted else one
-
-
-def read_items(
-    memory: MemoryStore, prefix: Namespace, wanted: ItemFilter, now: datetime, *, redacted: bool
-) -> Iterator[Read]:
-    """Yield the same items with their values, one at a time."""
-    for one in memory.items(prefix=prefix, values=True):
-        if wanted.fits(one, now):
-            yield _read(one, redacted=redacted)
+    by_source = wanted.source is not None and not values
+    for item in memory.items(prefix=prefix, values=values or by_source):
+        one = replace(item, source=source_of(item), value=None) if by_source else item
+        if not wanted.fits(one, now):
+            continue
+        if values:
+            yield _read(one, now, redacted=redacted)
+        else:
+            yield FoundItem(without_values(one) if redacted else one, is_expired(one, now))
 
 
 def named_items(memory: MemoryStore, names: Iterable[str], prefix: Namespace) -> Iterator[Item]:
@@ -111,9 +126,9 @@ def stored_item(memory: MemoryStore, key: ItemKey) -> Item:
     raise NotFound(f"item '{format_key(key)}' no longer exists")
 
 
-def read_item(memory: MemoryStore, key: ItemKey, *, redacted: bool) -> Read:
+def read_item(memory: MemoryStore, key: ItemKey, now: datetime, *, redacted: bool) -> FoundItem:
     """Return an item with its decoded value. Raises `NotFound`."""
-    return _read(stored_item(memory, key), redacted=redacted)
+    return _read(stored_item(memory, key), now, redacted=redacted)
 
 
 def search_items(
@@ -131,38 +146,31 @@ def search_items(
     for item in watch(memory.items(prefix=prefix, values=True)):
         if gave_up(find.stopped):
             return
-        value = _read(item, redacted=False).value
         bare = without_values(item) if redacted else replace(item, value=None)
-        for number, label in enumerate(item.key.namespace):
-            yield from _hits(bare, "namespace", number, label, find)
-        yield from _hits(bare, "key", None, item.key.key, find)
-        for hit in _hits(bare, "value", None, value, find):
-            if hit is not None and redacted:
-                yield replace(hit, match=redact_match(hit.match))
-            else:
-                yield hit
+        parts: dict[Place, Value] = {
+            "namespace": list(item.key.namespace),
+            "key": item.key.key,
+            "value": _decoded(item),
+        }
+        for place, part in parts.items():
+            for match in search(part, find):
+                if match is None:
+                    yield None
+                elif place == "value" and redacted:
+                    yield MemoryHit(bare, place, redact_match(match))
+                else:
+                    yield MemoryHit(bare, place, match)
 
 
-def _hits(
-    item: Item, place: Place, label: int | None, value: Value, find: Finder
-) -> Iterator[MemoryHit | None]:
-    for match in search(value, find):
-        yield None if match is None else MemoryHit(item, place, label, match)
+def _read(item: Item, now: datetime, *, redacted: bool) -> FoundItem:
+    value = _decoded(item)
+    bare = without_values(item) if redacted else replace(item, value=None)
+    return FoundItem(bare, is_expired(item, now), redact(value) if redacted else value)
 
 
-def _read(item: Item, *, redacted: bool) -> Read:
-    assert item.value is not None  # noqa: S101
-    value = decode(item.value)
-    if redacted:
-        return Read(without_values(item), redact(value))
-    return Read(replace(item, value=None), value)
-
-
-def _with_source(item: Item) -> Item:
-    # Imported here, since plain listings do not need it.
-    from ckpt_cli.core.memory import source_of
-
-    return replace(item, source=source_of(item), value=None)
+def _decoded(item: Item) -> Value:
+    assert item.value is not None  # noqa: S101 - it was read
+    return decode(item.value)
 
 
 def without_values(item: Item) -> Item:
@@ -173,8 +181,7 @@ def without_values(item: Item) -> Item:
 _PEOPLE = frozenset({"human", "user"})
 
 
-@dataclass(frozen=True, slots=True)
-class ItemOrigin:
+class ItemOrigin(NamedTuple):
     """The origin of an item, as far as it is known."""
 
     thread_id: str
@@ -210,40 +217,35 @@ def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -
 
     Never raises because of the store's contents; the remark explains what is missing.
     """
-    store = threads.describe().url
+    origin = ItemOrigin(thread_id, threads.describe().url)
     try:
         reader = ThreadReader(threads, thread_id)
         found = _checkpoint(reader, made_at)
     except NotFound as error:
-        return ItemOrigin(thread_id, store, remark=error.message)
-    at = reader.times("")[found]
-    remark = "" if made_at else "the item has no creation time; this is the head of the thread"
+        return origin._replace(remark=error.message)
+    origin = origin._replace(checkpoint_id=found, at=reader.times("")[found])
     try:
         step = reader.stored("", found).number
         turns = conversation(Target(reader, "", found, True), None).turns
     except CkptError as error:
-        return ItemOrigin(thread_id, store, found, None, at, remark=error.message)
+        return origin._replace(remark=error.message)
     said = [turn for turn in turns if turn.message.role in _PEOPLE]
-    origin = ItemOrigin(thread_id, store, found, step, at, people=len(said), remark=remark)
+    remark = "" if made_at else "the item has no creation time; this is the head of the thread"
+    origin = origin._replace(step=step, people=len(said), remark=remark)
     if is_redacted(threads):
         return origin
     like = likeliest(text, [content_text(turn.message.content) for turn in said])
-    if like is None:
-        why = "no human message shares a word with it; it may have been summarized since"
-        return ItemOrigin(thread_id, store, found, step, at, people=len(said), remark=remark or why)
-    return ItemOrigin(thread_id, store, found, step, at, said[like.index], like, len(said), remark)
-
-
-def named_by(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> dict[str, list[Item]]:
-    """Return the items that came from the wanted threads, by thread, with their values."""
-    found: dict[str, list[Item]] = {}
-    for thread_id, item in naming(memory, is_wanted):
-        found.setdefault(thread_id, []).append(item)
-    return found
+    if like is not None:
+        return origin._replace(turn=said[like.index], likeness=like)
+    why = "no human message shares a word with it; it may have been summarized since"
+    return origin._replace(remark=remark or why)
 
 
 def naming(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Item]]:
-    """Yield the same items one at a time, each with its thread. Reads every value."""
+    """Yield the items that came from the wanted threads, with their values, each with its thread.
+
+    Reads every value, one at a time.
+    """
     for item in memory.items(values=True):
         source = source_of(item)
         thread_id = None if source is None else source.thread_id
@@ -254,14 +256,17 @@ def naming(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> Iterator[tu
 def memories_of(
     place: MemoryPlace, is_wanted: Callable[[str], bool], note: Callable[[str], None]
 ) -> dict[str, list[Item]] | None:
-    """Return the items that came from the wanted threads; None if there is no memory.
+    """Return the items that came from the wanted threads, by thread; None if there is no memory.
 
     Raises what `open_memory` raises if the user named the memory. Otherwise an unreadable memory is
     only noted.
     """
+    found: dict[str, list[Item]] = {}
     try:
         with open_memory(place.url) as memory:
-            return named_by(memory, is_wanted)
+            for thread_id, item in naming(memory, is_wanted):
+                found.setdefault(thread_id, []).append(item)
+            return found
     except CkptError as error:
         if place.named:
             raise
@@ -323,8 +328,7 @@ FACTS = frozenset({"session_id", "user_id", "thread_id", "created_at", "updated_
 """Fields that every session has, if they are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """A session and its thread."""
 
     session: AppSession
@@ -365,21 +369,19 @@ def find_session(
         raise Ambiguous(f"'{name}' matches {len(fits)} sessions", hint=f"use a key: {keys}")
     (one,) = fits
     if redacted:
-        one = one._replace(fields=_redacted(one.fields))
+        fields = one.fields.items()
+        hidden = {name: value if name in FACTS else redact(value) for name, value in fields}
+        one = one._replace(fields=hidden)
     return _joined(one, threads, None if threads is None else TriggerInference(threads))
-
-
-def _redacted(fields: Mapping[str, Value]) -> dict[str, Value]:
-    return {name: value if name in FACTS else redact(value) for name, value in fields.items()}
 
 
 def _joined(
     session: AppSession, threads: Store | None, inference: TriggerInference | None
 ) -> Joined:
-    if threads is None or session.thread_id is None:
-        return Joined(session, None, None)
-    thread = threads.thread(session.thread_id)
-    if thread is None:
+    thread = None
+    if threads is not None and session.thread_id is not None:
+        thread = threads.thread(session.thread_id)
+    if threads is None or thread is None:
         return Joined(session, None, None)
     if thread.head is None:
         return Joined(session, thread, Status.EMPTY)

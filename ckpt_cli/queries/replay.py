@@ -718,9 +718,7 @@ class _Namespace:
             here.sources = self._sources(self._reader.children(key))
 
     def _sources(self, ids: Collection[str]) -> Counter[str | None]:
-        found = self._reader.store.checkpoints(
-            self._reader.thread_id, checkpoint_ns=self._ns, checkpoint_ids=ids, metadata=True
-        )
+        found = self._reader.checkpoints(self._ns, ids, metadata=True)
         return Counter(source_from(read_metadata(one)) for one in found)
 
     def _transition(self, moment: Moment, here: KeptCheckpoint) -> Transition:

@@ -311,9 +311,7 @@ def _values(
     names = set().union(*changed.values())
     if not names or all(one.checkpoint.blobs is None for one in moments.values()):
         return {name: state_values(one.body) for name, one in moments.items()}
-    stored = reader.store.checkpoints(
-        reader.thread_id, checkpoint_ns=ns, checkpoint_ids=moments, body=True, values=names
-    )
+    stored = reader.checkpoints(ns, moments, body=True, values=names)
     found = {one.key.checkpoint_id: state_values(read_body(one)) for one in stored}
     return {name: found.get(name, {}) for name in moments}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ckpt_backends.codec.values import Value
@@ -283,7 +283,13 @@ def _looked_at(
                 source=seen.source or one.source, step=seen.number, by_hand=_by_hand(seen.metadata)
             )
         if before is not None and ran_here(one.source):
-            one = _made_by(one, before, seen)
+            if seen is None:
+                one = one._replace(nodes=finished(before.step))
+            else:
+                # Whether a run began at its parent, too.
+                now, then = seen.body.seen, before.body.seen
+                resumed = now.get(_RESUMED) != then.get(_RESUMED)
+                one = one._replace(nodes=ran(before.step, then, now), resumed=resumed)
         known[checkpoint_id] = one
     return list(known.values())
 
@@ -305,22 +311,10 @@ def _unclear(checkpoints: list[TimedCheckpoint], stored: Mapping[Key, StepKeys])
     return found
 
 
-def _made_by(one: TimedCheckpoint, before: Moment, seen: Moment | None) -> TimedCheckpoint:
-    """Return a checkpoint with the nodes that made it, and whether a run began at its parent."""
-    if seen is None:
-        return one._replace(nodes=finished(before.step))
-    return one._replace(
-        nodes=ran(before.step, before.body.seen, seen.body.seen),
-        resumed=seen.body.seen.get(_RESUMED) != before.body.seen.get(_RESUMED),
-    )
-
-
 def _bodies(reader: ThreadReader, ns: str, ids: Collection[str]) -> dict[str, Moment]:
     """Return checkpoints without their values, which may be large."""
     return {
-        one.key.checkpoint_id: Moment(
-            one.checkpoint, one.body._replace(values={}), one.metadata, (), one.step
-        )
+        one.key.checkpoint_id: replace(one, body=one.body._replace(values={}), writes=())
         for one in reader.moments(ns, ids, skim=True)
     }
 
@@ -368,8 +362,9 @@ def timeline_of(
     open_step = _open(reader, checkpoint_ns, checkpoint_id) if checkpoint_id == head else None
     if open_step is not None:
         steps += found.under_way((checkpoint_ns, checkpoint_id), open_step.nodes)
-        inside = [one.ended_at for one in steps[-1:] if one.depth and one.ended_at is not None]
-        open_step = open_step._replace(since=max([*inside, *_known(open_step)], default=None))
+        inside = [one.ended_at for one in steps[-1:] if one.depth]
+        ends = [one for one in (*inside, open_step.since) if one is not None]
+        open_step = open_step._replace(since=max(ends, default=None))
     first = shown[0].started_at or shown[0].ended_at if shown else None
     ends = [one.ended_at for one in steps if one.ended_at is not None]
     return Timeline(
@@ -381,10 +376,6 @@ def timeline_of(
         open_step,
         len(branch) - len(shown),
     )
-
-
-def _known(step: OpenStep) -> list[datetime]:
-    return [] if step.since is None else [step.since]
 
 
 def _open(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> OpenStep | None:

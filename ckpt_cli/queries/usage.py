@@ -297,7 +297,7 @@ def _ledger(reader: ThreadReader, only: str | None) -> MessageLedger:
     indexes = reader.indexes() if only is None else {only: reader.index(only)}
     index = {(ns, one.key.checkpoint_id): one for ns, some in indexes.items() for one in some}
     stored: set[tuple[str, str]] = set()
-    for write in reader.store.writes(reader.thread_id, checkpoint_ns=only, values=True):
+    for write in reader.writes(only, values=True):
         key = write.key.checkpoint_ns, write.key.checkpoint_id
         if write.channel in CONTROL:
             continue
@@ -494,9 +494,7 @@ def user_of(reader: ThreadReader) -> str | None:
     if reader.thread.user is not None or is_redacted(reader.store):
         return reader.thread.user
     head = reader.head("")
-    for one in reader.store.checkpoints(
-        reader.thread_id, checkpoint_ns="", checkpoint_ids=[head] if head else [], metadata=True
-    ):
+    for one in reader.checkpoints("", [head] if head else [], metadata=True):
         metadata = read_metadata(one)
         for user in map(metadata.get, _USER_KEYS):
             if isinstance(user, str) or (type(user) is int and abs(user) < _LARGEST_ID):
@@ -521,7 +519,7 @@ class _ThreadCount:
     @cached_property
     def _keys(self) -> list[Write]:
         """The writes of the thread, without their values."""
-        return list(self.reader.store.writes(self.reader.thread_id, checkpoint_ns=self.only))
+        return list(self.reader.writes(self.only))
 
     def stats(self) -> Stats:
         """Return the sums."""
@@ -611,9 +609,7 @@ class _ThreadCount:
 
     def _count_values(self, ns: str, ids: set[str] | None) -> None:
         seen: set[tuple[str, object]] = set()
-        for one in self.reader.store.checkpoints(
-            self.reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True
-        ):
+        for one in self.reader.checkpoints(ns, ids, body=True):
             if one.blobs is not None:
                 _count_blobs(one, seen, self.found)
             elif one.body is not None:

@@ -182,13 +182,13 @@ class _Desk:
                 f"a worker has ckpt {self._release}, not {sent.release}",
                 hint="install the same version on all workers",
             )
-            return RangeDone([], (UsageError, dict(vars(error))))
+            return RangeDone([], error)
         opening: Opening | None = None
         try:
             opening = sent.store.opening()
             do = self._work_of(sent, opening)
         except CkptError as error:
-            return _without_secrets(RangeDone([], (type(error), dict(vars(error)))), opening)
+            return _without_secrets(RangeDone([], error), opening)
         except Exception as error:
             return failed(error)
         outcome = work_through(do, sent.parts, sent.at_once, lambda: sent.run not in _stopped)
@@ -214,11 +214,9 @@ _desk = _Desk()
 def _without_secrets(outcome: Outcome, opening: Opening | None) -> Outcome:
     """Return an outcome whose error does not quote the environment of this worker."""
     if opening is not None and isinstance(outcome, RangeDone) and outcome.error is not None:
-        fields = outcome.error[1]
-        for name in ("message", "hint"):
-            if isinstance(fields[name], str):
-                text = masked(fields[name], opening.url)
-                fields[name] = without_values(text, opening.url)
+        error, url = outcome.error, opening.url
+        error.message = without_values(masked(error.message, url), url)
+        error.hint = error.hint and without_values(masked(error.hint, url), url)
     return outcome
 
 

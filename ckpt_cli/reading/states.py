@@ -383,16 +383,14 @@ def _unstored(
     return unset & (found | reader.delta_channels(moment.key.checkpoint_ns))
 
 
+@dataclass(slots=True)
 class DeltaParts:
     """What the value of a DeltaChannel is rebuilt from."""
 
-    __slots__ = ("batches", "seed")
-
-    def __init__(self) -> None:
-        self.batches: list[list[TypedBytes]] = []
-        """The writes of ancestors, those of the nearest first."""
-        self.seed: tuple[Checkpoint, Body] | None = None
-        """The ancestor that stores the value; None if there is none."""
+    batches: list[list[TypedBytes]] = field(default_factory=list)
+    """The writes of ancestors, those of the nearest first."""
+    seed: tuple[Checkpoint, Body] | None = None
+    """The ancestor that stores the value; None if there is none."""
 
 
 def delta_parts(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TypeAlias
 
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.values import Opaque, Value
@@ -21,6 +22,7 @@ from ckpt_backends.model import (
     Thread,
     TypedBytes,
     Write,
+    in_chunks,
     step_of,
     time_of,
 )
@@ -82,9 +84,8 @@ from ckpt_cli.core.tasks import (
     subgraph_calls,
 )
 
-if TYPE_CHECKING:
-    Graph = tuple[str, ...]
-    """The nodes whose subgraphs it is called in; none for the root."""
+Graph: TypeAlias = tuple[str, ...]
+"""The nodes whose subgraphs it is called in; none for the root."""
 
 _THREADS = 200
 """Number of newest threads that are read: enough to have seen a graph's nodes."""
@@ -119,11 +120,7 @@ class TriggerInference:
     def followers(self) -> Mapping[Graph, Sequence[Followers]]:
         """Maps a graph to what each thread tells about which nodes follow which."""
         found: dict[Graph, list[Followers]] = {}
-        left = _READ
-        for thread_id, size in self._small_threads():
-            left -= size
-            if left < 0:
-                break
+        for thread_id in self._read_whole():
             for graph, told in thread_followers(self._store, thread_id).items():
                 found.setdefault(graph, []).append(told)
         return found
@@ -131,20 +128,12 @@ class TriggerInference:
     @cached_property
     def deferred(self) -> Mapping[str, bool]:
         """Maps a channel to whether it triggers a deferred node, as `deferred_channels` does."""
-        from ckpt_backends.codec.skim import BodySkimmer
-
-        skimmer, left = BodySkimmer(), _READ
-
-        def bodies() -> Iterator[Body]:
-            nonlocal left
-            for thread_id, size in self._small_threads():
-                left -= size
-                if left < 0:
-                    return
-                for found in self._store.checkpoints(thread_id, body=True):
-                    yield read_body(found, skimmer.decode)
-
-        return deferred_channels(bodies())
+        skimmed = _skimming()
+        return deferred_channels(
+            read_body(found, skimmed)
+            for thread_id in self._read_whole()
+            for found in self._store.checkpoints(thread_id, body=True)
+        )
 
     @cached_property
     def functions(self) -> list[str]:
@@ -163,16 +152,20 @@ class TriggerInference:
     def _heads(self) -> Iterator[Body]:
         """Yield the newest body of each namespace: it knows every node that ran before."""
         for thread_id, _ in self._small_threads():
-            heads: dict[str, str] = {}
+            heads: dict[str, CheckpointKey] = {}
             for found in self._store.checkpoints(thread_id):
-                heads.setdefault(found.key.checkpoint_ns, found.key.checkpoint_id)
-            for ns, head in heads.items():
-                yield from map(
-                    read_body,
-                    self._store.checkpoints(
-                        thread_id, checkpoint_ns=ns, checkpoint_ids=[head], body=True
-                    ),
-                )
+                heads.setdefault(found.key.checkpoint_ns, found.key)
+            for some in in_chunks(heads.values()):
+                yield from map(read_body, self._store.checkpoints_at(some, body=True))
+
+    def _read_whole(self) -> Iterator[str]:
+        """Yield the ids of some small threads, of which all may be read."""
+        left = _READ
+        for thread_id, size in self._small_threads():
+            left -= size
+            if left < 0:
+                return
+            yield thread_id
 
     def _small_threads(self) -> Iterator[tuple[str, int]]:
         """Yield threads with their sizes in bytes."""
@@ -186,10 +179,8 @@ class TriggerInference:
 
 def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:
     """Return what a thread's checkpoints tell about which nodes follow which, for each graph."""
-    from ckpt_backends.codec.skim import BodySkimmer
-
     graphs: dict[Graph, list[tuple[str, str | None, str | None, Body]]] = {}
-    decode = BodySkimmer().decode
+    decode = _skimming()
     for one in store.checkpoints(thread_id, body=True, metadata=True):
         told = (
             one.key.checkpoint_id,
@@ -204,22 +195,14 @@ def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
 
 
+@dataclass(slots=True, eq=False)
 class DecodedCheckpoint:
-    """A decoded checkpoint. It is no tuple, since a `Moment` has one more field."""
+    """A decoded checkpoint."""
 
-    __slots__ = ("body", "checkpoint", "metadata", "writes")
-
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        body: Body,
-        metadata: Mapping[str, Value],
-        writes: Sequence[Write],
-    ) -> None:
-        self.checkpoint: Final = checkpoint
-        self.body: Final = body
-        self.metadata: Final = metadata
-        self.writes: Final = writes
+    checkpoint: Checkpoint
+    body: Body
+    metadata: Mapping[str, Value]
+    writes: Sequence[Write]
 
     @property
     def key(self) -> CheckpointKey:
@@ -244,21 +227,11 @@ class DecodedCheckpoint:
         return self.checkpoint.at or moment_time(self.key.checkpoint_id, self.body)
 
 
+@dataclass(slots=True, eq=False)
 class Moment(DecodedCheckpoint):
     """A checkpoint with the tasks of its next step."""
 
-    __slots__ = ("step",)
-
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        body: Body,
-        metadata: Mapping[str, Value],
-        writes: Sequence[Write],
-        step: Step,
-    ) -> None:
-        super().__init__(checkpoint, body, metadata, writes)
-        self.step: Final = step
+    step: Step
 
     def redacted(self) -> Moment:
         """Return the checkpoint without its values."""
@@ -272,10 +245,6 @@ class Moment(DecodedCheckpoint):
             list(map(redact_write, self.writes)),
             redact_step(self.step),
         )
-
-    def with_step(self, step: Step) -> Moment:
-        """Return the same checkpoint with other tasks."""
-        return Moment(self.checkpoint, self.body, self.metadata, self.writes, step)
 
     @property
     def status(self) -> Status:
@@ -357,7 +326,7 @@ def locate(reader: ThreadReader, moment: Moment) -> Moment:
         return moment
     tasks = tuple(_located(reader, moment.key, task) for task in step.tasks)
     others = tuple(_located(reader, moment.key, task) for task in step.others)
-    return moment.with_step(step._replace(tasks=tasks, others=others))
+    return replace(moment, step=step._replace(tasks=tasks, others=others))
 
 
 def called(
@@ -642,7 +611,7 @@ class ThreadReader:
         self._parentages: dict[str, Parentage] = {}
         self._is_indexed = False
         self._delta: dict[str, set[str]] = {}
-        self._learned: dict[tuple[str, ...], Mapping[str, Collection[str]]] = {}
+        self._learned: dict[Graph, Mapping[str, Collection[str]]] = {}
         """The nodes that each channel triggers, by graph."""
         self._finished: dict[str, set[str]] = {}
         """The ids of tasks with output, by namespace."""
@@ -984,7 +953,7 @@ class ThreadReader:
         return self._writes_of(key.checkpoint_ns, [key.checkpoint_id], [SENDS])[key.checkpoint_id]
 
     @cached_property
-    def _own_followers(self) -> Mapping[tuple[str, ...], Followers]:
+    def _own_followers(self) -> Mapping[Graph, Followers]:
         return thread_followers(self.store, self.thread_id)
 
     def learned_readers(self, checkpoint_ns: str) -> Mapping[str, Collection[str]]:
@@ -1023,14 +992,10 @@ class ThreadReader:
             not is_encrypted_type(blob.type) for blob in (checkpoint.blobs or {}).values()
         )
         if plain and self._has_encrypted is None:
-            self._has_encrypted = self._find_encrypted()
+            self._has_encrypted = expects_encrypted(self.store) and any(
+                is_encrypted_type(one.type) for one in self.store.usage(self.thread_id)
+            )
         return plain and bool(self._has_encrypted)
-
-    def _find_encrypted(self) -> bool:
-        """Whether values of this thread are encrypted; looked up only if encryption is possible."""
-        return expects_encrypted(self.store) and any(
-            is_encrypted_type(one.type) for one in self.store.usage(self.thread_id)
-        )
 
     def children(self, key: CheckpointKey) -> list[str]:
         """Return the ids of the children of a checkpoint, oldest first."""
@@ -1124,18 +1089,16 @@ def conditions_of_heads(
     keys = head_keys(threads)
     if not keys:
         return
-    writes: dict[CheckpointKey, list[Write]] = {}
-    for write in store.writes_at(keys, values=CONTROL):
-        writes.setdefault(write.key, []).append(write)
+    writes = writes_of_heads(store, keys)
     listed = {one.thread_id: one for one in threads}
 
     def met(checkpoint: Checkpoint) -> tuple[str, tuple[Status, ...]]:
         key = checkpoint.key
         reader = ThreadReader(store, listed[key.thread_id], inference)
-        return key.thread_id, reader.with_step(checkpoint, writes.get(key, ())).conditions
+        return key.thread_id, reader.with_step(checkpoint, writes[key]).conditions
 
-    to_read = [key for key in keys if key in writes]
-    if quiet := [key for key in keys if key not in writes]:
+    to_read = [key for key in keys if writes[key]]
+    if quiet := [key for key in keys if not writes[key]]:
         for outline, alike in store.outlines_at(quiet):
             if is_surely_done(outline):
                 yield from ((key.thread_id, (Status.DONE,)) for key in alike)

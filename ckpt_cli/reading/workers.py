@@ -12,7 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context, resource_tracker
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from threading import Thread
@@ -77,9 +78,8 @@ class RangeDone(Generic[Result]):
     """The results of a range, in its order."""
 
     results: list[Result]
-    error: tuple[type[CkptError], dict[str, Any]] | None = None
-    """What ended the work: results of later parts are missing. Taken apart, since not every error
-    can be sent as it is."""
+    error: CkptError | None = None
+    """What ended the work: results of later parts are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,7 @@ def results_of(outcome: Outcome, part: Any, lost: Callable[[LostThread], None]) 
         return
     yield from outcome.results
     if outcome.error is not None:
-        kind, fields = outcome.error
-        error = kind.__new__(kind, fields["message"])
-        error.__dict__.update(fields)
-        raise error
+        raise outcome.error
 
 
 def work_through(
@@ -132,7 +129,7 @@ def work_through(
                 break
             results += do(parts[start : start + at_once])
     except CkptError as error:
-        return RangeDone(results, (type(error), dict(vars(error))))
+        return RangeDone(results, error)
     except Exception as error:
         return failed(error)
     return RangeDone(results)
@@ -396,7 +393,7 @@ def _begun(opening: Opening, work: Work[Any, Any], at_once: int) -> Callable[[An
         # The main process already makes the same notes.
         do = work(opening.open(lambda _: None))
     except CkptError as error:
-        told: Outcome = RangeDone([], (type(error), dict(vars(error))))
+        told: Outcome = RangeDone([], error)
         return lambda _: told
     except Exception as error:
         broken = failed(error)
@@ -464,9 +461,9 @@ class Processes(Workers):
         return True
 
     def ended(self, *, wait: bool) -> Iterator[tuple[Piece, Outcome]]:
-        by_connection = {one.connection: one for one in self._workers}
-        ready = _ready(list(by_connection), None if wait else 0)
-        for worker in (by_connection[one] for one in ready):
+        by_connection: dict[Any, _Worker] = {one.connection: one for one in self._workers}
+        for ready in wait_for(list(by_connection), None if wait else 0):
+            worker = by_connection[ready]
             try:
                 outcome: Outcome = worker.connection.recv()
             except (EOFError, OSError):
@@ -511,10 +508,6 @@ class Processes(Workers):
                 one.process.kill()
                 one.process.join()
             one.connection.close()
-
-
-def _ready(connections: list[Connection[Any, Any]], seconds: float | None) -> list[Any]:
-    return wait(connections, seconds)
 
 
 @contextmanager

@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import datetime, tzinfo
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
-from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from ckpt_backends import shell
-from ckpt_backends.codec import decode, to_json
+from ckpt_backends.archive import Bundle
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
-from ckpt_backends.memory import Item, ItemKey, Namespace
+from ckpt_backends.memory import Item, ItemKey, Namespace, Vector
 from ckpt_backends.model import in_chunks
+from ckpt_backends.rows import Restored
 from ckpt_cli.core.conversation import content_text
-from ckpt_cli.core.copying import CopiedItem, CopyStep, MemoryCopyReport
-from ckpt_cli.core.memory import format_key, format_namespace, is_expired
+from ckpt_cli.core.copying import CopyStep, MemoryCopyReport
+from ckpt_cli.core.memory import format_key, format_namespace
 from ckpt_cli.core.memory import text_of as text_of_fact
 from ckpt_cli.core.values import clip, format_path
-from ckpt_cli.queries.memory import FACTS, MemoryHit, Read
-from ckpt_cli.render.fields import values_record
-from ckpt_cli.render.search import excerpt
-from ckpt_cli.render.table import (
-    AGE,
-    AGO,
-    Column,
-    age,
-    iso,
-    optional_iso,
-    size,
-    step_number,
-    table_lines,
-    when,
+from ckpt_cli.queries.memory import FACTS, FoundItem, ItemOrigin, Joined, MemoryHit
+from ckpt_cli.render.fields import (
+    BYTES,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    TIME,
+    VALUE,
+    Field,
+    Part,
+    Shape,
+    View,
+    by_name,
+    each,
+    known,
+    maybe,
+    one_of,
+    optional,
 )
+from ckpt_cli.render.search import excerpt
+from ckpt_cli.render.table import AGE, AGO, Column, age, size, step_number, table_lines, when
 from ckpt_cli.render.text import (
     MIN_WIDTH,
     Span,
     Style,
     StyledLine,
+    Ui,
     cell_len,
     command_field,
     field,
@@ -53,28 +61,179 @@ from ckpt_cli.render.text import (
 from ckpt_cli.render.threads import STATUS_STYLES
 from ckpt_cli.render.values import block, counted, summary
 
-if TYPE_CHECKING:
-    from ckpt_cli.queries.memory import ItemOrigin, Joined
-
-
-_SAYS = ("content", "summary")
-"""Keys of the text in a fact or a section."""
 _GAP = 2
 _ALIGNED = 200
 """Maximum number of items of one namespace that are aligned with each other."""
 _SHORT = 1000
 """Maximum number of characters of a value without a text."""
 _STYLES: Sequence[Style] = ("head", "plain", "plain", "id")
+_WIDEST = 40
+"""Keys are padded up to this width; keys are never cut."""
+_TOLD = frozenset({"id", "category", "confidence", "createdAt", "updatedAt", "source"})
+"""Fields of DeerFlow's facts that are already shown as facts of the item."""
+_TEXT = 30
+"""A table shows at least this much of a text."""
+_LEAST = 12
+"""The least room for a text in a tree."""
+_LONGEST = 1000
+"""Characters of a text in one line."""
+_AGE, _SIZE = 8, 8
+"""Columns for `12mo ago` and `1023 KiB`."""
+_NAMED = 5
+"""Namespaces of an archive that are named."""
 
 
-def full_text_lines(items: Iterable[Read], width: int) -> Iterator[StyledLine]:
+def _address(key: str) -> tuple[Field, Field]:
+    """Return the keys that name an item; `key` is the attribute with its `ItemKey`."""
+    return (
+        Field("namespace", each(TEXT), "Labels of its namespace.", f"{key}.namespace"),
+        Field("key", TEXT, "Key.", f"{key}.key"),
+    )
+
+
+def _text(found: FoundItem) -> str | None:
+    """Return the text of a fact or a section; None if it has none, or if no value was read."""
+    return None if found.item.value is None else _said(decode(found.item.value))
+
+
+def _said(value: Value) -> str | None:
+    """Return the text of a value: DeerFlow's facts have it in `content`, sections in `summary`."""
+    if not isinstance(value, dict):
+        return None
+    found = (value.get(name) for name in ("content", "summary"))
+    return next((one for one in found if isinstance(one, str)), None)
+
+
+_VECTOR = Shape(
+    "A vector of an item.",
+    Field("field", TEXT, "Path of the embedded part; `$` is the whole value."),
+    Field("bytes", BYTES, "Stored size.", "size"),
+)
+_SOURCE = Shape(
+    "Where an item came from, according to the item.",
+    Field("kind", TEXT, "`thread`, or another word such as `manual`."),
+    Field("thread_id", maybe(TEXT), "The thread, if one is named."),
+)
+_ITEM = (
+    *_address("item.key"),
+    Field("created_at", maybe(TIME), "When it was first stored.", "item.created_at"),
+    Field("updated_at", maybe(TIME), "When it was last stored.", "item.updated_at"),
+    Field("expires_at", maybe(TIME), "When it expires; null if never.", "item.expires_at"),
+    Field("expired", FLAG, "Whether the application's next sweep removes it.", "is_expired"),
+    Field("bytes", BYTES, "Stored size of the value.", "item.size"),
+    Field("vectors", each(_VECTOR), "Its vectors.", "item.vectors"),
+    known("category", TEXT, "Category of a fact.", "item.category"),
+    known("confidence", NUMBER, "Confidence of a fact, 0 to 1.", "item.confidence"),
+    optional("source", _SOURCE, "Where it came from.", "item.source"),
+)
+ITEM = Shape("An item.", *_ITEM)
+LISTED_ITEM = Shape(
+    "An item of long-term memory, without its value.",
+    *_ITEM,
+    known("text", TEXT, "Text of DeerFlow's facts and sections.", _text),
+    optional("duplicate_of", TEXT, "Older fact in the namespace that says the same."),
+    optional("orphan", FLAG, "The thread that it came from is gone.", "is_orphan"),
+)
+_MESSAGE = Shape(
+    "The human message that an item most likely came from.",
+    Field("index", INTEGER, "Place among all messages.", "turn.index"),
+    Field("id", maybe(TEXT), "Id.", "turn.message.id"),
+    Field("content", TEXT, "Text.", lambda one: content_text(one.turn.message.content)),
+    Field("sentence", TEXT, "Sentence that shares most words.", "likeness.sentence"),
+    Field("shared", NUMBER, "Part of the item's words.", lambda one: round(one.likeness.shared, 3)),
+    Field("assumed", FLAG, "True: nothing stored says so.", lambda _: True),
+)
+
+
+def _message(found: ItemOrigin) -> ItemOrigin | None:
+    return None if found.turn is None or found.likeness is None else found
+
+
+_CHECKPOINT = Shape(
+    "The checkpoint that an item came from.",
+    Field("ts", maybe(TIME), "Its time.", "at"),
+    Field("step", maybe(INTEGER), "Its step."),
+    Field("human_messages", INTEGER, "Human messages in it.", "people"),
+)
+ORIGIN = Shape(
+    "Where an item came from.",
+    Field("thread_id", TEXT, "Thread."),
+    Field("store", TEXT, "URL of its store, without secrets; empty if unknown."),
+    Field("checkpoint_id", maybe(TEXT), "Newest root checkpoint when the item was created."),
+    Part(_CHECKPOINT, lambda one: None if one.checkpoint_id is None else one),
+    optional("message", _MESSAGE, "Message that it most likely came from.", _message),
+    optional("remark", TEXT, "Why nothing more is known."),
+)
+READ_ITEM = Shape(
+    "An item of long-term memory with its value.",
+    *_ITEM,
+    Field("value", VALUE, "Value."),
+    optional("origin", ORIGIN, "Where an item that names a thread came from."),
+)
+ITEM_SUMS = Shape(
+    "Totals of some items.",
+    Field("items", INTEGER, "Number of items.", len),
+    Field("vectors", INTEGER, "Number of their vectors.", lambda items: len(_vectors(items))),
+    Field("bytes", BYTES, "Stored size of both.", lambda items: _sizes((*items, *_vectors(items)))),
+)
+
+
+def _vectors(items: Iterable[Item]) -> list[Vector]:
+    return [vector for one in items for vector in one.vectors]
+
+
+def _sizes(stored: Iterable[Item | Vector]) -> int:
+    return sum(one.size for one in stored)
+
+
+def item_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of an item as a row of a table or TSV, with its namespace in the form of
+    `--namespace`.
+    """
+    source = record.get("source")
+    return {
+        **record,
+        "namespace": format_namespace(tuple(record["namespace"])),
+        "vectors": [one["field"] for one in record["vectors"]],
+        "expired": record["expired"] or None,
+        "source": source and (source["thread_id"] or source["kind"]),
+    }
+
+
+ITEM_COLUMNS = (
+    Column("NAMESPACE", "namespace", style="node"),
+    Column("KEY", "key", style="head"),
+    Column("UPDATED", "updated_at", AGO, style="time", right=True),
+    Column("SIZE", "bytes", size, right=True),
+    Column("EXPIRES", "expires_at", AGE, style="time", right=True, drop=3),
+    Column("EXPIRED", "expired", lambda _: "yes", style="error", drop=4),
+    Column("VECTORS", "vectors", ", ".join, style="dim", cut=True, drop=2),
+    Column("CATEGORY", "category", drop=6),
+    Column("CONFIDENCE", "confidence", right=True, drop=5),
+    Column("SOURCE", "source", style="id", drop=1),
+    Column("CREATED", "created_at", table=False),
+)
+FAULT_COLUMNS = (
+    Column("SAME AS", "duplicate_of", style="warn"),
+    Column("THREAD", "orphan", lambda _: "missing", style="warn"),
+)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text[:_LONGEST].split())
+
+
+TEXT_COLUMN = Column("TEXT", "text", _one_line, cut=True, least=_TEXT, drop=1)
+
+
+def full_text_lines(items: Iterable[FoundItem], width: int) -> Iterator[StyledLine]:
     """Yield items by namespace in columns, with wrapped text.
 
     Leaves out empty items, such as sections of DeerFlow that are not filled yet.
     """
     between = False
     for namespace, some in groupby(items, key=lambda one: one.item.key.namespace):
-        speaking = ((_cells(one), said) for one in some if (said := item_text(one.value)))
+        speaking = ((_cells(one.item), said) for one in some if (said := item_text(one.value)))
         first = True
         for rows in in_chunks(speaking, _ALIGNED):
             if first and between:
@@ -101,9 +260,8 @@ def _rows(rows: Sequence[tuple[Sequence[str], str]], width: int) -> Iterator[Sty
             yield line(*spans, part) if number == 0 else line(indent, part)
 
 
-def _cells(one: Read) -> tuple[str, str, str, str]:
+def _cells(item: Item) -> tuple[str, str, str, str]:
     """Return key, category, confidence and source, escaped; empty if there is none."""
-    item = one.item
     source = item.source
     return (
         safe_text(item.key.key),
@@ -115,145 +273,24 @@ def _cells(one: Read) -> tuple[str, str, str, str]:
 
 def item_text(value: Value) -> str:
     """Return the text of an item, escaped, or else its value on one line."""
-    if isinstance(value, dict):
-        for name in _SAYS:
-            if isinstance(words := value.get(name), str):
-                return safe_text(words.strip(), newlines=True)
-    return summary(value, _SHORT)
+    said = _said(value)
+    return summary(value, _SHORT) if said is None else safe_text(said.strip(), newlines=True)
 
 
-_INDENT = 2
-_WIDEST = 40
-"""Keys are padded up to this width; keys are never cut."""
-_TOLD = frozenset({"id", "category", "confidence", "createdAt", "updatedAt", "source"})
-"""Fields of DeerFlow's facts that are already shown as facts of the item."""
-_TEXT = 30
-"""A table shows at least this much of a text."""
-_ITEM_GAP, _LEAST = 2, 12
-"""Before a text in a tree, and the least room for it."""
-_LONGEST = 1000
-"""Characters of a text in one line."""
-_AGE, _SIZE = 8, 8
-"""Columns for `12mo ago` and `1023 KiB`."""
+def tree_lines(items: Iterable[FoundItem], ui: Ui) -> Iterator[StyledLine]:
+    """Yield items below their namespaces, with their problems, and their text if there is room."""
+    return (found for _, found in tree_rows(items, ui))
 
 
-def text_of(item: Item) -> str | None:
-    """Return the text of a fact or a section; None if it has none, or if no value was read.
-
-    DeerFlow's facts have it in `content`, its sections in `summary`.
-    """
-    value = None if item.value is None else decode(item.value)
-    if not isinstance(value, dict):
-        return None
-    found = (value.get(name) for name in ("content", "summary"))
-    return next((one for one in found if isinstance(one, str)), None)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text[:_LONGEST].split())
-
-
-def listed_record(item: Item, now: datetime) -> dict[str, Any]:
-    """Return one item of `memory list` as JSON, with its text if its value was read with it."""
-    text = text_of(item)
-    return item_record(item, now) | ({} if text is None else {"text": text})
-
-
-def item_record(item: Item, now: datetime) -> dict[str, Any]:
-    """Return one item as JSON, without its value."""
-    record: dict[str, Any] = {
-        "namespace": list(item.key.namespace),
-        "key": item.key.key,
-        "created_at": optional_iso(item.created_at),
-        "updated_at": optional_iso(item.updated_at),
-        "expires_at": optional_iso(item.expires_at),
-        "expired": is_expired(item, now),
-        "bytes": item.size,
-        "vectors": [{"field": one.field, "bytes": one.size} for one in item.vectors],
-    }
-    if item.category is not None:
-        record["category"] = item.category
-    if item.confidence is not None:
-        record["confidence"] = item.confidence
-    if item.source is not None:
-        record["source"] = asdict(item.source)
-    return record
-
-
-def read_record(read: Read, now: datetime) -> dict[str, Any]:
-    """Return one item of `memory show` and `memory export` as JSON."""
-    return {**item_record(read.item, now), "value": to_json(read.value)}
-
-
-def row_record(item: Item, now: datetime) -> dict[str, Any]:
-    """Return an item as a row of a table or TSV, with its namespace in the form of
-    `--namespace`.
-    """
-    record = item_record(item, now)
-    source = item.source
-    return {
-        **record,
-        "namespace": format_namespace(item.key.namespace),
-        "vectors": [one.field for one in item.vectors],
-        "expired": True if record["expired"] else None,
-        "source": None if source is None else source.thread_id or source.kind,
-    }
-
-
-def listed_row(item: Item, now: datetime) -> dict[str, Any]:
-    """Return an item as a row of `memory list`."""
-    return {**row_record(item, now), "text": text_of(item)}
-
-
-def item_columns(*, marked: bool = False, texts: bool = False) -> Sequence[Column]:
-    """Return the columns of `memory list` and `memory delete`; `marked` adds those of problems,
-    `texts` that of the text of facts.
-    """
-    faults = [
-        Column("SAME AS", "duplicate_of", style="warn"),
-        Column("THREAD", "orphan", lambda _: "missing", style="warn"),
-    ]
-    return [
-        *(faults if marked else ()),
-        Column("NAMESPACE", "namespace", style="node"),
-        Column("KEY", "key", style="head"),
-        Column("UPDATED", "updated_at", AGO, style="time", right=True),
-        Column("SIZE", "bytes", size, right=True),
-        Column("EXPIRES", "expires_at", AGE, style="time", right=True, drop=3),
-        Column("EXPIRED", "expired", lambda _: "yes", style="error", drop=4),
-        Column("VECTORS", "vectors", ", ".join, style="dim", cut=True, drop=2),
-        Column("CATEGORY", "category", drop=6),
-        Column("CONFIDENCE", "confidence", right=True, drop=5),
-        Column("SOURCE", "source", style="id", drop=1),
-        Column("CREATED", "created_at", table=False),
-        *([Column("TEXT", "text", _one_line, cut=True, least=_TEXT, drop=1)] if texts else ()),
-    ]
-
-
-def tree_lines(
-    items: Iterable[Item],
-    now: datetime,
-    faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
-    width: int = 0,
-) -> Iterator[StyledLine]:
-    """Yield items below their namespaces, with their problems, and their text up to `width`."""
-    return (found for _, found in tree_rows(items, now, faults, width))
-
-
-def tree_rows(
-    items: Iterable[Item],
-    now: datetime,
-    faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
-    width: int = 0,
-) -> Iterator[tuple[Item | Namespace, StyledLine]]:
+def tree_rows(items: Iterable[FoundItem], ui: Ui) -> Iterator[tuple[Item | Namespace, StyledLine]]:
     """Yield the same lines, each with its item or namespace."""
     before: Namespace = ()
-    for namespace, some in groupby(items, key=lambda one: one.key.namespace):
+    for namespace, some in groupby(items, key=lambda one: one.item.key.namespace):
         yield from _labels(namespace, before)
         before = namespace
         for batch in in_chunks(some, _ALIGNED):
-            lines = _items(batch, " " * _INDENT * len(namespace), now, faults, width)
-            yield from zip(batch, lines, strict=True)
+            lines = _items(batch, " " * _GAP * len(namespace), ui)
+            yield from zip((one.item for one in batch), lines, strict=True)
 
 
 def _labels(namespace: Namespace, before: Namespace) -> Iterator[tuple[Namespace, StyledLine]]:
@@ -263,48 +300,43 @@ def _labels(namespace: Namespace, before: Namespace) -> Iterator[tuple[Namespace
         same += 1
     for depth in range(same, len(namespace)):
         label = safe_text(format_namespace(namespace[depth : depth + 1]))
-        text = line(" " * _INDENT * depth, (f"{label}/", "node"))
+        text = line(" " * _GAP * depth, (f"{label}/", "node"))
         yield namespace[: depth + 1], text
 
 
-def _items(
-    items: Sequence[Item],
-    indent: str,
-    now: datetime,
-    faults: Mapping[ItemKey, Mapping[str, Any]],
-    most: int,
-) -> Iterator[StyledLine]:
-    keys = [safe_text(one.key.key) for one in items]
+def _items(found: Sequence[FoundItem], indent: str, ui: Ui) -> Iterator[StyledLine]:
+    keys = [safe_text(one.item.key.key) for one in found]
     width = min(max(map(cell_len, keys)), _WIDEST)
-    for item, key in zip(items, keys, strict=True):
-        at = "" if item.updated_at is None else f"{age(item.updated_at, now)} ago"
+    for one, key in zip(found, keys, strict=True):
+        item = one.item
+        at = "" if item.updated_at is None else f"{age(item.updated_at, ui.now)} ago"
         spans: list[Span] = [(indent, "plain"), (key, "head")]
         spans.append((pad("", max(width - cell_len(key), 0)), "plain"))
         spans += [(f"  {at:>{_AGE}}", "time"), (f"  {size(item.size):>{_SIZE}}", "plain")]
-        spans += [*_marks(item, now), *_faults(faults.get(item.key, {}))]
-        room = most - sum(cell_len(text) for text, _ in spans) - _ITEM_GAP
-        if room >= _LEAST and (text := text_of(item)):
+        spans += _marks(one, ui.now)
+        room = ui.width - sum(cell_len(text) for text, _ in spans) - _GAP
+        if room >= _LEAST and (text := _text(one)):
             spans.append((f"  {fit(safe_text(_one_line(text)), room)}", "plain"))
         yield line(*spans)
 
 
-def _marks(item: Item, now: datetime) -> Iterator[Span]:
-    """Yield expiry, vectors, facts and source of an item, for the end of its line."""
-    if item.expires_at is not None:
-        yield _expiry(item.expires_at, now)
+def _marks(found: FoundItem, now: datetime) -> Iterator[Span]:
+    """Yield expiry, vectors, facts, source and problems of an item, for the end of its line."""
+    item = found.item
+    if item.expires_at is not None and found.is_expired:
+        yield f"  expired {age(item.expires_at, now)} ago", "error"
+    elif item.expires_at is not None:
+        yield f"  expires {age(item.expires_at, now)}", "time"
     if item.vectors:
         noun = "vector" if len(item.vectors) == 1 else "vectors"
-        yield (f"  {noun} {safe_text(', '.join(one.field for one in item.vectors))}", "dim")
+        yield f"  {noun} {safe_text(', '.join(one.field for one in item.vectors))}", "dim"
     for text in fact_words(item):
-        yield (f"  {safe_text(text)}", "plain")
+        yield f"  {safe_text(text)}", "plain"
     if item.source is not None:
-        yield (f"  from {safe_text(item.source.thread_id or item.source.kind)}", "id")
-
-
-def _faults(found: Mapping[str, Any]) -> Iterator[Span]:
-    if "duplicate_of" in found:
-        yield f"  duplicate of {safe_text(found['duplicate_of'])}", "warn"
-    if "orphan" in found:
+        yield f"  from {safe_text(item.source.thread_id or item.source.kind)}", "id"
+    if found.duplicate_of is not None:
+        yield f"  duplicate of {safe_text(found.duplicate_of)}", "warn"
+    if found.is_orphan:
         yield "  thread missing", "warn"
 
 
@@ -316,30 +348,22 @@ def fact_words(item: Item) -> Iterator[str]:
         yield f"confidence {item.confidence:.2f}"
 
 
-def _expiry(at: datetime, now: datetime) -> Span:
-    if at < now:
-        return f"  expired {age(at, now)} ago", "error"
-    return f"  expires {age(at, now)}", "time"
-
-
-def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
-    """Yield one item as text, with its whole value."""
-    item = read.item
+def item_lines(found: FoundItem, ui: Ui) -> Iterator[StyledLine]:
+    """Yield one item as text, with its whole value, and its origin if it is known."""
+    item, now, width = found.item, ui.now, ui.width
     yield from field("ns", format_namespace(item.key.namespace), width, "node")
     yield from field("key", item.key.key, width, "head")
     for name, moment in (("created", item.created_at), ("updated", item.updated_at)):
         if moment is not None:
-            text = f"{when(moment, now, zone)} ({age(moment, now)} ago)"
+            text = f"{when(moment, now, ui.zone)} ({age(moment, now)} ago)"
             yield from field(name, text, width)
     if item.expires_at is not None:
-        is_over = item.expires_at < now
-        text = f"{age(item.expires_at, now)} ago" if is_over else age(item.expires_at, now)
-        yield from field(
-            "expired" if is_over else "expires",
-            f"{when(item.expires_at, now, zone)} ({text})",
-            width,
-            "error" if is_over else "time",
-        )
+        at = when(item.expires_at, now, ui.zone)
+        left = age(item.expires_at, now)
+        if found.is_expired:
+            yield from field("expired", f"{at} ({left} ago)", width, "error")
+        else:
+            yield from field("expires", f"{at} ({left})", width, "time")
     yield from field("size", size(item.size), width)
     for one in item.vectors:
         yield from field("vector", f"{one.field}, {size(one.size)}", width, "dim")
@@ -349,12 +373,14 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
         thread = "" if item.source.thread_id is None else f" {item.source.thread_id}"
         yield from field("source", item.source.kind + thread, width, "id")
     yield line("")
-    yield from map(line, block(_untold(read), 0, width))
+    yield from map(line, block(_untold(found), 0, width))
+    if found.origin is not None:
+        yield from origin_lines(found.origin, ui)
 
 
-def _untold(read: Read) -> Value:
+def _untold(found: FoundItem) -> Value:
     """Return the value without the fields already shown for a fact; its text comes first."""
-    item, value = read.item, read.value
+    item, value = found.item, found.value
     is_fact = item.category is not None and item.source is not None
     if not is_fact or not isinstance(value, dict):
         return value
@@ -362,117 +388,125 @@ def _untold(read: Read) -> Value:
     return said | {name: part for name, part in value.items() if name not in _TOLD}
 
 
-def hit_record(hit: MemoryHit) -> dict[str, Any]:
-    """Return one line of `memory search` as JSON."""
-    match = hit.match
-    return {
-        "namespace": list(hit.item.key.namespace),
-        "key": hit.item.key.key,
-        "updated_at": optional_iso(hit.item.updated_at),
-        "in": hit.place,
-        "path": format_path(match.path) if hit.place == "value" else None,
-        "line_number": match.number,
-        "line": match.line,
-        "start": match.start,
-        "end": match.end,
-    }
+SHOWN_ITEM = View(
+    READ_ITEM.record, item_lines, lambda found: [item_row(ITEM.record(found))], ITEM_COLUMNS
+)
+
+
+def _path(hit: MemoryHit) -> str | None:
+    return format_path(hit.match.path) if hit.place == "value" else None
+
+
+ITEM_HIT = Shape(
+    "A line that matches.",
+    *_address("item.key"),
+    Field("updated_at", maybe(TIME), "When the item was last stored.", "item.updated_at"),
+    Field("in", one_of("namespace", "key", "value"), "Where in the item.", "place"),
+    Field("path", maybe(TEXT), "Path in the value.", _path),
+    Field("line_number", INTEGER, "Number of the line, from 1.", "match.number"),
+    Field("line", TEXT, "The line.", "match.line"),
+    Field("start", INTEGER, "Where the match begins in it.", "match.start"),
+    Field("end", INTEGER, "Where it ends.", "match.end"),
+)
+HIT_COLUMNS = ITEM_HIT.columns(
+    Column("NAMESPACE", "namespace", style="node"),
+    Column("KEY", "key", style="head"),
+    Column("IN", "in", style="dim"),
+    Column("PATH", "path", style="node", drop=1),
+    Column("LINE", "line", cut=True),
+    *("updated_at", "line_number", "start", "end"),
+)
 
 
 def hit_row(hit: MemoryHit, *, table: bool) -> dict[str, Any]:
-    """Return the same as a row; a table shows the text around the match."""
-    record = {**hit_record(hit), "namespace": format_namespace(hit.item.key.namespace)}
+    """Return a hit as a row; a table shows the text around the match."""
+    record = {**ITEM_HIT.record(hit), "namespace": format_namespace(hit.item.key.namespace)}
     if table:
         record["line"] = excerpt(hit.match.line, hit.match.start, hit.match.end)
     return record
 
 
-def hit_columns() -> Sequence[Column]:
-    """Return the columns of `memory search`."""
-    return [
-        Column("NAMESPACE", "namespace", style="node"),
-        Column("KEY", "key", style="head"),
-        Column("IN", "in", style="dim"),
-        Column("PATH", "path", style="node", drop=1),
-        Column("LINE", "line", cut=True),
-        Column("UPDATED", "updated_at", table=False),
-        Column("LINE_NUMBER", "line_number", table=False),
-        Column("START", "start", table=False),
-        Column("END", "end", table=False),
-    ]
+class ItemRemoval(NamedTuple):
+    """A removal of items, planned or done."""
+
+    planned: Sequence[FoundItem]
+    items: Sequence[FoundItem]
+    """Those that were removed; in a dry run those that would be."""
+    more: bool
+    """Whether others match, too."""
+    is_dry_run: bool
+    left: Callable[[], Iterable[Item]] = tuple
+    """Reads which of the planned items are there now."""
+    archive: str | None = None
+    """Its path."""
+
+    @property
+    def removed(self) -> list[Item]:
+        """What is gone."""
+        return [] if self.is_dry_run else _items_of(self.items)
 
 
-def sum_record(items: Iterable[Item]) -> dict[str, int]:
-    """Return the totals of some items."""
-    total = {"items": 0, "vectors": 0, "bytes": 0}
-    for one in items:
-        total["items"] += 1
-        total["vectors"] += len(one.vectors)
-        total["bytes"] += one.size + sum(vector.size for vector in one.vectors)
-    return total
+def _items_of(found: Iterable[FoundItem]) -> list[Item]:
+    return [one.item for one in found]
 
 
-def removal_lines(
-    items: Sequence[Item],
-    now: datetime,
-    *,
-    more: bool,
-    done: bool = False,
-    bundle: Path | None = None,
-) -> Iterator[StyledLine]:
+_DONE = Shape(
+    "What was there before and after.",
+    Field("before", ITEM_SUMS, "The planned items.", lambda one: _items_of(one.planned)),
+    Field("after", ITEM_SUMS, "Those that are left.", lambda one: list(one.left())),
+)
+ITEM_REMOVAL = Shape(
+    "Items that were removed, or would be.",
+    Field("dry_run", FLAG, "Whether nothing was removed.", "is_dry_run"),
+    Field("items", each(ITEM), "The items."),
+    Field("removed", ITEM_SUMS, "What was removed."),
+    Field("more", FLAG, "Whether others match, too."),
+    Field("archive", maybe(TEXT), "Archive of the items."),
+    Part(_DONE, lambda one: None if one.is_dry_run else one),
+)
+
+
+def removal_lines(found: ItemRemoval, ui: Ui) -> Iterator[StyledLine]:
     """Yield the items of a removal, planned or done, and their archive; nothing without items."""
-    if not items:
+    if not found.items:
         return
-    # Values are read for comparison here, even where they must not be shown.
-    yield from tree_lines((replace(one, value=None) for one in items), now)
+    # Values may have been read for comparison even where they must not be shown.
+    yield from tree_lines(found.items, ui._replace(width=0))
     yield line("")
-    rest = "; more items match" if more else ""
-    yield line((f"{'Removed' if done else 'Would remove'} {amount(items)}{rest}", "bold"))
-    if bundle is not None:
-        restore = shell.command("ckpt", "memory", "import", ids=[str(bundle)])
-        text = safe_text(f"archive  {shell.word(str(bundle))}; `{restore}` restores it")
+    rest = "; more items match" if found.more else ""
+    verb = "Would remove" if found.is_dry_run else "Removed"
+    yield line((f"{verb} {amount(_items_of(found.items))}{rest}", "bold"))
+    if found.archive is not None:
+        restore = shell.command("ckpt", "memory", "import", ids=[found.archive])
+        text = safe_text(f"archive  {shell.word(found.archive)}; `{restore}` restores it")
         yield StyledLine(((text, "plain"),), whole=True)
 
 
-def amount(items: Iterable[Item]) -> str:
+REMOVED_ITEMS = View(
+    ITEM_REMOVAL.record,
+    removal_lines,
+    lambda found: (item_row(ITEM.record(one)) for one in found.items),
+    ITEM_COLUMNS,
+)
+
+
+def amount(items: Sequence[Item]) -> str:
     """The number of items, of their vectors, and their size."""
-    total = sum_record(items)
+    total = ITEM_SUMS.record(items)
     numbers = [counted(total["items"], "item")]
     if total["vectors"]:
         numbers.append(counted(total["vectors"], "vector"))
     return f"{', '.join(numbers)} ({size(total['bytes'])})"
 
 
-def origin_record(found: ItemOrigin) -> dict[str, Any]:
-    """Return the origin of an item as JSON; `message` is a guess."""
-    record: dict[str, Any] = {"thread_id": found.thread_id, "store": found.store}
-    record["checkpoint_id"] = found.checkpoint_id
-    if found.checkpoint_id is not None:
-        record |= {"ts": optional_iso(found.at), "step": found.step}
-        record["human_messages"] = found.people
-    if found.turn is not None and found.likeness is not None:
-        message = found.turn.message
-        record["message"] = {
-            "index": found.turn.index,
-            "id": message.id,
-            "content": content_text(message.content),
-            "sentence": found.likeness.sentence,
-            "shared": round(found.likeness.shared, 3),
-            "assumed": True,
-        }
-    if found.remark:
-        record["remark"] = found.remark
-    return record
-
-
-def origin_lines(
-    found: ItemOrigin, now: datetime, zone: tzinfo, width: int
-) -> Iterator[StyledLine]:
+def origin_lines(found: ItemOrigin, ui: Ui) -> Iterator[StyledLine]:
     """Yield the origin of an item, as text."""
+    width = ui.width
     yield line("")
     place = f" in {found.store}" if found.store else ""
     yield from field("from", f"thread {found.thread_id}{place}", width, "id")
     if found.checkpoint_id is not None:
-        at = "" if found.at is None else f", {when(found.at, now, zone)}"
+        at = "" if found.at is None else f", {when(found.at, ui.now, ui.zone)}"
         text = f"{found.checkpoint_id}  step {step_number(found.step)}{at}"
         yield from field("as of", text, width, "id")
     if found.turn is not None and found.likeness is not None:
@@ -489,6 +523,46 @@ def origin_lines(
     if found.checkpoint_id is not None:
         words = ["-s", found.store, "messages", "--at", found.checkpoint_id]
         yield command_field("read", shell.command("ckpt", *words, ids=[found.thread_id]))
+
+
+class ItemEdit(NamedTuple):
+    """An item with the fields that change, or changed."""
+
+    key: ItemKey
+    changes: Mapping[str, tuple[Value, Value]]
+    """By name, the value before and after."""
+    is_written: bool
+
+
+_CHANGE = Shape(
+    "A field that changes.",
+    Field("before", VALUE, "What it was.", itemgetter(0)),
+    Field("after", VALUE, "What it is set to.", itemgetter(1)),
+)
+ITEM_EDIT = Shape(
+    "Fields of an item that were set, or would be.",
+    *_address("key"),
+    Field("changes", by_name(_CHANGE), "The fields that change."),
+    Field("written", FLAG, "Whether the change was written.", "is_written"),
+)
+
+
+def _edit_lines(found: ItemEdit, ui: Ui) -> Iterator[StyledLine]:
+    yield from field("key", found.key.key, ui.width, "head")
+    for name, values in found.changes.items():
+        yield line("")
+        yield line((name, "head"))
+        before, after = (block(value, 0, ui.width - 2) for value in values)
+        yield from (line((f"- {text}", "remove")) for text in before)
+        yield from (line((f"+ {text}", "add")) for text in after)
+
+
+EDITED_ITEM = View(
+    ITEM_EDIT.record,
+    _edit_lines,
+    lambda found: ({"field": name, **_CHANGE.record(one)} for name, one in found.changes.items()),
+    (Column("FIELD", "field", style="head"), Column("BEFORE", "before"), Column("AFTER", "after")),
+)
 
 
 def memory_rows(
@@ -526,9 +600,7 @@ def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Styl
     )
 
 
-def from_thread_lines(
-    item: Item, now: datetime, zone: tzinfo, width: int, *, redacted: bool
-) -> Iterator[StyledLine]:
+def from_thread_lines(item: Item, ui: Ui, *, redacted: bool) -> Iterator[StyledLine]:
     """Yield one item that came from a thread: key, facts, time and text.
 
     A redacted item is shown without its text and category.
@@ -536,13 +608,13 @@ def from_thread_lines(
     yield line((safe_text(format_key(item.key)), "head"))
     facts = [] if redacted else list(fact_words(item))
     if (at := item.created_at or item.updated_at) is not None:
-        facts.append(f"{when(at, now, zone)} ({age(at, now)} ago)")
+        facts.append(f"{when(at, ui.now, ui.zone)} ({age(at, ui.now)} ago)")
     if facts:
         yield line((safe_text(", ".join(facts)), "dim"))
     if not redacted:
         said = None if item.value is None else clip(decode(item.value))
         for part in item_text(said).split("\n"):
-            yield from map(line, wrap(part, width))
+            yield from map(line, wrap(part, ui.width))
 
 
 def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[StyledLine]:
@@ -556,41 +628,72 @@ def _name(row: Mapping[str, Any]) -> str:
     return format_key(ItemKey(tuple(row["namespace"]), row["key"]))
 
 
-def memory_copy_record(report: MemoryCopyReport) -> dict[str, Any]:
-    """Return the whole answer as a JSON object."""
-    return {
-        "source": report.source,
-        "target": report.target,
-        "dry_run": report.is_dry_run,
-        "items": report.number,
-        "bytes": report.bytes,
-        "added": report.added,
-        "present": report.number - report.added,
-        "replaced": [_address(one) for one in report.items if one.step is CopyStep.REPLACE],
-        "expired": report.expired,
-        "without_vectors": report.embedded,
-        "skipped": [{**_address(one), "reason": one.reason} for one in report.skipped],
-        "verified": report.is_verified,
-    }
+class ItemArchive(NamedTuple):
+    """An archive that holds only items of this layout."""
+
+    bundle: Bundle
+    namespaces: Sequence[Namespace]
+    """Where its items are."""
+    restored: Restored | None = None
+    """None if it was only checked."""
 
 
-def _address(one: CopiedItem) -> dict[str, Any]:
-    return {"namespace": list(one.key.namespace), "key": one.key.key}
+def listed_namespaces(namespaces: Sequence[Sequence[str]]) -> str:
+    """Return the first namespaces, such as `users/anna, users/bob and 3 more`."""
+    shown = ", ".join(format_namespace(tuple(one)) for one in namespaces[:_NAMED])
+    more = len(namespaces) - _NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
-def memory_copy_columns() -> Sequence[Column]:
-    """Return the columns of the items."""
-    return [
-        Column("NAMESPACE", "namespace", style="node"),
-        Column("KEY", "key", style="head"),
-        Column("ACTION", "action", style="change"),
-        Column("STEP", "step", table=False),
-        Column("SIZE", "bytes", size, right=True),
-        Column("WHY", "reason", cut=True, style="dim"),
-    ]
+ADDED_ROWS = Shape(
+    "How much of an archive was restored.",
+    Field("added", INTEGER, "Rows that were added."),
+    Field("there", INTEGER, "Rows that were there."),
+)
+ITEM_ARCHIVE = Shape(
+    "An archive of items.",
+    Field("file", TEXT, "The file.", lambda one: str(one.bundle.path)),
+    Field("rows", INTEGER, "Rows that it holds.", "bundle.size"),
+    Field("signed_by", maybe(TEXT), "Fingerprint of the key that signed it.", "bundle.signed_by"),
+    Field("namespaces", each(each(TEXT)), "Where its items are; each a list of labels."),
+    Part(ADDED_ROWS, "restored"),
+)
+_NAMESPACES = Column("NAMESPACES", "namespaces", listed_namespaces)
+CHECKED_COLUMNS = (Column("FILE", "file"), Column("ROWS", "rows", right=True), _NAMESPACES)
+RESTORED_COLUMNS = (
+    *CHECKED_COLUMNS[:2],
+    Column("ADDED", "added", right=True),
+    Column("THERE", "there", right=True),
+    _NAMESPACES,
+)
+_COPIED = Shape("An item of a copy.", *_address("key"))
+_SKIPPED = Shape("An item.", *_address("key"), Field("reason", TEXT, "Why it was skipped."))
+MEMORY_COPY = Shape(
+    "What became of the items of a copy, or would.",
+    Field("source", TEXT, "URL of the source."),
+    Field("target", TEXT, "URL of the target."),
+    Field("dry_run", FLAG, "Whether nothing was copied.", "is_dry_run"),
+    Field("items", INTEGER, "Items that the target has.", "number"),
+    Field("bytes", BYTES, "Size of their values."),
+    Field("added", INTEGER, "How many of them are new there."),
+    Field("present", INTEGER, "How many were there before.", "present"),
+    Field("replaced", each(_COPIED), "Items of the target that were replaced."),
+    Field("expired", INTEGER, "Items that were left out because they have expired."),
+    Field("without_vectors", INTEGER, "Added items whose vectors were not copied.", "embedded"),
+    Field("skipped", each(_SKIPPED), "Items that were not copied."),
+    Field("verified", FLAG, "Whether the target was read back and is equal.", "is_verified"),
+)
+_COPY_COLUMNS = (
+    Column("NAMESPACE", "namespace", style="node"),
+    Column("KEY", "key", style="head"),
+    Column("ACTION", "action", style="change"),
+    Column("STEP", "step", table=False),
+    Column("SIZE", "bytes", size, right=True),
+    Column("WHY", "reason", cut=True, style="dim"),
+)
 
 
-def memory_copy_rows(report: MemoryCopyReport) -> Iterator[dict[str, Any]]:
+def _copy_rows(report: MemoryCopyReport) -> Iterator[dict[str, Any]]:
     """Yield one row for each item that is not merely present."""
     for one in report.items:
         yield {
@@ -603,65 +706,61 @@ def memory_copy_rows(report: MemoryCopyReport) -> Iterator[dict[str, Any]]:
         }
 
 
-def memory_copy_lines(report: MemoryCopyReport, width: int) -> Iterator[StyledLine]:
+def _copy_lines(report: MemoryCopyReport, ui: Ui) -> Iterator[StyledLine]:
     """Yield a table of the items that need a look, and the sums; all items in a dry run."""
     shown = [
         row
-        for row in memory_copy_rows(report)
+        for row in _copy_rows(report)
         if report.is_dry_run or row["action"] != CopyStep.COPY.value
     ]
     if shown:
-        yield from table_lines(shown, memory_copy_columns(), width)
+        yield from table_lines(shown, _COPY_COLUMNS, ui)
         yield line("")
     done = "Would copy" if report.is_dry_run else "Copied"
     what = f"{counted(report.number, 'item')}, {size(report.bytes)}"
     yield line(f"{done} {what}, to {safe_text(report.target)}")
-    yield line(f"{report.added} new, {report.number - report.added} were there before")
+    yield line(f"{report.added} new, {report.present} were there before")
     if report.is_verified and report.number:
         yield line("verified: the target was read back and is equal")
 
 
-def session_record(found: Joined) -> dict[str, Any]:
-    """Return one session as JSON; its other fields only if they were read."""
-    one = found.session
-    record: dict[str, Any] = {
-        "session_id": one.session_id,
-        "user_id": one.user_id,
-        "thread_id": one.thread_id,
-        "created_at": one.created_at,
-        "updated_at": one.updated_at,
-        "bytes": one.size,
-        "key": one.key,
-    }
-    if one.expires_at is not None:
-        record["expires_at"] = iso(one.expires_at)
-    if found.thread is not None:
-        record |= {"status": found.status, "head": found.thread.head}
-    if one.fields:
-        rest = {name: value for name, value in one.fields.items() if name not in FACTS}
-        record["fields"] = values_record(rest)
-    return record
+COPIED_ITEMS = View(MEMORY_COPY.record, _copy_lines, _copy_rows, _COPY_COLUMNS)
 
 
-def session_columns() -> Sequence[Column]:
-    """Return the columns of `memory sessions`."""
-    return [
-        Column("SESSION", "session_id", style="head"),
-        Column("USER", "user_id"),
-        Column("THREAD", "thread_id", visible_id, style="id"),
-        Column("STATUS", "status"),
-        Column("UPDATED", "updated_at", style="time", drop=2),
-        Column("EXPIRES", "expires_at", AGE, style="time", right=True, drop=1),
-        Column("SIZE", "bytes", size, right=True, drop=3),
-        Column("CREATED", "created_at", table=False),
-        Column("HEAD", "head", table=False),
-        Column("KEY", "key", table=False),
-    ]
+def _other_fields(found: Joined) -> dict[str, Value] | None:
+    """Return the fields that are not of every session; None if none were read."""
+    fields = found.session.fields
+    return {name: one for name, one in fields.items() if name not in FACTS} if fields else None
 
 
-def session_lines(found: Joined, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
-    """Yield one session as text."""
-    one = found.session
+SESSION = Shape(
+    "A chat session of an application.",
+    Field("session_id", TEXT, "Session.", "session.session_id"),
+    Field("user_id", TEXT, "User.", "session.user_id"),
+    Field("thread_id", maybe(TEXT), "Its thread.", "session.thread_id"),
+    Field("created_at", maybe(TEXT), "As the application wrote it.", "session.created_at"),
+    Field("updated_at", maybe(TEXT), "As the application wrote it.", "session.updated_at"),
+    Field("bytes", BYTES, "Stored size.", "session.size"),
+    Field("key", TEXT, "Key in the database.", "session.key"),
+    optional("expires_at", TIME, "When it expires.", "session.expires_at"),
+    known("status", TEXT, "Status of the thread, if it is in the same store."),
+    Part(Shape("The thread.", Field("head", maybe(TEXT), "Its head.")), "thread"),
+    known("fields", by_name(VALUE), "The other fields of a single session.", _other_fields),
+)
+SESSION_COLUMNS = SESSION.columns(
+    Column("SESSION", "session_id", style="head"),
+    Column("USER", "user_id"),
+    Column("THREAD", "thread_id", visible_id, style="id"),
+    Column("STATUS", "status"),
+    Column("UPDATED", "updated_at", style="time", drop=2),
+    Column("EXPIRES", "expires_at", AGE, style="time", right=True, drop=1),
+    Column("SIZE", "bytes", size, right=True, drop=3),
+    *("created_at", "head", "key"),
+)
+
+
+def _session_lines(found: Joined, ui: Ui) -> Iterator[StyledLine]:
+    one, width = found.session, ui.width
     yield from field("session", one.session_id, width, "head")
     yield from field("user", one.user_id, width)
     yield from field("key", one.key, width)
@@ -674,10 +773,14 @@ def session_lines(found: Joined, now: datetime, zone: tzinfo, width: int) -> Ite
         if text is not None:
             yield from field(name, text, width)
     if one.expires_at is not None:
-        expires = f"{when(one.expires_at, now, zone)}  ({age(one.expires_at, now)})"
+        expires = f"{when(one.expires_at, ui.now, ui.zone)}  ({age(one.expires_at, ui.now)})"
         yield from field("expires", expires, width, "time")
-    for name, value in one.fields.items():
-        if name not in FACTS:
-            yield line("")
-            yield line((safe_text(name), "head"))
-            yield from map(line, block(value, 2, width))
+    for name, value in (_other_fields(found) or {}).items():
+        yield line("")
+        yield line((safe_text(name), "head"))
+        yield from map(line, block(value, 2, width))
+
+
+SHOWN_SESSION = View(
+    SESSION.record, _session_lines, lambda found: [SESSION.record(found)], SESSION_COLUMNS
+)

@@ -27,7 +27,7 @@ from ckpt_cli.core.usage import PriceList
 from ckpt_cli.queries.heads import sizes_of
 from ckpt_cli.queries.history import namespace_entries
 from ckpt_cli.queries.incidents import failures_of_threads, open_questions
-from ckpt_cli.queries.memory import list_items, read_items
+from ckpt_cli.queries.memory import list_items
 from ckpt_cli.queries.messages import Conversation, conversation
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.threads import described_threads
@@ -40,7 +40,7 @@ from ckpt_cli.render.checkpoint import TASK, WRITE
 from ckpt_cli.render.fields import ANY, Shape, Type, values_record
 from ckpt_cli.render.history import ENTRY
 from ckpt_cli.render.incidents import FAILURE, WAITING
-from ckpt_cli.render.memory import item_record, read_record
+from ckpt_cli.render.memory import ITEM, READ_ITEM
 from ckpt_cli.render.messages import MESSAGE, message_records
 from ckpt_cli.render.table import optional_iso
 from ckpt_cli.render.threads import LISTED
@@ -193,9 +193,7 @@ def _of_namespace(
     metadata = Need.METADATA in reading.needs
     hide = is_redacted(reader.store)
     stored = (
-        reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
-        )
+        reader.checkpoints(ns, ids, metadata=True)
         if metadata
         else (one for one in index if ids is None or one.key.checkpoint_id in ids)
     )
@@ -299,12 +297,9 @@ INTERRUPTS = QueryTable(
 
 def _items(memory: MemoryStore, reading: TableReading) -> Iterator[SqlRow]:
     redacted, now = reading.opening.redact, reading.now
-    if Need.VALUE in reading.needs:
-        for one in read_items(memory, (), ItemFilter(), now, redacted=redacted):
-            yield read_record(one, now)
-        return
-    for item in list_items(memory, (), ItemFilter(), now, redacted=redacted):
-        yield item_record(item, now)
+    values = Need.VALUE in reading.needs
+    found = list_items(memory, (), ItemFilter(), now, redacted=redacted, values=values)
+    return map((READ_ITEM if values else ITEM).record, found)
 
 
 MEMORY = QueryTable(
@@ -359,9 +354,7 @@ class _Times:
         times = reader.times("")
         self._by_id: dict[str, datetime] = {}
         self._nameless: dict[tuple[str, str], datetime] = {}
-        for write in reader.store.writes(
-            reader.thread_id, checkpoint_ns="", channels=[found.channel], values=True
-        ):
+        for write in reader.writes("", channels=[found.channel], values=True):
             at = write.at or times.get(write.key.checkpoint_id)
             if at is not None and write.value is not None:
                 for message in map(as_message, message_list(decode(write.value)) or ()):
@@ -654,9 +647,7 @@ def _placed(
     values = bool({Need.VALUE, Need.STORED} & reading.needs)
     by_step = not reading.columns.isdisjoint({"node", "task_path"})
     open_ids: list[str] = []
-    stream = reader.store.writes(
-        reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, channels=channels, values=values
-    )
+    stream = reader.writes(ns, ids, channels=channels, values=values)
     if by_step and reader.is_values_only:
         open_ids = [one.key.checkpoint_id for one in reader.index(ns)]
         stream = iter(())

@@ -16,8 +16,9 @@ from ckpt_backends.memory import Item, Source
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from ckpt_cli.api.opening import open_memory as open_memory_of
+from ckpt_cli.queries.memory import FoundItem
 from ckpt_cli.render.memory import tree_lines
-from ckpt_cli.render.text import cell_len
+from ckpt_cli.render.text import Ui, cell_len
 from tests.deerflow.project import fact, memory, save, write_fact
 from tests.support import ckpt
 
@@ -261,8 +262,8 @@ def test_a_list_has_the_text_of_facts_and_sections(base: Path) -> None:
     assert not any("text" in one for one in hidden)
     assert "字节跳动" not in ckpt("--redact", "-s", base, "memory", "list").out
     with open_memory(parse_url(str(base))) as store:
-        items = list(store.items())
-    long = [one.text for one in tree_lines(items, datetime.now(UTC), width=100)]
+        items = [FoundItem(one, is_expired=False) for one in store.items()]
+    long = [one.text for one in tree_lines(items, Ui(datetime.now(UTC), width=100))]
     assert any("计划将团队 CI/CD" in one for one in long)
     assert any(one.endswith("…") for one in long)
     assert max(map(cell_len, long)) <= 100

@@ -26,7 +26,7 @@ from ckpt_backends.sqlite.journals import unavailable
 from ckpt_cli.core.edit_state import ChannelEdit, _check_item
 from ckpt_cli.queries.memory import ItemOrigin
 from ckpt_cli.render.memory import origin_lines
-from ckpt_cli.render.text import command_field, folded, safe_text
+from ckpt_cli.render.text import Ui, command_field, folded, safe_text
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.panes.threads import ThreadFilter
 from tests.deerflow.project import memory, save
@@ -223,7 +223,7 @@ def engines(bench: Bench, text: str) -> Iterator[Pasted]:
 def origins(bench: Bench, text: str) -> Iterator[Pasted]:
     found = ItemOrigin(text, text, text)
     (line,) = (
-        one.text for one in origin_lines(found, NOW, UTC, 80) if one.text.startswith("read ")
+        one.text for one in origin_lines(found, Ui(NOW, width=80)) if one.text.startswith("read ")
     )
     words = ["-s", text, "messages", "--at", text]
     yield after("read +", line), [*words, *guarded(text)]

@@ -221,34 +221,45 @@ def _float(text: str) -> int | float:
 
 @dataclass(slots=True)
 class PartsSum:
-    """A digest of a set of parts that does not depend on their order. Needs no memory for them."""
+    """Numbers of parts, and a digest that does not depend on their order. Needs no memory for them.
+
+    Two sums are equal if their numbers and digests are.
+    """
 
     total: int = 0
+    """Of the digests."""
     checkpoints: int = 0
     writes: int = 0
     values: int = 0
+    size: int = field(default=0, compare=False)
+    """Bytes of the values."""
+    newest: str = field(default="", compare=False)
+    """The greatest checkpoint id."""
 
-    def add(self, part: Part, digest: bytes) -> None:
-        """Add a part with its digest."""
+    def add(self, part: Part, digest: bytes = b"") -> None:
+        """Add a part with its digest, if they are compared."""
         self.total = (self.total + int.from_bytes(digest, "big")) % (1 << 8 * _BYTES)
+        self.size += part_size(part)
         if isinstance(part, CheckpointPart):
             self.checkpoints += 1
+            self.newest = max(self.newest, part.key.checkpoint_id)
         elif isinstance(part, WritePart):
             self.writes += 1
         else:
             self.values += 1
 
+    def add_all(self, other: PartsSum) -> None:
+        """Add the numbers of others, without their digests."""
+        self.checkpoints += other.checkpoints
+        self.writes += other.writes
+        self.values += other.values
+        self.size += other.size
+        self.newest = max(self.newest, other.newest)
 
-@dataclass(slots=True)
-class StoredParts:
-    """The digests of the parts that a store has of a thread, to find what is missing."""
-
-    digests: dict[bytes, bytes] = field(default_factory=dict)
-    """By digest of the key, the digest of the part."""
-
-    def add(self, part: Part) -> None:
-        """Add a part that the store has."""
-        self.digests[key_digest(part)] = part_digest(part)
+    @property
+    def parts(self) -> int:
+        """The number of parts of all kinds."""
+        return self.checkpoints + self.writes + self.values
 
 
 def key_digest(part: Part) -> bytes:

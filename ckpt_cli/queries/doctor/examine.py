@@ -155,9 +155,7 @@ def _never_stored(reader: ThreadReader, line: list[str], channels: set[str]) -> 
 
     Of almost all threads, only the first checkpoint is read: it has none.
     """
-    found = reader.store.checkpoints(
-        reader.thread_id, checkpoint_ns="", checkpoint_ids=line[-1:], body=True
-    )
+    found = reader.checkpoints("", line[-1:], body=True)
     for first in found:
         body = read_body(first)
         channels = channels & (body.versions.keys() - body.values.keys())
@@ -167,9 +165,7 @@ def _never_stored(reader: ThreadReader, line: list[str], channels: set[str]) -> 
 def _stored(reader: ThreadReader, ancestors: list[str]) -> Iterator[Collection[str]]:
     """Yield the channels that each of these checkpoints stores."""
     for some in in_chunks(ancestors, _AT_ONCE):
-        bodies = reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns="", checkpoint_ids=some, body=True
-        )
+        bodies = reader.checkpoints("", some, body=True)
         stored = {one.key.checkpoint_id: read_body(one).values.keys() for one in bodies}
         yield from (stored.get(one, ()) for one in some)
 

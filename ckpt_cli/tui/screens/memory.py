@@ -29,7 +29,7 @@ from ckpt_cli.render.values import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.command_line import thread_memory_command
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
+from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings
 from ckpt_cli.tui.panes.document import DocumentRows, TabContent, cut
 from ckpt_cli.tui.panes.rows import FilterPane, RowList, SearchPane
 from ckpt_cli.tui.panes.threads import text_filter
@@ -104,20 +104,21 @@ def read_item_listing(
     found = (
         one
         for one in list_items(memory, (), wanted.wanted, now, redacted=redacted)
-        if fits(format_key(one.key)) or fits(one.key.key)
+        if fits(format_key(one.item.key)) or fits(one.item.key.key)
     )
     items = list(islice(found, _MOST_ITEMS + 1))
     shown = items[:_MOST_ITEMS]
     more = len(items) > len(shown)
-    return ItemListing(memory.describe(), list(tree_rows(shown, now)), len(shown), more)
+    rows = list(tree_rows(shown, Ui(now, width=0)))
+    return ItemListing(memory.describe(), rows, len(shown), more)
 
 
 def read_item_content(memory: MemoryStore, key: ItemKey, ui: Ui, *, redacted: bool) -> ItemContent:
     """Return one item with its value. Raises `NotFound`."""
     stored = stored_item(memory, key)
-    read = read_item(memory, key, redacted=redacted)
-    shown = replace(read, value=clip(read.value))
-    lines = cut(item_lines(shown, ui.now, ui.zone, ui.width))
+    read = read_item(memory, key, ui.now, redacted=redacted)
+    shown = read._replace(value=clip(read.value))
+    lines = cut(item_lines(shown, ui))
     named = source_of(stored)
     if named is None or named.thread_id is None:
         return ItemContent(lines)
@@ -138,7 +139,7 @@ def read_thread_memory(
             lines.append(line((said, "dim")))
             break
         items[len(lines)] = item.key
-        told = from_thread_lines(item, ui.now, ui.zone, ui.width, redacted=redacted)
+        told = from_thread_lines(item, ui, redacted=redacted)
         lines += cut(chain(told, (line(""),)))
     if not items:
         lines.append(line(("no memory item came from this thread", "dim")))
@@ -236,7 +237,7 @@ class MemoryScreen(Screen[CheckpointKey | None]):
     """Items by namespace at the top, the value of one below; Enter there goes to its thread."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(keys_of(MEMORY_GROUPS)),
+        *bindings(MEMORY_GROUPS),
         Binding("escape,h", "back", "Back", show=False),
     ]
 
@@ -349,7 +350,7 @@ class MemoryScreen(Screen[CheckpointKey | None]):
                 self._origin = await self.context.detail.ask(found.origin)
             except CkptError as error:
                 self._origin = ItemOrigin(found.thread_id, "", remark=error_text(error))
-            lines = origin_lines(self._origin, ui.now, ui.zone, ui.width)
+            lines = origin_lines(self._origin, ui)
             self.document.show_document(TabContent([*found.lines, *lines]), keep=True)
         self._shown = item
 

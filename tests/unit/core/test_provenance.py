@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Value
 from ckpt_backends.memory import Item, ItemKey, Source
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.memory import (
-    duplicates,
-    likeliest,
-    marks,
-    named_source,
-    orphans,
-    source_of,
-    text_of,
-)
+from ckpt_cli.core.memory import duplicates, likeliest, named_source, orphans, source_of, text_of
 
 
 @pytest.mark.parametrize(
@@ -93,8 +85,7 @@ def test_a_thread_is_looked_for_once() -> None:
     items = [item(str(n), "x", thread=t) for n, t in enumerate(["here", "gone", "gone", None])]
     assert {key.key for key in orphans(items, is_there)} == {"1", "2"}
     assert asked == ["here", "gone"]
-    found = marks(items, twice=True, is_there=is_there)
-    assert found[items[1].key] == {"duplicate_of": "0", "orphan": True}
+    assert duplicates(items)[items[1].key] == items[0].key
 
 
 def test_what_an_item_says_and_where_it_came_from() -> None:
