@@ -236,14 +236,14 @@ class Moment(DecodedCheckpoint):
     def redacted(self) -> Moment:
         """Return the checkpoint without its values."""
         # Imported late: most answers are not redacted.
-        from ckpt_cli.core.redact import redact_body, redact_metadata, redact_step, redact_write
+        from ckpt_cli.core.redact import redact_body, redact_metadata, redact_write
 
         return Moment(
             self.checkpoint._replace(body=None, metadata=None),
             redact_body(self.body),
             redact_metadata(self.metadata),
             list(map(redact_write, self.writes)),
-            redact_step(self.step),
+            self.step.redacted(),
         )
 
     @property
