@@ -24,6 +24,8 @@ from ckpt_cli.render.memory import (
     SESSION,
 )
 from ckpt_cli.render.messages import MESSAGE, STATISTICS
+from ckpt_cli.render.operations import CHAIN, OPERATION, SHOWN_OPERATION, UNDO_PLAN
+from ckpt_cli.render.plan import OUTCOME, PLAN, REPAIR
 from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
 from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
 from ckpt_cli.render.search import HIT
@@ -68,6 +70,13 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "errors --summary": ERRORS,
     "errors --by error": each(FAILURE_GROUPS["error"]),
     "errors --by node": each(FAILURE_GROUPS["node"]),
+    "rollback THREAD": PLAN,
+    "rollback THREADS": each(OUTCOME),
+    "repair values THREAD": REPAIR,
+    "undo OP": UNDO_PLAN,
+    "ops list": each(OPERATION),
+    "ops show": SHOWN_OPERATION,
+    "ops verify": CHAIN,
     "copy": COPY,
     "import": each(RESTORED),
     "export": each(EXPORTED),
@@ -109,7 +118,15 @@ ANSWERS: Mapping[str, Type | Shape] = {
 
 A word in capitals stands for an argument.
 """
-SAME_AS = {"replay --match": "replay --all", "replay --where": "replay --all"}
+_CHANGES = ("fork", "repair messages", "repair writes", "undo", "redo")
+SAME_AS = {
+    "replay --match": "replay --all",
+    "replay --where": "replay --all",
+    "replay --repair": "repair values THREAD",
+    **{f"{one} THREAD": "rollback THREAD" for one in _CHANGES},
+    **{f"{one} THREADS": "rollback THREADS" for one in (*_CHANGES, "repair values")},
+    "redo OP": "undo OP",
+}
 """Other words with the answer of these."""
 
 _HOME = "https://raw.githubusercontent.com/langgraph-ckpt/ckpt/main/docs/schema"

@@ -57,7 +57,7 @@ class Session:
     @cached_property
     def zone(self) -> tzinfo:
         """Time zone of all times that this run prints or reads."""
-        from ckpt_cli.config.time_zone import local_zone
+        from ckpt_cli.config.machine import local_zone
 
         return UTC if self.settings.get("utc") else local_zone()
 
@@ -199,7 +199,7 @@ class Session:
         """Return what records changes of another store, such as the target of a copy."""
         self.changes_store()
         from ckpt_cli.apply.recording import Recorder
-        from ckpt_cli.operations.command_text import user_name
+        from ckpt_cli.operations.log import user_name
 
         command, at = self.command, self.now
         if self.review is not None:
@@ -210,7 +210,7 @@ class Session:
     @property
     def command(self) -> str:
         """The command line of this run, without secrets and values."""
-        from ckpt_cli.operations.command_text import command_text
+        from ckpt_cli.lazy import command_text
 
         return "ckpt" if self.parser is None else command_text(self.parser, self.argv)
 
@@ -227,7 +227,7 @@ class Session:
         self.names.check_named()
 
     def _note_unfinished(self) -> None:
-        from ckpt_cli.config.folders import state_folder
+        from ckpt_cli.config.machine import state_folder
 
         try:
             running = state_folder("operations") / "running"

@@ -119,11 +119,10 @@ def keys(text: str) -> str:
         kind = "A list. " if schema.get("type") == "array" else ""
         parts.append(f"### `{name}`\n\n{kind}{schema['description']}")
         same = shown.setdefault(json.dumps(schema.get("items", schema)), name)
+        rows = [[f"`{key}`", kind, what] for key, kind, what in _nested("", schema, {})]
         if same != name:
             parts.append(f"Its keys are those of `{same}`.")
-            continue
-        rows = [[f"`{key}`", kind, what] for key, kind, what in _nested("", schema)]
-        if rows:
+        elif rows:
             parts.append(_table([["key", "type", "what"], ["---"] * 3, *rows]).rstrip())
         link = file_name(name)
         parts.append(f"[{link}](schema/{link})")
@@ -135,19 +134,29 @@ def schemas() -> Mapping[str, str]:
     return {file_name(name): f"{json.dumps(schema_of(name), indent=2)}\n" for name in ANSWERS}
 
 
-def _nested(path: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield path, type and text of each key of an answer; `[]` is an item, `*` is any key."""
+def _nested(
+    path: str, schema: Mapping[str, Any], told: dict[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield path, type and text of each key of an answer; `[]` is an item, `*` is any key.
+
+    An object with the keys of one that was told before only names that.
+    """
     for one in schema.get("anyOf", ()):
-        yield from _nested(path, one)
+        yield from _nested(path, one, told)
     if "items" in schema:
-        yield from _nested(f"{path}[]" if path else "", schema["items"])
+        yield from _nested(f"{path}[]" if path else "", schema["items"], told)
     if "additionalProperties" in schema:
-        yield from _nested(f"{path}.*" if path else "*", schema["additionalProperties"])
+        yield from _nested(f"{path}.*" if path else "*", schema["additionalProperties"], told)
+    if "properties" in schema:
+        same = told.setdefault(json.dumps(schema["properties"]), path)
+        if same != path:
+            yield f"{path}. …", "", f"The keys of `{same}`."
+            return
     for key, one in schema.get("properties", {}).items():
         inner = f"{path}.{key}" if path else key
         kind = _kind(one) + ("" if key in schema["required"] else ", may be absent")
         yield inner, kind, one["description"]
-        yield from _nested(inner, one)
+        yield from _nested(inner, one, told)
 
 
 def _kind(schema: Mapping[str, Any]) -> str:

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.changes import Change
 from ckpt_backends.testing.command_line import CommandResult, ckpt
+from ckpt_backends.url import parse_url
+from ckpt_cli.apply.recording import writable_store
 
 __all__ = [
     "FIXTURES",
@@ -20,6 +23,7 @@ __all__ = [
     "SAMPLE",
     "CommandResult",
     "agents",
+    "apply_change",
     "ckpt",
     "copy_store",
     "era_python",
@@ -31,6 +35,12 @@ __all__ = [
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
 SAMPLE = ROOT / "ckpt_cli" / "data" / "sample.db"
+
+
+def apply_change(url: str, change: Change) -> None:
+    """Apply a change to the store at a URL, without a record."""
+    with writable_store(parse_url(url)) as writable:
+        writable.apply(change)
 
 
 def copy_store(source: Path, folder: Path) -> Path:

@@ -13,8 +13,8 @@ from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.api.answer import hide_values, open_named, opening_of
 from ckpt_cli.api.store import StoreHandle
+from ckpt_cli.config.machine import local_zone
 from ckpt_cli.config.store_names import StoreNames
-from ckpt_cli.config.time_zone import local_zone
 
 if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle

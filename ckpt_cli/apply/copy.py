@@ -50,12 +50,19 @@ from ckpt_backends.transfer.parts import (
 )
 from ckpt_backends.transfer.sealing import RekeyCounts, Sealing
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.changes import without_values
 from ckpt_cli.apply.recording import CopyRecording, Recording, refuse_copy, writable_store
-from ckpt_cli.apply.undo import without_values
 from ckpt_cli.core.copying import CopiedItem, CopiedThread, CopyStep, RekeyedThread
 from ckpt_cli.core.memory import format_key
-from ckpt_cli.operations.log import OperationStep, RowsAdded, RowsRemoved, RowsRestored
-from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRemoved, ItemsRestored
+from ckpt_cli.operations.log import (
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+    OperationStep,
+    RowsAdded,
+    RowsRemoved,
+    RowsRestored,
+)
 from ckpt_cli.plans.copy import (
     CopySides,
     MemoryCopyTerms,

@@ -36,7 +36,7 @@ from ckpt_backends.transfer.parts import PartRewrite
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.purge import removal_batches
 from ckpt_cli.apply.recording import Recording, writable_store
-from ckpt_cli.config.folders import old_history, state_folder
+from ckpt_cli.config.machine import old_history, state_folder
 from ckpt_cli.core.erasure import (
     ErasedIds,
     ErasurePlace,

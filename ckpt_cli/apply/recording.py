@@ -30,14 +30,16 @@ from ckpt_backends.rows import compare
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.copying import CopiedThread, CopyStep
-from ckpt_cli.core.forking import sealed_change
 from ckpt_cli.core.retention import PlannedRemoval
-from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.log import (
     MOST_THREADS,
     AppliedChange,
+    AuditFile,
     Claim,
+    ItemsAdded,
+    ItemsRestored,
     Journal,
+    MemoryPart,
     Operation,
     OperationLog,
     OperationStep,
@@ -50,7 +52,6 @@ from ckpt_cli.operations.log import (
     running,
     store_text,
 )
-from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRestored, MemoryPart
 from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added, removal_of_new
 from ckpt_cli.plans.undo import (
     check_unreadable,
@@ -122,39 +123,6 @@ def writable_store(url: StoreUrl, readers: Iterable[Store] = ()) -> Iterator[Wri
         reader.refresh()
     with open_writable(url) as writable:
         yield writable
-
-
-def _no_keys() -> Sequence[bytes]:
-    """Return none: plans seal their changes, and what they left unsealed is refused."""
-    return ()
-
-
-def apply_change(url: StoreUrl, change: Change, readers: Iterable[Store] = ()) -> str:
-    """Apply a change in one transaction. Raises what `WritableStore.apply` raises.
-
-    Raises `Unsupported` if a value is still to be encrypted. Returns a note about removed data that
-    could not be erased, or `''`.
-    """
-    change = sealed_change(change, _no_keys)
-    with writable_store(url, readers) as writable:
-        writable.apply(change)
-        return writable.finish_removal() if change.removed else ""
-
-
-@contextmanager
-def applying(url: StoreUrl, readers: Sequence[Store]) -> Iterator[Callable[[Change], None]]:
-    """Return a function that applies a change in one transaction, for many changes.
-
-    The function raises what `apply_change` raises. The readers may be used between changes.
-    """
-    with writable_store(url, readers) as writable:
-
-        def apply(change: Change) -> None:
-            for reader in readers:
-                reader.refresh()
-            writable.apply(sealed_change(change, _no_keys))
-
-        yield apply
 
 
 _NOTHING_WRITTEN = (StoreChanged, Refused, Unsupported, UsageError)

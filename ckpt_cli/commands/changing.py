@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
-from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from typer import Exit
 
-from ckpt_backends.changes import Change
 from ckpt_backends.errors import (
-    CkptError,
     NotFound,
     PartlyDone,
     Refused,
@@ -23,35 +21,28 @@ from ckpt_backends.errors import (
     UsageError,
 )
 from ckpt_cli import diagnostics
-from ckpt_cli.apply.recording import (
-    Recording,
-    apply_change,
-    applying,
-    collected_signals,
-    refuse_copy,
-)
+from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.apply.changes import Report, carry_out
+from ckpt_cli.apply.recording import collected_signals, refuse_copy
 from ckpt_cli.commands.arguments import TargetId, ThreadTargets
-from ckpt_cli.core.forking import ChangeOutcome, CheckpointPlan, ThreadChange, sealed_change
+from ckpt_cli.core.forking import sealed_change
 from ckpt_cli.core.random_numbers import seeded_for
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.operations.log import OperationStep
 from ckpt_cli.plans.fork import RollbackOptions, check_store
+from ckpt_cli.plans.proposal import MOVED, Proposal
 from ckpt_cli.plans.rollback import PLACE, ManyRollbacks, TargetOptions, new_thread_id
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
+from ckpt_cli.render.fields import View
 from ckpt_cli.render.plan import (
+    PLAN_VIEW,
     ChangeWords,
+    ShownOutcome,
+    ShownPlan,
     done_lines,
-    outcome_columns,
-    outcome_lines,
-    outcome_record,
-    plan_columns,
-    plan_lines,
-    plan_record,
-    plan_rows,
+    outcomes_view,
     undo_command,
 )
-from ckpt_cli.render.text import StyledLine
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -68,128 +59,104 @@ def confirm(question: str) -> None:
         raise Refused("not confirmed; nothing was written")
 
 
+def is_agreed(
+    session: Session, show: Callable[[], None], question: str, *, dry_run: bool, yes: bool
+) -> bool:
+    """Show a plan, and ask whether to carry it out; False for a dry run.
+
+    With `yes` it is carried out first and shown then, so that a closed pipe cannot stop it halfway.
+    Raises `Refused` where nobody can be asked or the answer is no.
+    """
+    if dry_run or not (yes or session.output.machine):
+        show()
+    if dry_run:
+        session.note_dry_run()
+    elif not yes:
+        confirm(question)
+    return not dry_run
+
+
+def carried_out(
+    session: Session,
+    proposals: Iterable[Proposal],
+    action: str,
+    *,
+    reason: str | None = None,
+    undoes: str | None = None,
+    total: int | None = None,
+    ended: Callable[[Report], str] = lambda report: report.stopped,
+) -> tuple[Report, str | None]:
+    """Carry out proposals as one operation. Returns what became of them, and the id of the
+    operation if it is recorded.
+
+    `total` is their number if they are several: then a signal stops between two of them. `ended`
+    tells why the operation ended early. Raises the error of a single one that was not carried out,
+    and that of the first one that failed otherwise than by its own thread.
+    """
+    with session.recorder.operation(action, reason=reason, undoes=undoes) as recording:
+        catching: AbstractContextManager[list[int]] = nullcontext([])
+        if total is not None:
+            catching = collected_signals()
+        with catching as caught:
+            report = carry_out(recording, proposals, session, total=total or 1, caught=caught)
+        recording.finish(ended(report))
+    if report.not_erased:
+        session.note(report.not_erased)
+    if total is None and report.errors:
+        raise report.errors[0]
+    return report, recording.recorded
+
+
+def reviewed(session: Session, found: Proposal) -> Proposal:
+    """Return a proposal, after the plan that this run saves or applies has seen its change."""
+    if session.review is not None and found.change is not None:
+        session.review.see_change(sealed_change(found.change, session.opening.keys()), session.rows)
+    return found
+
+
 def show_and_apply(
     session: Session,
-    plan: CheckpointPlan,
+    found: Proposal,
     question: str,
     *,
     dry_run: bool,
     yes: bool,
     reason: str | None = None,
     undoes: str | None = None,
-    step: OperationStep | None = None,
-    more: Callable[[], Mapping[str, Any]] = dict,
-    lines: Callable[[], Iterable[StyledLine]] = tuple,
+    more: Mapping[str, Any] | None = None,
+    view: View = PLAN_VIEW,
 ) -> None:
-    """Show a plan and, unless it is a dry run, carry it out.
+    """Show the plan of a proposal and, unless it is a dry run, carry it out.
 
-    `reason`, `undoes`, the operation that it takes back, and `step`, what it does if that is known,
-    are recorded. `more` is added to its record, `lines` to its text. With `yes` it is carried out
-    first, so that a closed pipe cannot stop it halfway.
-    Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
+    `reason` and `undoes`, the operation that it takes back, are recorded. `more` are other fields
+    of the `ShownPlan`. Raises what `is_agreed` and `carried_out` raise.
     """
     if not dry_run:
         refuse_copy(session.names.store_url)
-    plan = replace(plan, change=sealed_change(plan.change, session.opening.keys()))
-    if session.review is not None:
-        session.review.see_change(plan.change, session.rows)
-    output = session.output
+    plan = reviewed(session, found).plan
+    assert plan is not None  # noqa: S101 - other changes have another view
     undo = ""
     if plan.action not in ("undo", "redo") and plan.is_undoable:
         undo = undo_command(session.names.words, plan.main.key.thread_id)
-    carry_out = partial(
-        write,
-        session,
-        plan.change,
-        question,
-        action=plan.action,
-        reason=reason,
-        undoes=undoes,
-        step=step,
-    )
     hides = is_redacted(session.store)
-    shown = plan.redacted() if hides else plan
-    if yes and not dry_run:
-        carry_out(yes=True)
-    if dry_run or not output.machine:
-        rows = dry_run and not hides
-        output.document(
-            lambda: {**plan_record(shown, undo, dry_run=dry_run, rows=rows), **more()},
-            lambda: chain(
-                plan_lines(shown, output.width, undo=undo, is_done=not dry_run and yes), lines()
-            ),
-            rows=lambda: plan_rows(shown),
-            columns=plan_columns(),
-        )
-    if dry_run:
-        session.note_dry_run()
+    shown = ShownPlan(
+        plan.redacted() if hides else plan, undo, dry_run, has_rows=dry_run and not hides
+    )._replace(**more or {})
+    show = partial(session.show, Answer(shown, view))
+    if not is_agreed(session, show, question, dry_run=dry_run, yes=yes):
         return
-    if not yes:
-        carry_out(yes=False)
-    if output.machine:
-        record = {**plan_record(shown, undo, dry_run=False, rows=False), **more()}
-        output.document(lambda: record, tuple)
-    elif output.text:
-        output.document(tuple, lambda: done_lines(shown, undo))
+    carried_out(session, [found], plan.action, reason=reason, undoes=undoes)
+    if yes or session.output.machine:
+        session.show(Answer(shown._replace(is_done=True), view))
+    if session.output.text:
+        session.output.document(tuple, lambda: done_lines(shown.plan, undo))
 
 
-def write(
-    session: Session,
-    change: Change,
-    question: str,
-    *,
-    yes: bool,
-    action: str,
-    reason: str | None = None,
-    undoes: str | None = None,
-    step: OperationStep | None = None,
-) -> str | None:
-    """Ask unless `yes`, carry out a change, and record it as an operation.
+PlanOne: TypeAlias = Callable[[ThreadReader, str | None], Proposal]
+"""Plans the change of a thread, given the checkpoint that is named, if any."""
 
-    `step` is what is recorded; if it is None, it is computed. Returns the id of the operation; None
-    if it could not be recorded. Raises `Refused`, and what `apply` raises.
-    """
-    if not yes:
-        confirm(question)
-    change = sealed_change(change, session.opening.keys())
-    # An open read of a file that is not in WAL mode would block its agent.
-    session.store.refresh()
-    with session.recorder.operation(action, reason=reason, undoes=undoes) as recording:
-        if step is None:
-            recording.intend_change(change, session.rows)
-        else:
-            recording.intend([step])
-        readers = (session.store, session.rows)
-        if not_erased := apply_change(session.names.store_url, change, readers):
-            session.note(not_erased)
-    return recording.recorded
-
-
-PlanOne: TypeAlias = Callable[[ThreadReader, str | None], ThreadChange | ChangeOutcome | None]
-"""Plans the change of a thread, given the checkpoint that is named, if any.
-
-Returns an outcome for a thread that is ready as it is, and None for one that needs no change.
-"""
-
-_MOVED = "an agent changed it meanwhile"
 _OF_ONE_THREAD = (Refused, StoreChanged, Unreadable, Unsupported, NotFound)
 """Errors that concern a single thread; the others stop the command."""
-
-
-@dataclass(slots=True)
-class _Planned:
-    """What the user is shown before a change."""
-
-    outcomes: list[ChangeOutcome] = field(default_factory=list)
-    seen: dict[str, object] = field(default_factory=dict)
-    """By thread, what must still be so when it is changed."""
-    unneeded: int = 0
-    """The number of threads that need no change."""
-
-    @property
-    def changes(self) -> int:
-        """The number of threads that would be changed."""
-        return sum(one.state == "planned" for one in self.outcomes)
 
 
 def change_many(
@@ -210,168 +177,76 @@ def change_many(
     """
     if not dry_run:
         refuse_copy(session.names.store_url)
-    planned: _Planned | None = None
+    before: list[Proposal] = []
+    seen: dict[str | None, object] | None = None
     if dry_run or not yes or session.review is not None:
-        planned = _plan_all(session, ids, plan)
-        if dry_run or (planned.outcomes and not yes and not session.output.machine):
-            _show(session, planned.outcomes, words, dry_run=dry_run)
-        if dry_run:
-            _note_unneeded(session, planned.outcomes, planned.unneeded, words)
-            session.note_dry_run()
+        seen = {}
+        for one in _proposals(session, ids, plan, "planning"):
+            reviewed(session, one)
+            if one.seen is not None:
+                seen[one.thread_id] = one.seen
+            # A plan may hold large values, and is made again when it is carried out.
+            before.append(one.without_values())
+        number = sum(one.state == "planned" for one in before)
+        show = partial(_show, session, before, words, dry_run=dry_run)
+        question = f"{words.question} {counted(number, 'thread')}?"
+        if not is_agreed(session, show, question, dry_run=dry_run, yes=yes or not number):
+            _note_unneeded(session, before, words)
             return
-        if planned.changes and not yes:
-            confirm(f"{words.question} {counted(planned.changes, 'thread')}?")
-        ids = [one for one in ids if one[0] in planned.seen]
-    with session.recorder.operation(words.action, reason=reason) as recording:
-        done, stopped, caught = _apply(session, ids, plan, words, planned, recording)
-        recording.finish(stopped)
-    if planned is not None:
-        done.outcomes[:0] = [one for one in planned.outcomes if one.state == "skipped"]
-        done.unneeded += planned.unneeded
-    _show(session, done.outcomes, words, dry_run=False, op=recording.recorded)
-    _note_unneeded(session, done.outcomes, done.unneeded, words)
-    if caught == signal.SIGINT:
+        ids = [one for one in ids if one[0] in seen]
+        # Threads may have changed while a person thought.
+        session.store.refresh()
+        session.rows.refresh()
+    report, op = carried_out(
+        session,
+        _as_seen(_proposals(session, ids, plan, words.doing), seen),
+        words.action,
+        reason=reason,
+        total=len(ids),
+        ended=_stopped,
+    )
+    left_out = [one for one in before if one.state in {"skipped", "unneeded"}]
+    outcomes = [*left_out, *report.outcomes]
+    _show(session, outcomes, words, dry_run=False, op=op)
+    _note_unneeded(session, outcomes, words)
+    if report.signal == signal.SIGINT:
         raise Exit(130)
-    _conclude(done.outcomes, stopped)
+    _conclude(outcomes, _stopped(report))
 
 
-def _plan_all(session: Session, ids: Sequence[TargetId], plan: PlanOne) -> _Planned:
-    """Return what would be done.
-
-    Each plan is dropped when it was described: it may hold large values.
-    """
-    planned = _Planned()
+def _proposals(
+    session: Session, ids: Sequence[TargetId], plan: PlanOne, label: str
+) -> Iterator[Proposal]:
+    """Yield what is to be done with each thread, as it is now."""
     inference = TriggerInference(session.store)
-    for target in progress(ids, total=len(ids), label="planning"):
-        found = _plan_one(session, target, plan, inference)
-        if found is None:
-            planned.unneeded += 1
-            continue
-        if isinstance(found, ThreadChange) and session.review is not None:
-            change = sealed_change(found.change, session.opening.keys())
-            session.review.see_change(change, session.rows)
-        seen = _seen(found)
-        if seen is not None:
-            planned.seen[found.thread_id] = seen
-        done = found if isinstance(found, ChangeOutcome) else _outcome(found, "planned")
-        planned.outcomes.append(done)
-    return planned
+    for thread_id, checkpoint_id, chosen_head in progress(ids, total=len(ids), label=label):
+        try:
+            reader = ThreadReader(session.store, thread_id, inference)
+            if chosen_head is not None and reader.thread.head != chosen_head:
+                raise StoreChanged(MOVED)
+            with seeded_for(thread_id):
+                found = plan(reader, checkpoint_id)
+        except _OF_ONE_THREAD as error:
+            found = Proposal(thread_id).skipped(error)
+        yield found
 
 
-def _plan_one(
-    session: Session, target: TargetId, plan: PlanOne, inference: TriggerInference
-) -> ThreadChange | ChangeOutcome | None:
-    """Return the change of a thread, or why there is none; None if it needs none."""
-    thread_id, checkpoint_id, chosen_head = target
-    try:
-        reader = ThreadReader(session.store, thread_id, inference)
-        if chosen_head is not None and reader.thread.head != chosen_head:
-            return _moved(thread_id)
-        with seeded_for(thread_id):
-            return plan(reader, checkpoint_id)
-    except _OF_ONE_THREAD as error:
-        return _skipped(thread_id, error)
+def _as_seen(
+    proposals: Iterable[Proposal], seen: Mapping[str | None, object] | None
+) -> Iterator[Proposal]:
+    """Yield proposals; one that is not as the user saw it is skipped."""
+    for one in proposals:
+        is_seen = seen is None or one.state == "skipped" or one.seen == seen[one.thread_id]
+        yield one if is_seen else one.skipped(StoreChanged(MOVED))
 
 
-def _seen(found: ThreadChange | ChangeOutcome) -> object:
-    """Return what must still be so when a thread is changed; None if it is skipped."""
-    if isinstance(found, ThreadChange):
-        return dict(found.heads)
-    return found.resume
-
-
-def _apply(
-    session: Session,
-    ids: Sequence[TargetId],
-    plan: PlanOne,
-    words: ChangeWords,
-    planned: _Planned | None,
-    recording: Recording,
-) -> tuple[_Planned, str, int | None]:
-    """Plan each thread as it is now, and carry it out.
-
-    Returns what was done, why it stopped early (or `''`), and the signal that stopped it. A thread
-    that is not as the user saw it in `planned` is skipped.
-    """
-    done = _Planned()
-    if not ids:
-        return done, "", None
-    inference = TriggerInference(session.store)
-    readers = (session.store, session.rows)
-    keys = session.opening.keys()
-
-    def carry_out(change: Change) -> None:
-        change = sealed_change(change, keys)
-        recording.intend_change(change, session.rows)
-        apply(change)
-        recording.done()
-
-    opened = applying(session.names.store_url, readers)
-    with opened as apply, collected_signals() as caught:
-        for number, target in enumerate(progress(ids, total=len(ids), label=words.doing)):
-            left = counted(len(ids) - number, "thread")
-            if caught:
-                return done, f"received {signal.Signals(caught[0]).name}; {left} left", caught[0]
-            try:
-                found = _plan_one(session, target, plan, inference)
-                if planned is not None and _has_moved(target[0], found, planned):
-                    found = _moved(target[0])
-                if isinstance(found, ThreadChange):
-                    found = _carried_out(found, carry_out, recording)
-            except CkptError as error:
-                recording.failed(error)
-                if not any(one.state == "done" for one in done.outcomes):
-                    raise
-                return done, f"{error.message}; {left} left", None
-            if found is None:
-                done.unneeded += 1
-            else:
-                done.outcomes.append(found)
-    return done, "", None
-
-
-def _has_moved(
-    thread_id: str, found: ThreadChange | ChangeOutcome | None, planned: _Planned
-) -> bool:
-    """Return whether a thread is not as the user saw it, unless it is skipped for a reason."""
-    if isinstance(found, ChangeOutcome) and found.state == "skipped":
-        return False
-    return found is None or _seen(found) != planned.seen[thread_id]
-
-
-def _carried_out(
-    found: ThreadChange, apply: Callable[[Change], None], recording: Recording
-) -> ChangeOutcome:
-    try:
-        apply(found.change)
-    except (StoreChanged, Refused, Unsupported) as error:
-        recording.failed(error)
-        return _skipped(found.thread_id, error)
-    return _outcome(found, "done")
-
-
-def _skipped(thread_id: str, error: CkptError) -> ChangeOutcome:
-    if isinstance(error, StoreChanged):
-        return _moved(thread_id)
-    is_gone = isinstance(error, NotFound)
-    return ChangeOutcome(thread_id, "skipped", reason=error.message, is_moved=is_gone)
-
-
-def _moved(thread_id: str) -> ChangeOutcome:
-    return ChangeOutcome(thread_id, "skipped", reason=_MOVED, is_moved=True)
-
-
-def _outcome(found: ThreadChange, state: Literal["planned", "done"]) -> ChangeOutcome:
-    plan = found.plan
-    if plan is not None:
-        nothing = Change(found.thread_id, {})
-        plan = replace(plan, change=nothing, changes={}, now=None)
-    return ChangeOutcome(found.thread_id, state, found.mends, found.left, plan=plan)
+def _stopped(report: Report) -> str:
+    return f"{report.stopped}; {counted(report.left, 'thread')} left" if report.stopped else ""
 
 
 def _show(
     session: Session,
-    outcomes: Sequence[ChangeOutcome],
+    proposals: Sequence[Proposal],
     words: ChangeWords,
     *,
     dry_run: bool,
@@ -379,34 +254,27 @@ def _show(
 ) -> None:
     """Print what would be done, or was. NDJSON is a list to resume, without skipped threads."""
     store, output = session.names.words, session.output
+    outcomes = [one for one in proposals if one.state != "unneeded"]
     if output.streams:
         for one in outcomes:
             if one.state == "skipped":
                 session.warn(f"skipped '{one.thread_id}': {one.reason}")
-        outcomes = [one for one in outcomes if one.state != "skipped"]
+    shown = [one for one in outcomes if not (output.streams and one.state == "skipped")]
 
-    def rows() -> list[dict[str, Any]]:
-        return [outcome_record(one, words, store, dry_run=dry_run, op=op) for one in outcomes]
-
-    output.document(
-        rows,
-        lambda: outcome_lines(outcomes, words, store, output.width, dry_run=dry_run, op=op),
-        rows=rows,
-        columns=outcome_columns(words),
-    )
+    found = [ShownOutcome(one, words, store, dry_run, op) for one in shown]
+    session.show(AnswerList(found, outcomes_view(words)))
 
 
-def _note_unneeded(
-    session: Session, outcomes: Sequence[ChangeOutcome], unneeded: int, words: ChangeWords
-) -> None:
+def _note_unneeded(session: Session, found: Sequence[Proposal], words: ChangeWords) -> None:
     """Note how many threads were left out because they need no change."""
-    if not outcomes:
+    unneeded = sum(one.state == "unneeded" for one in found)
+    if unneeded == len(found):
         session.note(f"nothing to {words.verb}")
     elif unneeded:
         session.note(f"left out {counted(unneeded, 'thread')}: nothing to {words.verb}")
 
 
-def _conclude(outcomes: Sequence[ChangeOutcome], stopped: str) -> None:
+def _conclude(outcomes: Sequence[Proposal], stopped: str) -> None:
     """Raise the error that tells what was not done."""
     skipped = [one for one in outcomes if one.state == "skipped"]
     is_done = any(one.state in {"done", "ready"} for one in outcomes)

@@ -26,13 +26,14 @@ from ckpt_cli.commands.arguments import (
     keys_of,
     threads_to_change,
 )
-from ckpt_cli.commands.changing import confirm, show_and_apply, write
+from ckpt_cli.commands.changing import carried_out, confirm, reviewed, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.diagnostics import Bar, progress, shows_progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import AsOf, At, DryRun, Jobs, Match, Where, Yes
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread, plan_thread_copy
+from ckpt_cli.plans.proposal import Proposal, new_step
 from ckpt_cli.plans.rollback import COPY_OPTIONS, TargetOptions, new_thread_id
 from ckpt_cli.queries.stores import language_of
 from ckpt_cli.reading.store import Opening
@@ -225,7 +226,7 @@ def _copy_here(
     target = named.checkpoint(session.now, session.zone).checkpoint_id
     plan = plan_fork_to_thread(named.reader, session.editable, target, new_id, options)
     question = f"Copy '{thread_id}' to '{new_id}' ({plan.why})?"
-    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, reason=reason)
+    show_and_apply(session, Proposal.of(plan), question, dry_run=dry_run, yes=yes, reason=reason)
 
 
 def _copy_whole(
@@ -241,12 +242,12 @@ def _copy_whole(
     if not dry_run:
         refuse_copy(session.names.store_url)
     plan = plan_thread_copy(reader, session.rows, new_id)
-    if session.review is not None:
-        session.review.see_change(plan.change, session.rows)
+    proposal = reviewed(session, Proposal(plan.source, new_step(plan.change)))
     amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
     if not dry_run:
-        question = f"Copy '{plan.source}' to '{new_id}' ({amount})?"
-        write(session, plan.change, question, yes=yes, action="copy", reason=reason)
+        if not yes:
+            confirm(f"Copy '{plan.source}' to '{new_id}' ({amount})?")
+        carried_out(session, [proposal], "copy", reason=reason)
     record = {
         "thread_id": new_id,
         "copied_from": plan.source,

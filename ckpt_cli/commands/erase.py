@@ -58,8 +58,7 @@ from ckpt_cli.core.erasure import (
 )
 from ckpt_cli.core.values import format_path
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.operations.audit import AuditFile
-from ckpt_cli.operations.log import OperationLog, OperationStep, place_of, store_text
+from ckpt_cli.operations.log import AuditFile, OperationLog, OperationStep, place_of, store_text
 from ckpt_cli.options import DryRun, Match, Memory, Namespace, Where, Yes
 from ckpt_cli.plans.erase import (
     ErasurePlan,
@@ -669,8 +668,8 @@ def erase(
     session: Session = ctx.obj
     by_value = value is not None or values_from is not None
     how = "--value" if by_value else "--verify" if verify is not None else ""
-    is_by_filter = bool(where) or match is not None
-    _check_selection(how, threads, subject, receipt, ns, is_by_filter=is_by_filter)
+    by_filter = bool(where) or match is not None
+    _check_selection(how, threads, subject, receipt, ns, is_by_filter=by_filter)
     if by_value:
         if verify is not None or archives:
             raise UsageError("--value takes no other selection, and writes no receipt")
@@ -683,17 +682,9 @@ def erase(
     if verify is not None:
         verify_receipt(session, verify, memory, archives or ())
         return
-    request = erasure_request(
-        session,
-        threads or (),
-        subject,
-        where,
-        match,
-        memory,
-        memory_namespace,
-        archives or (),
-        finds_mentions=not no_mentions,
-    )
+    whom = threads or (), subject, where, match
+    places = memory, memory_namespace, archives or ()
+    request = erasure_request(session, *whom, *places, finds_mentions=not no_mentions)
     erase_person(
         session,
         request,

@@ -14,6 +14,7 @@ from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.edit_state import parse_edit
 from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
+from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.rollback import (
     FORK_OPTIONS,
     TargetOptions,
@@ -125,4 +126,4 @@ def fork(
         new = new_thread_id(as_, found.reader.thread_id)
         plan = plan_fork_to_thread(found.reader, rows, found.checkpoint_id, new, options)
     question = f"Fork thread '{plan.before.thread_id}'?"
-    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, reason=reason)
+    show_and_apply(session, Proposal.of(plan), question, dry_run=dry_run, yes=yes, reason=reason)

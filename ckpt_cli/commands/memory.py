@@ -20,9 +20,15 @@ from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import Row
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.memory import opened_memory
+from ckpt_cli.apply.changes import (
+    MemoryReport,
+    archive_items,
+    check_editable,
+    edit_item,
+    remove_items,
+)
 from ckpt_cli.apply.copy import copy_items, plan_items, restore_memory
 from ckpt_cli.apply.recording import refuse_copy
-from ckpt_cli.apply.undo import MemoryReport, archive_items, check_editable, edit_item, remove_items
 from ckpt_cli.commands.arguments import AllowPickle, SignKey, Trust, TrustedKeys, signing_key
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable

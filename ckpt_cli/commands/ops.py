@@ -12,7 +12,7 @@ from typer import Argument, Context, Exit, Option
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.operations.audit import verified
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.operations.log import (
     OperationLog,
     OperationStep,
@@ -20,19 +20,17 @@ from ckpt_cli.operations.log import (
     place_of,
     steps_of,
     unfinished,
+    verified,
 )
 from ckpt_cli.options import not_huge
 from ckpt_cli.queries.operations import changed, operation_named, operations, redacted
 from ckpt_cli.render.operations import (
-    CHAIN_COLUMNS,
-    STEP_COLUMNS,
-    chain_lines,
-    chain_record,
+    CHAIN_VIEW,
+    OPERATION,
+    OPERATION_VIEW,
+    ShownChain,
+    ShownOperation,
     operation_columns,
-    operation_record,
-    shown_lines,
-    shown_record,
-    step_summary,
 )
 from ckpt_cli.session import Session
 
@@ -78,7 +76,7 @@ def list_(
     if session.settings.get("redact"):
         shown = list(map(redacted, shown))
     columns = operation_columns(of_all=url is None)
-    session.output.records(map(operation_record, shown), columns)
+    session.output.records(map(OPERATION.record, shown), columns)
     if not shown:
         session.note("no operation matches" if thread or action else "no operation is recorded")
     elif more:
@@ -103,14 +101,8 @@ def show(
     if session.settings.get("redact"):
         found = redacted(found)
     steps = _steps_of(session, log, found.op)
-    output = session.output
     words = session.names.words or ["-s", found.operation.store]
-    output.document(
-        lambda: shown_record(found, steps),
-        lambda: shown_lines(found, steps, words, session.now, session.zone, output.width),
-        rows=lambda: map(step_summary, steps),
-        columns=STEP_COLUMNS,
-    )
+    session.show(Answer(ShownOperation(found, steps, words), OPERATION_VIEW))
 
 
 def _steps_of(session: Session, log: OperationLog, op: str) -> list[OperationStep]:
@@ -169,14 +161,8 @@ def verify(
     if known is not None and not re.fullmatch("[0-9a-f]{64}", known):
         raise UsageError("--head takes a whole hash: 64 hexadecimal digits")
     chain = verified(path, known)
-    output = session.output
     is_missing = known is not None and not chain.has_known
-    output.document(
-        lambda: chain_record(path, chain, is_missing=is_missing),
-        lambda: chain_lines(path, chain, output.width, is_missing=is_missing),
-        rows=lambda: [chain_record(path, chain, is_missing=is_missing)],
-        columns=CHAIN_COLUMNS,
-    )
+    session.show(Answer(ShownChain(path, chain, is_missing), CHAIN_VIEW))
     if chain.broken or is_missing:
         raise Exit(1)
     if known is None:

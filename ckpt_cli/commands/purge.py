@@ -34,7 +34,7 @@ from ckpt_cli.render.purge import (
     PURGE_SUMMARY,
     REMOVAL_VIEW,
     PurgeSummary,
-    Removal,
+    RemovedThreads,
     done_threads,
     question,
 )
@@ -140,7 +140,7 @@ class RemovalRun:
     def carry_out_plan(self, plan: PlanFile, *, receipt: bool = False) -> PurgeReport:
         """Show a plan, ask, remove and report, as `carry_out` does."""
         session, terms = self.session, self.terms
-        found = Removal(
+        found = RemovedThreads(
             plan, PurgeReport(), True, terms.archive, session.names.words, self._memories(plan)
         )
         if terms.is_shown:
@@ -166,7 +166,7 @@ class RemovalRun:
         _raise_stopped(report, terms.again)
         return report
 
-    def _show(self, found: Removal, seconds: float | None) -> None:
+    def _show(self, found: RemovedThreads, seconds: float | None) -> None:
         """Print what was found, or its numbers; without `seconds`, it is a plan."""
         if self.terms.summary:
             sums = found.plan.sums if seconds is None else found.report.sums
@@ -215,7 +215,9 @@ def _is_quiet(session: Session) -> bool:
     return bool(session.settings.get("quiet"))
 
 
-def _done(session: Session, found: Removal, report: PurgeReport, *, receipt: bool) -> Removal:
+def _done(
+    session: Session, found: RemovedThreads, report: PurgeReport, *, receipt: bool
+) -> RemovedThreads:
     """Return what was removed; for a `receipt` also what is left of the threads."""
     memories, after = found.memories, None
     if memories:
@@ -338,18 +340,12 @@ def purge(
     session: Session = ctx.obj
     within = parse_duration(keep_within) if keep_within else None
     wanted = filter_of(session, where, acts=True)
-    included = {
-        Status.INTERRUPTED: include_interrupted,
-        Status.PENDING: include_pending,
-        Status.UNKNOWN: include_pending,
-        Status.ERROR: include_error,
-    }
     policy = Policy(
         Selection(match=match, status=frozenset(status or ()), where=wanted),
         _oldest(session, older_than, expired=expired),
         tuple(protect or ()),
         RetentionRules(keep_last, within, keep_tips),
-        frozenset(one for one, is_included in included.items() if is_included),
+        _included(interrupted=include_interrupted, pending=include_pending, error=include_error),
     )
     if policy.is_empty:
         raise UsageError(
@@ -374,6 +370,17 @@ def purge(
     watch = partial(progress, total=None, label="planning")
     found = plan_purge(session.store, policy, session.now, watch)
     run.carry_out(explained_if_none(session, where, found))
+
+
+def _included(*, interrupted: bool, pending: bool, error: bool) -> frozenset[Status]:
+    """Return the conditions in which threads are removed although they are protected."""
+    chosen = {
+        Status.INTERRUPTED: interrupted,
+        Status.PENDING: pending,
+        Status.UNKNOWN: pending,
+        Status.ERROR: error,
+    }
+    return frozenset(one for one, is_chosen in chosen.items() if is_chosen)
 
 
 def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:

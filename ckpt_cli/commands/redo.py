@@ -10,7 +10,7 @@ from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.commands.undo import check_place, take_back_operation
 from ckpt_cli.operations.log import OperationLog, place_of
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.queries.operations import REDO, UNDO, newest_undo, operation_named, undo_of
+from ckpt_cli.queries.operations import UNDO, newest_undo, operation_named, undo_of
 from ckpt_cli.session import Session
 
 
@@ -46,4 +46,4 @@ def redo(
         check_place(session, found)
         if found.operation.action != UNDO:
             found = undo_of(log, found)
-    take_back_operation(session, found, REDO, dry_run=dry_run, yes=yes)
+    take_back_operation(session, found, dry_run=dry_run, yes=yes)

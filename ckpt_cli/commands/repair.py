@@ -4,34 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from functools import partial
 from typing import Annotated
 
 from typer import Argument, Context, Option
 
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, PartlyDone, Refused
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.arguments import Reason, ThreadTargets
-from ckpt_cli.commands.changing import change_many, show_and_apply, write
+from ckpt_cli.commands.changing import carried_out, change_many, is_agreed, reviewed, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.core.forking import CheckpointPlan, ThreadChange, sealed_change
+from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.core.reducers import known_reducers
 from ckpt_cli.core.replay import Repair
 from ckpt_cli.options import At, DryRun, Force, Match, Where, Yes
+from ckpt_cli.plans.proposal import Proposal, new_step
 from ckpt_cli.plans.repair import plan_value_repair, plan_write_repair
 from ckpt_cli.plans.rollback import with_reason
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import (
-    REPAIR_COLUMNS,
+    PLAN_VIEW,
+    REPAIR,
+    REPAIR_VIEW,
     ChangeWords,
+    ShownRepair,
     refused_lines,
-    repair_lines,
-    repair_record,
-    repair_rows,
     undo_command,
 )
-from ckpt_cli.render.text import command_field
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -180,8 +181,8 @@ def values(
 
     if targets.is_several:
 
-        def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> ThreadChange | None:
-            return _as_thread_change(session, plan(reader, checkpoint_id))
+        def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> Proposal:
+            return _one_of_many(plan(reader, checkpoint_id))
 
         change_many(
             session, targets.all(session), plan_one, _WORDS, dry_run=dry_run, yes=yes, reason=reason
@@ -244,13 +245,12 @@ def _repair(
 
     if targets.is_several:
 
-        def plan_for_many(reader: ThreadReader, checkpoint_id: str | None) -> ThreadChange | None:
+        def plan_for_many(reader: ThreadReader, checkpoint_id: str | None) -> Proposal:
             try:
                 found = plan(reader, checkpoint_id)
             except NotFound:
-                return None
-            mends = found.mends or (found.why,)
-            return ThreadChange(reader.thread_id, found.change, found.change.heads, mends, found)
+                return Proposal(reader.thread_id, state="unneeded")
+            return replace(Proposal.of(found), mends=found.mends or (found.why,))
 
         change_many(
             session,
@@ -264,7 +264,7 @@ def _repair(
         return
     reader, checkpoint_id = targets.one(session)
     question = f"Repair {what} of thread '{reader.thread_id}'?"
-    found = plan(reader, checkpoint_id)
+    found = Proposal.of(plan(reader, checkpoint_id))
     show_and_apply(session, found, question, dry_run=dry_run, yes=yes, reason=reason)
 
 
@@ -273,19 +273,23 @@ def _nothing_damaged(thread_id: str) -> NotFound:
     return NotFound(f"nothing to repair in thread '{thread_id}': no value is missing or unreadable")
 
 
-def _as_thread_change(session: Session, found: Repair) -> ThreadChange | None:
-    """Return the repair of one of many threads; None if it has no damage.
-
-    Raises `Refused` if nothing of it can be restored.
-    """
+def _one_of_many(found: Repair) -> Proposal:
+    """Return the repair of one of many threads. Raises `Refused` if nothing can be restored."""
     left = "; ".join(f"{one.place.channel}: {one.reason}" for one in found.refused)
     if not found.rebuilt and left:
         raise Refused(left)
     if not found.rebuilt:
-        return None
+        return Proposal(found.thread_id, state="unneeded")
     names = dict.fromkeys(one.place.channel for one in found.rebuilt)
     mends = (f"{counted(len(found.rebuilt), 'value')} of {', '.join(names)}",)
-    return ThreadChange(found.thread_id, found.change, found.change.heads, mends, found.plan, left)
+    return replace(_proposal(found), mends=mends, remark=left)
+
+
+def _proposal(found: Repair) -> Proposal:
+    if found.plan is not None:
+        return Proposal.of(found.plan)
+    change = found.change
+    return Proposal(found.thread_id, new_step(change), heads=change.heads)
 
 
 def show_values_repair(
@@ -302,13 +306,13 @@ def show_values_repair(
     if found.plan is not None:
         show_and_apply(
             session,
-            found.plan,
+            _proposal(found),
             question,
             dry_run=dry_run,
             yes=yes,
             reason=reason,
-            more=lambda: repair_record(found, dry_run=dry_run),
-            lines=lambda: refused_lines(found),
+            more={"repair": found, "more": tuple(refused_lines(found))},
+            view=PLAN_VIEW._replace(record=REPAIR.record),
         )
     else:
         _store_again(session, found, question, dry_run=dry_run, yes=yes, reason=reason)
@@ -326,31 +330,17 @@ def _store_again(
     session: Session, found: Repair, question: str, *, dry_run: bool, yes: bool, reason: str | None
 ) -> None:
     """Store values again that a layout stores apart."""
-    if session.review is not None:
-        change = sealed_change(found.change, session.opening.keys())
-        session.review.see_change(change, session.rows)
-    output = session.output
     if not dry_run:
         refuse_copy(session.names.store_url)
+    proposal = reviewed(session, _proposal(found))
     undo = undo_command(session.names.words, found.thread_id) if found.rebuilt else ""
-    undo_lines = [command_field("undo", undo)] if undo else []
-
-    def show() -> None:
-        output.document(
-            lambda: {**repair_record(found, dry_run=dry_run), "undo": undo or None},
-            lambda: chain(repair_lines(found, output.width), undo_lines),
-            rows=lambda: repair_rows(found),
-            columns=REPAIR_COLUMNS,
-        )
-
-    if dry_run or not output.machine:
+    show = partial(session.show, Answer(ShownRepair(found, undo, dry_run), REPAIR_VIEW))
+    if not found.rebuilt:
         show()
-    if dry_run and found.rebuilt:
-        session.note_dry_run()
-    if found.rebuilt and not dry_run:
-        op = write(session, found.change, question, yes=yes, action="repair", reason=reason)
+    elif is_agreed(session, show, question, dry_run=dry_run, yes=yes):
+        _, op = carried_out(session, [proposal], "repair", reason=reason)
         if op is None:
             session.warn("`ckpt undo` will not find this repair: it is not recorded")
         session.note(f"restored {counted(len(found.rebuilt), 'value')}")
-    if output.machine and not dry_run:
-        show()
+        if yes or session.output.machine:
+            show()

@@ -12,6 +12,7 @@ from ckpt_cli.commands.changing import show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes, not_huge
 from ckpt_cli.plans.fork import RollbackOptions, check_store
+from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.rollback import TargetOptions, find_target, plan_rollback
 from ckpt_cli.session import Session
 
@@ -88,4 +89,4 @@ def rollback(
     found = find_target(session.store, names[0], choice, session.now, session.zone, session.note)
     plan = plan_rollback(found.reader, session.editable, found.checkpoint_id, session.now, options)
     question = f"Roll back thread '{plan.main.key.thread_id}'?"
-    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, reason=reason)
+    show_and_apply(session, Proposal.of(plan), question, dry_run=dry_run, yes=yes, reason=reason)

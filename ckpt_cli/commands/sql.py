@@ -24,7 +24,7 @@ from ckpt_backends.errors import (
 from ckpt_backends.files import make_private_folder
 from ckpt_backends.installing import install_command
 from ckpt_cli import diagnostics
-from ckpt_cli.config.folders import history_file
+from ckpt_cli.config.machine import history_file
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Where, not_huge
 from ckpt_cli.render.table import AT, Column

@@ -4,54 +4,41 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated
 
 from typer import Argument, Context, Exit
 
 from ckpt_backends import shell
-from ckpt_backends.errors import NotFound, Refused, StoreChanged, StoreUnavailable, UsageError
-from ckpt_backends.model import time_of
-from ckpt_backends.registry import open_memory
+from ckpt_backends.errors import (
+    CkptError,
+    NotFound,
+    PartlyDone,
+    StoreChanged,
+    StoreUnavailable,
+    UsageError,
+)
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.apply.changes import Report
 from ckpt_cli.apply.recording import refuse_copy
-from ckpt_cli.apply.undo import UndoReport, stopped_by, take_back, take_back_items
-from ckpt_cli.commands.changing import confirm, show_and_apply
+from ckpt_cli.commands.changing import carried_out, is_agreed, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.operations.log import AppliedChange, Operation, OperationLog, OperationStep, place_of
+from ckpt_cli.operations.log import OperationLog, place_of
 from ckpt_cli.options import DryRun, Force, Yes
-from ckpt_cli.plans.undo import (
-    PlannedStep,
-    RefusedStep,
-    newest_added,
-    plan_undo,
-    planned_items,
-    planned_steps,
-    refused_steps,
-    turned_now,
-)
+from ckpt_cli.plans.proposal import Proposal
+from ckpt_cli.plans.undo import Undo, original_of, undo_of_operation, undo_of_thread
 from ckpt_cli.queries.operations import (
     REDO,
     UNDO,
     ListedOperation,
     changes_of_thread,
-    is_recorded,
     newest_change,
     operation_named,
     operations,
-    steps_left,
 )
-from ckpt_cli.reading.target import find_thread
-from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.operations import (
-    operation_text,
-    undo_plan_columns,
-    undo_plan_lines,
-    undo_plan_record,
-    undo_plan_rows,
-)
+from ckpt_cli.render.operations import ShownUndo, operation_text, undo_view
 from ckpt_cli.render.text import field
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
@@ -105,8 +92,7 @@ def undo(
     else:
         _undo_thread(session, what, force=force, dry_run=dry_run, yes=yes)
         return
-    action = REDO if found.operation.action == UNDO else UNDO
-    take_back_operation(session, found, action, force=force, dry_run=dry_run, yes=yes)
+    take_back_operation(session, found, force=force, dry_run=dry_run, yes=yes)
 
 
 def _operation(session: Session, word: str) -> ListedOperation | None:
@@ -156,264 +142,145 @@ def check_place(session: Session, found: ListedOperation) -> None:
 
 def _undo_thread(session: Session, thread: str, *, force: bool, dry_run: bool, yes: bool) -> None:
     """Take back the last change of a thread, as the log or the thread itself tells it."""
-    recorded = _recorded(session, thread)
     try:
-        reader = find_thread(session.store, thread, session.note)
+        undo = undo_of_thread(session, thread, session.note, force=force)
     except NotFound as error:
-        if recorded is None:
-            if _OP.fullmatch(thread):
-                error.message = f"no thread '{thread}', and no operation whose id begins like this"
-                error.hint = f"{error.hint}; `ckpt ops list` lists the operations"
-            raise
-    else:
-        is_lost = recorded is not None and _has_lost_steps(reader, recorded)
-        if recorded is None or is_lost or _has_newer(session, reader, recorded):
-            plan = plan_undo(reader, session.editable, session.now, force=force)
-            question = f"Undo the last change of thread '{reader.thread_id}'?"
-            undoes = recorded.op if is_lost and recorded is not None else None
-            show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, undoes=undoes)
-            return
-    action = REDO if recorded.operation.action == UNDO else UNDO
-    take_back_operation(
-        session, recorded, action, thread=thread, force=force, dry_run=dry_run, yes=yes
-    )
-
-
-def _recorded(session: Session, thread: str) -> ListedOperation | None:
-    """Return the newest recorded operation of a thread that is not undone.
-
-    Without a log that can be read, the thread alone tells.
-    """
-    try:
-        log = OperationLog.of_user()
-        for one in changes_of_thread(log, place_of(session.names.store_url), thread):
-            if not one.is_undoable or _is_there(session, steps_left(log, one.op), thread):
-                return one
-    except UsageError as error:
-        session.note(f"{error.message}; what is undone is found in the thread itself")
-    return None
-
-
-def _is_there(session: Session, steps: Iterable[OperationStep], thread: str) -> bool:
-    """Return whether the store has what these steps added to a thread, if they added anything.
-
-    The store may be restored from a backup, or another user took the change back.
-    """
-    added = [
-        key
-        for one in steps
-        if one.thread_id == thread and isinstance(one.done, AppliedChange)
-        for key in one.done.change.added
-    ]
-    return not added or any(True for _ in session.store.checkpoints_at(added[:1]))
-
-
-def _has_lost_steps(reader: ThreadReader, recorded: ListedOperation) -> bool:
-    """Return whether an operation added the newest checkpoint by `ckpt`, but its steps are gone."""
-    if recorded.is_undoable or not recorded.operation.added:
-        return False
-    try:
-        return newest_added(reader).key.checkpoint_id in recorded.operation.added
-    except NotFound:
-        return False
-
-
-def _has_newer(session: Session, reader: ThreadReader, recorded: ListedOperation) -> bool:
-    """Return whether the thread has a newer change by ckpt that is not recorded here."""
-    try:
-        added = newest_added(reader).key.checkpoint_id
-    except NotFound:
-        return False
-    at = time_of(added)
-    if at is not None and at <= recorded.operation.at:
-        return False
-    place = place_of(session.names.store_url)
-    return not is_recorded(OperationLog.of_user(), place, added)
+        if _OP.fullmatch(thread) and error.message.startswith("no thread"):
+            error.message = f"no thread '{thread}', and no operation whose id begins like this"
+            error.hint = f"{error.hint}; `ckpt ops list` lists the operations"
+        raise
+    _take_back(session, undo, dry_run=dry_run, yes=yes)
 
 
 def take_back_operation(
-    session: Session,
-    found: ListedOperation,
-    action: str,
-    *,
-    thread: str | None = None,
-    force: bool = False,
-    dry_run: bool,
-    yes: bool,
+    session: Session, found: ListedOperation, *, force: bool = False, dry_run: bool, yes: bool
 ) -> None:
     """Show what takes back an operation and, unless it is a dry run, carry it out.
 
-    `thread` takes back only what was done to this thread. Raises `Refused` if it cannot be taken
-    back, `StoreChanged` if all threads were used since, and `PartlyDone` if some were.
+    Raises `Refused` if it cannot be taken back, `StoreChanged` if all threads were used since, and
+    `PartlyDone` if some were.
     """
-    named = _named_by(found, action)
-    if not found.is_undoable:
-        hint = "`ckpt ops list` lists earlier operations; `ckpt undo OP` takes back one"
-        if action == REDO:
-            hint = f"`ckpt ops show {named.op}` shows the original command"
-        raise Refused(f"cannot {action} operation {found.op}: {found.why_not}", hint=hint)
+
+    def watch(planned: Iterator[Proposal], total: int) -> Iterator[Proposal]:
+        return progress(planned, total=total, label="planning")
+
+    undo = undo_of_operation(session, found, force=force, watch=watch)
+    _take_back(session, undo, dry_run=dry_run, yes=yes)
+
+
+def _take_back(session: Session, undo: Undo, *, dry_run: bool, yes: bool) -> None:
+    """Show what takes back a change and, unless it is a dry run, carry it out."""
     if not dry_run:
         refuse_copy(session.names.store_url)
-    steps = steps_left(OperationLog.of_user(), found.op)
-    if thread is not None:
-        steps = [one for one in steps if one.thread_id == thread]
-    if session.review is not None:
-        session.review.see({"operation": found.op})
-    if len(steps) != 1 or (reader := _newest_of(session, steps[0])) is None:
-        _take_back_steps(session, found, named, action, steps, dry_run=dry_run, yes=yes)
+    if session.review is not None and undo.found is not None:
+        session.review.see({"operation": undo.undoes})
+    if undo.single is None:
+        _take_back_steps(session, undo, dry_run=dry_run, yes=yes)
         return
-    plan = plan_undo(reader, session.editable, session.now, force=force)
-    if action == REDO:
-        plan = replace(plan, action="redo")
-    (step,) = steps
-    back = step.back.change.removed if isinstance(step.back, AppliedChange) else None
-    is_removal = (plan.change.removed or {}).keys() == (back or {}).keys()
+    thread_id, found = undo.single.thread_id, undo.found
+    if found is None:
+        question = f"Undo the last change of thread '{thread_id}'?"
+        show_and_apply(session, undo.single, question, dry_run=dry_run, yes=yes, undoes=undo.undoes)
+        return
+    named = original_of(found)
+    name = field(f"{undo.action}es", operation_text(named, session.now), session.output.width)
     show_and_apply(
         session,
-        plan,
-        f"{action.title()} {named.action} {named.op} of thread '{reader.thread_id}'?",
+        undo.single,
+        f"{undo.action.title()} {named.action} {named.op} of thread '{thread_id}'?",
         dry_run=dry_run,
         yes=yes,
         undoes=found.op,
-        more=lambda: {"undoes": found.op},
-        lines=lambda: field(
-            f"{action}es", operation_text(named, session.now), session.output.width
-        ),
-        step=turned_now(step, plan.change, session.rows) if is_removal else None,
+        more={"undoes": found.op, "more": tuple(name)},
     )
 
 
-def _named_by(found: ListedOperation, action: str) -> Operation:
-    """Return the operation that a person means: a redo is of what the undo took back."""
-    original = found.operation.undoes
-    if action == REDO and original is not None:
-        with suppress(NotFound):
-            return operation_named(OperationLog.of_user(), original, None).operation
-    return found.operation
-
-
-def _newest_of(session: Session, step: OperationStep) -> ThreadReader | None:
-    """Return the thread of a step if that added the newest checkpoint that `ckpt` added to it."""
-    if not isinstance(step.done, AppliedChange):
-        return None
-    change = step.done.change
-    try:
-        reader = ThreadReader(session.store, change.thread_id)
-        return reader if newest_added(reader).key in change.added else None
-    except NotFound:
-        return None
-
-
-def _take_back_steps(
-    session: Session,
-    found: ListedOperation,
-    named: Operation,
-    action: str,
-    steps: Sequence[OperationStep],
-    *,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+def _take_back_steps(session: Session, undo: Undo, *, dry_run: bool, yes: bool) -> None:
     """Take back the steps of an operation, the last one first."""
-    output = session.output
-    is_memory = bool(steps) and steps[0].thread_id is None
-    planned = _planned(session, steps, is_memory=is_memory)
-    refused = refused_steps(planned, is_redo=action == REDO)
-    if not planned:
-        raise Refused(f"nothing of operation {found.op} is left to take back")
-    if refused:
-        _explain(session, found, refused[0])
-    if len(refused) == len(planned):
-        raise refused[0].error
+    found, planned, action = undo.found, undo.proposals, undo.action
+    assert found is not None  # noqa: S101 - only operations have steps
+    named, is_memory = original_of(found), planned[0].thread_id is None
+    if session.review is not None:
+        for one in planned:
+            session.review.see_step(one, None if is_memory else session.rows)
+    refused = [one for one in planned if one.error is not None]
+    if refused and refused[0].error is not None:
+        _explain(session, found, refused[0].thread_id, refused[0].error)
+        if len(refused) == len(planned):
+            raise refused[0].error
 
-    def show() -> None:
-        output.document(
-            lambda: undo_plan_record(found, action, planned, dry_run=dry_run),
-            lambda: undo_plan_lines(named, action, planned, session.now, output.width),
-            rows=lambda: undo_plan_rows(action, planned),
-            columns=undo_plan_columns(planned),
-        )
-
-    if dry_run or not (yes or output.machine):
-        show()
-    if dry_run:
-        session.note_dry_run()
+    shown = Answer(ShownUndo(undo, named, dry_run), undo_view(undo))
+    show = partial(session.show, shown)
+    going = [one for one in planned if one.step is not None]
+    question = f"{action.title()} {named.action} {named.op} in {_amount(going)}?"
+    if not is_agreed(session, show, question, dry_run=dry_run, yes=yes):
         return
-    if not yes:
-        going = [one for one in planned if isinstance(one, PlannedStep)]
-        confirm(f"{action.title()} {named.action} {named.op} in {_amount(going)}?")
-    report = _carry_out(session, found, named, action, planned, is_memory=is_memory)
-    if report.not_erased:
-        session.note(report.not_erased)
-    if yes or output.machine:
+    report, _ = carried_out(
+        session,
+        progress(planned, total=len(planned), label=f"{action}ing"),
+        action,
+        reason=named.reason if action == REDO else None,
+        undoes=found.op,
+        total=len(planned),
+        ended=_ended,
+    )
+    if yes or session.output.machine:
         show()
     if report.done:
         did = "undid" if action == UNDO else "redid"
         session.note(f"{did} {named.action} {named.op} in {_amount(report.done)}")
     if report.signal == signal.SIGINT:
         raise Exit(130)
-    report.raise_failures("part" if is_memory else "thread")
+    _conclude(report, "part" if is_memory else "thread")
 
 
-def _amount(steps: Sequence[PlannedStep]) -> str:
-    is_memory = any(one.step.thread_id is None for one in steps)
-    return counted(sum(one.step.number for one in steps), "item" if is_memory else "thread")
+def _amount(steps: Sequence[Proposal]) -> str:
+    is_memory = any(one.thread_id is None for one in steps)
+    return counted(sum(one.number for one in steps), "item" if is_memory else "thread")
 
 
-def _planned(
-    session: Session, steps: Sequence[OperationStep], *, is_memory: bool
-) -> list[PlannedStep | RefusedStep]:
-    """Return what takes back each step now, the last one first."""
-    if is_memory:
-        with open_memory(session.names.store_url) as memory:
-            planned = list(planned_items(steps, memory))
-    else:
-        planning = planned_steps(steps, session.store, session.rows)
-        planned = list(progress(planning, total=len(steps), label="planning"))
-    if session.review is not None:
-        for one in planned:
-            session.review.see_step(one, None if is_memory else session.rows)
-    return planned
+def _ended(report: Report) -> str:
+    """Return why an undo ended early, for the log; `''` if it did not."""
+    return report.stopped or next((one.message for one in report.errors), "")
 
 
-def _carry_out(
-    session: Session,
-    found: ListedOperation,
-    named: Operation,
-    action: str,
-    planned: Sequence[PlannedStep | RefusedStep],
-    *,
-    is_memory: bool,
-) -> UndoReport:
-    url = session.names.store_url
-    seen = progress(planned, total=len(planned), label=f"{action}ing")
-    reason = named.reason if action == REDO else None
-    with session.recorder.operation(action, undoes=found.op, reason=reason) as recording:
-        if is_memory:
-            report = take_back_items(url, seen, recording)
-        else:
-            report = take_back(url, seen, recording, [session.store, session.rows])
-        recording.finish(stopped_by(report))
-    return report
+def _conclude(report: Report, noun: str) -> None:
+    """Raise the error if nothing was done, or `PartlyDone` if something is left."""
+    errors = report.errors
+    if report.error is not None:
+        raise report.error
+    if errors and not report.done:
+        raise errors[0]
+    number = len(errors) + report.left
+    if number:
+        why = errors[0].message if errors else "stopped"
+        first = errors[0].hint if errors else None
+        again = "run the same command again for the rest"
+        raise PartlyDone(
+            f"left {number} of {number + len(report.done)} {noun}s unchanged: {why}",
+            hint=again if first is None else f"{first}; then {again}",
+        )
 
 
-def _explain(session: Session, found: ListedOperation, refused: RefusedStep) -> None:
+def _explain(
+    session: Session, found: ListedOperation, thread_id: str | None, error: CkptError
+) -> None:
     """Add to the error of a step which operation has to be undone first, if there is one."""
-    if refused.error.hint is None and (later := _later(found, refused)):
+    if error.hint is None and (later := _later(found, thread_id, error)):
         first = shell.command("ckpt", *session.names.words, "undo", ids=[later])
-        refused.error.hint = f"undo the later operation first: `{first}`"
+        error.hint = f"undo the later operation first: `{first}`"
 
 
-def _later(found: ListedOperation, refused: RefusedStep) -> str | None:
+def _later(found: ListedOperation, thread_id: str | None, error: CkptError) -> str | None:
     """Return the later operation that added what an error names, or that used the thread."""
-    said, is_used = refused.error.message, isinstance(refused.error, StoreChanged)
     for one in operations(OperationLog.of_user(), found.operation.place):
         if one.op == found.op:
             return None
         operation = one.operation
-        if one.undone_by is not None or refused.step.thread_id not in operation.threads:
+        if one.undone_by is not None or thread_id not in operation.threads:
             continue
-        is_user = is_used and (operation.action not in {UNDO, REDO} or bool(operation.added))
-        if is_user or any(added in said for added in operation.added):
+        is_change = operation.action not in {UNDO, REDO} or bool(operation.added)
+        is_user = isinstance(error, StoreChanged) and is_change
+        if is_user or any(added in error.message for added in operation.added):
             return one.op
     return None

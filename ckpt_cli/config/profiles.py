@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, printable_written
 from ckpt_cli.config import trust
-from ckpt_cli.config.folders import user_folder
+from ckpt_cli.config.machine import user_folder
 from ckpt_cli.config.trust import needs_trust
 from ckpt_cli.core.filters import is_alias_name
 
@@ -53,10 +53,8 @@ class EraseRules:
         return {**found, **({"archives": ", ".join(self.archives)} if self.archives else {})}
 
 
-def parse_erase_rules(profile: str, where: str, table: object) -> EraseRules | None:
-    """Return the rules of a profile; None if it has none. Raises `UsageError`."""
-    if table is None:
-        return None
+def parse_erase_rules(table: object, profile: str, where: str) -> EraseRules:
+    """Return the rules of a profile. Raises `UsageError`."""
     hint = f"write [stores.{profile}.erase] and {_EXAMPLE}"
     if not isinstance(table, dict) or set(table) - {*_TEXTS, "archives"}:
         raise UsageError(
@@ -106,17 +104,11 @@ _KEYS = ("input", "output", "cache_read", "cache_creation")
 _PRICE_EXAMPLE = 'write [prices."gpt-4o"] with input = 2.5 and output = 10, for a million tokens'
 
 
-def parse_prices(outer: Mapping[str, object], where: str) -> PriceList | None:
-    """Return the prices of models, from the table `prices` of a table; None if it has none.
-
-    Raises `UsageError` for a table in another form.
-    """
-    if "prices" not in outer:
-        return None
+def parse_prices(table: object, where: str) -> PriceList:
+    """Return the prices of models. Raises `UsageError` for a table in another form."""
     # Most runs need no prices.
     from ckpt_cli.core.usage import PriceList
 
-    table = outer["prices"]
     if not isinstance(table, dict):
         raise UsageError(f"prices are not a table in {where}", hint=_PRICE_EXAMPLE)
     currency = table.get("currency", "USD")
@@ -151,28 +143,12 @@ def _price(model: str, table: object, where: str) -> ModelPrice:
 
 _TOP = frozenset({"default", "stores", "filters", "prices"})
 """Keys of the file."""
-_OWN = frozenset(
-    {
-        *("url", "reducers", "retention", "audit", "threads", "memory", "doctor", "secrets"),
-        *("erase", "filters", "prices", "library"),
-    }
-)
-"""Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
-rejects.
-"""
 _DEEP = re.compile(
     rb"""(?:^|[\[{,])[ \t]*+"""
     rb"""(?:(?:[\w-]++|"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""",
     re.ASCII | re.MULTILINE,
 )
 """A key with more than 32 parts. `tomllib` needs time and memory quadratic in their number."""
-_EXAMPLES = {
-    "retention": 'retention = "90d"',
-    "audit": 'audit = "/var/log/ckpt.ndjson"',
-    "threads": 'threads = "agent.db"',
-    "memory": 'memory = "memory.db"',
-    "library": 'library = "1.2.22"',
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +362,8 @@ def parse(path: Path, table: object, distrust: str | None = None) -> Profiles:
         )
     found = {name: _profile(path, name, it) for name, it in stores.items()}
     filters = parse_aliases(table.get("filters", {}), "filters", f"'{path}'")
-    return Profiles(path, default, found, distrust, filters, parse_prices(table, f"'{path}'"))
+    prices = parse_prices(table["prices"], f"'{path}'") if "prices" in table else None
+    return Profiles(path, default, found, distrust, filters, prices)
 
 
 def _profile(path: Path, name: str, table: object) -> Profile:
@@ -402,29 +379,31 @@ def _profile(path: Path, name: str, table: object) -> Profile:
     for key, value in params.items():
         if isinstance(value, dict | list) or _closest(key, _OWN) is not None:
             raise UsageError(f"unknown key '{key}' in {where}", hint=_did_you_mean(key, _OWN))
-    for key in ("retention", "audit", "threads", "memory", "library"):
-        if not isinstance(table.get(key, ""), str):
-            raise UsageError(f"{key} is not text in {where}", hint=f"write {_EXAMPLES[key]}")
-    return Profile(
-        name,
-        table["url"],
-        {key: _param(value) for key, value in params.items()},
-        _reducers(name, where, table.get("reducers", {})),
-        table.get("retention"),
-        table.get("audit"),
-        table.get("threads"),
-        table.get("memory"),
-        _ignored_codes(name, where, table.get("doctor", {})),
-        _ignored_secrets(name, where, table.get("secrets", {})),
-        parse_erase_rules(name, where, table.get("erase")),
-        parse_aliases(table.get("filters", {}), f"stores.{name}.filters", where),
-        parse_prices(table, where),
-        _library(where, table.get("library", "")),
-    )
+    read = {
+        field: parse(table[key], name, where)
+        for key, (field, parse) in _READERS.items()
+        if key in table
+    }
+    params = {
+        key: str(one).lower() if isinstance(one, bool) else str(one) for key, one in params.items()
+    }
+    return Profile(name, table["url"], params, **read)
 
 
-def _library(where: str, release: str) -> str:
+def _text(key: str, example: str) -> tuple[str, Callable[[Any, str, str], str]]:
+    """Return how a key with a text is read."""
+
+    def parse(value: object, _: str, where: str) -> str:
+        if not isinstance(value, str):
+            raise UsageError(f"{key} is not text in {where}", hint=f"write {key} = {example}")
+        return value
+
+    return key, parse
+
+
+def _library(value: object, profile: str, where: str) -> str:
     """Return the release of LangGraph. Raises `UsageError` for any other text."""
+    release = _text("library", '"1.2.22"')[1](value, profile, where)
     if not release:
         return ""
     from ckpt_cli.core.reducers import known_release
@@ -435,11 +414,7 @@ def _library(where: str, release: str) -> str:
         raise UsageError(f"{error.message} in {where}", hint=error.hint) from None
 
 
-def _param(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _reducers(profile: str, where: str, table: object) -> Mapping[str, str]:
+def _reducers(table: object, profile: str, where: str) -> Mapping[str, str]:
     """Return channel to reducer. Raises `UsageError` for a reducer that is not built in."""
     if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
         raise UsageError(
@@ -459,7 +434,7 @@ def _reducers(profile: str, where: str, table: object) -> Mapping[str, str]:
     return table
 
 
-def _ignored_codes(profile: str, where: str, table: object) -> frozenset[str]:
+def _ignored_codes(table: object, profile: str, where: str) -> frozenset[str]:
     """Return the codes that `ckpt doctor` leaves out. Raises `UsageError` for an unknown one."""
     codes = _ignore(profile, where, "doctor", "codes", "log-large", table)
     if codes:
@@ -473,7 +448,7 @@ def _ignored_codes(profile: str, where: str, table: object) -> frozenset[str]:
     return frozenset(codes)
 
 
-def _ignored_secrets(profile: str, where: str, table: object) -> Sequence[IgnoredSecrets]:
+def _ignored_secrets(table: object, profile: str, where: str) -> Sequence[IgnoredSecrets]:
     """Return what `ckpt secrets` leaves out. Raises `UsageError` for what cannot be read."""
     entries = _ignore(profile, where, "secrets", "kinds and places", "jwt", table)
     if not entries:
@@ -508,3 +483,23 @@ def _closest(word: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, known, n=1, cutoff=0.75)), None)
+
+
+_READERS: Mapping[str, tuple[str, Callable[[Any, str, str], Any]]] = {
+    "retention": _text("retention", '"90d"'),
+    "audit": _text("audit", '"/var/log/ckpt.ndjson"'),
+    "threads": _text("threads", '"agent.db"'),
+    "memory": _text("memory", '"memory.db"'),
+    "library": ("library", _library),
+    "reducers": ("reducers", _reducers),
+    "doctor": ("ignored_codes", _ignored_codes),
+    "secrets": ("ignored_secrets", _ignored_secrets),
+    "erase": ("erase_rules", parse_erase_rules),
+    "filters": ("filters", lambda it, name, at: parse_aliases(it, f"stores.{name}.filters", at)),
+    "prices": ("prices", lambda table, _, where: parse_prices(table, where)),
+}
+"""The keys of a profile beside its URL: the field of each, and what reads it, given the value, the
+profile, and where it is. Any other key is a parameter of the URL, which the backend accepts or
+rejects.
+"""
+_OWN = frozenset({"url", *_READERS})

@@ -140,7 +140,7 @@ class StoreNames:
 
         Of an untrusted file, none may exempt a channel from being verified.
         """
-        found = {} if self.profile is None else self.profile.reducers
+        found: Mapping[str, str] = self._own("reducers", {})
         if found:
             from ckpt_cli.core.reducers import CUSTOM
 
@@ -165,7 +165,7 @@ class StoreNames:
         """
         told = self._settings.get("library")
         if told is None:
-            return "" if self.profile is None else self.profile.library
+            return str(self._own("library", ""))
         from ckpt_cli.core.reducers import known_release
 
         return known_release(str(told))
@@ -173,13 +173,13 @@ class StoreNames:
     @property
     def ignored_codes(self) -> frozenset[str]:
         """The codes of findings that the profile of this run's store silences."""
-        found = frozenset() if self.profile is None else self.profile.ignored_codes
+        found: frozenset[str] = self._own("ignored_codes", frozenset())
         return frozenset() if found and self._may_not_silence("doctor.ignore") else found
 
     @property
     def ignored_secrets(self) -> Sequence[IgnoredSecrets]:
         """The credentials that the profile of this run's store leaves out."""
-        found = () if self.profile is None else self.profile.ignored_secrets
+        found: Sequence[IgnoredSecrets] = self._own("ignored_secrets", ())
         return () if found and self._may_not_silence("secrets.ignore") else found
 
     def _may_not_silence(self, what: str) -> bool:
@@ -192,20 +192,29 @@ class StoreNames:
                 self._tell(f"'{self.profiles.source}' {self.profiles.distrust}: ignoring {what}")
         return True
 
+    def _own(self, name: str, otherwise: Any = None, *, sets: str | None = None) -> Any:
+        """Return what the profile of this run's store has for a field.
+
+        Raises `UsageError` for a key that it `sets` if its file is not trusted.
+        """
+        profile = self.profile
+        found = None if profile is None else getattr(profile, name)
+        if profile is None or found is None:
+            return otherwise
+        if sets is not None and self.profiles.distrust is not None:
+            from ckpt_cli.config.profiles import refusal
+
+            raise refusal(self.profiles, f"profile '{profile.name}'", f"sets '{sets}'")
+        return found
+
     @property
     def retention(self) -> str | None:
         """How long threads are kept, from the profile of this run's store.
 
         Raises `UsageError` if its file is not trusted.
         """
-        profile = self.profile
-        if profile is None or profile.retention is None:
-            return None
-        if self.profiles.distrust is not None:
-            from ckpt_cli.config.profiles import refusal
-
-            raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'retention'")
-        return profile.retention
+        found: str | None = self._own("retention", sets="retention")
+        return found
 
     @property
     def erase_rules(self) -> EraseRules | None:
@@ -213,16 +222,13 @@ class StoreNames:
 
         Folders are relative to its file. Raises `UsageError` if the file is not trusted.
         """
-        profile = self.profile
-        if profile is None or profile.erase_rules is None:
+        rules: EraseRules | None = self._own("erase_rules", sets="erase")
+        if rules is None:
             return None
         from dataclasses import replace
 
-        from ckpt_cli.config.profiles import beside, refusal
+        from ckpt_cli.config.profiles import beside
 
-        if self.profiles.distrust is not None:
-            raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'erase'")
-        rules = profile.erase_rules
         folders = (beside(self.profiles.source, one) for one in rules.archives)
         return replace(rules, archives=tuple(folders))
 
@@ -234,14 +240,12 @@ class StoreNames:
         """
         from ckpt_cli.core.usage import PriceList
 
-        own = None if self.profile is None else self.profile.prices
-        return own or self.profiles.prices or PriceList()
+        return self._own("prices") or self.profiles.prices or PriceList()
 
     @property
     def filters(self) -> Mapping[str, str]:
         """The aliases of filters, from the file and from the profile of this run's store."""
-        own = {} if self.profile is None else self.profile.filters
-        return {**self.profiles.filters, **own}
+        return {**self.profiles.filters, **self._own("filters", {})}
 
     def filter_alias(self, name: str, *, acts: bool) -> FilterAlias:
         """Return the filter with a name; `acts` is true if a change depends on it.
@@ -270,16 +274,11 @@ class StoreNames:
         chosen = self._settings.get("audit")
         if chosen is not None:
             return Path(chosen)
-        profile = self.profile
-        if profile is None or profile.audit is None:
+        found = self._own("audit", sets="audit")
+        if found is None:
             return None
-        if self.profiles.distrust is not None:
-            from ckpt_cli.config.profiles import refusal
-
-            raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'audit'")
         source = self.profiles.source
-        path = Path(profile.audit)
-        return path if source is None else source.parent / path
+        return Path(found) if source is None else source.parent / found
 
     def other_store(
         self, what: Literal["threads", "memory"], chosen: str | None = None

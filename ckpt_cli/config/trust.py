@@ -16,7 +16,7 @@ from ckpt_backends.discovery import backend_of, bundled
 from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import check_regular, open_regular
 from ckpt_backends.url import VARIABLE, parse_url
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.machine import state_folder
 
 # Whether another user could have written a file, or put it where it is.
 #

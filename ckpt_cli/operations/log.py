@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,22 +18,14 @@ from typing import IO, Any, BinaryIO, NamedTuple, TypeAlias
 
 from ckpt_backends.changes import Change, change_from_record, change_record
 from ckpt_backends.discovery import backend_of
-from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
+from ckpt_backends.errors import Refused, StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import make_private_folder, open_regular, sync_folder, writing
+from ckpt_backends.memory import Item, ItemKey
 from ckpt_backends.url import StoreUrl, printable, printable_param
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.machine import state_folder
+from ckpt_cli.config.trust import fault_of_file
 from ckpt_cli.core.retention import PlannedRemoval, from_plan_line, to_plan_line
 from ckpt_cli.core.values import compact_json
-from ckpt_cli.operations.memory_parts import (
-    ItemEdited,
-    ItemsAdded,
-    ItemsRemoved,
-    ItemsRestored,
-    MemoryPart,
-    items_of,
-    memory_part,
-    memory_record,
-)
 
 _PATIENCE = 5.0
 """Seconds to wait. A process holds the lock for milliseconds, unless it was stopped."""
@@ -66,6 +59,36 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def _opened(path: Path, more: int = 0) -> BinaryIO:
+    """Open a file of this user to read and to write. No link is followed. Raises `OSError`."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | more
+    return os.fdopen(os.open(path, flags, 0o600), "r+b")
+
+
+def _add(file: BinaryIO, lines: Iterable[str]) -> None:
+    """Write lines at the end of a file, and wait until they are on disk. Raises `OSError`."""
+    file.seek(0, os.SEEK_END)
+    file.writelines(one.encode() + b"\n" for one in lines)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def json_of(line: bytes) -> Any:
+    """Return the JSON value of a line; None if it is damaged, or null."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(line)
+
+
+def user_name() -> str:
+    """Return the name of the user of the operating system; `''` if it has none."""
+    import getpass  # late: only what changes a store records it
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
 
 
 def store_text(url: StoreUrl) -> str:
@@ -228,6 +251,57 @@ class RowsAdded:
     writes: int
 
 
+@dataclass(frozen=True, slots=True)
+class ItemsRemoved:
+    """Items were removed, if they were as recorded here."""
+
+    items: tuple[Item, ...]
+    """Without their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsRestored:
+    """The items of an archive were restored, those that were missing."""
+
+    bundle: Path
+    digest: str
+    """The SHA-256 of the archive's lines, as `Bundle.digest`."""
+    items: int
+    """The number of items that were missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsAdded:
+    """Items were copied from another store, which is not done again."""
+
+    keys: tuple[ItemKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEdited:
+    """Fields of an item were set."""
+
+    key: ItemKey
+    fields: Mapping[str, Any]
+    """What they were set to."""
+
+
+MemoryPart: TypeAlias = ItemsRemoved | ItemsRestored | ItemsAdded | ItemEdited
+
+
+def items_of(part: MemoryPart) -> int:
+    """Return the number of items that a part concerns."""
+    match part:
+        case ItemsRemoved(items):
+            return len(items)
+        case ItemsRestored():
+            return part.items
+        case ItemsAdded(keys):
+            return len(keys)
+        case ItemEdited():
+            return 1
+
+
 StepPart: TypeAlias = AppliedChange | RowsRemoved | RowsRestored | RowsAdded | MemoryPart
 
 
@@ -308,6 +382,68 @@ def _part(record: Mapping[str, Any] | None) -> StepPart | None:
     return memory_part(record)
 
 
+def memory_record(part: MemoryPart) -> dict[str, Any]:
+    """Return a part as JSON."""
+    match part:
+        case ItemsRemoved(items):
+            return {"remove_items": list(map(_item_record, items))}
+        case ItemsRestored(bundle, digest, number):
+            return {"restore_items": {"bundle": str(bundle), "sha256": digest, "items": number}}
+        case ItemsAdded(keys):
+            return {"add_items": list(map(_key_record, keys))}
+        case ItemEdited(key, fields):
+            return {"edit_item": {**_key_record(key), "fields": dict(fields)}}
+
+
+def memory_part(record: Mapping[str, Any]) -> MemoryPart:
+    """Parse a part. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError`."""
+    match record:
+        case {"remove_items": items}:
+            return ItemsRemoved(tuple(map(_item_from, items)))
+        case {"restore_items": {"bundle": bundle, "sha256": digest, "items": number}}:
+            return ItemsRestored(Path(bundle), str(digest), int(number))
+        case {"add_items": keys}:
+            return ItemsAdded(tuple(map(_key_from, keys)))
+        case {"edit_item": {"fields": fields} as item}:
+            return ItemEdited(_key_from(item), dict(fields))
+    raise ValueError("unknown step")
+
+
+def _item_record(one: Item) -> dict[str, Any]:
+    return {
+        **_key_record(one.key),
+        "updated_at": _time_record(one.updated_at),
+        "size": one.size,
+        "expires_at": _time_record(one.expires_at),
+    }
+
+
+def _item_from(record: Mapping[str, Any]) -> Item:
+    return Item(
+        _key_from(record),
+        None,
+        _time_from(record["updated_at"]),
+        int(record["size"]),
+        _time_from(record["expires_at"]),
+    )
+
+
+def _key_record(key: ItemKey) -> dict[str, Any]:
+    return {"namespace": list(key.namespace), "key": key.key}
+
+
+def _key_from(record: Mapping[str, Any]) -> ItemKey:
+    return ItemKey(tuple(map(str, record["namespace"])), str(record["key"]))
+
+
+def _time_record(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _time_from(text: Any) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
 _LONGEST = 8 << 20
 _FILES = 9
 _NAME = "log.ndjson"
@@ -326,18 +462,15 @@ class OperationLog:
 
     def append(self, one: Operation) -> None:
         """Add an operation, and wait until it is on disk. Raises `UsageError`."""
-        line = json.dumps(to_record(one), separators=(",", ":")).encode() + b"\n"
+        line = compact_json(to_record(one))
         try:
             make_private_folder(self.folder)
             with self._locked():
-                self._rotate(len(line))
-                path = self.folder / _NAME
-                flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-                with os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0) as file:
-                    if _is_cut_off(file.fileno()):
-                        line = b"\n" + line
-                    file.write(line)
-                    os.fsync(file.fileno())
+                self._rotate(len(line) + 1)
+                with _opened(self.folder / _NAME, os.O_CREAT | os.O_APPEND) as file:
+                    last = _last_line(file)
+                    # Where a crash has cut off the last line, it becomes a line of its own.
+                    _add(file, ["", line] if last and not last.endswith(b"\n") else [line])
             sync_folder(self.folder)
         except OSError as error:
             raise unwritable(self.folder, error) from error
@@ -385,8 +518,7 @@ class OperationLog:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(self.folder / "lock", flags, 0o600), "wb") as file:
+        with _opened(self.folder / "lock", os.O_CREAT) as file:
             lock(file)
             yield
 
@@ -451,12 +583,6 @@ def _written_anew(path: Path, turn: Callable[[bytes], bytes]) -> Path | None:
 def _number(path: Path) -> int:
     text = path.name.split(".")[1]
     return int(text) if text.isdecimal() else 0
-
-
-def _is_cut_off(handle: int) -> bool:
-    """Return whether a file ends within a line."""
-    size = os.fstat(handle).st_size
-    return size > 0 and os.pread(handle, 1, size - 1) != b"\n"
 
 
 # Operations whose runs were killed: files in `running/` that no process holds a lock on.
@@ -526,8 +652,7 @@ class Journal:
         self._path = log.folder / "running" / f"{planned.op}.ndjson"
         try:
             make_private_folder(self._path.parent)
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file: IO[bytes] = os.fdopen(os.open(self._path, flags, 0o600), "wb")
+            self._file = _opened(self._path, os.O_CREAT | os.O_EXCL)
             fcntl.flock(self._file, fcntl.LOCK_EX)
             first = {**to_record(planned), **({"audit": audit} if audit else {})}
             self._write([compact_json(first)])
@@ -563,10 +688,7 @@ class Journal:
 
     def _write(self, lines: Iterable[str]) -> None:
         try:
-            for one in lines:
-                self._file.write(one.encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            _add(self._file, lines)
         except OSError as error:
             raise unwritable(self._log.folder, error) from error
 
@@ -645,11 +767,7 @@ class Claim:
         """Write which steps were not carried out. Raises `UsageError`."""
         try:
             self._cut()
-            lines = (json.dumps({"not_done": one}).encode() + b"\n" for one in numbers)
-            self.file.seek(0, os.SEEK_END)
-            self.file.write(b"".join(lines))
-            self.file.flush()
-            os.fsync(self.file.fileno())
+            _add(self.file, (compact_json({"not_done": one}) for one in numbers))
         except OSError as error:
             raise unwritable(self.log.folder, error) from error
 
@@ -685,8 +803,7 @@ def claims(log: OperationLog, place: str) -> Iterator[Claim]:
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO | None]:
     """Lock a file; None if another process settles it, or did."""
-    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "r+b") as file:
+    with _opened(path, os.O_NONBLOCK) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_ours = os.path.samestat(os.stat(path), os.fstat(file.fileno()))
@@ -697,11 +814,8 @@ def _locked(path: Path) -> Iterator[BinaryIO | None]:
 
 def _audit_of(file: BinaryIO) -> Path | None:
     file.seek(0)
-    try:
-        found = json.loads(file.readline()).get("audit")
-    except (ValueError, AttributeError):
-        return None
-    return Path(found) if isinstance(found, str) else None
+    found = _text_in(json_of(file.readline()), "audit")
+    return Path(found) if found else None
 
 
 def _remove_empty(log: OperationLog) -> None:
@@ -711,3 +825,149 @@ def _remove_empty(log: OperationLog) -> None:
             state = os.stat(path)
             if state.st_size == 0 and time.time() - state.st_mtime > _OLD:
                 path.unlink()
+
+
+# The audit file: the operations of a user as a chain of hashes, for `--audit FILE`.
+#
+# Each line is an operation as in the log, with `prev`, the SHA-256 of the line before it, newline
+# included; 64 zeros in the first line. Who changes or removes a line must change all later lines.
+
+
+FIRST = "0" * 64
+"""`prev` of the first line."""
+_NOT_FIRST = "it is not the first line of an audit file"
+_NOT_NEXT = "it does not follow from the line before"
+_BLOCK = 1 << 16
+
+
+class AuditFile:
+    """A file to which operations are appended. Several processes may append at once.
+
+    It is refused if it is a link, or if another user can write into it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    def check(self) -> None:
+        """Create it unless it exists. Raises `Refused` if it cannot be written."""
+        try:
+            with self._opened():
+                pass
+        except OSError as error:
+            raise Refused(
+                f"{self._said(error)}; nothing was written",
+                hint="run without --audit, or give a file that can be written",
+            ) from error
+
+    def append(self, one: Operation) -> None:
+        """Add an operation, and wait until it is on disk. Raises `UsageError`."""
+        from hashlib import sha256  # late, as above
+
+        try:
+            with self._opened() as file:
+                last = _last_line(file)
+                if last and not last.endswith(b"\n"):
+                    # Cut off by a crash. It becomes a line, so that the chain goes on.
+                    _add(file, [""])
+                    last += b"\n"
+                prev = sha256(last).hexdigest() if last else FIRST
+                _add(file, [compact_json({**to_record(one), "prev": prev})])
+        except OSError as error:
+            raise UsageError(self._said(error)) from error
+
+    def holds(self, op: str) -> bool:
+        """Return whether an operation was appended."""
+        try:
+            with open_regular(self.path) as file:
+                return any(_text_in(json_of(line), "op") == op for line in file)
+        except (OSError, StoreUnavailable):
+            return False
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        if self.path.is_symlink():
+            raise OSError(errno.ELOOP, "it is a symbolic link")
+        with _opened(self.path, os.O_CREAT | os.O_APPEND | os.O_NONBLOCK) as file:
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                raise OSError(0, "not a regular file")
+            if state.st_nlink > 1:
+                # Where others may link files, it may be one of this user's for something else.
+                raise OSError(errno.EPERM, "the file has other names, too")
+            if (fault := fault_of_file(self.path, state)) is not None:
+                raise OSError(errno.EPERM, f"it {fault}")
+            lock(file)
+            yield file
+
+    def _said(self, error: OSError) -> str:
+        return f"cannot write the audit file '{self.path}': {(error.strerror or '').lower()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What was found in an audit file."""
+
+    lines: int
+    """Number of lines up to the first broken one."""
+    head: str
+    """The SHA-256 of the last of them."""
+    broken: str
+    """What is wrong with the next line; `''` if the chain is whole."""
+    torn: tuple[int, ...]
+    """Lines that were cut off when they were written."""
+    has_known: bool
+    """Whether the known hash is that of a line."""
+
+
+def verified(path: Path, known: str | None = None) -> Chain:
+    """Check the chain of an audit file. Raises `UsageError` if it cannot be read.
+
+    `known` is the hash of a line that was noted before: it tells whether lines were cut off.
+    """
+    from hashlib import sha256  # late, as above
+
+    number, prev, has_known, torn = 0, FIRST, known == FIRST, []
+    try:
+        with open_regular(path) as file:
+            for line in file:
+                found = _prev_of(line)
+                if found is None:
+                    torn.append(number + 1)
+                elif found != prev:
+                    broken = _NOT_NEXT if number else _NOT_FIRST
+                    return Chain(number, prev, broken, tuple(torn), has_known)
+                number, prev = number + 1, sha256(line).hexdigest()
+                has_known |= prev == known
+    except OSError as error:
+        raise UsageError(f"cannot read '{path}': {reason_of(error)}") from error
+    except StoreUnavailable as error:
+        raise UsageError(error.message) from error
+    return Chain(number, prev, "", tuple(torn), has_known)
+
+
+def _prev_of(line: bytes) -> str | None:
+    """Return what a line says of the line before; None if it was cut off."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return _text_in(record, "prev") if line.endswith(b"\n") else ""
+
+
+def _text_in(record: object, name: str) -> str:
+    """Return the text under a name of a record; `''` if there is none."""
+    found = record.get(name) if isinstance(record, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _last_line(file: BinaryIO) -> bytes:
+    """Return the last line, with its newline if it has one."""
+    at = file.seek(0, os.SEEK_END)
+    found = b""
+    while at > 0 and b"\n" not in found[:-1]:
+        size = min(_BLOCK, at)
+        at -= size
+        file.seek(at)
+        found = file.read(size) + found
+    return found[found[:-1].rfind(b"\n") + 1 :]

@@ -37,7 +37,7 @@ from ckpt_backends.registry import open_memory, open_sessions, open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.transfer.parts import CheckpointPart, ValuePart, languages_of, parts_of_rows
 from ckpt_backends.url import StoreUrl, parse_url
-from ckpt_cli.config.folders import history_file, old_history
+from ckpt_cli.config.machine import history_file, old_history
 from ckpt_cli.config.store_names import MemoryPlace
 from ckpt_cli.core.erasure import (
     CANNOT_UNDO,
@@ -64,7 +64,7 @@ from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.core.search import compile_pattern
 from ckpt_cli.core.values import format_path
-from ckpt_cli.operations.log import OperationLog, place_of
+from ckpt_cli.operations.log import OperationLog, json_of, place_of
 from ckpt_cli.plans.purge import plan_named
 from ckpt_cli.plans.saved_plan import item_fact, thread_fact
 from ckpt_cli.queries.filters import EverMatching, checkpoint_facts, read_known
@@ -610,7 +610,7 @@ class LogNaming:
 
     def is_in(self, line: bytes) -> bool:
         """Return whether a line of a log names anyone."""
-        record = _record_of(line)
+        record = json_of(line)
         return isinstance(record, dict) and self._is_in_operation(record)
 
     def turned(self, line: bytes) -> bytes:
@@ -641,16 +641,10 @@ def _is_in_operation(record: Mapping[str, Any], place: str, erased: Erased) -> b
     return any(map(erased.has_name, (*ids, *texts)))
 
 
-def _record_of(line: bytes) -> Any:
-    """Return the JSON value of a line; None if it is damaged."""
-    with suppress(ValueError, RecursionError):
-        return json.loads(line)
-
-
 def _records_in(path: Path) -> Iterator[Any]:
     """Yield the JSON values of a file with one on each line; damaged lines are left out."""
     with suppress(OSError, CkptError), open_regular(path, follow=False) as file:
-        yield from (one for one in map(_record_of, file) if one is not None)
+        yield from (one for one in map(json_of, file) if one is not None)
 
 
 def _histories() -> Sequence[Path]:
@@ -1101,7 +1095,7 @@ def _plans_back(ids: ErasedIds, folder: Path) -> int:
 
 def _operations_back(receipt: ErasureReceipt) -> int:
     """Count the operations that name an erased thread of this store, or the subject."""
-    records = map(_record_of, OperationLog.of_user().lines())
+    records = map(json_of, OperationLog.of_user().lines())
     found = (one for one in records if isinstance(one, dict))
     return sum(_is_in_operation(one, receipt.place, receipt.ids) for one in found)
 

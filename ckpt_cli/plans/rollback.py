@@ -16,10 +16,7 @@ from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.edit_state import VALUES
 from ckpt_cli.core.forking import (
     NEWEST_FORMAT,
-    ChangeOutcome,
     CheckpointPlan,
-    ResumePoint,
-    ThreadChange,
     TouchedCheckpoint,
     first_tick,
     is_numbered,
@@ -56,6 +53,7 @@ from ckpt_cli.plans.fork import (
     repeated_nodes,
     target_and_head,
 )
+from ckpt_cli.plans.proposal import Proposal, ResumePoint
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.store import carried_metadata
 from ckpt_cli.reading.target import NamedThread, Target, TargetArguments, find_checkpoint
@@ -520,13 +518,10 @@ class ManyRollbacks:
     to: str | None = None
     """The template of the ids of new threads; None to add to the same thread."""
 
-    def plan(
-        self, reader: ThreadReader, checkpoint_id: str | None
-    ) -> ThreadChange | ChangeOutcome | None:
+    def plan(self, reader: ThreadReader, checkpoint_id: str | None) -> Proposal:
         """Plan the change of a thread to the given checkpoint, or to the one that is chosen.
 
-        Returns an outcome if it is ready as it is, and None if it needs no change. Raises
-        `Refused` if the thread has no such checkpoint, and what plans raise.
+        Raises `Refused` if the thread has no such checkpoint, and what plans raise.
         """
         try:
             head_id = NamedThread(reader).checkpoint(self.now, self.zone).checkpoint_id
@@ -542,7 +537,7 @@ class ManyRollbacks:
             plan = plan_rollback(reader, self.rows, target, self.now, self.options)
         except (NotFound, UsageError) as error:
             raise Refused(error.message) from error
-        return ThreadChange(reader.thread_id, plan.change, plan.change.heads, plan=plan)
+        return Proposal.of(plan)
 
     def _chosen(self, reader: ThreadReader) -> str:
         named = NamedThread(reader, ref=self.target.at, as_of=self.target.as_of)
@@ -551,10 +546,10 @@ class ManyRollbacks:
 
     def _fork(
         self, reader: ThreadReader, head: Moment, checkpoint_id: str | None, to: str
-    ) -> ThreadChange | ChangeOutcome | None:
+    ) -> Proposal:
         """Plan the fork of a thread to a new one, unless it is such a fork itself."""
         if _is_fork(head) and new_thread_id(to, str(head.metadata[THREAD])) == reader.thread_id:
-            return None
+            return Proposal(reader.thread_id, state="unneeded")
         target = checkpoint_id or self._chosen(reader)
         new_id = new_thread_id(to, reader.thread_id)
         there = _fork_there(reader, new_id, target)
@@ -565,27 +560,27 @@ class ManyRollbacks:
                 del at["checkpoint_id"]
             return _ready(reader, there, at, _COPIED)
         plan = plan_fork_to_thread(reader, self.rows, target, new_id, self.options)
-        return ThreadChange(reader.thread_id, plan.change, heads_of(reader), plan=plan)
+        return replace(Proposal.of(plan), heads=heads_of(reader))
 
 
 def _no_note(_: str) -> None:
     """Say nothing: there would be a note for each thread."""
 
 
-def _cut_short(reader: ThreadReader, head: Moment, *, is_busy: bool) -> ChangeOutcome | None:
-    """Return where a thread is resumed whose run ended without an error; None if it is done, or
-    waits for an answer.
+def _cut_short(reader: ThreadReader, head: Moment, *, is_busy: bool) -> Proposal:
+    """Return where a thread is resumed whose run ended without an error; it needs nothing if it is
+    done, or waits for an answer.
     """
     if head.status is not Status.PENDING:
-        return None
+        return Proposal(reader.thread_id, state="unneeded")
     at = configurable(head.key)
     # With an id, LangGraph would run again what has finished in this step.
     del at["checkpoint_id"]
     return _ready(reader, head, at, _BUSY if is_busy else _CUT_SHORT)
 
 
-def _ready(reader: ThreadReader, head: Moment, at: dict[str, str], reason: str) -> ChangeOutcome:
-    """Return the outcome of the reader's thread, whose own head or that of its fork is ready."""
+def _ready(reader: ThreadReader, head: Moment, at: dict[str, str], reason: str) -> Proposal:
+    """Return that the reader's thread, or its fork, is resumed from its head as it is."""
     point = ResumePoint(
         head.key,
         head.number,
@@ -596,7 +591,7 @@ def _ready(reader: ThreadReader, head: Moment, at: dict[str, str], reason: str) 
         () if "checkpoint_id" in at else finished_nodes(head),
         head.body.is_javascript,
     )
-    return ChangeOutcome(reader.thread_id, "ready", reason=reason, resume=point)
+    return Proposal(reader.thread_id, state="ready", remark=reason, resume=point)
 
 
 def _is_unused_copy(head: Moment) -> bool:

@@ -23,7 +23,7 @@ from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.copying import CopiedItem
 from ckpt_cli.core.values import compact_json
 from ckpt_cli.operations.log import OperationStep, place_of, step_record
-from ckpt_cli.plans.undo import PlannedStep, RefusedStep
+from ckpt_cli.plans.proposal import Proposal
 
 _BYTES = 16
 _EXPIRY = "expires_at"
@@ -96,17 +96,17 @@ def thread_fact(thread_id: str, **stores: StoredRows | None) -> dict[str, Any]:
     return {"thread_id": thread_id, **found}
 
 
-def step_fact(one: PlannedStep | RefusedStep, rows: StoredRows | None) -> dict[str, Any]:
+def step_fact(one: Proposal, rows: StoredRows | None) -> dict[str, Any]:
     """Return the thread of a step, what it has, and a digest of what takes the step back.
 
     `rows` is the store as stored; None for steps of long-term memory, which have no thread.
     """
-    thread_id = one.step.thread_id
-    if isinstance(one, RefusedStep):
+    thread_id, back = one.thread_id, one.takes_back
+    if one.step is None or back is None:
         return {"thread_id": thread_id, "refused": True}
-    back = _digest(step_record(OperationStep(thread_id, one.part, one.step.done)))
+    digest = _digest(step_record(OperationStep(thread_id, one.step.done, back.done)))
     there = {} if thread_id is None else thread_fact(thread_id, rows=rows)
-    return {"thread_id": thread_id, **there, "sha256": back}
+    return {"thread_id": thread_id, **there, "sha256": digest}
 
 
 def item_fact(memory: MemoryStore, key: ItemKey) -> dict[str, Any]:
@@ -414,7 +414,7 @@ class PlanReview(ABC):
         """See what would become of an item that is copied."""
         self.see(copied_fact(one))
 
-    def see_step(self, one: PlannedStep | RefusedStep, rows: StoredRows | None) -> None:
+    def see_step(self, one: Proposal, rows: StoredRows | None) -> None:
         """See what takes back a step; `rows` is the store as stored, None for its memory."""
         self.see(step_fact(one, rows))
 

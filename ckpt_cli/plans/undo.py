@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from ckpt_backends import shell
 from ckpt_backends.archive import Bundle, check_bundle
 from ckpt_backends.changes import GONE, Change, NewBlob
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Opaque, Value
-from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged
+from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged, UsageError
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, check_unchanged
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write, time_of
 from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import compare
 from ckpt_backends.transfer.parts import CheckpointPart, parts_of_rows
 from ckpt_cli.core.diff import diff_channels
@@ -37,21 +39,33 @@ from ckpt_cli.core.state import (
 )
 from ckpt_cli.operations.log import (
     AppliedChange,
-    OperationStep,
-    RowsRemoved,
-    RowsRestored,
-    StepPart,
-)
-from ckpt_cli.operations.memory_parts import (
     ItemEdited,
     ItemsAdded,
     ItemsRemoved,
     ItemsRestored,
     MemoryPart,
+    Operation,
+    OperationLog,
+    OperationStep,
+    RowsRemoved,
+    RowsRestored,
+    place_of,
 )
 from ckpt_cli.plans.fork import RollbackOptions, check_store, finished_nodes, heads_of, named
+from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.rollback import plan_rollback
+from ckpt_cli.queries.operations import (
+    REDO,
+    UNDO,
+    ListedOperation,
+    changes_of_thread,
+    is_recorded,
+    operation_named,
+    steps_left,
+)
 from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.target import find_thread
 from ckpt_cli.reading.thread import ThreadReader
 
 _MOST_REMOVED = 1000
@@ -182,70 +196,233 @@ def _named(one: Checkpoint) -> set[tuple[str, str, str]]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedStep:
-    """What takes back one step, with what the store has now."""
+class Stores(Protocol):
+    """One store, opened in each way that a change of it needs."""
 
-    step: OperationStep
-    """As it was recorded."""
-    part: StepPart
-    """What is carried out."""
-    turned: OperationStep
-    """What is recorded."""
-    bundle: Bundle | None = None
-    """The archive that is restored."""
-    values: tuple[DamagedValue, ...] = ()
-    """The values that it removes or stores, if it changes nothing else."""
+    @property
+    def store(self) -> Store:
+        """As it is read: with redaction, if that is wanted."""
+        ...
+
+    @property
+    def rows(self) -> Store:
+        """As it is stored."""
+        ...
+
+    @property
+    def editable(self) -> Store:
+        """As it is stored, decrypted; what is made of it is encrypted again."""
+        ...
+
+    @property
+    def now(self) -> datetime:
+        """The time of the change."""
+        ...
+
+    @property
+    def opening(self) -> Opening:
+        """How it is opened."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedStep:
-    """A step that cannot be taken back now."""
+class Undo(NamedTuple):
+    """What takes back a change."""
 
-    step: OperationStep
-    error: CkptError
+    found: ListedOperation | None
+    """The operation; None if only the thread tells what to take back."""
+    proposals: list[Proposal]
+    undoes: str | None = None
+    """The id of the operation, if it is recorded."""
+
+    @property
+    def action(self) -> str:
+        """`undo`, or `redo` for what takes back an undo."""
+        return REDO if self.found is not None and self.found.operation.action == UNDO else UNDO
+
+    @property
+    def single(self) -> Proposal | None:
+        """The only proposal, if it has a plan."""
+        return self.proposals[0] if self.proposals and self.proposals[0].plan is not None else None
 
 
-def refused_steps(
-    planned: Iterable[PlannedStep | RefusedStep], *, is_redo: bool
-) -> list[RefusedStep]:
-    """Return the steps that cannot be taken back. The errors of a redo are named after it."""
-    found = [one for one in planned if isinstance(one, RefusedStep)]
-    if is_redo:
-        for one in found:
-            one.error.message = one.error.message.replace("cannot undo:", "cannot redo:", 1)
-    return found
+def undo_of_thread(
+    stores: Stores, thread_id: str, note: Callable[[str], None], *, force: bool = False
+) -> Undo:
+    """Plan to take back the last change of a thread, as the log or the thread itself tells it.
+
+    Raises `NotFound` if there is neither, and what `undo_of_operation` raises.
+    """
+    recorded = last_change(stores, thread_id, note)
+    try:
+        reader = find_thread(stores.store, thread_id, note)
+    except NotFound:
+        if recorded is None:
+            raise
+    else:
+        is_lost = recorded is not None and _has_lost_steps(reader, recorded)
+        if recorded is None or is_lost or _has_newer(stores, reader, recorded):
+            plan = plan_undo(reader, stores.editable, stores.now, force=force)
+            undoes = recorded.op if is_lost and recorded is not None else None
+            return Undo(None, [Proposal.of(plan)], undoes)
+    return undo_of_operation(stores, recorded, thread_id, force=force)
+
+
+def undo_of_operation(
+    stores: Stores,
+    found: ListedOperation,
+    thread_id: str | None = None,
+    *,
+    force: bool = False,
+    watch: Callable[[Iterator[Proposal], int], Iterable[Proposal]] = lambda found, _: found,
+) -> Undo:
+    """Plan to take back an operation, or only what it did to a thread.
+
+    `watch` follows the planning of many threads. Raises `Refused` if it cannot be taken back.
+    """
+    undo = Undo(found, [], found.op)
+    if not found.is_undoable:
+        hint = "`ckpt ops list` lists earlier operations; `ckpt undo OP` takes back one"
+        if undo.action == REDO:
+            hint = f"`ckpt ops show {original_of(found).op}` shows the original command"
+        raise Refused(f"cannot {undo.action} operation {found.op}: {found.why_not}", hint=hint)
+    steps = [
+        one
+        for one in steps_left(OperationLog.of_user(), found.op)
+        if thread_id is None or one.thread_id == thread_id
+    ]
+    if not steps:
+        where = "" if thread_id is None else f" in thread '{thread_id}'"
+        raise Refused(f"nothing of operation {found.op} is left to take back{where}")
+    is_redo = undo.action == REDO
+    if steps[0].thread_id is None:
+        with open_memory(stores.opening.url) as memory:
+            return undo._replace(proposals=list(planned_items(steps, memory, is_redo=is_redo)))
+    if len(steps) == 1 and (reader := _newest_of(stores.store, steps[0])) is not None:
+        plan = plan_undo(reader, stores.editable, stores.now, force=force)
+        return undo._replace(proposals=[_recorded(plan, undo.action, steps[0], stores.rows)])
+    planned = planned_steps(steps, stores.store, stores.rows, is_redo=is_redo)
+    return undo._replace(proposals=list(watch(planned, len(steps))))
+
+
+def original_of(found: ListedOperation) -> Operation:
+    """Return the operation that a person means: a redo is of what the undo took back."""
+    original = found.operation.undoes
+    if found.operation.action == UNDO and original is not None:
+        with suppress(NotFound):
+            return operation_named(OperationLog.of_user(), original, None).operation
+    return found.operation
+
+
+def _recorded(plan: CheckpointPlan, action: str, step: OperationStep, rows: Store) -> Proposal:
+    """Return the undo of the newest checkpoint that `ckpt` added, by the step that added it."""
+    if action == REDO:
+        plan = replace(plan, action="redo")
+    back = step.back.change.removed if isinstance(step.back, AppliedChange) else None
+    is_removal = (plan.change.removed or {}).keys() == (back or {}).keys()
+    turned = turned_now(step, plan.change, rows) if is_removal else None
+    return Proposal.of(plan, step=turned)
+
+
+def last_change(
+    stores: Stores, thread_id: str, note: Callable[[str], None]
+) -> ListedOperation | None:
+    """Return the newest recorded operation of a thread that is not undone.
+
+    Without a log that can be read, the thread alone tells.
+    """
+    try:
+        log = OperationLog.of_user()
+        for one in changes_of_thread(log, place_of(stores.opening.url), thread_id):
+            if not one.is_undoable or _is_there(stores.store, steps_left(log, one.op), thread_id):
+                return one
+    except UsageError as error:
+        note(f"{error.message}; what is undone is found in the thread itself")
+    return None
+
+
+def _is_there(store: Store, steps: Iterable[OperationStep], thread_id: str) -> bool:
+    """Return whether the store has what these steps added to a thread, if they added anything.
+
+    The store may be restored from a backup, or another user took the change back.
+    """
+    added = [
+        key
+        for one in steps
+        if one.thread_id == thread_id and isinstance(one.done, AppliedChange)
+        for key in one.done.change.added
+    ]
+    return not added or any(True for _ in store.checkpoints_at(added[:1]))
+
+
+def _has_lost_steps(reader: ThreadReader, recorded: ListedOperation) -> bool:
+    """Return whether an operation added the newest checkpoint by `ckpt`, but its steps are gone."""
+    added = _newest_id(reader)
+    return not recorded.is_undoable and added is not None and added in recorded.operation.added
+
+
+def _has_newer(stores: Stores, reader: ThreadReader, recorded: ListedOperation) -> bool:
+    """Return whether the thread has a newer change by ckpt that is not recorded here."""
+    added = _newest_id(reader)
+    at = None if added is None else time_of(added)
+    if added is None or (at is not None and at <= recorded.operation.at):
+        return False
+    return not is_recorded(OperationLog.of_user(), place_of(stores.opening.url), added)
+
+
+def _newest_id(reader: ThreadReader) -> str | None:
+    """Return the newest checkpoint that `ckpt` added; None if there is none."""
+    with suppress(NotFound):
+        return newest_added(reader).key.checkpoint_id
+    return None
+
+
+def _newest_of(store: Store, step: OperationStep) -> ThreadReader | None:
+    """Return the thread of a step if that added the newest checkpoint that `ckpt` added to it."""
+    if not isinstance(step.done, AppliedChange):
+        return None
+    change = step.done.change
+    with suppress(NotFound):
+        reader = ThreadReader(store, change.thread_id)
+        return reader if newest_added(reader).key in change.added else None
+    return None
 
 
 def planned_steps(
-    steps: Sequence[OperationStep], store: Store, rows: Store
-) -> Iterator[PlannedStep | RefusedStep]:
+    steps: Sequence[OperationStep], store: Store, rows: Store, *, is_redo: bool = False
+) -> Iterator[Proposal]:
     """Yield what takes back each step, the last one first.
 
-    `rows` has the rows of the store as they are stored.
+    `rows` has the rows of the store as they are stored. The errors of a redo are named after it.
     """
     for one in reversed(steps):
-        try:
-            yield planned_step(one, store, rows)
-        except CkptError as error:
-            yield RefusedStep(one, error)
+        yield _planned(one, lambda one: planned_step(one, store, rows), is_redo=is_redo)
 
 
 def planned_items(
-    steps: Sequence[OperationStep], memory: MemoryStore
-) -> Iterator[PlannedStep | RefusedStep]:
+    steps: Sequence[OperationStep], memory: MemoryStore, *, is_redo: bool = False
+) -> Iterator[Proposal]:
     """Yield what takes back each step on long-term memory, the last one first."""
+
+    def plan(one: OperationStep) -> Proposal:
+        item_to_take_back(memory, one)
+        return Proposal(None, one.turned(), takes_back=one)
+
     for one in reversed(steps):
-        try:
-            item_to_take_back(memory, one)
-        except CkptError as error:
-            yield RefusedStep(one, error)
-        else:
-            assert one.back is not None  # noqa: S101 - it was checked
-            yield PlannedStep(one, one.back, one.turned())
+        yield _planned(one, plan, is_redo=is_redo)
 
 
-def planned_step(step: OperationStep, store: Store, rows: Store) -> PlannedStep:
+def _planned(
+    step: OperationStep, plan: Callable[[OperationStep], Proposal], *, is_redo: bool
+) -> Proposal:
+    try:
+        return plan(step)
+    except CkptError as error:
+        if is_redo:
+            error.message = error.message.replace("cannot undo:", "cannot redo:", 1)
+        return Proposal(step.thread_id, takes_back=step).skipped(error)
+
+
+def planned_step(step: OperationStep, store: Store, rows: Store) -> Proposal:
     """Return what takes back a step.
 
     Raises `Refused` or `StoreChanged` with the reason if the thread was used since.
@@ -255,28 +432,29 @@ def planned_step(step: OperationStep, store: Store, rows: Store) -> PlannedStep:
             done = step.done.change if isinstance(step.done, AppliedChange) else None
             now = change_now(change, done, store, rows)
             turned, values = turned_now(step, now, rows), _values_of(now, rows)
-            return PlannedStep(step, AppliedChange(now), turned, values=values)
+            return Proposal(step.thread_id, turned, takes_back=step, values=values)
         case RowsRemoved(planned):
             check_removal(planned, store)
-            return PlannedStep(step, step.back, step.turned())
+            return Proposal(step.thread_id, step.turned(), takes_back=step)
         case RowsRestored():
             bundle = checked_bundle(step, rows)
             turned = step.turned()
             if isinstance(turned.back, RowsRemoved):
                 again = RowsRemoved(after_restoring(turned.back.planned, store))
                 turned = replace(turned, back=again)
-            return PlannedStep(step, step.back, turned, bundle)
+            return Proposal(step.thread_id, turned, takes_back=step, bundle=bundle)
         case _:
             raise Refused("cannot undo: what it replaced was not kept")
 
 
 def turned_now(step: OperationStep, change: Change, rows: Store) -> OperationStep:
-    """Return what is recorded when a change takes back a step.
+    """Return what is carried out and recorded when a change takes back a step.
 
     It holds what is removed: what it was made from may be gone when it is made again.
     """
     again = reversal_of(change, rows)
-    return step.turned() if again is None else replace(step.turned(), back=AppliedChange(again))
+    back = step.done if again is None else AppliedChange(again)
+    return OperationStep(step.thread_id, AppliedChange(change), back)
 
 
 def change_now(change: Change, done: Change | None, store: Store, rows: Store) -> Change:
@@ -578,14 +756,6 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
         names=named(reader, head, earlier, {}),
         now=head.step,
     )
-
-
-def added_at(reader: ThreadReader) -> datetime | None:
-    """Return when `ckpt` last added a checkpoint to the head's branch; None if it did not."""
-    try:
-        return time_of(newest_added(reader).key.checkpoint_id)
-    except NotFound:
-        return None
 
 
 def _plan_removal(reader: ThreadReader, added: Checkpoint) -> CheckpointPlan:

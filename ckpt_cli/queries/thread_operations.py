@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.machine import state_folder
 from ckpt_cli.core.state import BY, NAME, THREAD
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import Moment

@@ -213,6 +213,42 @@ class Shape:
         }
 
 
+def inside(name: str, shape: Shape) -> list[Field]:
+    """Return the keys of a shape, taken from an attribute of what was found."""
+    whole = attrgetter(name)
+
+    def moved(field: Field) -> Field:
+        take = _taking(field.of or field.key)
+        return field._replace(of=lambda found: take(whole(found)))
+
+    return list(map(moved, shape.fields.values()))
+
+
+class Joined(Shape):
+    """The keys of several shapes in one object."""
+
+    def __init__(self, text: str, *parts: tuple[Callable[[Any], Any] | None, Shape]) -> None:
+        """Each shape is taken from what its function returns, and left out for None; a shape
+        without a function is always there.
+        """
+        super().__init__(text)
+        self._shapes = parts
+        for take, shape in parts:
+            for key, one in shape.fields.items():
+                there = self.fields.get(key, one)
+                is_always = take is None or not (there is one or there.optional)
+                self.fields[key] = one if is_always else one._replace(optional=True)
+
+    def record(self, found: Any) -> dict[str, Any]:
+        """Return what was found, as JSON has it."""
+        record: dict[str, Any] = {}
+        for take, shape in self._shapes:
+            part = found if take is None else take(found)
+            if part is not None:
+                record |= shape.record(part)
+        return record
+
+
 class View(NamedTuple):
     """How one kind of answer is printed."""
 

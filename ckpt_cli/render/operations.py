@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from datetime import datetime, tzinfo
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.changes import Change
-from ckpt_cli.operations.audit import Chain
+from ckpt_cli.core.replay import DamagedValue
 from ckpt_cli.operations.log import (
     AppliedChange,
+    Chain,
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
     Operation,
     OperationStep,
     RowsAdded,
@@ -21,11 +25,26 @@ from ckpt_cli.operations.log import (
     RowsRestored,
     StepPart,
 )
-from ckpt_cli.operations.memory_parts import ItemEdited, ItemsAdded, ItemsRemoved, ItemsRestored
-from ckpt_cli.plans.undo import PlannedStep, RefusedStep
-from ckpt_cli.queries.operations import REDO, ListedOperation
-from ckpt_cli.render.table import AGO, Column, age, iso, plain_columns, when
-from ckpt_cli.render.text import StyledLine, command_field, field, line
+from ckpt_cli.plans.proposal import Proposal
+from ckpt_cli.plans.undo import Undo
+from ckpt_cli.queries.operations import REDO, UNDO, ListedOperation
+from ckpt_cli.render.fields import (
+    FLAG,
+    INTEGER,
+    TEXT,
+    TIME,
+    Field,
+    Shape,
+    View,
+    each,
+    inside,
+    maybe,
+    one_of,
+    optional,
+)
+from ckpt_cli.render.plan import PLACE
+from ckpt_cli.render.table import AGO, Column, age, plain_columns, when
+from ckpt_cli.render.text import StyledLine, Ui, command_field, field, line
 from ckpt_cli.render.values import counted, named_value
 
 _SHOWN = 20
@@ -35,25 +54,23 @@ _NAMED = 3
 _MEMORY = "memory"
 
 
-def operation_record(one: ListedOperation) -> dict[str, Any]:
-    """Return an operation as JSON."""
-    operation = one.operation
-    return {
-        "op": operation.op,
-        "at": iso(operation.at),
-        "user": operation.user,
-        "store": operation.store,
-        "action": operation.action,
-        "threads": list(operation.threads),
-        "number": operation.number,
-        "reason": operation.reason,
-        "command": operation.command,
-        "undoable": one.is_undoable,
-        "why_not": one.why_not or None,
-        "undone_by": one.undone_by,
-        "undoes": operation.undoes,
-        "ended": operation.ended or None,
-    }
+OPERATION = Shape(
+    "A change that `ckpt` made to a store.",
+    Field("op", TEXT, "Id."),
+    Field("at", TIME, "When it began.", "operation.at"),
+    Field("user", TEXT, "User of the operating system.", "operation.user"),
+    Field("store", TEXT, "URL of the store, without secrets.", "operation.store"),
+    Field("action", TEXT, "What was done, such as `rollback`.", "operation.action"),
+    Field("threads", each(TEXT), "Changed threads, at most 1,000.", "operation.threads"),
+    Field("number", INTEGER, "Number of changed threads, or items.", "operation.number"),
+    Field("reason", maybe(TEXT), "Reason that was given.", "operation.reason"),
+    Field("command", TEXT, "Command line without secrets and values.", "operation.command"),
+    Field("undoable", FLAG, "Whether it can be taken back.", "is_undoable"),
+    Field("why_not", maybe(TEXT), "Why not.", lambda one: one.why_not or None),
+    Field("undone_by", maybe(TEXT), "Operation that took it back."),
+    Field("undoes", maybe(TEXT), "Operation that it took back.", "operation.undoes"),
+    Field("ended", maybe(TEXT), "Why it stopped early.", lambda one: one.operation.ended or None),
+)
 
 
 def operation_columns(*, of_all: bool = False) -> Sequence[Column]:
@@ -76,34 +93,44 @@ def operation_columns(*, of_all: bool = False) -> Sequence[Column]:
     )
 
 
-def shown_record(one: ListedOperation, steps: Sequence[OperationStep]) -> dict[str, Any]:
-    """Return an operation with its steps as JSON."""
-    return {**operation_record(one), "steps": list(map(step_summary, steps))}
+class ShownOperation(NamedTuple):
+    """An operation with its steps."""
+
+    listed: ListedOperation
+    steps: Sequence[OperationStep]
+    words: Sequence[str]
+    """The options that name its store."""
 
 
-STEP_COLUMNS = plain_columns("thread_id", "did", "undo")
+STEP = Shape(
+    "What was done to one thread, without values.",
+    Field("thread_id", maybe(TEXT), "Thread; null for items of memory."),
+    Field("did", maybe(TEXT), "What was done.", lambda one: part_text(one.done)),
+    Field("undo", maybe(TEXT), "What takes it back.", lambda one: part_text(one.back)),
+    Field(
+        "checkpoints",
+        each(TEXT),
+        "Checkpoints that were added or removed.",
+        lambda one: _checkpoints(one.done),
+    ),
+    Field(
+        "archive",
+        maybe(TEXT),
+        "Archive from which it is taken back.",
+        lambda one: str(one.back.bundle) if isinstance(one.back, RowsRestored) else None,
+    ),
+)
+SHOWN_OPERATION = Shape(
+    "An operation with its steps.",
+    *inside("listed", OPERATION),
+    Field("steps", each(STEP), "What was done to each thread."),
+)
 
 
-def step_summary(one: OperationStep) -> dict[str, Any]:
-    """Return what a step did and what takes it back, without values."""
-    return {
-        "thread_id": one.thread_id,
-        "did": None if one.done is None else part_text(one.done),
-        "undo": None if one.back is None else part_text(one.back),
-        "checkpoints": _checkpoints(one.done),
-        "archive": str(one.back.bundle) if isinstance(one.back, RowsRestored) else None,
-    }
-
-
-def shown_lines(
-    one: ListedOperation,
-    steps: Sequence[OperationStep],
-    words: Sequence[str],
-    now: datetime,
-    zone: tzinfo,
-    width: int,
-) -> Iterator[StyledLine]:
-    """Yield an operation as text; `words` are the options that name its store."""
+def shown_lines(found: ShownOperation, ui: Ui) -> Iterator[StyledLine]:
+    """Yield an operation as text."""
+    one, steps, words = found
+    now, zone, width = ui.now, ui.zone, ui.width
     operation = one.operation
     yield from field("op", operation.op, width, "head")
     yield from field("action", operation.action, width)
@@ -122,7 +149,7 @@ def shown_lines(
             label = ""
             yield from field("thread", step.thread_id, width, "head")
         if step.done is not None:
-            yield from field(label, part_text(step.done), width)
+            yield from field(label, part_text(step.done) or "", width)
         for place in _checkpoints(step.done)[:_SHOWN]:
             yield from field("", place, width, "id")
         if isinstance(step.back, RowsRestored):
@@ -136,120 +163,182 @@ def shown_lines(
         yield from field("no undo", one.why_not, width, "warn")
 
 
+OPERATION_VIEW = View(
+    SHOWN_OPERATION.record,
+    shown_lines,
+    lambda found: map(STEP.record, found.steps),
+    STEP.columns("thread_id", "did", "undo"),
+)
+
+
 def operation_text(one: Operation, now: datetime) -> str:
     """Return the name of an operation and its age: `rollback 3f2a9c0b7d41, 2 minutes ago`."""
     return f"{one.action} {one.op}, {age(one.at, now)} ago"
 
 
-def undo_plan_record(
-    one: ListedOperation, action: str, steps: Sequence[PlannedStep | RefusedStep], *, dry_run: bool
-) -> dict[str, Any]:
-    """Return the plan that takes back an operation as JSON."""
-    return {
-        "action": action,
-        "undoes": one.op,
-        "threads": [
-            {
-                **_undo_step_record(step),
-                **({"values": values} if (values := value_records(step, action)) else {}),
-            }
-            for step in steps
-        ],
-        "dry_run": dry_run,
-    }
+class _ShownStep(NamedTuple):
+    one: Proposal
+    action: str
 
 
-def _undo_step_record(step: PlannedStep | RefusedStep) -> dict[str, Any]:
-    return {
-        "thread_id": step.step.thread_id,
-        "does": part_text(step.part) if isinstance(step, PlannedStep) else None,
-        "refused": step.error.message if isinstance(step, RefusedStep) else None,
-    }
+class ShownUndo(NamedTuple):
+    """What takes back an operation."""
+
+    undo: Undo
+    named: Operation
+    """The operation as a person calls it."""
+    dry_run: bool
+
+    @property
+    def steps(self) -> list[_ShownStep]:
+        """What is done to each thread."""
+        return [_ShownStep(one, self.undo.action) for one in self.undo.proposals]
 
 
-def value_records(step: PlannedStep | RefusedStep, action: str) -> list[dict[str, Any]]:
+PLACED_VALUE = Shape(
+    "A value that is removed, or stored again.",
+    *inside("place", PLACE),
+    Field(
+        "before",
+        one_of("missing", "unreadable", "restored"),
+        "What it was before the repair that is undone; `restored` for a redo.",
+    ),
+)
+UNDO_STEP = Shape(
+    "What is done to one thread.",
+    Field("thread_id", maybe(TEXT), "Thread; null for items of memory.", "one.thread_id"),
+    Field("does", maybe(TEXT), "What is done.", lambda found: _does(found.one)),
+    Field(
+        "refused",
+        maybe(TEXT),
+        "Why it cannot be taken back.",
+        lambda found: None if found.one.error is None else found.one.error.message,
+    ),
+    optional(
+        "values",
+        each(PLACED_VALUE),
+        "Values that are removed, or stored again.",
+        lambda found: placed_values(found.one, found.action),
+    ),
+)
+UNDO_PLAN = Shape(
+    "What takes back an operation.",
+    Field("action", one_of(UNDO, REDO), "What is done.", "undo.action"),
+    Field("undoes", TEXT, "Operation that is taken back.", "undo.undoes"),
+    Field("threads", each(UNDO_STEP), "What is done to each thread.", "steps"),
+    Field("dry_run", FLAG, "Whether nothing was written."),
+)
+
+
+def _does(step: Proposal) -> str | None:
+    return None if step.step is None else part_text(step.step.done)
+
+
+class _PlacedValue(NamedTuple):
+    place: DamagedValue
+    before: str
+
+
+def placed_values(step: Proposal, action: str) -> list[_PlacedValue]:
     """Return the values that a step removes or stores, with what was there before."""
-    if isinstance(step, RefusedStep) or not isinstance(step.part, AppliedChange):
+    if step.change is None:
         return []
-    stored = {(one.checkpoint_ns, one.channel, one.version) for one in step.part.change.blobs}
+    stored = {(one.checkpoint_ns, one.channel, one.version) for one in step.change.blobs}
     # Only unreadable values are replaced.
     there = "restored" if action == REDO else "unreadable"
-    found = []
-    for one in step.values:
-        is_stored = (one.checkpoint_ns, one.channel, one.version) in stored
-        found.append({**asdict(one), "before": there if is_stored else "missing"})
-    return found
+    return [
+        _PlacedValue(
+            one, there if (one.checkpoint_ns, one.channel, one.version) in stored else "missing"
+        )
+        for one in step.values
+    ]
 
 
-def undo_plan_rows(
-    action: str, steps: Iterable[PlannedStep | RefusedStep]
-) -> Iterator[dict[str, Any]]:
+def _undo_rows(found: ShownUndo) -> Iterator[dict[str, Any]]:
     """Yield one row per thread, or per value of a thread where values are removed or stored."""
-    for step in steps:
-        for value in value_records(step, action) or [{}]:
-            yield {**_undo_step_record(step), **value}
+    for step in map(UNDO_STEP.record, found.steps):
+        for value in step.get("values") or [{}]:
+            yield {**step, **value}
 
 
-def undo_plan_columns(steps: Iterable[PlannedStep | RefusedStep]) -> Sequence[Column]:
-    """Return the columns of the plan that takes back an operation."""
-    has_values = any(isinstance(one, PlannedStep) and one.values for one in steps)
-    place = ("checkpoint_ns", "checkpoint_id", "step", "channel", "version", "before")
-    return plain_columns("thread_id", "does", "refused", *(place if has_values else ()))
+def undo_view(undo: Undo) -> View:
+    """Return how the plan that takes back an operation is printed."""
+    has_values = any(one.values for one in undo.proposals)
+    columns = plain_columns(
+        *("thread_id", "does", "refused"), *(PLACED_VALUE.fields if has_values else ())
+    )
+    return View(UNDO_PLAN.record, undo_plan_lines, _undo_rows, columns)
 
 
-def undo_plan_lines(
-    operation: Operation,
-    action: str,
-    steps: Sequence[PlannedStep | RefusedStep],
-    now: datetime,
-    width: int,
-) -> Iterator[StyledLine]:
+def undo_plan_lines(found: ShownUndo, ui: Ui) -> Iterator[StyledLine]:
     """Yield the plan that takes back an operation as text."""
-    is_memory = any(step.step.thread_id is None for step in steps)
-    number = counted(sum(step.step.number for step in steps), "item" if is_memory else "thread")
-    yield from field(action, f"{operation_text(operation, now)}, {number}", width, "head")
+    steps, action, width = found.undo.proposals, found.undo.action, ui.width
+    is_memory = any(step.thread_id is None for step in steps)
+    number = counted(sum(step.number for step in steps), "item" if is_memory else "thread")
+    yield from field(action, f"{operation_text(found.named, ui.now)}, {number}", width, "head")
     for step in islice(steps, _SHOWN):
         label = _MEMORY
-        if step.step.thread_id is not None:
+        if step.thread_id is not None:
             label = ""
-            yield from field("thread", step.step.thread_id, width, "head")
-        if isinstance(step, RefusedStep):
+            yield from field("thread", step.thread_id, width, "head")
+        if step.error is not None:
             yield from field("refused", step.error.message, width, "error")
         else:
-            yield from field(label, part_text(step.part), width)
+            yield from field(label, _does(step) or "", width)
             yield from value_lines(step, action)
     if len(steps) > _SHOWN:
         yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
 
 
-def value_lines(step: PlannedStep, action: str) -> Iterator[StyledLine]:
+def value_lines(step: Proposal, action: str) -> Iterator[StyledLine]:
     """Yield which values a step removes or stores."""
-    for place, value in zip(step.values, value_records(step, action), strict=True):
-        if value["before"] == "restored":
+    for place, before in placed_values(step, action):
+        if before == "restored":
             yield line(("restores ", "add"), *named_value(place))
             continue
         yield line(("removes  ", "remove"), *named_value(place))
-        if value["before"] == "unreadable":
+        if before == "unreadable":
             yield line("         the unreadable value is stored again")
 
 
-CHAIN_COLUMNS = plain_columns("file", "lines", "head", "broken", "torn", "missing_head")
+class ShownChain(NamedTuple):
+    """The check of an audit file."""
+
+    path: Path
+    chain: Chain
+    is_missing: bool
+    """Whether no line has the hash that was given."""
+
+    @property
+    def broken(self) -> ShownChain | None:
+        """Itself if the chain is broken."""
+        return self if self.chain.broken else None
 
 
-def chain_record(path: Path, chain: Chain, *, is_missing: bool) -> dict[str, Any]:
-    """Return the check of an audit file as JSON."""
-    return {
-        "file": str(path),
-        "lines": chain.lines,
-        "head": chain.head,
-        "broken": {"line": chain.lines + 1, "reason": chain.broken} if chain.broken else None,
-        "torn": list(chain.torn),
-        "missing_head": is_missing,
-    }
+CHAIN = Shape(
+    "The check of an audit file.",
+    Field("file", TEXT, "Path.", lambda found: str(found.path)),
+    Field("lines", INTEGER, "Number of sound lines.", "chain.lines"),
+    Field("head", TEXT, "SHA-256 of the last of them.", "chain.head"),
+    Field(
+        "broken",
+        maybe(
+            Shape(
+                "The first line that is not sound.",
+                Field("line", INTEGER, "Its number.", lambda found: found.chain.lines + 1),
+                Field("reason", TEXT, "What is wrong with it.", "chain.broken"),
+            )
+        ),
+        "The first line that is not sound.",
+    ),
+    Field("torn", each(INTEGER), "Lines that were cut off when written.", "chain.torn"),
+    Field("missing_head", FLAG, "Whether no line has the hash of --head.", "is_missing"),
+)
 
 
-def chain_lines(path: Path, chain: Chain, width: int, *, is_missing: bool) -> Iterator[StyledLine]:
+def chain_lines(found: ShownChain, ui: Ui) -> Iterator[StyledLine]:
     """Yield the check of an audit file as text."""
+    (path, chain, is_missing), width = found, ui.width
     yield from field("file", str(path), width, "head")
     yield from field("lines", str(chain.lines), width)
     yield from field("hash", chain.head, width, "id")
@@ -262,9 +351,14 @@ def chain_lines(path: Path, chain: Chain, width: int, *, is_missing: bool) -> It
         yield from field("broken", said, width, "error")
 
 
-def part_text(part: StepPart) -> str:
-    """Return what a part of a step does, in words without values."""
+CHAIN_VIEW = View(CHAIN.record, chain_lines, lambda found: [CHAIN.record(found)], CHAIN.columns())
+
+
+def part_text(part: StepPart | None) -> str | None:
+    """Return what a part of a step does, in words without values; None if there is none."""
     match part:
+        case None:
+            return None
         case AppliedChange(change):
             return _change_text(change)
         case RowsRemoved(planned):

@@ -4,30 +4,46 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import islice
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.changes import change_record
-from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.diff import ChannelChange, json_size
-from ckpt_cli.core.forking import (
-    ChangeOutcome,
-    CheckpointPlan,
-    ResumePoint,
-    ShownCheckpoint,
-    TouchedCheckpoint,
-)
+from ckpt_cli.core.forking import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
 from ckpt_cli.core.replay import Repair
 from ckpt_cli.core.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
+from ckpt_cli.plans.proposal import Proposal
+from ckpt_cli.render.fields import (
+    ANY,
+    BYTES,
+    FLAG,
+    INTEGER,
+    KEY,
+    KEY_IN_THREAD,
+    TEXT,
+    VALUE,
+    Field,
+    Joined,
+    Shape,
+    Type,
+    View,
+    by_name,
+    each,
+    inside,
+    maybe,
+    one_of,
+    optional,
+)
 from ckpt_cli.render.show import config_text, handler_words
 from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines
-from ckpt_cli.render.text import StyledLine, cell_len, command_field, field, line, safe_text
+from ckpt_cli.render.text import StyledLine, Ui, cell_len, command_field, field, line, safe_text
 from ckpt_cli.render.threads import counted_names, node_names
 from ckpt_cli.render.value_diff import CHANGE, diff_text
 from ckpt_cli.render.values import counted, named_value, summary
@@ -47,52 +63,99 @@ _QUESTION = 1000
 """Maximum columns of a question."""
 
 
-def plan_record(plan: CheckpointPlan, undo: str, *, dry_run: bool, rows: bool) -> dict[str, Any]:
-    """Return the answer of `rollback`, `fork`, `repair` and `undo` as JSON; `rows` adds the rows
-    that change.
-    """
-    main = plan.main
-    record: dict[str, Any] = {
-        "action": plan.action,
-        **_touched_record(main),
-        "why": plan.why,
-        "before": plan.before.checkpoint_id,
-        "head": None if plan.head is None else plan.head.checkpoint_id,
-        "step": _step(plan),
-        "next": None if plan.next is None else list(plan.next),
-        "saved": list(plan.saved),
-        "again": list(plan.again),
-        "asked": list(dict.fromkeys(path[0] for path in plan.asked)),
-        "later": list(plan.later),
-        "abandoned": plan.abandoned,
-        "changes": {name: CHANGE.record(change) for name, change in plan.changes.items()},
-        "also": [_touched_record(one) for one in plan.also],
-        "configurable": None if plan.configurable is None else dict(plan.configurable),
-        "metadata": None if plan.configurable is None else dict(plan.metadata),
-        "resume": resume_line(plan) or None,
-        "undo": undo or None,
-        "notes": list(plan.notes),
-        "dry_run": dry_run,
-    }
-    if plan.mends:
-        record["mends"] = list(plan.mends)
-    if rows:
-        record["change"] = change_record(plan.change)
-    return record
+class ShownPlan(NamedTuple):
+    """The plan of one thread as it is shown."""
+
+    plan: CheckpointPlan
+    undo: str = ""
+    """The command that takes it back; `''` if there is none."""
+    dry_run: bool = False
+    has_rows: bool = False
+    """Whether the record has the rows that change."""
+    is_done: bool = False
+    """Whether it is carried out already."""
+    undoes: str | None = None
+    """The id of the operation that it takes back."""
+    more: tuple[StyledLine, ...] = ()
+    """Lines below the plan."""
+    repair: Repair | None = None
+    """The values that it restores."""
 
 
-def plan_rows(plan: CheckpointPlan) -> list[dict[str, Any]]:
-    """Return the checkpoints that are added or removed, one row each."""
-    return [_touched_record(one) for one in (plan.main, *plan.also)]
+TOUCHED = Shape(
+    "A checkpoint that is added or removed.",
+    *KEY,
+    Field("parent_checkpoint_id", maybe(TEXT), "Its parent."),
+    Field(
+        "form",
+        one_of("child", "sibling", "empty", "clone", "removal"),
+        "It is added as a child or as a sibling of the checkpoint that it copies, without state, or"
+        " to another thread under the same id; or it is removed.",
+    ),
+    Field("forked_from", maybe(TEXT), "Checkpoint that it copies."),
+)
+_RESUME = (
+    Field("configurable", maybe(by_name(TEXT)), "Config to resume with.", "plan.configurable"),
+    Field(
+        "metadata",
+        maybe(by_name(ANY)),
+        "What the new head has from the config of its run: give it to the resume, too.",
+        lambda one: None if one.plan.configurable is None else one.plan.metadata,
+    ),
+    Field(
+        "resume",
+        maybe(TEXT),
+        "A line of Python, or JavaScript, that resumes the thread.",
+        lambda one: resume_line(one.plan) or None,
+    ),
+)
+PLAN = Shape(
+    "A change of a thread that adds or removes checkpoints.",
+    Field(
+        "action",
+        one_of("rollback", "fork", "copy", "undo", "redo", "repair"),
+        "What is done.",
+        "plan.action",
+    ),
+    *inside("plan.main", TOUCHED),
+    Field("why", TEXT, "Reason for the form.", "plan.why"),
+    Field("before", TEXT, "Head before the change.", "plan.before.checkpoint_id"),
+    Field(
+        "head",
+        maybe(TEXT),
+        "Head after it; null if the thread is removed.",
+        lambda one: None if one.plan.head is None else one.plan.head.checkpoint_id,
+    ),
+    Field("step", maybe(INTEGER), "Step of the head after it.", lambda one: _step(one.plan)),
+    Field("next", maybe(each(TEXT)), "Nodes that a resume runs; null if unknown.", "plan.next"),
+    Field("saved", each(TEXT), "Nodes whose results a resume uses without a run.", "plan.saved"),
+    Field("again", each(TEXT), "Nodes that ran already and run again.", "plan.again"),
+    Field(
+        "asked",
+        each(TEXT),
+        "Nodes that ask their questions again.",
+        lambda one: dict.fromkeys(path[0] for path in one.plan.asked),
+    ),
+    Field("later", each(TEXT), "Nodes that ran on the abandoned branch after these.", "plan.later"),
+    Field("abandoned", INTEGER, "Number of checkpoints of that branch.", "plan.abandoned"),
+    Field("changes", by_name(CHANGE), "As `channels` of `diff`.", "plan.changes"),
+    Field("also", each(TOUCHED), "Checkpoints of other namespaces.", "plan.also"),
+    *_RESUME,
+    Field("undo", maybe(TEXT), "Command that takes it back.", lambda one: one.undo or None),
+    Field("notes", each(TEXT), "Limits and warnings.", "plan.notes"),
+    Field("dry_run", FLAG, "Whether nothing was written."),
+    optional("mends", each(TEXT), "What a repair mends, one phrase each.", "plan.mends"),
+    optional(
+        "change",
+        Type({"type": "object"}, "JSON", change_record),
+        "The rows that change, with their bytes in base64; with `--dry-run`.",
+        lambda one: one.plan.change if one.has_rows else None,
+    ),
+    optional("undoes", TEXT, "Operation that it takes back."),
+)
 
 
-def plan_columns() -> Sequence[Column]:
-    """Return the columns of a plan as TSV."""
-    keys = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "form")
-    return plain_columns(*keys, "forked_from")
-
-
-def plan_lines(
+def lines_of(
     plan: CheckpointPlan,
     width: int,
     *,
@@ -143,6 +206,19 @@ def plan_lines(
     yield from _changes(plan, width, is_done=is_done, is_whole=is_whole)
     if undo and not is_done:
         yield command_field("undo", undo)
+
+
+def plan_lines(found: ShownPlan, ui: Ui) -> Iterator[StyledLine]:
+    """Yield what a plan would change, or what it has changed."""
+    return chain(lines_of(found.plan, ui.width, undo=found.undo, is_done=found.is_done), found.more)
+
+
+PLAN_VIEW = View(
+    PLAN.record,
+    plan_lines,
+    lambda found: map(TOUCHED.record, (found.plan.main, *found.plan.also)),
+    TOUCHED.columns(),
+)
 
 
 def _ran(node: str) -> str:
@@ -331,15 +407,6 @@ def _step(plan: CheckpointPlan) -> int | None:
     return None if known is None else known.step
 
 
-def _touched_record(one: TouchedCheckpoint) -> dict[str, Any]:
-    return {
-        **one.key._asdict(),
-        "parent_checkpoint_id": one.parent_checkpoint_id,
-        "form": one.form,
-        "forked_from": one.forked_from,
-    }
-
-
 _WAYS = {
     "go on": "resume each of these with its config and the input None:",
     "answer": "answer the question of each of these with its config:",
@@ -365,10 +432,6 @@ class ChangeWords:
     def question(self) -> str:
         """The beginning of the question whether to go on."""
         return self.verb.capitalize()
-
-    def state(self, one: ChangeOutcome) -> str:
-        """Return what happened to a thread: `rolled back`, `ready`, `skipped`."""
-        return self.done if one.state == "done" else one.state
 
 
 def outcome_columns(words: ChangeWords) -> list[Column]:
@@ -397,59 +460,135 @@ def _repeated(nodes: Sequence[str]) -> str:
     return counted_names([one for one in nodes if one != INPUT])
 
 
-def outcome_record(
-    one: ChangeOutcome, words: ChangeWords, store: Sequence[str], *, dry_run: bool, op: str | None
-) -> dict[str, Any]:
-    """Return one thread as JSON: what happened, how to resume it, and the plan without values.
+class ShownOutcome(NamedTuple):
+    """What is to be done with one of many threads, or became of it, as it is shown."""
 
-    `store` are the options that name the store, `op` is the operation.
-    """
-    about: dict[str, Any] = {"thread_id": one.thread_id}
-    if words.new_id is not None:
-        about = {"thread_id": words.new_id(one.thread_id), "forked_from_thread": one.thread_id}
-    if one.plan is not None:
-        undo = undo_command(store, one.plan.main.key.thread_id) if one.plan.is_undoable else ""
-        about |= plan_record(one.plan, undo, dry_run=dry_run, rows=False)
-        del about["changes"]
-        about["target_step"] = _target_step(one.plan)
-        if one.state == "done":
-            about["op"] = op
-    elif one.resume is not None:
-        about |= _ready_record(one.resume)
-    about |= _input(one)
-    about |= {"state": words.state(one), "reason": one.reason or None}
-    if words.action == "repair":
-        about["mends"] = list(one.mends)
-    return {**about, "dry_run": dry_run}
+    one: Proposal
+    words: ChangeWords
+    store: Sequence[str]
+    """The options that name the store."""
+    dry_run: bool
+    op: str | None = None
+    """The operation."""
 
+    @property
+    def thread_id(self) -> str | None:
+        """The thread that is changed."""
+        new_id, chosen = self.words.new_id, self.one.thread_id
+        return chosen if new_id is None or chosen is None else new_id(chosen)
 
-def _ready_record(at: ResumePoint) -> dict[str, Any]:
-    """Return the keys of a thread that needs no change."""
-    return {
-        **at.head._asdict(),
-        "head": at.head.checkpoint_id,
-        "step": at.step,
-        "next": None if at.next is None else list(at.next),
-        "configurable": dict(at.configurable),
-        "metadata": dict(at.metadata),
-    }
+    @property
+    def plan(self) -> ShownPlan | None:
+        """The plan of the thread, if there is one."""
+        plan = self.one.plan
+        if plan is None:
+            return None
+        undo = undo_command(self.store, plan.main.key.thread_id) if plan.is_undoable else ""
+        return ShownPlan(plan, undo, self.dry_run)
+
+    @property
+    def state(self) -> str:
+        """What happened to the thread: `rolled back`, `ready`, `skipped`."""
+        return self.words.done if self.one.state == "done" else self.one.state
 
 
-def _input(one: ChangeOutcome) -> dict[str, Any]:
-    """Return the input to resume a thread with: null to go on, or else the open questions.
-
-    There is neither if nothing is next: the application has to give a new input.
-    """
-    match _way_on(one):
-        case "go on":
-            return {"input": None}
-        case "answer":
-            return {"interrupts": [{"id": waiting} for waiting in _waits(one) or ()]}
-        case _:
-            return {}
+def _if(is_so: Callable[[ShownOutcome], object]) -> Callable[[ShownOutcome], ShownOutcome | None]:
+    return lambda found: found if is_so(found) else None
 
 
-def _way_on(one: ChangeOutcome) -> Literal["go on", "answer", "new input"] | None:
+def _nothing(_: object) -> None:
+    """Return what a thread that only goes on is resumed with."""
+
+
+def _waits(found: ShownOutcome) -> Iterable[str | None]:
+    at = found.one.plan or found.one.resume
+    return (at.waits if at is not None else None) or ()
+
+
+_QUESTION_ID = Shape(
+    "A question.", Field("id", maybe(TEXT), "Id; null if none is needed.", lambda one: one)
+)
+_OF_READY = ("step", "next", "configurable", "metadata")
+_OF_PLAN = (one for key, one in PLAN.fields.items() if key not in {"changes", "change", "undoes"})
+OUTCOME = Joined(
+    "What is to be done with one of many threads, or what became of it. A thread that is skipped"
+    " has only its id, the state and the reason; one that is ready to be resumed has no plan.",
+    (
+        None,
+        Shape(
+            "",
+            Field("thread_id", TEXT, "Thread."),
+            optional(
+                "forked_from_thread",
+                TEXT,
+                "Thread that is copied.",
+                lambda found: found.one.thread_id if found.words.new_id else None,
+            ),
+        ),
+    ),
+    (
+        attrgetter("plan"),
+        Shape(
+            "",
+            *_OF_PLAN,
+            Field(
+                "target_step",
+                maybe(INTEGER),
+                "Step of the checkpoint that is copied.",
+                lambda found: _target_step(found.plan),
+            ),
+        ),
+    ),
+    (
+        _if(lambda found: found.one.plan is not None and found.one.state == "done"),
+        Shape("", Field("op", maybe(TEXT), "Operation; null if it is not recorded.")),
+    ),
+    (
+        attrgetter("one.resume"),
+        Shape(
+            "",
+            *(one._replace(of=f"head.{one.key}") for one in KEY),
+            Field("head", TEXT, "Head from which it is resumed.", "head.checkpoint_id"),
+            *(PLAN.fields[key]._replace(of=key) for key in _OF_READY),
+        ),
+    ),
+    (
+        _if(lambda found: _way_on(found.one) == "go on"),
+        Shape("", Field("input", Type({"type": "null"}, "JSON"), "Resume it with None.", _nothing)),
+    ),
+    (
+        _if(lambda found: _way_on(found.one) == "answer"),
+        Shape("", Field("interrupts", each(_QUESTION_ID), "Questions to answer.", _waits)),
+    ),
+    (
+        None,
+        Shape(
+            "",
+            Field(
+                "state",
+                one_of(
+                    *("planned", "rolled back", "forked", "copied", "repaired"),
+                    *("ready", "skipped"),
+                ),
+                "What becomes of it; `ready`: it only has to be resumed.",
+            ),
+            Field(
+                "reason",
+                maybe(TEXT),
+                "Why it is skipped or ready, or what cannot be mended.",
+                lambda found: found.one.reason or None,
+            ),
+        ),
+    ),
+    (
+        _if(lambda found: found.words.action == "repair"),
+        Shape("", Field("mends", each(TEXT), "What is mended, one phrase each.", "one.mends")),
+    ),
+    (None, Shape("", PLAN.fields["dry_run"])),
+)
+
+
+def _way_on(one: Proposal) -> Literal["go on", "answer", "new input"] | None:
     """Return how a thread is resumed; None if it is not to be resumed."""
     at = one.plan or one.resume
     if at is None or at.configurable is None:
@@ -459,35 +598,23 @@ def _way_on(one: ChangeOutcome) -> Literal["go on", "answer", "new input"] | Non
     return "new input" if at.is_over else "go on"
 
 
-def _waits(one: ChangeOutcome) -> tuple[str | None, ...] | None:
-    at = one.plan or one.resume
-    return None if at is None else at.waits
-
-
 def _target_step(plan: CheckpointPlan) -> int | None:
     known = plan.names.get(plan.main.forked_from or "")
     return None if known is None else known.step
 
 
-def outcome_lines(
-    outcomes: Sequence[ChangeOutcome],
-    words: ChangeWords,
-    store: Sequence[str],
-    width: int,
-    *,
-    dry_run: bool,
-    op: str | None,
-) -> Iterator[StyledLine]:
+def outcome_lines(found: Sequence[ShownOutcome], ui: Ui) -> Iterator[StyledLine]:
     """Yield a table of the threads, how to resume those that were changed, and the counts."""
-    rows = [outcome_record(one, words, store, dry_run=dry_run, op=op) for one in outcomes]
-    if not rows:
+    if not found:
         return
-    yield from table_lines(rows, outcome_columns(words), width)
+    words, store, op = found[0].words, found[0].store, found[0].op
+    outcomes = [one.one for one in found]
+    yield from table_lines(map(OUTCOME.record, found), outcome_columns(words), ui)
     notes = Counter(note for one in outcomes if one.plan is not None for note in one.plan.notes)
     if notes:
         yield line("")
     for note, number in notes.items():
-        yield from field("note", f"{counted(number, 'thread')}: {note}", width, "question")
+        yield from field("note", f"{counted(number, 'thread')}: {note}", ui.width, "question")
     if not any(one.state == "planned" for one in outcomes):
         yield from _resume_lines(outcomes)
     yield line("")
@@ -496,7 +623,17 @@ def outcome_lines(
         yield command_field("undo", shell.command("ckpt", *store, "undo", op))
 
 
-def _resume_lines(outcomes: Sequence[ChangeOutcome]) -> Iterator[StyledLine]:
+def outcomes_view(words: ChangeWords) -> View:
+    """Return how the outcomes of many threads are printed."""
+    return View(
+        lambda found: list(map(OUTCOME.record, found)),
+        outcome_lines,
+        lambda found: map(OUTCOME.record, found),
+        outcome_columns(words),
+    )
+
+
+def _resume_lines(outcomes: Sequence[Proposal]) -> Iterator[StyledLine]:
     """Yield the config of each thread that can be resumed now, by the input that it needs."""
     resumed = [one for one in outcomes if one.state in {"done", "ready"}]
     for way, text in _WAYS.items():
@@ -512,7 +649,7 @@ def _resume_lines(outcomes: Sequence[ChangeOutcome]) -> Iterator[StyledLine]:
             yield StyledLine(((f"  {safe_text(shown)}", "plain"),), whole=True)
 
 
-def count_text(outcomes: Sequence[ChangeOutcome], words: ChangeWords) -> str:
+def count_text(outcomes: Sequence[Proposal], words: ChangeWords) -> str:
     """Return the number of threads by what happened: `repaired 2 threads, skipped 1 thread`."""
     numbers = Counter[str](one.state for one in outcomes)
     known = {"planned": f"would {words.verb}", "done": words.done}
@@ -530,43 +667,64 @@ def _ready_text(number: int) -> str:
     return f"{counted(number, 'thread')} ready to resume"
 
 
-def repair_record(found: Repair, *, dry_run: bool) -> dict[str, Any]:
-    """Return the answer of `repair values` and `replay --repair` as JSON."""
-    return {
-        "thread_id": found.thread_id,
-        "repaired": [
-            {
-                **asdict(one.place),
-                "reducer": one.reducers[0] if one.reducers else None,
-                "candidates": list(one.reducers),
-                "evidence": one.evidence,
-                "bytes": one.bytes,
-                "replaces": one.replaces,
-                "value": to_json(one.value),
-            }
-            for one in found.rebuilt
-        ],
-        "refused": [{**asdict(one.place), "reason": one.reason} for one in found.refused],
-        "dry_run": dry_run,
-    }
+class ShownRepair(NamedTuple):
+    """Values that are stored again, as they are shown."""
+
+    repair: Repair
+    undo: str
+    """The command that takes it back; `''` if nothing is restored."""
+    dry_run: bool
 
 
-def repair_rows(found: Repair) -> Iterator[dict[str, Any]]:
-    """Yield one row per value."""
-    record = repair_record(found, dry_run=False)
-    for one in record["repaired"]:
-        yield {**one, "action": "put back"}
-    for one in record["refused"]:
-        yield {**one, "action": "refused"}
-
-
-REPAIR_COLUMNS = plain_columns(
-    *("action", "checkpoint_ns", "checkpoint_id", "step", "channel", "version"),
-    *("reducer", "evidence", "bytes", "replaces", "value", "reason"),
+PLACE = Shape(
+    "A value, and the first checkpoint that names it.",
+    *KEY_IN_THREAD,
+    Field("step", maybe(INTEGER), "Step of this checkpoint."),
+    Field("channel", TEXT, "Channel."),
+    Field("version", TEXT, "Version of the value."),
+)
+RESTORED = Shape(
+    "A value that is restored; the checkpoint is the first that names it.",
+    *inside("place", PLACE),
+    Field(
+        "reducer",
+        maybe(TEXT),
+        "Reducer that made it; null if it is as in the step before.",
+        lambda one: one.reducers[0] if one.reducers else None,
+    ),
+    Field("candidates", each(TEXT), "All reducers that agree on it.", "reducers"),
+    Field("evidence", INTEGER, "Number of steps that other reducers do not explain."),
+    Field("bytes", BYTES, "Size."),
+    Field("replaces", FLAG, "Whether it replaces an unreadable value."),
+    Field("value", VALUE, "The value."),
+)
+REFUSED = Shape(
+    "A value that cannot be restored.", *inside("place", PLACE), Field("reason", TEXT, "Why not.")
+)
+REPAIRED = Shape(
+    "Values that are restored.",
+    Field("thread_id", TEXT, "Thread.", "repair.thread_id"),
+    Field("repaired", each(RESTORED), "Values that are restored.", "repair.rebuilt"),
+    Field("refused", each(REFUSED), "Values that cannot be restored.", "repair.refused"),
+    Field("dry_run", FLAG, "Whether nothing was written."),
+    Field("undo", maybe(TEXT), "Command that takes it back.", lambda one: one.undo or None),
+)
+REPAIR = Joined(
+    "Values that are restored. Where a copy of the head has them, also what is said of it.",
+    (lambda found: found if isinstance(found, ShownPlan) else None, PLAN),
+    (None, REPAIRED),
 )
 
 
-def repair_lines(found: Repair, width: int) -> Iterator[StyledLine]:
+def _repair_rows(found: ShownRepair) -> Iterator[dict[str, Any]]:
+    """Yield one row per value."""
+    for rebuilt in found.repair.rebuilt:
+        yield {**RESTORED.record(rebuilt), "action": "put back"}
+    for refused in found.repair.refused:
+        yield {**REFUSED.record(refused), "action": "refused"}
+
+
+def repair_lines(found: Repair, width: int, undo: str = "") -> Iterator[StyledLine]:
     """Yield what a repair would do."""
     yield line(("thread   ", "dim"), (safe_text(found.thread_id), "head"))
     for one in found.rebuilt:
@@ -576,6 +734,18 @@ def repair_lines(found: Repair, width: int) -> Iterator[StyledLine]:
         yield line(f"         {size(one.bytes)}, {what}; {how}")
         yield line(f"         {summary(one.value, max(width - 9, 20), quote=True)}")
     yield from refused_lines(found)
+    if undo:
+        yield command_field("undo", undo)
+
+
+REPAIR_VIEW = View(
+    REPAIR.record,
+    lambda found, ui: repair_lines(found.repair, ui.width, found.undo),
+    _repair_rows,
+    plain_columns(
+        *("action", *PLACE.fields), *("reducer", "evidence", "bytes", "replaces", "value", "reason")
+    ),
+)
 
 
 def refused_lines(found: Repair) -> Iterator[StyledLine]:

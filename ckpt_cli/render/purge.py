@@ -39,7 +39,7 @@ _AT_MOST = 20
 """Number of threads that are shown on a terminal."""
 
 
-class Removal(NamedTuple):
+class RemovedThreads(NamedTuple):
     """A removal that was planned, or carried out."""
 
     plan: PlanFile
@@ -117,13 +117,13 @@ _TOTAL = Shape(
 )
 
 
-def _before(found: Removal) -> RemovalSum | None:
+def _before(found: RemovedThreads) -> RemovalSum | None:
     if found.after is None:
         return None
     return _sum(done_threads(found.plan, found.report))
 
 
-def _after(found: Removal) -> RemovalSum | None:
+def _after(found: RemovedThreads) -> RemovalSum | None:
     return None if found.after is None else _sum(found.after)
 
 
@@ -160,7 +160,7 @@ REMOVAL = Shape(
 )
 
 
-def _record(found: Removal) -> dict[str, Any]:
+def _record(found: RemovedThreads) -> dict[str, Any]:
     record = REMOVAL.record(found)
     if found.memories is not None and not found.memories:
         # A memory is known, but nothing in it came from these threads.
@@ -170,12 +170,12 @@ def _record(found: Removal) -> dict[str, Any]:
     return record
 
 
-def removal_lines(found: Removal, ui: Ui) -> Iterator[StyledLine]:
+def removal_lines(found: RemovedThreads, ui: Ui) -> Iterator[StyledLine]:
     """Yield what would be removed, or what was, and the threads that stay."""
     yield from _plan_lines(found, ui) if found.is_dry_run else _report_lines(found, ui)
 
 
-def _plan_lines(found: Removal, ui: Ui) -> Iterator[StyledLine]:
+def _plan_lines(found: RemovedThreads, ui: Ui) -> Iterator[StyledLine]:
     """Yield a table of the threads, those that a rule keeps, and the totals."""
     plan, most = found.plan, _AT_MOST if ui.terminal else None
     if plan.going:
@@ -193,7 +193,7 @@ def _plan_lines(found: Removal, ui: Ui) -> Iterator[StyledLine]:
         yield line("Would remove nothing.")
 
 
-def _report_lines(found: Removal, ui: Ui) -> Iterator[StyledLine]:
+def _report_lines(found: RemovedThreads, ui: Ui) -> Iterator[StyledLine]:
     """Yield what was removed, where it is archived, and what was kept."""
     report, archive = found.report, found.archive
     if report.sums.threads:
@@ -208,14 +208,14 @@ def _report_lines(found: Removal, ui: Ui) -> Iterator[StyledLine]:
     yield from _memory_lines(found, ui)
 
 
-def _memory_lines(found: Removal, ui: Ui) -> Iterator[StyledLine]:
+def _memory_lines(found: RemovedThreads, ui: Ui) -> Iterator[StyledLine]:
     if found.memories:
         from ckpt_cli.render.memory import going_lines  # most stores have no memory next to them
 
         yield from going_lines(found.memories, ui.width)
 
 
-REMOVAL_VIEW = View(_record, removal_lines, Removal.records, REMOVED_COLUMNS)
+REMOVAL_VIEW = View(_record, removal_lines, RemovedThreads.records, REMOVED_COLUMNS)
 
 
 def question(sums: PurgeSums) -> str:

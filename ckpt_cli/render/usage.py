@@ -364,7 +364,7 @@ STATS = Shape(
     *_SUMS,
     Field("nodes", _ROWS, "By node.", _records(["node"])),
     Field("by", _ROWS, "By node and channel.", _records(["node", "channel"])),
-    Field("channels", _ROWS, "By channel.", _records(["channel"])),
+    Field("channels", each(_CHANNEL), "By channel.", lambda found: found.stats.channels()),
 )
 STATS_BY = Shape(
     "The same by other keys.",

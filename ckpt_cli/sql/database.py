@@ -34,7 +34,7 @@ from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.installing import install_command
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.config.time_zone import zone_name
+from ckpt_cli.config.machine import zone_name
 from ckpt_cli.core.usage import PriceList
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import TriggerInference

@@ -1,7 +1,8 @@
 """`ckpt tui`: threads, the tree of one thread, and one checkpoint, on one screen.
 
-Data flows in one direction: a `StoreWorker` runs the functions of `content` in its own thread,
-these turn the answer of a query into lines, and the `panes` show the lines. No widget reads a store
-or contains rules of LangGraph. Only `writing` can change a store, and it is imported only for
-`--write`.
+`screens.main` lays out the `panes`, binds the tables of `keys`, and tells each pane what the others
+say. A pane asks a `StoreWorker`, which reads in a thread of its own, and posts messages. A tab of
+the inspector is an object of `tabs`: it is named in `tabs.content` and made in `panes.inspector`.
+No widget contains rules of LangGraph. Only `writing` can change a store, and it is imported only
+for `--write`.
 """

@@ -18,7 +18,7 @@ from ckpt_backends.memory import MemoryStore
 from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.machine import state_folder
 from ckpt_cli.core.filters import FilterAlias, FilterTerms, no_alias
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.store_worker import StoreWorker

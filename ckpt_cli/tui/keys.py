@@ -289,11 +289,11 @@ SIGNS: Sequence[tuple[str, str]] = (
 """What the signs before threads and checkpoints mean."""
 
 
-def bindings(keys: Sequence[Key]) -> list[BindingType]:
-    """Return the keys as bindings for a screen."""
+def bindings(groups: Sequence[KeyGroup]) -> list[BindingType]:
+    """Return the keys of all groups as bindings for a screen."""
     return [
         Binding(key.keys, key.action, key.title, show=key.footer, key_display=key.shown)
-        for key in keys
+        for key in keys_of(groups)
     ]
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ckpt_backends.changes import Change
 from ckpt_backends.codec import Value, from_json, to_json
+from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
-from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.diff import ChannelChange, diff_channels
 from ckpt_cli.core.doctor.findings import CODES, Finding
 from ckpt_cli.core.edit_state import ChannelEdit, StoredObjects, objects_of, parse_edit
@@ -24,8 +24,9 @@ from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.core.replay import Repair
 from ckpt_cli.core.retention import PlannedRemoval, PurgeReport, RetentionRules
 from ckpt_cli.core.times import parse_time
-from ckpt_cli.operations.log import AppliedChange, OperationLog, OperationStep, place_of
+from ckpt_cli.operations.log import OperationLog, place_of
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
+from ckpt_cli.plans.proposal import Proposal, new_step
 from ckpt_cli.plans.purge import (
     PlanFile,
     Policy,
@@ -36,73 +37,17 @@ from ckpt_cli.plans.purge import (
 )
 from ckpt_cli.plans.repair import plan_message_repair, plan_value_repair, plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.undo import PlannedStep, added_at, newest_added, plan_undo, planned_step
-from ckpt_cli.queries.operations import REDO, UNDO, changes_of_thread, operation_named, steps_left
+from ckpt_cli.plans.undo import Undo, undo_of_operation, undo_of_thread
+from ckpt_cli.queries.operations import operation_named
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.operations import part_text, value_lines
-from ckpt_cli.render.plan import done_lines, plan_lines, repair_lines
-from ckpt_cli.render.purge import Removal, removal_lines
+from ckpt_cli.render.plan import done_lines, lines_of, repair_lines
+from ckpt_cli.render.purge import RemovedThreads, removal_lines
 from ckpt_cli.render.text import StyledLine, Ui, line
 from ckpt_cli.render.values import counted
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedStep:
-    """What an operation did to one thread."""
-
-    op: str
-    action: str
-    at: datetime
-    step: OperationStep
-
-    def is_newest_of(self, reader: ThreadReader) -> bool:
-        """Return whether it is the last change of a thread by `ckpt`, and no checkpoint tells.
-
-        Added checkpoints tell by their metadata, wherever they were added.
-        """
-        done = self.step.done
-        if isinstance(done, AppliedChange) and done.change.added:
-            return False
-        added = added_at(reader)
-        return added is None or added <= self.at
-
-    def has_added(self, key: CheckpointKey) -> bool:
-        """Return whether it added a checkpoint."""
-        done = self.step.done
-        return isinstance(done, AppliedChange) and key in done.change.added
-
-
-def newest_of_thread(url: StoreUrl, thread_id: str) -> RecordedStep | None:
-    """Return the newest recorded operation of a thread that can be taken back."""
-    try:
-        log = OperationLog.of_user()
-        for one in changes_of_thread(log, place_of(url), thread_id):
-            if not one.is_undoable:
-                return None
-            for step in reversed(steps_left(log, one.op)):
-                if step.thread_id == thread_id:
-                    return RecordedStep(one.op, one.operation.action, one.operation.at, step)
-    except UsageError:
-        return None  # the thread itself still tells what was added to it
-    return None
-
-
-def of_thread(url: StoreUrl, thread_id: str, op: str) -> RecordedStep:
-    """Return what a recorded operation did to a thread.
-
-    Raises `NotFound`, or `Refused` with the reason if it cannot be taken back.
-    """
-    log = OperationLog.of_user()
-    found = operation_named(log, op, place_of(url))
-    if found.why_not:
-        raise Refused(f"cannot undo operation {op}: {found.why_not}")
-    for step in reversed(steps_left(log, op)):
-        if step.thread_id == thread_id:
-            return RecordedStep(op, found.operation.action, found.operation.at, step)
-    raise Refused(f"cannot undo operation {op}: nothing of it is left in this thread")
-
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
@@ -114,12 +59,12 @@ _REASONS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """A planned change, and its text."""
+class Reviewed:
+    """What is proposed, and its text."""
 
+    proposals: Sequence[Proposal]
     lines: Callable[[int], list[StyledLine]]
     """Returns the text for a width in columns."""
-    change: Change
     head: CheckpointKey | None
     """The new head; None if the head does not change, or the thread is removed."""
     done: str
@@ -128,8 +73,6 @@ class Proposal:
     """The name of the operation that is recorded."""
     undoes: str | None = None
     """The operation that an undo takes back, if it is recorded."""
-    planned: PlannedStep | None = None
-    """What is carried out in place of the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,67 +119,74 @@ class Fork:
     as_node: str | None = None
 
 
+class _Stores:
+    """A store as a change of it needs it; what is opened here is closed by `close`."""
+
+    def __init__(self, store: Store | None, opening: Opening, now: datetime) -> None:
+        self._store, self.opening, self.now = store, opening, now
+
+    @property
+    def store(self) -> Store:
+        """The store as the screen reads it."""
+        return self._store or self.rows
+
+    @cached_property
+    def rows(self) -> Store:
+        """The store without redaction and decryption."""
+        return open_store(self.opening.url)
+
+    @cached_property
+    def editable(self) -> Store:
+        """The same rows, decrypted; copies of them are encrypted again."""
+        return DecryptingStore(self.rows, self.opening.keys(), lambda _: None)
+
+    def close(self) -> None:
+        if "rows" in self.__dict__:
+            self.rows.close()
+
+
 class Planner:
-    """Plans changes of one store; `open_rows` opens it without redaction or decryption.
+    """Plans changes of one store.
 
     Each method is a query for a `StoreWorker`, and raises what the same command raises.
     """
 
-    def __init__(
-        self, url: StoreUrl, open_rows: Callable[[], Store], now: Callable[[], datetime]
-    ) -> None:
-        self._url, self._open_rows, self._now = url, open_rows, now
+    def __init__(self, opening: Opening, now: Callable[[], datetime]) -> None:
+        self._opening, self._now = opening, now
 
-    def rollback(self, store: Store, place: CheckpointKey) -> Proposal:
+    def opened(self, store: Store | None = None) -> closing[_Stores]:
+        """Return the store for a plan, which reads it by `store`, or for a change."""
+        return closing(_Stores(store, self._opening, self._now()))
+
+    def rollback(self, store: Store, place: CheckpointKey) -> Reviewed:
         """Plan to roll the thread back to a checkpoint."""
         return self._forked(store, place, Fork(), RollbackOptions())
 
-    def fork(self, store: Store, place: CheckpointKey, how: Fork) -> Proposal:
+    def fork(self, store: Store, place: CheckpointKey, how: Fork) -> Reviewed:
         """Plan to fork a checkpoint: to a new branch, or to a new thread."""
         edits = () if how.edit is None else (how.edit.edit,)
         return self._forked(
             store, place, how, RollbackOptions(fork=True, edits=edits, as_node=how.as_node)
         )
 
-    def undo(self, store: Store, thread_id: str) -> Proposal:
+    def undo(self, store: Store, thread_id: str) -> Reviewed:
         """Plan to undo the last rollback, fork or repair of a thread."""
-        reader = ThreadReader(store, thread_id)
-        recorded = newest_of_thread(self._url, thread_id)
-        if recorded is not None and recorded.is_newest_of(reader):
-            return self._taken_back(recorded, store)
-        with closing(self._open_rows()) as rows:
-            plan = plan_undo(reader, rows, self._now(), force=False)
-        found = _proposal(plan)
-        if recorded is not None and recorded.has_added(newest_added(reader).key):
-            action = REDO if recorded.action == UNDO else UNDO
-            found = replace(found, action=action, undoes=recorded.op)
-        return found
+        with self.opened(store) as stores:
+            return _taken_back(undo_of_thread(stores, thread_id, lambda _: None))
 
-    def undo_operation(self, store: Store, thread_id: str, op: str) -> Proposal:
+    def undo_operation(self, store: Store, thread_id: str, op: str) -> Reviewed:
         """Plan to undo what a recorded operation did to a thread."""
-        newest = newest_of_thread(self._url, thread_id)
-        if newest is not None and newest.op == op:
-            return self.undo(store, thread_id)
-        return self._taken_back(of_thread(self._url, thread_id, op), store)
-
-    def _taken_back(self, recorded: RecordedStep, store: Store) -> Proposal:
-        """Plan to take back what changed a thread without adding a checkpoint by `ckpt`."""
-        # The log has rows as they are stored, encrypted ones too.
-        with closing(open_store(self._url)) as rows:
-            planned = planned_step(recorded.step, store, rows)
-        thread_id = recorded.step.thread_id or ""
-        action = REDO if recorded.action == UNDO else UNDO
-        lines = [line(part_text(planned.part)), *value_lines(planned, action)]
-        done = f"undid {recorded.action} {recorded.op} of {thread_id}"
-        nothing = Change(thread_id, {})
-        return Proposal(lambda _: lines, nothing, None, done, action, recorded.op, planned)
+        found = operation_named(OperationLog.of_user(), op, place_of(self._opening.url))
+        with self.opened(store) as stores:
+            return _taken_back(undo_of_operation(stores, found, thread_id))
 
     def repair(
         self, store: Store, thread_id: str, kind: Mending, reducers: Mapping[str, str]
-    ) -> Proposal:
+    ) -> Reviewed:
         """Plan what `ckpt repair` does with a thread."""
         reader = ThreadReader(store, thread_id)
-        with closing(self._open_rows()) as rows:
+        with self.opened(store) as stores:
+            rows = stores.editable
             if kind == "messages":
                 found = plan_message_repair(
                     reader, rows, None, self._now(), content=None, force=False
@@ -245,7 +195,7 @@ class Planner:
                 found = plan_write_repair(reader, rows, None, self._now())
             else:
                 return _values(plan_value_repair(reader, rows, None, self._now(), reducers))
-        return _proposal(found)
+        return _reviewed(found)
 
     def delete(self, store: Store, thread_id: str, path: Path) -> ReviewedRemoval:
         """Plan to delete a thread, whatever its status."""
@@ -264,28 +214,29 @@ class Planner:
         if not plan.going:
             why = "; ".join(f"{name}: {reason}" for name, reason in plan.kept[:_REASONS])
             raise Refused("nothing to do" + (f": {why}" if why else ""))
-        removal = Removal(plan, PurgeReport(), is_dry_run=True)
+        removal = RemovedThreads(plan, PurgeReport(), is_dry_run=True)
         return ReviewedRemoval(
             plan, lambda width: list(removal_lines(removal, Ui(now, width=width))), action
         )
 
     def _forked(
         self, store: Store, place: CheckpointKey, how: Fork, options: RollbackOptions
-    ) -> Proposal:
+    ) -> Reviewed:
         if place.checkpoint_ns:
             raise UsageError(
                 "this checkpoint belongs to a subgraph",
                 hint="press Esc to leave the subgraph, then choose the step that called it",
             )
         reader = ThreadReader(store, place.thread_id)
-        with closing(self._open_rows()) as rows:
+        with self.opened(store) as stores:
+            rows = stores.editable
             if how.to:
                 plan = plan_fork_to_thread(reader, rows, place.checkpoint_id, how.to, options)
             else:
                 plan = plan_rollback(reader, rows, place.checkpoint_id, self._now(), options)
         if how.edit is not None:
             plan = replace(plan, changes=_with_edited(plan.changes, how.edit))
-        return _proposal(plan, values=how.edit is not None)
+        return _reviewed(plan, values=how.edit is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,23 +324,43 @@ def mending(finding: Finding) -> Mending | None:
     return next((one for one in MENDINGS if one == named), None)
 
 
-def _values(found: Repair) -> Proposal:
+def _values(found: Repair) -> Reviewed:
     """Return a plan to restore values. Raises `Refused` if none can be restored."""
     if not found.rebuilt:
         reasons = "; ".join(one.reason for one in found.refused)
         raise Refused(reasons or "nothing is missing or unreadable")
     if found.plan is not None:
-        return _proposal(found.plan)
+        return _reviewed(found.plan)
     done = f"restored {counted(len(found.rebuilt), 'value')} of {found.thread_id}"
-    lines = repair_lines
-    return Proposal(lambda width: list(lines(found, width)), found.change, None, done, "repair")
+    proposal = Proposal(found.thread_id, new_step(found.change))
+    return Reviewed(
+        [proposal], lambda width: list(repair_lines(found, width)), None, done, "repair"
+    )
 
 
-def _proposal(plan: CheckpointPlan, *, values: bool = False) -> Proposal:
+def _taken_back(undo: Undo) -> Reviewed:
+    """Return what takes back a change. Raises the error if it cannot be taken back."""
+    if undo.single is not None and undo.single.plan is not None:
+        shown = _reviewed(undo.single.plan)
+        return replace(shown, proposals=undo.proposals, undoes=undo.undoes)
+    lines = list[StyledLine]()
+    for one in undo.proposals:
+        if one.error is not None:
+            raise one.error
+        if one.step is not None:
+            lines += [line(part_text(one.step.done) or ""), *value_lines(one, undo.action)]
+    done = ""
+    if undo.found is not None:
+        operation = undo.found.operation
+        done = f"undid {operation.action} {operation.op} of {undo.proposals[0].thread_id}"
+    return Reviewed(undo.proposals, lambda _: lines, None, done, undo.action, undo.undoes)
+
+
+def _reviewed(plan: CheckpointPlan, *, values: bool = False) -> Reviewed:
     """Return a plan with its text; with `values`, the changes are shown in full."""
 
     def lines(width: int) -> list[StyledLine]:
-        return list(plan_lines(plan, width, is_whole=values))
+        return list(lines_of(plan, width, is_whole=values))
 
     done = next(done_lines(plan, "")).text
-    return Proposal(lines, plan.change, plan.head, done, plan.action)
+    return Reviewed([Proposal.of(plan)], lines, plan.head, done, plan.action)

@@ -9,27 +9,24 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from textual.app import SuspendNotSupported
 from textual.worker import WorkerCancelled
 
-from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_backends.registry import open_store
+from ckpt_cli.apply.changes import carry_out
 from ckpt_cli.apply.purge import run_purge
-from ckpt_cli.apply.recording import Recorder, apply_change, writable_store
-from ckpt_cli.apply.undo import carry_out
-from ckpt_cli.core.forking import sealed_change
+from ckpt_cli.apply.recording import Recorder
 from ckpt_cli.core.retention import PurgeReport
-from ckpt_cli.operations.command_text import user_name
+from ckpt_cli.operations.log import user_name
 from ckpt_cli.plans.purge import Policy
-from ckpt_cli.render.purge import Removal, removal_lines
+from ckpt_cli.render.purge import RemovedThreads, removal_lines
 from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.text import StyledLine, Ui, safe_text
 from ckpt_cli.tui.command_line import match_of, purge_command, write_command
@@ -41,7 +38,7 @@ from ckpt_cli.tui.plans import (
     Kind,
     Mending,
     Planner,
-    Proposal,
+    Reviewed,
     ReviewedRemoval,
     channels_of,
     editable,
@@ -79,7 +76,7 @@ class Writing:
 
     def __init__(self, main: MainScreen) -> None:
         self._main, self._context = main, main.context
-        self._planner = Planner(self._context.opening.url, self._open_rows, self._context.now)
+        self._planner = Planner(self._context.opening, self._context.now)
 
     async def run(self, action: str, op: str) -> None:
         """Show the plan of a change, and carry it out if the user agrees."""
@@ -137,7 +134,7 @@ class Writing:
 
     async def _planned_fork(
         self, place: CheckpointKey, wish: ForkWish, refuse: Refuse
-    ) -> Proposal | None:
+    ) -> Reviewed | None:
         """Return the plan of a fork, with the value that the user edits, if any."""
         to, channel, kind, node = wish
         edit = None
@@ -188,13 +185,13 @@ class Writing:
     # Review
 
     async def _propose(
-        self, question: Callable[[Store], Proposal], ask: str, hint: str = ""
+        self, question: Callable[[Store], Reviewed], ask: str, hint: str = ""
     ) -> None:
         """Make a plan, and apply it if the user agrees."""
         if (found := await self._ask(question)) is not None:
             await self._review(found, ask, hint)
 
-    async def _review(self, found: Proposal, ask: str, hint: str) -> None:
+    async def _review(self, found: Reviewed, ask: str, hint: str) -> None:
         """Show a plan, apply it if the user agrees, and go to the new head."""
         main = self._main
         notes = await self._carried_out(ask, found.lines, partial(self._apply, found))
@@ -234,7 +231,7 @@ class Writing:
         removed = await self._carried_out(ask, found.lines, partial(self._remove, found))
         if removed is not None:
             report, notes = removed
-            removal = Removal(found.plan, report, is_dry_run=False)
+            removal = RemovedThreads(found.plan, report, is_dry_run=False)
             ui = Ui(self._context.now(), width=_WIDTH)
             lines = [text.text for text in removal_lines(removal, ui)]
             say(self._main, "; ".join([*lines, *notes]), is_error=bool(report.stopped))
@@ -242,32 +239,22 @@ class Writing:
 
     # Writing
 
-    def _open_rows(self) -> Store:
-        """Open the store without redaction, with decrypted values; copies are encrypted again."""
-        opening = self._context.opening
-        return DecryptingStore(open_store(opening.url), opening.keys(), lambda _: None)
+    def _apply(self, found: Reviewed) -> Sequence[str]:
+        """Record what is proposed and carry it out; return what the user has to know.
 
-    def _apply(self, found: Proposal) -> Sequence[str]:
-        """Record a change and carry it out; return what the user has to know.
-
-        Raises what `WritableStore.apply` raises.
+        Raises the error of what was not done.
         """
-        opening, notes = self._context.opening, list[str]()
+        notes = list[str]()
         recorder = self._recorder(notes.append)
         with (
-            closing(open_store(opening.url)) as rows,
+            self._planner.opened() as stores,
             recorder.operation(found.action, undoes=found.undoes) as recording,
         ):
-            if found.planned is not None:
-                recording.intend([found.planned.turned])
-                with writable_store(opening.url, [rows]) as writable:
-                    carry_out(writable, found.planned)
-                    notes.append(writable.finish_removal())
-            else:
-                change = sealed_change(found.change, opening.keys())
-                recording.intend_change(change, rows)
-                notes.append(apply_change(opening.url, change, [rows]))
-        return [one for one in notes if one]
+            total = len(found.proposals)
+            report = carry_out(recording, found.proposals, stores, total=total)
+            for error in report.errors:
+                raise error
+        return [one for one in (*notes, report.not_erased) if one]
 
     def _remove(self, found: ReviewedRemoval) -> tuple[PurgeReport, Sequence[str]]:
         """Record a purge and carry it out, batch by batch; return what the user has to know, too.

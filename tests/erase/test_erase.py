@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_cli.config.folders import state_folder
+from ckpt_cli.config.machine import state_folder
 from tests.erase.person import (
     CANARY,
     OTHER,

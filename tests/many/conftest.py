@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ckpt_cli.commands import changing as change_many
-from ckpt_cli.core.forking import ChangeOutcome, ThreadChange
+from ckpt_cli.apply.changes import Work
+from ckpt_cli.plans.proposal import Proposal
 from tests.many.agent import add_copies, sqlite_agent
 from tests.support import ROOT
 
@@ -56,14 +56,14 @@ def path(_filled: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def after_planning(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], None]], None]:
     """Do something between the plan of a thread and its change."""
-    plain = change_many._carried_out
+    plain = Work.carry_out
 
     def set_up(thread_id: str, act: Callable[[], None]) -> None:
-        def late(found: ThreadChange, *others: Any) -> ChangeOutcome:
+        def late(self: Work, found: Proposal, *others: Any) -> Proposal:
             if found.thread_id == thread_id:
                 act()
-            return plain(found, *others)
+            return plain(self, found, *others)
 
-        monkeypatch.setattr(change_many, "_carried_out", late)
+        monkeypatch.setattr(Work, "carry_out", late)
 
     return set_up

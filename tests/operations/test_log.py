@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.url import parse_url
-from ckpt_cli.apply import undo as apply_undo
+from ckpt_cli.apply.changes import Work
 from ckpt_cli.operations import log as log_module
 from ckpt_cli.operations.log import (
     Journal,
@@ -210,14 +210,15 @@ def test_many_threads_are_taken_back_between_two_signals(
     names = ["refund-4711", "weekly-digest", "nightly-report"]
     words = ["threads", "delete", *names, "--archive", str(tmp_path / "archive"), "--yes"]
     assert ckpt("-s", sample, *words).code == 0
-    carry_out = apply_undo.carry_out
+    carry_out = Work.carry_out
 
-    def stopped(*args: Any) -> None:
-        carry_out(*args)
+    def stopped(*args: Any) -> Any:
+        done = carry_out(*args)
         signal.raise_signal(signal.SIGTERM)
+        return done
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply_undo, "carry_out", stopped)
+        patch.setattr(Work, "carry_out", stopped)
         assert ckpt("-s", sample, "undo", "--yes").code == 7
     undo, deletion = ops(sample)
     assert (undo["number"], undo["ended"]) == (1, "received SIGTERM")

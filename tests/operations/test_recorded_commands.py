@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ckpt_cli.app import root
-from ckpt_cli.operations.command_text import command_text
+from ckpt_cli.lazy import command_text
 from tests.deerflow.project import memory, save
 from tests.operations.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill, stored
 from tests.support import SAMPLE, ckpt

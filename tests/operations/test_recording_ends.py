@@ -19,8 +19,8 @@ import pytest
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply import changes as apply_memory
 from ckpt_cli.apply import copy as restore
-from ckpt_cli.apply import undo as apply_memory
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.apply.recording import writable_store
 from ckpt_cli.core.copying import CopyReport

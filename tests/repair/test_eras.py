@@ -16,8 +16,6 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import ScenarioThread, config_of
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_backends.url import parse_url
-from ckpt_cli.apply.recording import apply_change
 from ckpt_cli.core.conversation import Message, as_message
 from ckpt_cli.core.edit_state import stored_value
 from ckpt_cli.core.state import read_body
@@ -25,7 +23,7 @@ from ckpt_cli.plans.repair import plan_message_repair
 from ckpt_cli.reading.thread import ThreadReader
 from tests.harness.sqlite import SqliteHarness
 from tests.repair.agents import check_pairs
-from tests.support import FIXTURES, ckpt, copy_store, eras
+from tests.support import FIXTURES, apply_change, ckpt, copy_store, eras
 
 BY_DEFAULT = {"lg-0.2.14-json", "js-1.7.3"}
 """JSON with `lc` envelopes of Python and of JavaScript; the other forms are tested elsewhere."""
@@ -85,7 +83,7 @@ def repair(path: Path, thread_id: str) -> None:
         reader = ThreadReader(store, thread_id)
         now = datetime.now(UTC)
         plan = plan_message_repair(reader, store, None, now, content="gone", force=False)
-    apply_change(parse_url(str(path)), plan.change)
+    apply_change(str(path), plan.change)
 
 
 def rows(path: Path) -> list[object]:

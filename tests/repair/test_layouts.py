@@ -11,12 +11,10 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import config_of, drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_backends.url import parse_url
-from ckpt_cli.apply.recording import apply_change
 from ckpt_cli.plans.repair import plan_message_repair
 from ckpt_cli.reading.thread import ThreadReader
 from tests.harness.opening import empty_store
-from tests.support import ckpt
+from tests.support import apply_change, ckpt
 from tests.travel.conftest import HARNESSES
 
 pytestmark = pytest.mark.engines
@@ -37,7 +35,7 @@ def test_an_orphaned_result_is_removed(
             reader = ThreadReader(store, THREAD)
             now = datetime.now(UTC)
             plan = plan_message_repair(reader, store, None, now, content=None, force=False)
-        apply_change(parse_url(harness.url), plan.change)
+        apply_change(harness.url, plan.change)
         mended = graph.get_state(config_of(THREAD)).values["messages"]
         assert mended == [one for one in broken if one.type != "tool"] != broken
         assert ckpt("-s", harness.url, "undo", THREAD, "--yes").code == 0

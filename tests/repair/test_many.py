@@ -14,7 +14,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
-from ckpt_cli.commands import changing as change_many
+from ckpt_cli.apply.changes import Work
 from tests.many.asking import on_terminal
 from tests.repair.test_writes import Two
 from tests.support import CommandResult, ckpt
@@ -126,14 +126,14 @@ def test_a_thread_that_moves_while_it_is_repaired_is_skipped(
     two: Two, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def after_planning(act: Callable[[], None]) -> None:
-        plain = change_many._carried_out
+        plain = Work.carry_out
 
-        def late(one: Any, *others: Any) -> Any:
+        def late(self: Work, one: Any, *others: Any) -> Any:
             if one.thread_id == "b":
                 act()
-            return plain(one, *others)
+            return plain(self, one, *others)
 
-        monkeypatch.setattr(change_many, "_carried_out", late)
+        monkeypatch.setattr(Work, "carry_out", late)
 
     after_planning(lambda: two.graph.invoke(Command(resume="no"), config("b")))
     answer = repair(path, "--all", "--yes")
@@ -148,13 +148,13 @@ def test_a_thread_that_moves_while_it_is_repaired_is_skipped(
 def test_an_interrupt_finishes_the_thread_in_hand(
     two: Two, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = change_many._carried_out
+    plain = Work.carry_out
 
     def interrupted(*words: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
         return plain(*words)
 
-    monkeypatch.setattr(change_many, "_carried_out", interrupted)
+    monkeypatch.setattr(Work, "carry_out", interrupted)
     before = heads(path)
     answer = repair(path, "--all", "--yes")
     assert answer.code == 130

@@ -23,14 +23,12 @@ from langgraph.types import Command
 from ckpt_backends.errors import NotFound, Refused
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.url import parse_url
-from ckpt_cli.apply.recording import apply_change
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.plans.repair import CONTENT, plan_message_repair
 from ckpt_cli.queries.doctor.rows import Terms, conversation_findings
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.plan import done_lines, plan_lines
+from ckpt_cli.render.plan import done_lines, lines_of
 from tests.harness.mongodb import MongoHarness
 from tests.harness.mysql import MySQLHarness
 from tests.harness.opening import empty_store
@@ -38,7 +36,7 @@ from tests.harness.postgres import PostgresHarness
 from tests.harness.redis import RedisHarness
 from tests.harness.sqlite import SqliteHarness
 from tests.repair.agents import AGENTS, agent, check_pairs, config_of
-from tests.support import ROOT, ckpt, first_now
+from tests.support import ROOT, apply_change, ckpt, first_now
 
 KILLED = list(AGENTS)
 SENT = ["create", "react2"]
@@ -173,7 +171,7 @@ class AgentThread:
 
     def repair(self, content: str | None = None) -> CheckpointPlan:
         plan = self.plan(content)
-        apply_change(parse_url(self.harness.url), plan.change)
+        apply_change(self.harness.url, plan.change)
         return plan
 
 
@@ -406,7 +404,7 @@ def test_an_older_checkpoint_can_be_repaired(store: Harness) -> None:
         now = datetime.now(UTC)
         plan = plan_message_repair(reader, reader.store, target, now, content="", force=False)
     assert (plan.main.forked_from, plan.abandoned) == (target, 2)
-    apply_change(parse_url(store.url), plan.change)
+    apply_change(store.url, plan.change)
     check_pairs(one.messages())
     assert [message.content for message in one.messages()][2] == CONTENT
 
@@ -417,7 +415,7 @@ def test_a_plan_and_its_end_are_shown(store: Harness) -> None:
     with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
         one.send("never mind")
     plan = one.plan("stopped")
-    text = "\n".join(shown.text for shown in plan_lines(plan, 100))
+    text = "\n".join(shown.text for shown in lines_of(plan, 100))
     assert "1 result is added for calls without one" in text
     assert "back to" not in text
     done = "\n".join(shown.text for shown in done_lines(plan, ""))

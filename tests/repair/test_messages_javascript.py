@@ -17,12 +17,10 @@ import pytest
 
 from ckpt_backends.errors import Refused
 from ckpt_backends.registry import open_store
-from ckpt_backends.url import parse_url
-from ckpt_cli.apply.recording import apply_change
 from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.plans.repair import CONTENT, plan_message_repair
 from ckpt_cli.reading.thread import ThreadReader
-from tests.support import ckpt
+from tests.support import apply_change, ckpt
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +100,7 @@ def test_a_killed_agent_goes_on(library: Path, url: str) -> None:
     before, sent = list(rows(url)), run(library, "read", url)
     for is_undone in (True, False):
         made = plan(url)
-        apply_change(parse_url(url), made.change)
+        apply_change(url, made.change)
         mended = run(library, "read", url)
         assert mended == [
             *sent[:2],

@@ -21,25 +21,8 @@ from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.diff import Change
-from ckpt_cli.render.folding import (
-    BEGINNING,
-    ITEMS,
-    PART,
-    ValueNode,
-    channel_node,
-    child_name,
-    children,
-    everything_below,
-    is_channel,
-    is_index,
-    node_lines,
-    part_of,
-    parts_of,
-    sign_column,
-    takes_one_line,
-    text_of,
-    unfold,
-)
+from ckpt_cli.render import folding
+from ckpt_cli.render.folding import ValueNode
 from ckpt_cli.render.text import Span, StyledLine, line
 from ckpt_cli.render.values import key_text, leaf, message_label, summary
 from ckpt_cli.tui.panes.rows import SearchableLines
@@ -114,14 +97,14 @@ class UnfoldedValues(Sequence[StyledLine]):
         self.is_cut = False
         pinned = [name for name in folds.pinned if name in state.values]
         names = [*pinned, *(name for name in state.values if name not in self._pinned)]
-        self.roots = [channel_node(name, state.values[name]) for name in names]
-        for node in unfold(self.roots, folds.open):
+        self.roots = [folding.channel_node(name, state.values[name]) for name in names]
+        for node in folding.unfold(self.roots, folds.open):
             if len(self._rows) > MOST_LINES:
                 self.is_cut = True
                 break
             self.marks[len(self)] = node.name
             self.lines_of[node.name] = len(self)
-            number = 1 if takes_one_line(node, width) else len(self._lines(node))
+            number = 1 if folding.takes_one_line(node, width) else len(self._lines(node))
             self._rows += [(node, at) for at in range(number)]
 
     def __len__(self) -> int:
@@ -164,7 +147,7 @@ class UnfoldedValues(Sequence[StyledLine]):
     def _lines(self, node: ValueNode) -> Sequence[StyledLine]:
         drawn = self._drawn.get(node.name)
         if drawn is None:
-            drawn = node_lines(node, self._width, self._sign(node))
+            drawn = folding.node_lines(node, self._width, self._sign(node))
             if node.parent is None and (remark := self._remark(str(node.key))):
                 drawn[0] = line(*drawn[0].spans, (f"  {remark}", "dim"))
             self._drawn[node.name] = drawn
@@ -176,8 +159,8 @@ class UnfoldedValues(Sequence[StyledLine]):
             change = self._state.changes.get(node.name)
             return ("", "plain") if change is None else _SIGNS[change]
         # A part is changed if one of its items is.
-        inside = range(node.start, min(node.stop, node.start + ITEMS * ITEMS))
-        is_changed = any(child_name(node.path, at) in self._state.changes for at in inside)
+        inside = range(node.start, min(node.stop, node.start + folding.ITEMS * folding.ITEMS))
+        is_changed = any(folding.child_name(node.path, at) in self._state.changes for at in inside)
         return _SIGNS["changed"] if is_changed else ("", "plain")
 
     def _remark(self, name: str) -> str:
@@ -229,21 +212,21 @@ def search(roots: Iterable[ValueNode], wanted: str, start: str | None) -> Iterat
             yield hits
             return
         yield hits
-        waiting.append(iter(children(node)))
+        waiting.append(iter(folding.children(node)))
 
 
 def own_text(node: ValueNode, beyond: int) -> str:
     """Return the text of a node without the nodes below it; a part of a text goes on `beyond`."""
-    text = node.value if isinstance(node.value, str) else text_of(node.value)
+    text = node.value if isinstance(node.value, str) else folding.text_of(node.value)
     if node.kind == "characters":
-        is_shown = text is not None and node.stop - node.start <= PART
+        is_shown = text is not None and node.stop - node.start <= folding.PART
         return text[node.start : node.stop + beyond] if text is not None and is_shown else ""
     if node.kind != "value":
         return ""
-    key = "" if is_index(node.key) else key_text(node.key)
+    key = "" if folding.is_index(node.key) else key_text(node.key)
     if text is not None:
-        return f"{key}\n{text[: BEGINNING + beyond]}"
-    if parts_of(node.value):
+        return f"{key}\n{text[: folding.BEGINNING + beyond]}"
+    if folding.parts_of(node.value):
         message = as_message(node.value)
         return key if message is None else f"{key}\n{message_label(message)}"
     scalar = leaf(node.value, _SCALAR)
@@ -370,7 +353,7 @@ class DocumentRows(SearchableLines):
         if before is not None and before[0].thread_id != place.thread_id:
             # Threads have the same channels, but other items in them.
             folds = self.folds.open.items()
-            self.folds.open = {name: is_open for name, is_open in folds if is_channel(name)}
+            self.folds.open = {name: is_open for name, is_open in folds if folding.is_channel(name)}
         if before == now and document.state is None:
             self.show_document(document, keep=True)
         elif is_last:
@@ -422,7 +405,7 @@ class DocumentRows(SearchableLines):
     def value(self) -> tuple[str, Value] | None:
         """The value under the cursor and its path; None if there is none."""
         if (node := self.node) is not None:
-            return node.path, part_of(node)
+            return node.path, folding.part_of(node)
         above = max((at for at in self.document.values if at <= self.cursor), default=None)
         if above is None:
             return None
@@ -501,7 +484,7 @@ class DocumentRows(SearchableLines):
         """Unfold everything below the value under the cursor, or fold it again."""
         if (node := self.node) is None:
             return
-        found = everything_below(node, _MOST_AT_ONCE)
+        found = folding.everything_below(node, _MOST_AT_ONCE)
         is_open = any(not self.folds.open.get(one.name, one.starts_open) for one in found)
         self.folds.open |= dict.fromkeys((one.name for one in found), is_open)
         self._unfold_again(node.name)
@@ -527,7 +510,7 @@ class DocumentRows(SearchableLines):
         at = round(self.scroll_y) + event.y
         if self.unfolded is None or (node := self.unfolded.node_at(at)) is None:
             return
-        column = sign_column(node, max(self.width, 1))
+        column = folding.sign_column(node, max(self.width, 1))
         if node.is_open is None or at not in self.unfolded.marks or not 0 <= event.x - column <= 1:
             return
         event.prevent_default()
@@ -596,7 +579,7 @@ class DocumentRows(SearchableLines):
         self._hit = number % len(self._hits.nodes)
         found = self._hits.nodes[self._hit]
         around = found.parent
-        if text_of(found.value) is not None:
+        if folding.text_of(found.value) is not None:
             self.folds.open[found.name] = True
         while around is not None:
             self.folds.open[around.name] = True

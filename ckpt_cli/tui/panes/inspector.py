@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -91,7 +91,6 @@ class Inspector(SearchPane):
         self._first: TabName = TABS[0]
         """The tab that is shown when the tabs are mounted."""
         self._objects: dict[TabName, InspectorTab] = {}
-        self._findings: FindingsTab | None = None
         self._kept = KeptReader()
         self._is_fresh = False
         """Whether the tab of a checkpoint need not be read again."""
@@ -153,14 +152,16 @@ class Inspector(SearchPane):
     def _made(self, name: TabName) -> InspectorTab:
         context = self.context
         match name:
-            case "timeline" | "errors":
-                # Not needed until the tab is opened.
-                from ckpt_cli.tui.tabs.thread import ErrorsTab, TimelineTab
+            case "timeline" | "errors" | "findings":
+                # Not needed until the screen is shown.
+                from ckpt_cli.tui.tabs import thread
 
-                is_timed = name == "timeline"
-                return TimelineTab(context.searching) if is_timed else ErrorsTab(context.detail)
-            case "findings":
-                return self._checks()
+                if name == "timeline":
+                    return thread.TimelineTab(context.searching)
+                if name == "errors":
+                    return thread.ErrorsTab(context.detail)
+                refused = partial(show_error, self)
+                return thread.FindingsTab(context, self._tell_checked, refused)
             case "memory":
                 from ckpt_cli.tui.screens.memory import MemoryTab
 
@@ -310,20 +311,15 @@ class Inspector(SearchPane):
 
     def checked(self, thread_id: str) -> CheckedThread | None:
         """Return what was found in a thread, perhaps before it changed."""
-        return None if self._findings is None else self._findings.known(thread_id)
+        return self._checks.known(thread_id) if "findings" in self._objects else None
 
+    @property
     def _checks(self) -> FindingsTab:
-        if self._findings is None:
-            # Not needed until the screen is shown.
-            from ckpt_cli.tui.tabs.thread import FindingsTab
-
-            refused = partial(show_error, self)
-            self._findings = FindingsTab(self.context, self._tell_checked, refused)
-        return self._findings
+        return cast("FindingsTab", self._object("findings"))
 
     def check_soon(self) -> None:
         """Check the thread quickly after a while, if it was not checked as it is now."""
-        checks = self._findings
+        checks = self._checks if "findings" in self._objects else None
         if self.subject is not None and (
             checks is None or checks.found(self.subject.thread) is None
         ):
@@ -333,13 +329,13 @@ class Inspector(SearchPane):
     @work(exclusive=True, group="findings")
     async def _check_quickly(self) -> None:
         if self.subject is not None:
-            await self._checking(self._checks().check_quickly(self.subject.thread))
+            await self._checking(self._checks.check_quickly(self.subject.thread))
 
     @work(group="deep")
     async def check_deeply(self) -> None:
         """Check every value of the thread."""
-        if self.subject is not None and self._checks().may_check(self.subject.thread):
-            await self._checking(self._checks().check_deeply(self.subject.thread))
+        if self.subject is not None and self._checks.may_check(self.subject.thread):
+            await self._checking(self._checks.check_deeply(self.subject.thread))
 
     async def _checking(self, check: Awaitable[object]) -> None:
         try:

@@ -21,19 +21,9 @@ from textual.widget import Widget
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.model import Status, StoreInfo, Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.core import filters
 from ckpt_cli.core.conversation import says_nothing, title_of
-from ckpt_cli.core.filters import (
-    ALIAS_NAME,
-    FIELDS,
-    Filter,
-    FilterTerms,
-    ReadFrom,
-    bounds_of,
-    fields_in,
-    grammar,
-    parse_filter,
-    sources_of,
-)
+from ckpt_cli.core.filters import Filter, FilterTerms
 from ckpt_cli.queries.heads import Details, ListedThread, with_titles
 from ckpt_cli.queries.threads import Selection, parse_status
 from ckpt_cli.reading.store import is_redacted
@@ -57,12 +47,14 @@ from ckpt_cli.tui.reading import SHARE, SOON, Changed, Delays, LoadedObjects
 from ckpt_cli.tui.styles import as_text, title
 
 _LANGUAGE = re.compile(
-    rf"[\s(]*(?:not[\s(]+)*(?:{'|'.join(FIELDS)})(?:[.\[][^=<>!~]*?)?"
+    rf"[\s(]*(?:not[\s(]+)*(?:{'|'.join(filters.FIELDS)})(?:[.\[][^=<>!~]*?)?"
     r"\s*(?:[=<>!~]|\b(?:in|like|not)\b)",
     re.IGNORECASE,
 )
 """How a text of the language begins: a field, then an operator."""
-_ALIAS = re.compile(rf"[\s(]*(?:not[\s(]+)*@({ALIAS_NAME})(?=$|[\s)])(\s+(?:and|or)\b)?", re.I)
+_ALIAS = re.compile(
+    rf"[\s(]*(?:not[\s(]+)*@({filters.ALIAS_NAME})(?=$|[\s)])(\s+(?:and|or)\b)?", re.I
+)
 """How it begins with an alias."""
 
 
@@ -93,7 +85,7 @@ def parse_thread_filter(text: str, terms: FilterTerms) -> ThreadFilter:
     status, and `ParseError` for a filter that cannot be read.
     """
     if _is_language(text, terms):
-        return ThreadFilter(where=parse_filter(text, terms), written=text.strip())
+        return ThreadFilter(where=filters.parse_filter(text, terms), written=text.strip())
     statuses: set[Status] = set()
     user: str | None = None
     words: list[str] = []
@@ -408,7 +400,7 @@ def unasked(listing: ThreadListing, now: datetime) -> list[Thread]:
     """Return the threads of which it is not known whether the condition holds for them now."""
     if (wanted := listing.wanted.condition) is None:
         return []
-    names = {field.name for field in fields_in(wanted)}
+    names = {field.name for field in filters.fields_in(wanted)}
     since = now - _AGES_HOLD if names & {"age", "idle"} else _NEVER
     found = []
     for one in listing.threads:
@@ -420,7 +412,9 @@ def unasked(listing: ThreadListing, now: datetime) -> list[Thread]:
 
 def ask_parts(threads: Sequence[Thread], wanted: Filter) -> list[Sequence[Thread]]:
     """Return threads in parts that are asked about together, large ones if the index answers."""
-    number = _AT_ONCE_IN_INDEX if sources_of(wanted) <= {ReadFrom.INDEX} else _AT_ONCE
+    number = (
+        _AT_ONCE_IN_INDEX if filters.sources_of(wanted) <= {filters.ReadFrom.INDEX} else _AT_ONCE
+    )
     return [threads[at : at + number] for at in range(0, len(threads), number)]
 
 
@@ -430,7 +424,7 @@ def read_possible(store: Store, wanted: Filter, now: datetime) -> frozenset[str]
     Only threads with an error, for example, can have status error. Returns None if the writes do
     not show it, so that each thread must be asked.
     """
-    bounds = bounds_of(wanted, now)
+    bounds = filters.bounds_of(wanted, now)
     if bounds.head_channels is None:
         return None
     return frozenset(one.thread_id for one in store.threads_within(bounds))
@@ -734,7 +728,7 @@ class ThreadsPane(FilterPane):
     def action_search(self) -> None:
         super().action_search()
         # Takes 0.1 s, so that the first letter of a filter would have to wait.
-        self.run_worker(grammar, group="parser", exclusive=True, thread=True)
+        self.run_worker(filters.grammar, group="parser", exclusive=True, thread=True)
 
     def _take_filter(self, text: str) -> None:
         self.listing.set_filter(parse_thread_filter(text, self.context.filter_terms()))

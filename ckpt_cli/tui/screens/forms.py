@@ -17,7 +17,7 @@ from textual.widgets import Input, Label, Static
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.text import line, safe_text
-from ckpt_cli.tui.plans import KINDS, Kind, Proposal, Purge, ReviewedRemoval
+from ckpt_cli.tui.plans import KINDS, Kind, Purge, Reviewed, ReviewedRemoval
 from ckpt_cli.tui.reading import screen_hint, screen_message
 from ckpt_cli.tui.screens.dialogs import KeyLine
 from ckpt_cli.tui.styles import as_text, title
@@ -91,10 +91,10 @@ ForkWish: TypeAlias = tuple[str, str, Kind, str | None]
 """The new thread, the channel to edit and how, and the node to continue after."""
 
 
-class ForkForm(DialogForm[ForkWish, Proposal]):
+class ForkForm(DialogForm[ForkWish, Reviewed]):
     """The new thread, the channel to edit and how, and the node to continue after."""
 
-    def __init__(self, channels: Sequence[str], plan: Planning[ForkWish, Proposal]) -> None:
+    def __init__(self, channels: Sequence[str], plan: Planning[ForkWish, Reviewed]) -> None:
         self._channels = channels
         self._to = Input(placeholder="empty: a new branch of this thread", compact=True, id="to")
         self._channel = Input(

@@ -23,12 +23,12 @@ from ckpt_cli.queries.grep import GrepQuery, grep_thread
 from ckpt_cli.queries.operations import ListedOperation
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.render.incidents import FAILURE, FAILURE_COLUMNS, WAITING, WAITING_COLUMNS
-from ckpt_cli.render.operations import operation_columns, operation_record
+from ckpt_cli.render.operations import OPERATION, operation_columns
 from ckpt_cli.render.search import HIT_COLUMNS, table_record
 from ckpt_cli.render.table import Column, Record, table_lines
 from ckpt_cli.render.text import Ui, line, safe_text
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.keys import OPERATIONS_GROUPS, PLACES_GROUPS, SEARCH_GROUPS, bindings, keys_of
+from ckpt_cli.tui.keys import OPERATIONS_GROUPS, PLACES_GROUPS, SEARCH_GROUPS, bindings
 from ckpt_cli.tui.panes.rows import RowList, SearchableLines, SearchPane
 from ckpt_cli.tui.panes.threads import read_threads
 from ckpt_cli.tui.reading import error_lines, error_text
@@ -168,7 +168,7 @@ class PlacesScreen(CheckpointList):
     """One line per place; Enter goes to its checkpoint."""
 
     GROUPS = PLACES_GROUPS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(PLACES_GROUPS))
+    BINDINGS: ClassVar[list[BindingType]] = bindings(PLACES_GROUPS)
 
     def __init__(self, context: ScreenContext, kind: PlaceList) -> None:
         super().__init__(context, kind.name, PlaceRows(id="places"), kind.columns)
@@ -209,7 +209,7 @@ class OperationsScreen(ListScreen[ListedOperation, str | None]):
     """One line per operation, newest first. Returns the id of the one that is to be undone."""
 
     GROUPS = OPERATIONS_GROUPS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(OPERATIONS_GROUPS))
+    BINDINGS: ClassVar[list[BindingType]] = bindings(OPERATIONS_GROUPS)
 
     def __init__(self, context: ScreenContext, thread_id: str, refusal: str) -> None:
         """`refusal` says why nothing can be undone here; empty if it can."""
@@ -229,7 +229,7 @@ class OperationsScreen(ListScreen[ListedOperation, str | None]):
         # The log is on a disk, and may be long.
         found = await asyncio.to_thread(lambda: self._operations.newest_first)
         self.head(f"{len(found):,}")
-        self.add([(one, operation_record(one)) for one in found])
+        self.add([(one, OPERATION.record(one)) for one in found])
         if not found:
             self.say_none("ckpt recorded no change of this thread")
 
@@ -255,7 +255,7 @@ class SearchScreen(CheckpointList):
     """A field for a pattern, and the matches; Enter goes to a match."""
 
     GROUPS = SEARCH_GROUPS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(SEARCH_GROUPS))
+    BINDINGS: ClassVar[list[BindingType]] = bindings(SEARCH_GROUPS)
 
     def __init__(self, context: ScreenContext, thread_id: str | None) -> None:
         super().__init__(context, "Search", PlaceRows(id="hits"), HIT_COLUMNS)

@@ -22,19 +22,9 @@ from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.tree import Key as TreeKey
 from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.render.text import Span, line, safe_text
-from ckpt_cli.tui import command_line
+from ckpt_cli.tui import command_line, keys
 from ckpt_cli.tui.context import RememberedLook, ScreenContext
-from ckpt_cli.tui.keys import (
-    CHANGING,
-    READING_GROUPS,
-    SIGNS,
-    WRITING_GROUPS,
-    Key,
-    KeyGroup,
-    bindings,
-    keys_by_use,
-    keys_of,
-)
+from ckpt_cli.tui.keys import Key, KeyGroup
 from ckpt_cli.tui.panes.body import ChosenShares, MainPanes
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.threads import SORTS, ThreadFilter, ThreadsPane
@@ -81,7 +71,7 @@ class Palette(Provider):
         yield Hit(0.01, Content(f"Go to {query}"), going, text=query, help=about)
 
     def _keys(self) -> Sequence[Key]:
-        return keys_by_use(self._main.key_groups, self._main.ran_lately)
+        return keys.keys_by_use(self._main.key_groups, self._main.ran_lately)
 
     async def _run(self, key: Key) -> None:
         lately = self._main.ran_lately
@@ -93,7 +83,7 @@ class MainScreen(Screen[None]):
     """Threads, a tree and a checkpoint."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings([*keys_of(READING_GROUPS), *CHANGING.keys]),
+        *keys.bindings(keys.WRITING_GROUPS),
         Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
@@ -129,7 +119,7 @@ class MainScreen(Screen[None]):
         self.status = Static(id="status", classes="" if self.changes is None else "write")
         yield self.status
         yield self.body
-        yield KeyLine(hides=frozenset() if self.changes else CHANGING.actions)
+        yield KeyLine(hides=frozenset() if self.changes else keys.CHANGING.actions)
 
     def on_mount(self) -> None:
         """Look as remembered, and begin to read."""
@@ -165,7 +155,7 @@ class MainScreen(Screen[None]):
     @property
     def key_groups(self) -> Sequence[KeyGroup]:
         """The keys of this screen, for the help and the palette."""
-        return READING_GROUPS if self.changes is None else WRITING_GROUPS
+        return keys.READING_GROUPS if self.changes is None else keys.WRITING_GROUPS
 
     # What is selected
 
@@ -518,7 +508,7 @@ class MainScreen(Screen[None]):
     def action_help(self) -> None:
         from ckpt_cli.tui.screens.dialogs import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.key_groups, SIGNS))
+        self.app.push_screen(HelpScreen(self.key_groups, keys.SIGNS))
 
     # Keys: copies
 

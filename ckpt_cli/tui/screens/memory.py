@@ -29,7 +29,7 @@ from ckpt_cli.render.values import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.command_line import thread_memory_command
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
+from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings
 from ckpt_cli.tui.panes.document import DocumentRows, TabContent, cut
 from ckpt_cli.tui.panes.rows import FilterPane, RowList, SearchPane
 from ckpt_cli.tui.panes.threads import text_filter
@@ -237,7 +237,7 @@ class MemoryScreen(Screen[CheckpointKey | None]):
     """Items by namespace at the top, the value of one below; Enter there goes to its thread."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(keys_of(MEMORY_GROUPS)),
+        *bindings(MEMORY_GROUPS),
         Binding("escape,h", "back", "Back", show=False),
     ]
 

@@ -1,1 +1,1 @@
-"""The tabs of the inspector: functions for a `StoreWorker` that return lines."""
+"""The tabs of the inspector: what each one reads, and the lines that it shows."""

@@ -44,7 +44,7 @@ from ckpt_cli.render.text import field as field_lines
 from ckpt_cli.render.value_diff import MOST, columns, diff_text, side_by_side
 from ckpt_cli.render.values import block, counted, noun_for
 from ckpt_cli.tui.command_line import tab_command
-from ckpt_cli.tui.keys import DIFF_GROUPS, bindings, keys_of
+from ckpt_cli.tui.keys import DIFF_GROUPS, bindings
 from ckpt_cli.tui.panes.document import MOST_LINES, StateValues, TabContent, cut
 from ckpt_cli.tui.panes.rows import SearchableLines, SearchPane
 from ckpt_cli.tui.reading import error_lines
@@ -249,7 +249,7 @@ class DiffScreen(HelpedScreen[None]):
     """The diff of two checkpoints, or of one checkpoint and its parent."""
 
     GROUPS = DIFF_GROUPS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(DIFF_GROUPS))
+    BINDINGS: ClassVar[list[BindingType]] = bindings(DIFF_GROUPS)
 
     def __init__(
         self,
