@@ -28,10 +28,10 @@ from ckpt_cli.render.operations import CHAIN, OPERATION, SHOWN_OPERATION, UNDO_P
 from ckpt_cli.render.plan import OUTCOME, PLAN, REPAIR
 from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
 from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
-from ckpt_cli.render.search import HIT
+from ckpt_cli.render.search import HIT, SECRET, SECRET_KIND
 from ckpt_cli.render.show import SHOW_ANSWER, SOURCES
 from ckpt_cli.render.stores import LAYOUT, STORE
-from ckpt_cli.render.summaries import ERRORS
+from ckpt_cli.render.summaries import DOCTOR, ERRORS
 from ckpt_cli.render.threads import LISTED
 from ckpt_cli.render.timeline import TIMELINE
 from ckpt_cli.render.usage import AMOUNTS, DU, METRICS, STATS, STATS_BY
@@ -101,8 +101,11 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "diff": DIFF,
     "diff --writes": WRITTEN,
     "doctor": EXAMINATION,
+    "doctor --summary": DOCTOR,
     "doctor --types": EXAMINATION_WITH_TYPES,
     "replay": REPLAY,
+    "secrets": each(SECRET),
+    "secrets --kinds": each(SECRET_KIND),
     "replay --all": each(REPLAYED_THREAD),
     "replay --all-steps": each(TRANSITION),
     "purge": REMOVAL,

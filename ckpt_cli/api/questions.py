@@ -62,7 +62,7 @@ from ckpt_cli.queries.incidents import (
     group_failures,
     grouping,
 )
-from ckpt_cli.queries.replay import check_channels, replay_thread, replay_threads
+from ckpt_cli.queries.replay import check_channels, replay_threads
 from ckpt_cli.queries.secrets import SecretReport, search_memory, search_threads
 from ckpt_cli.queries.tail import Movement, StoreTail
 from ckpt_cli.queries.usage import BYS, By, Range, Survey, survey
@@ -147,47 +147,6 @@ def _interval(store: Store, around: Surroundings) -> float:
     return _SCAN_INTERVAL
 
 
-def reducers_of(around: Surroundings, told: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the reducers of the profile and those that are told, which win.
-
-    Raises `UsageError` for an unknown reducer.
-    """
-    return known_reducers({**around.names.reducers, **(told or {})})
-
-
-def reducers_for(
-    reader: ThreadReader,
-    around: Surroundings,
-    told: Mapping[str, str] | None,
-    channels: Collection[str] = (),
-) -> dict[str, str]:
-    """Return the same for a thread.
-
-    Also raises `NotFound` if the thread has not all channels that are told or given.
-    """
-    reducers = reducers_of(around, told)
-    names = {*(told or ()), *channels}
-    check_channels(reader.store, [reader.thread_id], names, f"thread '{reader.thread_id}'")
-    return reducers
-
-
-def replay_one(
-    reader: ThreadReader,
-    around: Surroundings,
-    told: Mapping[str, str] | None,
-    ns: str | None = None,
-    upto: str | None = None,
-) -> Replayed:
-    """Replay a thread, one namespace of it, or the steps up to one checkpoint there.
-
-    Raises `NotFound` for an unknown channel, and `UsageError` for an unknown reducer.
-    """
-    (found,) = judge_all([replay_thread(reader)], reducers_for(reader, around, told))
-    if ns is None:
-        return found
-    return found.part(ns, None if upto is None else set(reader.ancestry(ns, upto)))
-
-
 def replay_several(
     store: Store,
     around: Surroundings,
@@ -198,9 +157,9 @@ def replay_several(
 ) -> Iterator[Answer[Replayed]]:
     """Yield each thread, replayed; those that contradict themselves come last.
 
-    Raises what `replay_one` raises, at once.
+    Raises what `replay_part` raises, at once.
     """
-    reducers = reducers_of(around, told)
+    reducers = known_reducers({**around.names.reducers, **(told or {})})
     if told:
         threads = list(threads)
         check_channels(store, (one.thread_id for one in threads), told, "these threads")

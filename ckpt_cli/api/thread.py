@@ -254,12 +254,12 @@ class CheckpointHandle:
         `reducers` is as in `ThreadHandle.replay`. Raises `NotFound` for an unknown channel and
         `UsageError` for an unknown reducer.
         """
-        from ckpt_cli.api.questions import reducers_for
-        from ckpt_cli.queries.replay import written
+        from ckpt_cli.queries.replay import reducers_of, written
         from ckpt_cli.render.replay import WRITTEN_VIEW
 
         chosen = _names(channels)
-        told = reducers_for(self.target.reader, self.thread.around, reducers, chosen or ())
+        profile = self.thread.around.names.reducers
+        told = reducers_of(self.target.reader, profile, reducers, chosen or ())
         return Answer(written(self.target, told, chosen), WRITTEN_VIEW)
 
     def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[Replayed]:
@@ -379,9 +379,10 @@ class CheckpointHandle:
         return self._entry
 
     def _replayed(self, reducers: Mapping[str, str] | None) -> Replayed:
-        from ckpt_cli.api.questions import replay_one
+        from ckpt_cli.queries.replay import replay_part
 
-        return replay_one(self.target.reader, self.thread.around, reducers, self.ns, self.id)
+        profile = self.thread.around.names.reducers
+        return replay_part(self.target.reader, profile, reducers, self.ns, self.id)
 
     def _beside(self, checkpoint_id: str) -> CheckpointHandle:
         """Return a checkpoint of the same namespace by its whole id, which may look like a ref."""
@@ -747,9 +748,9 @@ class ThreadHandle:
         return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
     def _replayed(self, reducers: Mapping[str, str] | None, ns: str | None) -> Replayed:
-        from ckpt_cli.api.questions import replay_one
+        from ckpt_cli.queries.replay import replay_part
 
-        return replay_one(self.reader, self.around, reducers, self._namespace(ns))
+        return replay_part(self.reader, self.around.names.reducers, reducers, self._namespace(ns))
 
     def _target(self, entry: Entry) -> Target:
         key = entry.moment.key

@@ -24,13 +24,20 @@ from ckpt_cli import diagnostics
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.apply.changes import Report, carry_out
 from ckpt_cli.apply.recording import collected_signals, refuse_copy
-from ckpt_cli.commands.arguments import TargetId, ThreadTargets
+from ckpt_cli.commands.arguments import TargetId, ThreadTargets, names_and_ref
 from ckpt_cli.core.forking import sealed_change
 from ckpt_cli.core.random_numbers import seeded_for
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.plans.fork import RollbackOptions, check_store
+from ckpt_cli.plans.fork import RollbackOptions, check_store, plan_fork_to_thread
 from ckpt_cli.plans.proposal import MOVED, Proposal
-from ckpt_cli.plans.rollback import PLACE, ManyRollbacks, TargetOptions, new_thread_id
+from ckpt_cli.plans.rollback import (
+    PLACE,
+    ManyRollbacks,
+    TargetOptions,
+    find_target,
+    new_thread_id,
+    plan_rollback,
+)
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 from ckpt_cli.render.fields import View
@@ -188,10 +195,14 @@ def change_many(
             # A plan may hold large values, and is made again when it is carried out.
             before.append(one.without_values())
         number = sum(one.state == "planned" for one in before)
-        show = partial(_show, session, before, words, dry_run=dry_run)
+
+        def show() -> None:
+            _show(session, before, words, dry_run=dry_run)
+            if dry_run:
+                _note_unneeded(session, before, words)
+
         question = f"{words.question} {counted(number, 'thread')}?"
         if not is_agreed(session, show, question, dry_run=dry_run, yes=yes or not number):
-            _note_unneeded(session, before, words)
             return
         ids = [one for one in ids if one[0] in seen]
         # Threads may have changed while a person thought.
@@ -291,6 +302,44 @@ def _conclude(outcomes: Sequence[Proposal], stopped: str) -> None:
         raise PartlyDone(said, hint=hint)
     error = StoreChanged if has_moved else Refused
     raise error(f"{said}: nothing was written", hint=hint)
+
+
+def roll_back(
+    session: Session,
+    words: tuple[str | None, str | None, Sequence[str] | None],
+    conditions: tuple[str | None, Sequence[str] | None],
+    target: TargetOptions,
+    options: RollbackOptions,
+    *,
+    new: str | None = None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Roll back or fork the threads that words or conditions name: `THREAD REF MORE...`, --match
+    and --where.
+
+    `new` is the id of the new thread; of several, its template.
+    """
+    names, ref = names_and_ref(session, *words, has_choice=bool(target.given))
+    match, where = conditions
+    targets = ThreadTargets(names, None, match, tuple(where or ()), has_all=False)
+    targets.check()
+    check_store(session.rows)
+    if targets.is_several:
+        rollback_many(session, targets, target, options, new=new, dry_run=dry_run, yes=yes)
+        return
+    target = replace(target, ref=ref)
+    found = find_target(session.store, names[0], target, session.now, session.zone, session.note)
+    reader, rows, checkpoint_id = found.reader, session.editable, found.checkpoint_id
+    if new is None:
+        plan = plan_rollback(reader, rows, checkpoint_id, session.now, options)
+    else:
+        new_id = new_thread_id(new, reader.thread_id)
+        plan = plan_fork_to_thread(reader, rows, checkpoint_id, new_id, options)
+    question = f"{'Fork' if options.fork else 'Roll back'} thread '{reader.thread_id}'?"
+    show_and_apply(
+        session, Proposal.of(plan), question, dry_run=dry_run, yes=yes, reason=options.reason
+    )
 
 
 def rollback_many(

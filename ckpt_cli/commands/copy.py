@@ -26,7 +26,7 @@ from ckpt_cli.commands.arguments import (
     keys_of,
     threads_to_change,
 )
-from ckpt_cli.commands.changing import carried_out, confirm, reviewed, show_and_apply
+from ckpt_cli.commands.changing import carried_out, confirm, reviewed, rollback_many, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.diagnostics import Bar, progress, shows_progress
@@ -210,9 +210,6 @@ def _copy_here(
     targets.check()
     options = RollbackOptions(reason=reason, fork=True)
     if targets.is_several:
-        # One thread does not need it.
-        from ckpt_cli.commands.changing import rollback_many
-
         rollback_many(session, targets, choice, options, new=new, dry_run=dry_run, yes=yes)
         return
     choice.check()

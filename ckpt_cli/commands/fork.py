@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from typer import Argument, Context, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.arguments import MoreThreads, Reason, ThreadTargets, names_and_ref
-from ckpt_cli.commands.changing import show_and_apply
+from ckpt_cli.commands.arguments import MoreThreads, Reason
+from ckpt_cli.commands.changing import roll_back
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.edit_state import parse_edit
 from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes
-from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
-from ckpt_cli.plans.proposal import Proposal
-from ckpt_cli.plans.rollback import (
-    FORK_OPTIONS,
-    TargetOptions,
-    find_target,
-    new_thread_id,
-    plan_rollback,
-)
+from ckpt_cli.plans.fork import RollbackOptions
+from ckpt_cli.plans.rollback import FORK_OPTIONS, TargetOptions
 from ckpt_cli.session import Session
 
 
@@ -108,22 +100,5 @@ def fork(
             "--as without an edit makes a copy", hint="use `ckpt copy THREAD@REF --as NEW`"
         )
     choice = TargetOptions(None, at, as_of, options=FORK_OPTIONS, head_by_default=as_ is not None)
-    names, ref = names_and_ref(session, thread, ref, more, has_choice=bool(choice.given))
-    targets = ThreadTargets(names, None, match, tuple(where or ()), has_all=False)
-    targets.check()
-    if targets.is_several:
-        # One thread does not need it.
-        from ckpt_cli.commands.changing import rollback_many
-
-        rollback_many(session, targets, choice, options, new=as_, dry_run=dry_run, yes=yes)
-        return
-    choice = replace(choice, ref=ref)
-    found = find_target(session.store, names[0], choice, session.now, session.zone, session.note)
-    rows = session.editable
-    if as_ is None:
-        plan = plan_rollback(found.reader, rows, found.checkpoint_id, session.now, options)
-    else:
-        new = new_thread_id(as_, found.reader.thread_id)
-        plan = plan_fork_to_thread(found.reader, rows, found.checkpoint_id, new, options)
-    question = f"Fork thread '{plan.before.thread_id}'?"
-    show_and_apply(session, Proposal.of(plan), question, dry_run=dry_run, yes=yes, reason=reason)
+    words, conditions = (thread, ref, more), (match, where)
+    roll_back(session, words, conditions, choice, options, new=as_, dry_run=dry_run, yes=yes)

@@ -21,7 +21,12 @@ from ckpt_cli.core.reducers import known_reducers
 from ckpt_cli.core.replay import Repair
 from ckpt_cli.options import At, DryRun, Force, Match, Where, Yes
 from ckpt_cli.plans.proposal import Proposal, new_step
-from ckpt_cli.plans.repair import plan_value_repair, plan_write_repair
+from ckpt_cli.plans.repair import (
+    AwaitedCall,
+    plan_message_repair,
+    plan_value_repair,
+    plan_write_repair,
+)
 from ckpt_cli.plans.rollback import with_reason
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import (
@@ -78,8 +83,6 @@ def messages(
     """
     session: Session = ctx.obj
     targets = _targets(threads, at, match, where, everything=everything)
-    # Another kind of repair does not need it.
-    from ckpt_cli.plans.repair import AwaitedCall, plan_message_repair
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
         try:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
-from ckpt_cli.commands.arguments import MoreThreads, Reason, ThreadTargets, names_and_ref
-from ckpt_cli.commands.changing import show_and_apply
+from ckpt_cli.commands.arguments import MoreThreads, Reason
+from ckpt_cli.commands.changing import roll_back
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes, not_huge
-from ckpt_cli.plans.fork import RollbackOptions, check_store
-from ckpt_cli.plans.proposal import Proposal
-from ckpt_cli.plans.rollback import TargetOptions, find_target, plan_rollback
+from ckpt_cli.plans.fork import RollbackOptions
+from ckpt_cli.plans.rollback import TargetOptions
 from ckpt_cli.session import Session
 
 
@@ -75,18 +73,5 @@ def rollback(
     session: Session = ctx.obj
     options = RollbackOptions(sibling, root_only, reason, force=force)
     choice = TargetOptions(None, at, as_of, steps, to_last, last_good)
-    names, ref = names_and_ref(session, thread, ref, more, has_choice=bool(choice.given))
-    targets = ThreadTargets(names, None, match, tuple(where or ()), has_all=False)
-    targets.check()
-    check_store(session.rows)
-    if targets.is_several:
-        # One thread does not need it.
-        from ckpt_cli.commands.changing import rollback_many
-
-        rollback_many(session, targets, choice, options, dry_run=dry_run, yes=yes)
-        return
-    choice = replace(choice, ref=ref)
-    found = find_target(session.store, names[0], choice, session.now, session.zone, session.note)
-    plan = plan_rollback(found.reader, session.editable, found.checkpoint_id, session.now, options)
-    question = f"Roll back thread '{plan.main.key.thread_id}'?"
-    show_and_apply(session, Proposal.of(plan), question, dry_run=dry_run, yes=yes, reason=reason)
+    words, conditions = (thread, ref, more), (match, where)
+    roll_back(session, words, conditions, choice, options, dry_run=dry_run, yes=yes)

@@ -132,10 +132,10 @@ class CheckpointPlan:
 
     def redacted(self) -> CheckpointPlan:
         """Return it with types and sizes in place of values, questions and errors."""
-        from ckpt_cli.core.redact import redact_change, redact_step  # late: few are redacted
+        from ckpt_cli.core.redact import redact_change  # late: few are redacted
 
         changes = {name: redact_change(change) for name, change in self.changes.items()}
-        now = None if self.now is None else redact_step(self.now)
+        now = None if self.now is None else self.now.redacted()
         return replace(self, changes=changes, now=now)
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ckpt_cli.core.diff import ChannelChange
     from ckpt_cli.core.search import Match
     from ckpt_cli.core.state import Body
-    from ckpt_cli.core.tasks import Question, Step, Task
 
 REDACTED = "ckpt.redacted"
 """Type of the `Tagged` that replaces a value; its payload is the type and size in words."""
@@ -74,11 +73,6 @@ def redact_body(body: Body) -> Body:
     )
 
 
-def redact_step(step: Step) -> Step:
-    """Hide the text of questions and errors of tasks."""
-    return step._replace(tasks=tuple(map(_task, step.tasks)), others=tuple(map(_task, step.others)))
-
-
 def redact_change(change: ChannelChange) -> ChannelChange:
     """Keep only the fact that a channel changed, and the types and sizes."""
     from dataclasses import replace  # late, as below: most answers are not redacted
@@ -125,19 +119,6 @@ def redact_turn(turn: Turn) -> Turn:
         calls=tuple(calls),
         model=None,
     )
-
-
-def _task(task: Task) -> Task:
-    return task._replace(
-        error=None if task.error is None else redact_text(task.error),
-        questions=tuple(map(_question, task.questions)),
-        writes=(),
-    )
-
-
-def _question(one: Question) -> Question:
-    schema = None if one.response_schema is None else redact(one.response_schema)
-    return one._replace(value=redact(one.value), response_schema=schema)
 
 
 def _is_structure(name: str, value: Value) -> bool:

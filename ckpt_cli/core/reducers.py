@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from itertools import chain
 from operator import add, attrgetter, is_, methodcaller
 from types import MappingProxyType
@@ -735,17 +735,13 @@ def _is_number(value: Held) -> TypeGuard[int | float]:
     return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
-def _sum(held: Held, batch: Batch) -> Held:
-    # Do not use `sum`: since Python 3.12 it rounds floats differently.
-    return reduce(add, _numbers(held, batch)) if batch else held
+def _numeric(fold: Callable[[list[int | float]], int | float]) -> Callable[[Held, Batch], Held]:
+    return lambda held, batch: fold(_numbers(held, batch)) if batch else held
 
 
-def _max(held: Held, batch: Batch) -> Held:
-    return max(_numbers(held, batch)) if batch else held
-
-
-def _min(held: Held, batch: Batch) -> Held:
-    return min(_numbers(held, batch)) if batch else held
+# Do not use `sum`: since Python 3.12 it rounds floats differently.
+_sum = _numeric(partial(reduce, add))
+_max, _min = _numeric(max), _numeric(min)
 
 
 def _dict_merge(held: Held, batch: Batch) -> Held:

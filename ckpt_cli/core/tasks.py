@@ -22,6 +22,7 @@ from ckpt_backends.codec import decode, decode_checkpoint
 from ckpt_backends.codec.values import CHANNELS, Cut, Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
 from ckpt_cli.core.lineage import graph_of, levels, namespace_in
+from ckpt_cli.core.redact import redact, redact_text, redact_write
 from ckpt_cli.core.state import (
     ERROR,
     INTERRUPT,
@@ -830,6 +831,15 @@ class Task(NamedTuple):
     """The path to the node that failed, if it is in a subgraph."""
 
 
+def _redacted(task: Task) -> Task:
+    def hidden(one: Question) -> Question:
+        schema = None if one.response_schema is None else redact(one.response_schema)
+        return one._replace(value=redact(one.value), response_schema=schema)
+
+    error = None if task.error is None else redact_text(task.error)
+    return task._replace(error=error, questions=tuple(map(hidden, task.questions)), writes=())
+
+
 class Step(NamedTuple):
     """The superstep that comes after a checkpoint."""
 
@@ -843,6 +853,11 @@ class Step(NamedTuple):
     """The nodes of tasks without output, as `get_state` of LangGraph 1.2 returns them."""
     assumed: bool
     """The answer is likely, but nothing stored proves it."""
+
+    def redacted(self) -> Step:
+        """Return it without the texts of questions and errors."""
+        tasks, others = (tuple(map(_redacted, some)) for some in (self.tasks, self.others))
+        return self._replace(tasks=tasks, others=others)
 
     @property
     def runs(self) -> tuple[Task, ...]:
@@ -1280,8 +1295,6 @@ class TaskWrite(NamedTuple):
 
     def redacted(self) -> TaskWrite:
         """Return it with type and size in place of its value."""
-        from ckpt_cli.core.redact import redact, redact_write  # late: few answers are redacted
-
         instead = None if self.write.value is None else redact(self.value)
         return self._replace(write=redact_write(self.write), instead=instead)
 

@@ -24,6 +24,7 @@ from ckpt_cli.core.reducers import (
     Held,
     is_empty,
     is_not_stored,
+    known_reducers,
     unknown_channel,
 )
 from ckpt_cli.core.reducers import held_fits as fits
@@ -1018,6 +1019,40 @@ def _channels(store: Store, thread_id: str, ns: str) -> set[str]:
     return {
         name for body in bodies for name in {*body.versions, *body.values} if is_state(name, body)
     }
+
+
+def reducers_of(
+    reader: ThreadReader,
+    profile: Mapping[str, str],
+    told: Mapping[str, str] | None,
+    channels: Collection[str] = (),
+) -> dict[str, str]:
+    """Return the reducers of the profile and those that are told for a thread, which win.
+
+    Raises `UsageError` for an unknown reducer, and `NotFound` if the thread has not all channels
+    that are told or given.
+    """
+    reducers = known_reducers({**profile, **(told or {})})
+    names = {*(told or ()), *channels}
+    check_channels(reader.store, [reader.thread_id], names, f"thread '{reader.thread_id}'")
+    return reducers
+
+
+def replay_part(
+    reader: ThreadReader,
+    profile: Mapping[str, str],
+    told: Mapping[str, str] | None,
+    ns: str | None = None,
+    upto: str | None = None,
+) -> Replayed:
+    """Replay and judge a thread, one namespace of it, or the steps up to one checkpoint there.
+
+    The reducers are judged by all of the thread. Raises what `reducers_of` raises.
+    """
+    (found,) = judge_all([replay_thread(reader)], reducers_of(reader, profile, told))
+    if ns is None:
+        return found
+    return found.part(ns, None if upto is None else set(reader.ancestry(ns, upto)))
 
 
 def _replaying(store: Store) -> Each[Replayed]:

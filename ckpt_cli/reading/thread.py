@@ -236,14 +236,14 @@ class Moment(DecodedCheckpoint):
     def redacted(self) -> Moment:
         """Return the checkpoint without its values."""
         # Imported late: most answers are not redacted.
-        from ckpt_cli.core.redact import redact_body, redact_metadata, redact_step, redact_write
+        from ckpt_cli.core.redact import redact_body, redact_metadata, redact_write
 
         return Moment(
             self.checkpoint._replace(body=None, metadata=None),
             redact_body(self.body),
             redact_metadata(self.metadata),
             list(map(redact_write, self.writes)),
-            redact_step(self.step),
+            self.step.redacted(),
         )
 
     @property
@@ -349,12 +349,22 @@ def called(
 
 
 def heads_inside(
-    reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
+    reader: ThreadReader,
+    key: CheckpointKey,
+    task_id: str | None,
+    node: str | None,
+    seen: set[str] | None = None,
 ) -> Iterator[Moment]:
-    """Yield the heads of the subgraphs that a task called."""
+    """Yield the heads of the subgraphs that a task called.
+
+    `seen` are the namespaces that were looked into already, which are left out: tasks may share
+    one. Those that are looked into now are added.
+    """
     for ns in called(reader, key, task_id, node):
         head = reader.head(ns)
-        if head is not None:
+        if head is not None and (seen is None or ns not in seen):
+            if seen is not None:
+                seen.add(ns)
             yield reader.moment(ns, head)
 
 
@@ -467,28 +477,21 @@ def writes_inside(
     for task in moment.step.tasks:
         if task.finished or task.id is None:
             continue
-        for ns in called(reader, moment.key, task.id, task.node):
-            head = reader.head(ns)
-            if head is not None and ns not in seen:
-                seen.add(ns)
-                found = reader.moment(ns, head)
-                yield found.writes
-                yield from writes_inside(reader, found, seen)
+        for found in heads_inside(reader, moment.key, task.id, task.node, seen):
+            yield found.writes
+            yield from writes_inside(reader, found, seen)
 
 
 def _resumed_calls(
     reader: ThreadReader, moment: Moment, task: Task, seen: set[str]
 ) -> Iterator[Resume]:
     """Yield what a resume does in each subgraph that an unfinished task called."""
-    for ns in called(reader, moment.key, task.id or _call_id(reader, moment, task), task.node):
-        head = reader.head(ns)
-        if head is not None and ns not in seen:
-            seen.add(ns)
-            there = reader.moment(ns, head)
-            found = resume_of(reader, there, seen=seen)
-            # That nothing follows is not proven where edges do not show in the channels.
-            is_proven = there.step.next or not there.step.assumed
-            yield found if is_proven else found._replace(runs=None)
+    task_id = task.id or _call_id(reader, moment, task)
+    for there in heads_inside(reader, moment.key, task_id, task.node, seen):
+        found = resume_of(reader, there, seen=seen)
+        # That nothing follows is not proven where edges do not show in the channels.
+        is_proven = there.step.next or not there.step.assumed
+        yield found if is_proven else found._replace(runs=None)
 
 
 def _call_id(reader: ThreadReader, moment: Moment, task: Task) -> str | None:

@@ -160,25 +160,26 @@ class Shape:
         self.text = text
         self.fields: dict[str, Field] = {}
         """Key to field."""
-        self._steps: list[tuple[str, _Take, _Take | None, Callable[[Any], bool] | None]] = []
+        self._steps: list[tuple[str, _Take, _Take | None, bool, bool]] = []
+        """Key, how to take and convert its value, whether None leaves it out, and what is empty."""
         for one in parts:
             if isinstance(one, Part):
-                self._steps.append(("", _taking(one.of), one.shape.record, _is_none))
+                self._steps.append(("", _taking(one.of), one.shape.record, True, False))
                 for field in one.shape.fields.values():
                     held = field._replace(optional=True) if one.optional else field
                     self.fields.setdefault(field.key, held)
             else:
-                is_absent = _is_none if one.empty else _is_empty
                 take, convert = _taking(one.of or one.key), _type(one.type).convert
-                self._steps.append((one.key, take, convert, is_absent if one.optional else None))
+                empty = one.optional and not one.empty
+                self._steps.append((one.key, take, convert, one.optional, empty))
                 self.fields[one.key] = one
 
     def record(self, found: Any) -> dict[str, Any]:
         """Return what was found, as JSON has it."""
         record: dict[str, Any] = {}
-        for key, take, convert, is_absent in self._steps:
+        for key, take, convert, skips_none, skips_empty in self._steps:
             value = take(found)
-            if is_absent is not None and is_absent(value):
+            if skips_none and (value is None or (skips_empty and _is_empty(value))):
                 continue
             if key:
                 record[key] = value if convert is None else convert(value)
@@ -274,10 +275,6 @@ def _described(field: Field) -> str:
 
 def _taking(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
     return of if callable(of) else attrgetter(of)
-
-
-def _is_none(value: Any) -> bool:
-    return value is None
 
 
 def _is_empty(value: Any) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpt_cli.core.doctor.findings import Severity
@@ -29,6 +30,16 @@ _KIND = re.compile(r"(?:\w+\.)*(?P<name>[^\W\d]\w{0,79})\s*[(:]")
 _OTHER = "other"
 
 
+DOCTOR = Shape(
+    "The findings of a check in numbers.",
+    Field("threads", INTEGER, "Threads that were checked.", itemgetter("threads")),
+    Field("severities", by_name(INTEGER), "Findings by severity.", itemgetter("severities")),
+    Field("codes", by_name(INTEGER), "Findings by code.", itemgetter("codes")),
+    Field("unchecked", INTEGER, "Threads with an unread part.", itemgetter("unchecked")),
+    Field("summary", TEXT, "The same as one line.", itemgetter("summary")),
+)
+
+
 def doctor_summary(
     severities: Mapping[Severity, int], codes: Counter[str], threads: int, unchecked: int
 ) -> dict[str, Any]:
@@ -40,13 +51,15 @@ def doctor_summary(
         text += f": {most_frequent(codes)}"
     if unchecked:
         text += f"; could not check {grouped_count(unchecked, 'thread')}"
-    return {
-        "threads": threads,
-        "severities": {one.value: n for one, n in counts.items()},
-        "codes": dict(codes.most_common()),
-        "unchecked": unchecked,
-        "summary": text,
-    }
+    return DOCTOR.record(
+        {
+            "threads": threads,
+            "severities": {one.value: n for one, n in counts.items()},
+            "codes": dict(codes.most_common()),
+            "unchecked": unchecked,
+            "summary": text,
+        }
+    )
 
 
 def _by_number(found: _Errors) -> dict[str, int]:

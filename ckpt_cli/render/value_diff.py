@@ -150,7 +150,7 @@ def _text(op: Op) -> str:
         return f"{_side(op.before)} was written, but is not stored"
     if op.op == "move":
         return f"was at [{op.moved_from}]"
-    before, after = _apart(op.before, op.after)
+    before, after = _apart(op.before, op.after, _CELLS // 2, _BEFORE)
     return f"{_side(before)} ≠ {_side(after)}"
 
 
@@ -158,15 +158,16 @@ def _side(value: Value) -> str:
     return summary(value, _CELLS, quote=True)
 
 
-def _apart(one: Value, other: Value) -> tuple[Value, Value]:
-    """Shorten two long texts to start shortly before their first difference."""
+def _apart(one: Value, other: Value, least: int, kept: int) -> tuple[Value, Value]:
+    """Shorten two texts that begin with `least` equal characters or more.
+
+    They then start `kept` characters before their first difference.
+    """
     if not (isinstance(one, str) and isinstance(other, str)):
         return one, other
     ends = min(len(one), len(other))
     at = next((n for n in range(ends) if one[n] != other[n]), ends)
-    if at < _CELLS // 2:
-        return one, other
-    return f"…{one[at - _BEFORE :]}", f"…{other[at - _BEFORE :]}"
+    return (one, other) if at < least else (f"…{one[at - kept :]}", f"…{other[at - kept :]}")
 
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -344,7 +345,8 @@ def _replace(op: Op, space: _Space) -> Iterator[StyledLine]:
     if name:
         indent = "    "
         yield line((f"  ~ {name}:", "change"))
-    before, after = _diff_apart(op.before, op.after, width * space.lines)
+    around = width * space.lines // 4
+    before, after = _apart(op.before, op.after, 2 * around + 1, around)
     room = max(width - cell_len(indent) - 2, 1)
     old, new = (space.wrapped(summary(one, room * space.lines), room) for one in (before, after))
     is_text = isinstance(before, str) and isinstance(after, str)
@@ -388,19 +390,6 @@ def _diff_side(
 ) -> Iterator[StyledLine]:
     for parts in texts:
         yield line((start, whole), *((text, part if differs else whole) for text, differs in parts))
-
-
-def _diff_apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
-    """Shorten two long strings at the start, where they are equal."""
-    if not (isinstance(before, str) and isinstance(after, str)):
-        return before, after
-    pairs = enumerate(zip(before, after, strict=False))
-    ends = min(len(before), len(after))
-    common = next((at for at, (one, other) in pairs if one != other), ends)
-    skipped = common - width // 4
-    if skipped <= width // 4:
-        return before, after
-    return f"…{before[skipped:]}", f"…{after[skipped:]}"
 
 
 def _stat(changes: Mapping[str, ChannelChange]) -> Iterator[StyledLine]:

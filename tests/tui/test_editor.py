@@ -13,8 +13,8 @@ import pytest
 
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui import editor
-from ckpt_cli.tui.editor import edit, editor_of
+from ckpt_cli.tui import writing
+from ckpt_cli.tui.writing import edit, editor_of
 from tests.tui.test_terminal import Terminal, start, terminal  # noqa: F401
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,7 @@ def test_an_editor_that_cannot_be_run_is_named(command: str, words: str) -> None
 def test_what_an_editor_leaves_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
 ) -> None:
-    monkeypatch.setattr(editor, "_LONGEST", 4000)
+    monkeypatch.setattr(writing, "_LONGEST_EDIT", 4000)
     with pytest.raises(CkptError) as raised:
         edit(script(tmp_path, text).split(), "text")
     assert words in str(raised.value)
@@ -111,7 +111,7 @@ def test_an_editor_that_leaves_no_value(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str]
 ) -> None:
     text, words = case
-    monkeypatch.setattr(editor, "_LONGEST", 4000)
+    monkeypatch.setattr(writing, "_LONGEST_EDIT", 4000)
     edited_with(sample, monkeypatch, script(tmp_path, text), words)
 
 

@@ -13,7 +13,7 @@ from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.store import Opening
-from ckpt_cli.tui.screens.forms import ForkForm, ForkWish, Refuse
+from ckpt_cli.tui.writing import ForkForm, ForkWish, Refuse
 
 NAMES = [
     "[red]bold[/red]",
