@@ -584,7 +584,7 @@ def memory_rows(
     return rows
 
 
-def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[StyledLine]:
+def memory_lines(rows: Sequence[Mapping[str, Any]], ui: Ui) -> Iterator[StyledLine]:
     """Yield a table of the items that came from a thread."""
     shown = [{**row, "item": _name(row)} for row in rows]
     yield line("")
@@ -596,7 +596,7 @@ def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Styl
             Column("CONFIDENCE", "confidence", lambda found: f"{found:.2f}", right=True, drop=1),
             Column("CONTENT", "content", cut=True),
         ],
-        width,
+        ui,
     )
 
 

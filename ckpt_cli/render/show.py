@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ckpt_backends import shell
@@ -414,9 +413,7 @@ _NOT_STORED = "this store does not say which nodes read the last values"
 PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
 
 
-def thread_lines(
-    found: WholeThread, words: Sequence[str], now: datetime, zone: tzinfo, width: int
-) -> Iterator[StyledLine]:
+def thread_lines(found: WholeThread, words: Sequence[str], ui: Ui) -> Iterator[StyledLine]:
     """Yield how old and how large a thread is, and what `ckpt` changed in it.
 
     `words` are the options that name its store.
@@ -424,18 +421,19 @@ def thread_lines(
     thread = found.row.thread
     for name, moment in (("created", thread.first_at), ("active", thread.last_at)):
         if moment is not None:
-            yield from field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)", width)
+            at = f"{when(moment, ui.now, ui.zone)}  ({age(moment, ui.now)} ago)"
+            yield from field(name, at, ui.width)
     holds = counted(thread.checkpoints, "checkpoint")
     if thread.namespaces > 1:
         holds += f" of {thread.namespaces} namespaces"
     if found.size is not None:
         holds = f"{size(found.size.bytes)} in {holds} and {counted(found.size.writes, 'write')}"
-    yield from field("size", holds, width)
-    yield from _operation_lines(found, words, now, width)
+    yield from field("size", holds, ui.width)
+    yield from _operation_lines(found, words, ui)
     if found.in_namespaces is not None:
         yield line("")
         spaces = map(_NAMESPACE.record, found.in_namespaces)
-        yield from table_lines(spaces, _NAMESPACE_COLUMNS, width)
+        yield from table_lines(spaces, _NAMESPACE_COLUMNS, ui)
 
 
 _NAMESPACE_COLUMNS = _NAMESPACE.columns(
@@ -472,16 +470,15 @@ def join_lines(joins: Sequence[Join], width: int) -> Iterator[StyledLine]:
         yield from field("join", f"{one.node} waits for {waits}; has {has}", width)
 
 
-def _operation_lines(
-    found: WholeThread, words: Sequence[str], now: datetime, width: int
-) -> Iterator[StyledLine]:
+def _operation_lines(found: WholeThread, words: Sequence[str], ui: Ui) -> Iterator[StyledLine]:
     """Yield what `ckpt` changed, and the command that takes back the newest change."""
     for place, one in enumerate(found.operations):
         operation = one.operation
-        text = f"{operation.op}  {operation.action}, {age(operation.at, now)} ago"
+        text = f"{operation.op}  {operation.action}, {age(operation.at, ui.now)} ago"
         text += f", undone by {one.undone_by}" if one.undone_by else ""
         text += f": {operation.reason}" if operation.reason else ""
-        yield from field("changes" if place == 0 else "", text, width, "dim" if place else "plain")
+        style: Style = "dim" if place else "plain"
+        yield from field("changes" if place == 0 else "", text, ui.width, style)
     # To take back an undo is to redo.
     changes = (one for one in found.operations if one.operation.undoes is None)
     newest = next((one for one in changes if one.is_undoable), None)
@@ -496,18 +493,16 @@ def status_lines(conditions: Sequence[Status], width: int) -> Iterator[StyledLin
     yield from field("status", text, width, STATUS_STYLES[conditions[0]])
 
 
-def lifetime_lines(
-    found: Lifetime | None, now: datetime, zone: tzinfo, width: int
-) -> Iterator[StyledLine]:
+def lifetime_lines(found: Lifetime | None, ui: Ui) -> Iterator[StyledLine]:
     """Yield when a checkpoint expires, and what expires before it."""
     if found is None:
         return
     text = "never"
     if found.at is not None:
-        text = f"{when(found.at, now, zone)}  ({age(found.at, now)})"
-    yield from field("expires", text, width, "time")
+        text = f"{when(found.at, ui.now, ui.zone)}  ({age(found.at, ui.now)})"
+    yield from field("expires", text, ui.width, "time")
     for remark in found.remarks:
-        yield from field("note", remark, width, "dim")
+        yield from field("note", remark, ui.width, "dim")
 
 
 def step_lines(
@@ -584,19 +579,19 @@ def show_lines(
     options that name the store, `memories` what was made from the thread. If not `whole`, long
     values are cut, and say how to see all of them.
     """
-    now, zone, width = ui.now, ui.zone, ui.width
+    width = ui.width
     if found.thread is None:
-        yield from standing_lines(found, now, zone, width)
-        yield from _trouble_lines(found, now, zone, width)
+        yield from standing_lines(found, ui)
+        yield from _trouble_lines(found, ui)
     else:
         yield from _urgent_lines(found, found.thread, words, width)
-        yield from _trouble_lines(found, now, zone, width)
-        yield from _place_lines(found, now, zone, width)
-        yield from thread_lines(found.thread, words, now, zone, width)
+        yield from _trouble_lines(found, ui)
+        yield from _place_lines(found, ui)
+        yield from thread_lines(found.thread, words, ui)
     if memories:
         from ckpt_cli.render.memory import memory_lines  # late: most threads have none
 
-        yield from memory_lines(memories, width)
+        yield from memory_lines(memories, ui)
     yield from given_lines(found, width)
     for name, value in found.state.values.items():
         yield line("")
@@ -608,7 +603,7 @@ def show_lines(
         yield from value_lines(name, shown, width, remark)
     if writes:
         yield line("")
-        yield from placed_lines(found.writes, zone, width, dropped=found.dropped)
+        yield from placed_lines(found.writes, ui, dropped=found.dropped)
     if metadata:
         yield line("")
         stored = cast("Value", dict(found.moment.metadata))
@@ -631,10 +626,9 @@ def _urgent_lines(
     yield from join_lines(found.joins, width)
 
 
-def _trouble_lines(
-    found: CheckpointView, now: datetime, zone: tzinfo, width: int
-) -> Iterator[StyledLine]:
+def _trouble_lines(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:
     """Yield what of a checkpoint cannot be read, and what else a reader should know of it."""
+    width = ui.width
     if found.moment.body.problem is not None:
         reason = found.moment.body.problem.reason
         reason = reason if reason.startswith(NOT_STORED) else f"not readable: {reason}"
@@ -642,7 +636,7 @@ def _trouble_lines(
     if found.unstored:
         names = ", ".join(found.unstored)
         yield from field("missing", f"{names}: written, but the value is not stored", width, "warn")
-    yield from lifetime_lines(found.lifetime, now, zone, width)
+    yield from lifetime_lines(found.lifetime, ui)
     if found.plaintext:
         yield from field("warning", PLAINTEXT, width, "error")
     if found.unloaded:
@@ -660,26 +654,24 @@ def picked_lines(found: Sequence[Selected], width: int) -> Iterator[StyledLine]:
             yield from map(line, block(one.value, 0, width))
 
 
-def standing_lines(
-    found: CheckpointView, now: datetime, zone: tzinfo, width: int
-) -> Iterator[StyledLine]:
+def standing_lines(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:
     """Yield the ids of a checkpoint, its place in the thread, and what comes after it."""
-    moment = found.moment
+    moment, width = found.moment, ui.width
     yield from field("thread", moment.key.thread_id, width, "head")
-    yield from _place_lines(found, now, zone, width)
+    yield from _place_lines(found, ui)
     if found.is_head:
         yield from status_lines(moment.conditions, width)
     yield from step_lines(moment, width, live=found.is_head, resume=found.resume)
     yield from join_lines(found.joins, width)
 
 
-def _place_lines(
-    found: CheckpointView, now: datetime, zone: tzinfo, width: int
-) -> Iterator[StyledLine]:
+def _place_lines(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:
     """Yield the ids of a checkpoint and its place in the thread."""
     moment = found.moment
     key, parent = moment.key, moment.checkpoint.parent_checkpoint_id
-    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
+    at = ""
+    if moment.at is not None:
+        at = f"  {when(moment.at, ui.now, ui.zone)} ({age(moment.at, ui.now)} ago)"
     facts: list[tuple[str, str | None, Style]] = [
         ("ns", key.checkpoint_ns or None, "plain"),
         ("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id"),
@@ -689,7 +681,7 @@ def _place_lines(
     ]
     for name, text, style in facts:
         if text is not None:
-            yield from field(name, text, width, style)
+            yield from field(name, text, ui.width, style)
 
 
 def given_lines(found: CheckpointView, width: int) -> Iterator[StyledLine]:
@@ -726,9 +718,7 @@ def _long(value: Value) -> bool:
     return isinstance(value, list | dict) and bool(value)
 
 
-def placed_lines(
-    writes: Sequence[TaskWrite], zone: tzinfo, width: int, *, dropped: bool
-) -> Iterator[StyledLine]:
+def placed_lines(writes: Sequence[TaskWrite], ui: Ui, *, dropped: bool) -> Iterator[StyledLine]:
     """Yield the writes of a checkpoint's tasks, one per line, with times if known."""
     remark = "  dropped: a new input came before all tasks had finished" if dropped else ""
     yield line((f"writes  {len(writes)}", "head"), (remark, "dim"))
@@ -739,13 +729,13 @@ def placed_lines(
     where = [safe_text(one.write.channel) for one in writes]
     named, put = (min(max(map(cell_len, one), default=0), _WIDEST) for one in (whose, where))
     # If there is not enough space for both, values are shown and times are not.
-    is_wide = width - named - put - _SIZE_CELLS - _TIME_CELLS >= _WORTH
+    is_wide = ui.width - named - put - _SIZE_CELLS - _TIME_CELLS >= _WORTH
     for placed, who, channel in zip(writes, whose, where, strict=True):
         write, at = placed.write, ""
         if is_wide and write.at is not None:
-            at = f"  {write.at.astimezone(zone):%H:%M:%S.%f}"[:_TIME_CELLS]
+            at = f"  {write.at.astimezone(ui.zone):%H:%M:%S.%f}"[:_TIME_CELLS]
         first, second = pad(who, named), pad(channel, put)
-        room = width - len(at) - cell_len(first) - cell_len(second) - _SIZE_CELLS
+        room = ui.width - len(at) - cell_len(first) - cell_len(second) - _SIZE_CELLS
         value = "" if write.value is None else summary(said(placed.value), max(room, _INDENT))
         spans: list[Span | str] = [(at, "time"), "  ", (first, "node"), "  ", (second, "head")]
         yield line(*spans, (f"  {size(write.size):>8}", "dim"), f"  {value}" if value else "")

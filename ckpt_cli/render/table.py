@@ -244,9 +244,7 @@ def _escaped(cell: str) -> str:
     return safe_text(cell.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n"))
 
 
-def table_lines(
-    rows: Iterable[Record], columns: Sequence[Column], ui: Ui | int
-) -> Iterator[StyledLine]:
+def table_lines(rows: Iterable[Record], columns: Sequence[Column], ui: Ui) -> Iterator[StyledLine]:
     """Yield a header and one line per row, with aligned columns, within the width.
 
     Less important columns are dropped if the terminal is too narrow. If the rest is still too wide,
@@ -257,8 +255,6 @@ def table_lines(
     if not first:
         return
     columns = [column for column in columns if column.table]
-    if isinstance(ui, int):
-        ui = Ui(datetime.now(UTC), width=ui)
     width = ui.width
     shown = _fitting(first, columns, ui)
     headers: list[Span] = [(column.header, "bold") for column in shown]

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
+from ckpt_cli.render.text import Ui
 from tests.support import ckpt
 
 SHOW = {
@@ -139,7 +141,7 @@ def test_a_table_drops_and_cuts_but_never_an_id(width: int) -> None:
         Column("EMPTY", "empty", drop=1),
     ]
     rows = [{"id": "a" * 18, "text": "word " * 20, "size": 12345}]
-    lines = [line.text for line in table_lines(rows, columns, width)]
+    lines = [line.text for line in table_lines(rows, columns, Ui(datetime.now(UTC), width=width))]
     assert sum("a" * 18 in line for line in lines) == 1
     assert all(len(line) <= width for line in lines)
     if width == 20:
@@ -162,7 +164,7 @@ def test_rows_that_no_table_can_hold_are_blocks() -> None:
         {"ns": ns, "id": key, "node": "plan"},
         {"ns": None, "id": key, "node": "book"},
     ]
-    assert [line.text for line in table_lines(rows, columns, 40)] == [
+    assert [line.text for line in table_lines(rows, columns, Ui(datetime.now(UTC), width=40))] == [
         *("namespace:", "  planner:", f"  {UUID(int=1)}", f"id: {key}", "node: plan", ""),
         *(f"id: {key}", "node: book"),
     ]
@@ -171,7 +173,7 @@ def test_rows_that_no_table_can_hold_are_blocks() -> None:
 def test_a_later_row_that_is_too_wide_is_a_block_among_the_others() -> None:
     columns = [Column("ID", "id"), Column("NODE", "node")]
     rows = [{"id": "short", "node": "plan"}] * 200 + [{"id": "a" * 30, "node": "writer"}] * 2
-    lines = [line.text for line in table_lines(rows, columns, 36)]
+    lines = [line.text for line in table_lines(rows, columns, Ui(datetime.now(UTC), width=36))]
     assert lines[:2] == ["ID     NODE", "short  plan"]
     assert lines[201:] == ["id: " + "a" * 30, "node: writer"] * 2
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from ckpt_cli.render.table import Column, table_lines
+from ckpt_cli.render.text import Ui
 from tests.support import FIXTURES, ckpt, copy_store
 
 NS = "gather:327f5b0c-fb49-2f94-f06b-bcf8dbedd1ac"
@@ -115,6 +117,6 @@ def test_a_column_keeps_its_least_width_and_others_are_left_out() -> None:
         Column("ERROR", "error", cut=True, least=30, drop=1),
     ]
     rows = [{"thread": "user-42", "size": "12 KiB", "error": "e" * 80}]
-    head, row = (one.text for one in table_lines(rows, columns, 40))
+    head, row = (one.text for one in table_lines(rows, columns, Ui(datetime.now(UTC), width=40)))
     assert head.split() == ["THREAD", "ERROR"]
     assert row == "user-42  " + "e" * 30 + "…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from ckpt_cli.render.table import table_lines
-from ckpt_cli.render.text import cell_len
+from ckpt_cli.render.text import Ui, cell_len
 from ckpt_cli.render.threads import thread_columns
 from tests.dev import FileSaver
 from tests.incidents import agents
@@ -82,7 +83,7 @@ def test_an_id_that_says_nothing_gets_a_title(store: Path) -> None:
 def test_the_table_fits_and_never_cuts_an_id(store: Path, width: int) -> None:
     rows = list(_rows(store).values())
     columns = thread_columns(details=True, wide=width >= 100)
-    lines = [one.text for one in table_lines(rows, columns, width)]
+    lines = [one.text for one in table_lines(rows, columns, Ui(datetime.now(UTC), width=width))]
     assert max(map(cell_len, lines)) <= width
     text = "\n".join(lines)
     assert all(row["thread_id"] in text for row in rows)
@@ -112,7 +113,10 @@ def test_an_error_and_a_question_get_room_before_counts_and_sizes() -> None:
 
     def table(width: int) -> list[str]:
         columns = thread_columns(details=True, wide=width >= 100)
-        return [line.text for line in table_lines([one, two], columns, width)]
+        return [
+            line.text
+            for line in table_lines([one, two], columns, Ui(datetime.now(UTC), width=width))
+        ]
 
     head, first, second = table(90)
     assert said[:39] in first

@@ -366,7 +366,7 @@ def _heading(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"
         yield from field_lines("problem", reason, width, "error")
-    yield from lifetime_lines(found.lifetime, ui.now, ui.zone, ui.width)
+    yield from lifetime_lines(found.lifetime, ui)
     if found.plaintext:
         yield from field_lines("warning", PLAINTEXT, width, "error")
     yield from given_lines(found, width)
@@ -379,7 +379,7 @@ def _writes(target: Target, ui: Ui, kept: KeptReader) -> Iterator[StyledLine]:
     found = _seen(target, writes=True)
     if found.writes:
         yield line(("writes stored at this checkpoint", "bold"))
-        yield from placed_lines(found.writes, ui.zone, ui.width, dropped=found.dropped)
+        yield from placed_lines(found.writes, ui, dropped=found.dropped)
         yield line("")
     yield line(("writes that produced this checkpoint", "bold"))
     try:
@@ -422,8 +422,8 @@ def _messages(target: Target, width: int) -> TabContent:
 
 def _metadata(target: Target, ui: Ui) -> Iterator[StyledLine]:
     found = _seen(target, writes=False)
-    yield from standing_lines(found, ui.now, ui.zone, ui.width)
-    yield from lifetime_lines(found.lifetime, ui.now, ui.zone, ui.width)
+    yield from standing_lines(found, ui)
+    yield from lifetime_lines(found.lifetime, ui)
     yield line("")
     for name, value in found.moment.metadata.items():
         yield from value_lines(name, clip(value), ui.width, None)
