@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.stats import Stats
     from ckpt_cli.queries.heads import ListedThread
     from ckpt_cli.queries.incidents import Failure, FailureGroup, Waiting
-    from ckpt_cli.queries.memory import Joined
+    from ckpt_cli.queries.memory import JoinedSession
     from ckpt_cli.queries.stores import FoundStore, OpenableLayout
     from ckpt_cli.queries.tail import Movement
     from ckpt_cli.queries.usage import By, StatsQuery, StoreMetrics, Survey
@@ -54,7 +54,7 @@ def sessions_beside(
     *,
     thread: str | None = None,
     user: str | None = None,
-) -> list[Answer[Joined]]:
+) -> list[Answer[JoinedSession]]:
     """Return the sessions in the store that is named, as `ckpt memory sessions` prints them.
 
     `opened` returns its checkpoints; there may be none. Raises `Unsupported` if applications store
@@ -70,7 +70,9 @@ def sessions_beside(
     return [Answer(one, SESSION.record) for one in found]
 
 
-def session_beside(around: Surroundings, opened: Callable[[], Store], name: str) -> Answer[Joined]:
+def session_beside(
+    around: Surroundings, opened: Callable[[], Store], name: str
+) -> Answer[JoinedSession]:
     """Return one session with all its fields, as `ckpt memory sessions SESSION` prints it.
 
     Raises `NotFound`, `Ambiguous` or `Unsupported`.
@@ -670,7 +672,7 @@ class StoreHandle(Closing):
 
     def sessions(
         self, *, thread: str | None = None, user: str | None = None
-    ) -> list[Answer[Joined]]:
+    ) -> list[Answer[JoinedSession]]:
         """Return the sessions of an application, as `ckpt memory sessions` prints them.
 
         `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
@@ -679,7 +681,7 @@ class StoreHandle(Closing):
 
         return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
 
-    def session(self, name: str) -> Answer[Joined]:
+    def session(self, name: str) -> Answer[JoinedSession]:
         """Return a session, as `ckpt memory sessions SESSION` prints it; by id, `USER:ID` or key.
 
         Raises `NotFound`, `Ambiguous` or `Unsupported`.

@@ -122,7 +122,7 @@ def edit_item(
 
 
 @dataclass(slots=True)
-class Report:
+class ChangeReport:
     """What became of the proposals of one operation."""
 
     outcomes: list[Proposal] = field(default_factory=list)
@@ -160,7 +160,7 @@ def carry_out(
     *,
     total: int = 1,
     caught: Sequence[int] = (),
-) -> Report:
+) -> ChangeReport:
     """Carry out proposals in their order: each is recorded first, and done whole or not at all.
 
     One whose thread moved, or that is refused, is skipped. A signal in `caught` stops before the
@@ -168,7 +168,7 @@ def carry_out(
 
     `stores` is the store as it was planned with. `total` is the number of the proposals.
     """
-    report = Report()
+    report = ChangeReport()
     with ExitStack() as opened:
         work = Work(recording, stores, opened)
         try:

@@ -22,7 +22,7 @@ from ckpt_backends.errors import (
 )
 from ckpt_cli import diagnostics
 from ckpt_cli.api.answer import Answer, AnswerList
-from ckpt_cli.apply.changes import Report, carry_out
+from ckpt_cli.apply.changes import ChangeReport, carry_out
 from ckpt_cli.apply.recording import collected_signals, refuse_copy
 from ckpt_cli.commands.arguments import TargetId, ThreadTargets, names_and_ref
 from ckpt_cli.core.forking import sealed_change
@@ -91,8 +91,8 @@ def carried_out(
     reason: str | None = None,
     undoes: str | None = None,
     total: int | None = None,
-    ended: Callable[[Report], str] = lambda report: report.stopped,
-) -> tuple[Report, str | None]:
+    ended: Callable[[ChangeReport], str] = lambda report: report.stopped,
+) -> tuple[ChangeReport, str | None]:
     """Carry out proposals as one operation. Returns what became of them, and the id of the
     operation if it is recorded.
 
@@ -251,7 +251,7 @@ def _as_seen(
         yield one if is_seen else one.skipped(StoreChanged(MOVED))
 
 
-def _stopped(report: Report) -> str:
+def _stopped(report: ChangeReport) -> str:
     return f"{report.stopped}; {counted(report.left, 'thread')} left" if report.stopped else ""
 
 

@@ -108,17 +108,9 @@ def list_(
     sizes = long or sort == "bytes" or session.store.sums_sizes
     chosen = {"where": where, "status": status, "match": match, "user": user}
     chosen |= {"since": since, "until": until}
-    asked: dict[str, Any] = {
-        **chosen,
-        "sort": sort,
-        # One more than the limit, to know whether there are more.
-        "skip": 0 if everything else (page - 1) * limit,
-        "limit": None if everything else limit + 1,
-        "details": details,
-        "sizes": sizes,
-        "first_messages": first_message,
-        "titles": long,
-    }
+    skip, most = (0, None) if everything else ((page - 1) * limit, limit + 1)  # 1 more: is there?
+    asked: dict[str, Any] = {**chosen, "sort": sort, "skip": skip, "limit": most}
+    asked |= {"details": details, "sizes": sizes, "first_messages": first_message, "titles": long}
 
     def columns() -> Sequence[Column]:
         return thread_columns(

@@ -20,7 +20,7 @@ from ckpt_backends.errors import (
     UsageError,
 )
 from ckpt_cli.api.answer import Answer
-from ckpt_cli.apply.changes import Report
+from ckpt_cli.apply.changes import ChangeReport
 from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.changing import carried_out, is_agreed, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
@@ -239,12 +239,12 @@ def _amount(steps: Sequence[Proposal]) -> str:
     return counted(sum(one.number for one in steps), "item" if is_memory else "thread")
 
 
-def _ended(report: Report) -> str:
+def _ended(report: ChangeReport) -> str:
     """Return why an undo ended early, for the log; `''` if it did not."""
     return report.stopped or next((one.message for one in report.errors), "")
 
 
-def _conclude(report: Report, noun: str) -> None:
+def _conclude(report: ChangeReport, noun: str) -> None:
     """Raise the error if nothing was done, or `PartlyDone` if something is left."""
     errors = report.errors
     if report.error is not None:

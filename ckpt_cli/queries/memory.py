@@ -328,7 +328,7 @@ FACTS = frozenset({"session_id", "user_id", "thread_id", "created_at", "updated_
 """Fields that every session has, if they are stored."""
 
 
-class Joined(NamedTuple):
+class JoinedSession(NamedTuple):
     """A session and its thread."""
 
     session: AppSession
@@ -339,7 +339,7 @@ class Joined(NamedTuple):
 
 def list_sessions(
     sessions: SessionStore, threads: Store | None, *, thread: str | None, user: str | None
-) -> list[Joined]:
+) -> list[JoinedSession]:
     """Return the sessions of a thread or user, the last changed first."""
     found = [
         one._replace(fields={})
@@ -353,7 +353,7 @@ def list_sessions(
 
 def find_session(
     sessions: SessionStore, threads: Store | None, name: str, *, redacted: bool
-) -> Joined:
+) -> JoinedSession:
     """Return a session by its id, by USER:SESSION, or by its key. Raises `NotFound` or
     `Ambiguous`.
     """
@@ -377,16 +377,16 @@ def find_session(
 
 def _joined(
     session: AppSession, threads: Store | None, inference: TriggerInference | None
-) -> Joined:
+) -> JoinedSession:
     thread = None
     if threads is not None and session.thread_id is not None:
         thread = threads.thread(session.thread_id)
     if threads is None or thread is None:
-        return Joined(session, None, None)
+        return JoinedSession(session, None, None)
     if thread.head is None:
-        return Joined(session, thread, Status.EMPTY)
+        return JoinedSession(session, thread, Status.EMPTY)
     head = next(ThreadReader(threads, thread, inference).moments("", [thread.head]), None)
-    return Joined(session, thread, Status.UNKNOWN if head is None else head.status)
+    return JoinedSession(session, thread, Status.UNKNOWN if head is None else head.status)
 
 
 def threads_beside(opened: Callable[[], Store]) -> Store | None:

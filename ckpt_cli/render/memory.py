@@ -20,7 +20,7 @@ from ckpt_cli.core.copying import CopyStep, MemoryCopyReport
 from ckpt_cli.core.memory import format_key, format_namespace
 from ckpt_cli.core.memory import text_of as text_of_fact
 from ckpt_cli.core.values import clip, format_path
-from ckpt_cli.queries.memory import FACTS, FoundItem, ItemOrigin, Joined, MemoryHit
+from ckpt_cli.queries.memory import FACTS, FoundItem, ItemOrigin, JoinedSession, MemoryHit
 from ckpt_cli.render.fields import (
     BYTES,
     FLAG,
@@ -727,7 +727,7 @@ def _copy_lines(report: MemoryCopyReport, ui: Ui) -> Iterator[StyledLine]:
 COPIED_ITEMS = View(MEMORY_COPY.record, _copy_lines, _copy_rows, _COPY_COLUMNS)
 
 
-def _other_fields(found: Joined) -> dict[str, Value] | None:
+def _other_fields(found: JoinedSession) -> dict[str, Value] | None:
     """Return the fields that are not of every session; None if none were read."""
     fields = found.session.fields
     return {name: one for name, one in fields.items() if name not in FACTS} if fields else None
@@ -759,7 +759,7 @@ SESSION_COLUMNS = SESSION.columns(
 )
 
 
-def _session_lines(found: Joined, ui: Ui) -> Iterator[StyledLine]:
+def _session_lines(found: JoinedSession, ui: Ui) -> Iterator[StyledLine]:
     one, width = found.session, ui.width
     yield from field("session", one.session_id, width, "head")
     yield from field("user", one.user_id, width)

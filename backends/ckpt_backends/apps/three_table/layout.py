@@ -198,7 +198,7 @@ class CheckpointRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BlobPart:
     """A row of `checkpoint_blobs`, without its value."""
 
     hash: str
@@ -215,7 +215,7 @@ class ChannelParts:
 
     version: str
     """Used as the version: the hash of the last checkpoint that stores a part."""
-    parts: tuple[Part, ...]
+    parts: tuple[BlobPart, ...]
     at: str = ""
     """The hash of the checkpoint."""
     is_cut: bool = False
@@ -284,7 +284,7 @@ class Values:
     def __init__(
         self,
         index: ThreadRows,
-        parts: Iterable[Part],
+        parts: Iterable[BlobPart],
         written: Mapping[tuple[str, str], Iterable[str]],
         added: Iterable[str] = (),
     ) -> None:
@@ -294,7 +294,7 @@ class Values:
         names channels of a thread that is not incremental that still store only their new items.
         """
         self.index = index
-        self._own: dict[str, dict[str, list[Part]]] = {}
+        self._own: dict[str, dict[str, list[BlobPart]]] = {}
         for part in sorted(parts, key=lambda one: one.version):
             self._own.setdefault(part.hash, {}).setdefault(part.channel, []).append(part)
         self._written = {key: set(names) for key, names in written.items()}
@@ -310,7 +310,7 @@ class Values:
         """Whether the values of a checkpoint still exist: no newer checkpoint has its hash."""
         return self.index.by_hash[place.hash] is place
 
-    def own(self, place: CheckpointRow) -> Mapping[str, Sequence[Part]]:
+    def own(self, place: CheckpointRow) -> Mapping[str, Sequence[BlobPart]]:
         """By channel, the values that are stored with a checkpoint itself."""
         return self._own.get(place.hash, {}) if self.is_stored(place) else {}
 
@@ -319,7 +319,7 @@ class Values:
         """Hashes of values without a checkpoint: by hash in hex, the hash as stored."""
         return {part.hash: part.stored_hash for part in self.orphans()}
 
-    def orphans(self) -> Iterable[Part]:
+    def orphans(self) -> Iterable[BlobPart]:
         """The parts of values without a checkpoint."""
         return (
             part
@@ -329,7 +329,7 @@ class Values:
             for part in parts
         )
 
-    def pairs(self) -> Iterable[tuple[str, Part, Part]]:
+    def pairs(self) -> Iterable[tuple[str, BlobPart, BlobPart]]:
         """Up to `_TRIED` samples for each channel: (channel, the parent's part, the child's)."""
         seen: Counter[str] = Counter()
         for place in self.index.places.values():
@@ -377,7 +377,7 @@ class Values:
                 found[name] = ChannelParts(at, (*earlier.parts, *parts), at, is_cut)
         return found | {name: ChannelParts(at, (), at) for name in lost}
 
-    def _is_copy(self, place: CheckpointRow, channel: str, parts: Sequence[Part]) -> bool:
+    def _is_copy(self, place: CheckpointRow, channel: str, parts: Sequence[BlobPart]) -> bool:
         """Whether a rollback copied the value from the parent; otherwise a step added to it."""
         parent = self._parent(place)
         if parent is None or channel in self._written.get(_key(place), ()):
@@ -433,7 +433,7 @@ class Values:
         return found if found is not place else None
 
 
-def _alike(one: Sequence[Part], other: Sequence[Part]) -> bool:
+def _alike(one: Sequence[BlobPart], other: Sequence[BlobPart]) -> bool:
     """Whether parts may be equal, judged by their types and sizes."""
     return [(part.type, part.size) for part in one] == [(part.type, part.size) for part in other]
 
@@ -483,7 +483,7 @@ def body_of(
     return TypedBytes("json", json.dumps(body).encode())
 
 
-def blob_of(one: ChannelParts, fetched: Mapping[Part, bytes] | None) -> Blob:
+def blob_of(one: ChannelParts, fetched: Mapping[BlobPart, bytes] | None) -> Blob:
     """A value. One part is returned as stored; several parts have the type `merged`."""
     size = sum(part.size for part in one.parts)
     found = Blob(
@@ -494,7 +494,7 @@ def blob_of(one: ChannelParts, fetched: Mapping[Part, bytes] | None) -> Blob:
     return found._replace(value=_value(one, found, fetched))
 
 
-def _value(one: ChannelParts, found: Blob, fetched: Mapping[Part, bytes]) -> TypedBytes:
+def _value(one: ChannelParts, found: Blob, fetched: Mapping[BlobPart, bytes]) -> TypedBytes:
     if one.is_cut:
         return TypedBytes(found.type, b"", problem=_CUT)
     if found.size > MOST_BYTES:
@@ -568,7 +568,7 @@ class KeyedStore(BaseStore):
             place_of(thread_id, row) for row in self._rows(self._queries.places(), **bound)
         )
         parts = [
-            Part(hash_text(raw), raw, text(channel), number(version), text(tag), int(size))
+            BlobPart(hash_text(raw), raw, text(channel), number(version), text(tag), int(size))
             for raw, channel, version, tag, size in self._rows(self._queries.parts(), **bound)
         ]
         written = self._written(thread_id, index)
@@ -581,7 +581,7 @@ class KeyedStore(BaseStore):
         }
         return Values(index, parts, written, added) if added else found
 
-    def _adds(self, thread_id: str, before: Part, after: Part) -> bool:
+    def _adds(self, thread_id: str, before: BlobPart, after: BlobPart) -> bool:
         """Whether the parent's and the child's part are messages, and the child's are all new."""
         if before.size + after.size > _COMPARED:
             return False
@@ -591,7 +591,7 @@ class KeyedStore(BaseStore):
         )
         return are_new_messages(one, other)
 
-    def _fetch(self, thread_id: str, named: Iterable[ChannelParts]) -> dict[Part, bytes]:
+    def _fetch(self, thread_id: str, named: Iterable[ChannelParts]) -> dict[BlobPart, bytes]:
         """The stored bytes of all parts of some values."""
         parts = {
             (part.hash, part.channel, part.version): part for one in named for part in one.parts
@@ -601,7 +601,7 @@ class KeyedStore(BaseStore):
         raw = {part.hash: part.stored_hash for part in parts.values()}
         channels = {f"c{n}": name for n, name in enumerate(sorted({name for _, name, _ in parts}))}
         hashes = {f"h{n}": raw[one] for n, one in enumerate(sorted({one for one, _, _ in parts}))}
-        found: dict[Part, bytes] = {}
+        found: dict[BlobPart, bytes] = {}
         names = {name: self._bind(channel) for name, channel in channels.items()}
         for start in range(0, len(hashes), _AT_ONCE):
             some = dict(list(hashes.items())[start : start + _AT_ONCE])
