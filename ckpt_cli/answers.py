@@ -8,7 +8,7 @@ from ckpt_cli.commands.trust import TRUST, TRUSTED
 from ckpt_cli.render.bisect import BISECTION
 from ckpt_cli.render.blame import BLAME
 from ckpt_cli.render.copy import COPY, EXPORTED, EXPORTED_TABLE, REKEY, RESTORED
-from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES
+from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES, FINDING, TYPE
 from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
 from ckpt_cli.render.fields import ANY, Schema, Shape, Type, each
 from ckpt_cli.render.history import ENTRY, HISTORY, MOVEMENT
@@ -131,6 +131,9 @@ SAME_AS = {
     "redo OP": "undo OP",
 }
 """Other words with the answer of these."""
+
+LINES: Mapping[str, Shape] = {"doctor": FINDING, "doctor --types": TYPE}
+"""What a line of `-o ndjson` is, where the answer is not a list whose items are the lines."""
 
 _HOME = "https://raw.githubusercontent.com/langgraph-ckpt/ckpt/main/docs/schema"
 

@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from ckpt_backends.testing.command_line import CommandResult
-from ckpt_cli.answers import ANSWERS, SAME_AS, schema_of
+from ckpt_cli.answers import ANSWERS, LINES, SAME_AS, schema_of
 from ckpt_cli.app import root
 
 UNDESCRIBED = {"copy --as", "apply"}
@@ -63,7 +63,9 @@ def _closest(argv: list[str]) -> list[str]:
 @cache
 def _strict(name: str, *, is_item: bool) -> Draft202012Validator:
     schema = schema_of(SAME_AS.get(name, name))
-    if is_item and schema.get("type") == "array":
+    if is_item and name in LINES:
+        schema = LINES[name].schema
+    elif is_item and schema.get("type") == "array":
         schema = schema["items"]
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(_closed(schema))

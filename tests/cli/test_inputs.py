@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
+from tests.report.reading import data_of
 from tests.support import FIXTURES, ckpt, copy_store
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -39,8 +41,8 @@ def without_writes(path: Path) -> Path:
 def told(path: Path, thread_id: str, texts: list[str]) -> None:
     """Assert that all outputs show these inputs, oldest first."""
     tree = ckpt("-s", path, "show", thread_id, "--tree", "-o", "table").out
-    page = ckpt("-s", path, "report", thread_id).out
-    assert all(f'"given":"{text}"' in page.replace('": "', '":"') for text in texts)
+    page = json.dumps(data_of(ckpt("-s", path, "report", thread_id).out))
+    assert all(f'"given": "{text}"' in page for text in texts)
     rows = ckpt("-s", path, "history", thread_id, "-o", "json").json
     inputs = [one for one in reversed(rows) if one["source"] == "input"]
     for row, text in zip(inputs, texts, strict=True):
