@@ -26,7 +26,7 @@ def check_answer(argv: list[str], result: CommandResult) -> None:
         return
     try:
         found = [json.loads(line) for line in (result.raw.splitlines() if form else [result.raw])]
-    except ValueError:  # `--raw` prints what is stored, and others nothing
+    except ValueError:  # nothing, or half of an answer
         return
     assert answers, f"{argv} prints JSON that no answer of ckpt_cli.answers describes"
     for record in found:
@@ -39,6 +39,8 @@ def check_answer(argv: list[str], result: CommandResult) -> None:
 def _form(argv: list[str]) -> bool | None:
     """Whether each line is a record, or all is one; None if it is no JSON."""
     last = None
+    if "--raw" in argv:  # prints what is stored
+        return None
     for word, following in zip(argv, [*argv, ""][1:], strict=True):
         if word in {"-o", "--output"}:
             last = following

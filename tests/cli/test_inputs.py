@@ -42,7 +42,7 @@ def told(path: Path, thread_id: str, texts: list[str]) -> None:
     """Assert that all outputs show these inputs, oldest first."""
     tree = ckpt("-s", path, "show", thread_id, "--tree", "-o", "table").out
     page = json.dumps(data_of(ckpt("-s", path, "report", thread_id).out))
-    assert all(f'"given": "{text}"' in page for text in texts)
+    assert all(f'["Input", "{text}"]' in page for text in texts)
     rows = ckpt("-s", path, "history", thread_id, "-o", "json").json
     inputs = [one for one in reversed(rows) if one["source"] == "input"]
     for row, text in zip(inputs, texts, strict=True):

@@ -73,7 +73,7 @@ def recognise(columns: Mapping[str, Set[str]]) -> TableSaver | None:
     if HASH not in found or CREATED not in found or "checkpoint" in found:
         return None
     room = "ckpt_backends.apps.three_table"
-    return TableSaver(f"{room}.read:open_tables", f"{room}.write:open_writable_tables")
+    return TableSaver(f"{room}.store:open_tables", f"{room}.write:open_writable_tables")
 
 
 def detect(
