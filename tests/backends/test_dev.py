@@ -25,7 +25,6 @@ from ckpt_backends.codec import Opaque, decode
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.langgraph_dev import files, write
 from ckpt_backends.langgraph_dev import files as server
-from ckpt_backends.langgraph_dev import write as save
 from ckpt_backends.registry import open_store
 from tests.dev import FileSaver, stored
 from tests.support import FIXTURES, ckpt, first_now
@@ -358,11 +357,11 @@ def test_a_server_is_told_by_the_files_that_it_alone_writes(folder: Path) -> Non
 def test_files_that_are_replaced_meanwhile_are_not_overwritten(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = tables(folder)
+    before, write_now = tables(folder), write.write_table
 
     def write_late(*args: Any) -> None:
         FileSaver(folder).sync()
-        save.write_table(*args)
+        write_now(*args)
 
     monkeypatch.setattr(write, "write_table", write_late)
     changed = ckpt("-s", folder, "rollback", "a", "~1", "--yes")

@@ -33,8 +33,8 @@ main()
 
 WHILE_WRITING = """
 import os, signal
-from ckpt_backends.files import atomic_write
-atomic_write._put = lambda *_, **__: signal.raise_signal(int(os.environ["CKPT_TEST_SIGNAL"]))
+from ckpt_backends import files
+files._put = lambda *_, **__: signal.raise_signal(int(os.environ["CKPT_TEST_SIGNAL"]))
 from ckpt_cli.__main__ import main
 main()
 """

@@ -19,9 +19,7 @@ SCRIPT = """
 import json, sys, threading
 from pathlib import Path
 from ckpt_backends.codec import decode, decode_checkpoint, from_json, to_json
-from ckpt_backends.codec.json import body as json_body
-from ckpt_backends.codec.msgpack import body as msgpack_body
-from ckpt_backends.codec.msgpack import partial  # which damaged values load late
+from ckpt_backends.codec import json as json_codec, msgpack  # loaded before what is counted
 from ckpt_backends.model import TypedBytes
 from tests.security.corpus import hostile_rows
 

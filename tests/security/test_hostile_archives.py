@@ -259,7 +259,7 @@ def test_a_plan_that_is_swapped_at_the_question_is_not_carried_out(
         else:
             other.replace(shown)
 
-    monkeypatch.setattr("ckpt_cli.commands.changing.confirm", swap)
+    monkeypatch.setattr("ckpt_cli.commands.purge.confirm", swap)
     before = ids(sample)
     assert ckpt("-s", sample, "apply", shown).code == 0
     assert ids(sample) == before - {"trip-to-kyoto"}

@@ -182,9 +182,7 @@ def test_the_output_of_a_command_is_read(sample: Path) -> None:
 
 
 def test_an_endless_list_of_ids(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ckpt_cli.commands import delete
-
-    monkeypatch.setattr(delete, "_LONGEST", 1000)
+    monkeypatch.setattr("ckpt_cli.commands.arguments.LONGEST_INPUT", 1000)
     given = sample.with_name("given")
     given.write_bytes(b"x" * 1001)
     refused = ckpt("-s", sample, "threads", "delete", "--from", given, "--yes")

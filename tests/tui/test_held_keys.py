@@ -24,7 +24,7 @@ def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
     def slow(*args: Any, **options: Any) -> Any:
         began.set()
         assert go.wait(30)
-        read.append(options["place"])
+        read.append(options["subject"].place)
         return read_document(*args, **options)
 
     monkeypatch.setattr(checkpoint, "read_document", slow)
