@@ -317,9 +317,11 @@ def sessions(
         Argument(metavar="SESSION", help="Session id, USER:ID or key. [default: list all]"),
     ] = None,
     thread: Annotated[
-        str | None, Option(metavar="THREAD", help="Only sessions of this thread.")
+        str | None, Option("--thread", metavar="THREAD", help="Only sessions of this thread.")
     ] = None,
-    user: Annotated[str | None, Option(metavar="USER", help="Only sessions of this user.")] = None,
+    user: Annotated[
+        str | None, Option("--user", metavar="USER", help="Only sessions of this user.")
+    ] = None,
 ) -> None:
     """List an application's chat sessions, or show one.
 

@@ -26,6 +26,7 @@ def messages(
     channel: Annotated[
         str | None,
         Option(
+            "--channel",
             metavar="CHANNEL",
             help="Channel with the messages. [default: messages, else the one with the most]",
         ),

@@ -42,11 +42,15 @@ def list_(
     ] = 50,
     everything: Annotated[bool, Option("--all", help="Show all operations.")] = False,
     thread: Annotated[
-        str | None, Option(metavar="THREAD", help="Only operations on this thread.")
+        str | None, Option("--thread", metavar="THREAD", help="Only operations on this thread.")
     ] = None,
     action: Annotated[
         str | None,
-        Option(metavar="ACTION", help="Only these: rollback, fork, repair, purge, undo, ..."),
+        Option(
+            "--action",
+            metavar="ACTION",
+            help="Only these: rollback, fork, repair, purge, undo, ...",
+        ),
     ] = None,
 ) -> None:
     """List what ckpt changed, newest first.

@@ -30,7 +30,11 @@ def show(
     channel: Channels = None,
     path: Annotated[
         str | None,
-        Option(metavar="PATH", help="Show one part of the state, such as 'messages[-1].content'."),
+        Option(
+            "--path",
+            metavar="PATH",
+            help="Show one part of the state, such as 'messages[-1].content'.",
+        ),
     ] = None,
     full: Annotated[bool, Option("--full", help="Do not cut long values on a terminal.")] = False,
     writes: Annotated[

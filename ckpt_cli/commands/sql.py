@@ -64,7 +64,9 @@ def sql(
     query: Annotated[
         str | None, Argument(metavar="QUERY", help="A SELECT; - reads it from stdin.")
     ] = None,
-    file: Annotated[Path | None, Option(metavar="FILE", help="Read the query from FILE.")] = None,
+    file: Annotated[
+        Path | None, Option("--file", metavar="FILE", help="Read the query from FILE.")
+    ] = None,
     thread: Annotated[
         list[str] | None, Option("--thread", metavar="THREAD", help="Only this thread; repeatable.")
     ] = None,

@@ -58,7 +58,11 @@ def list_(
     ] = None,
     status: Annotated[
         list[Status] | None,
-        Option(metavar="STATUS", help=f"Only threads that are {', '.join(Status)}; repeatable."),
+        Option(
+            "--status",
+            metavar="STATUS",
+            help=f"Only threads that are {', '.join(Status)}; repeatable.",
+        ),
     ] = None,
     match: Match = None,
     where: Where = None,
