@@ -37,11 +37,11 @@ print(code, *sorted(os.path.relpath(one, root) for one in files), file=sys.stder
     ("words", "most"),
     [
         ("threads list", 24),
-        ("show trip-to-kyoto --tree", 34),
-        ("diff trip-to-kyoto --writes", 32),
-        ("replay trip-to-kyoto --verify", 34),
+        ("show trip-to-kyoto --tree", 32),
+        ("diff trip-to-kyoto --writes", 30),
+        ("replay trip-to-kyoto --verify", 32),
         ("rollback --match trip-* --at ~1 --yes", 50),
-        ("purge --keep-last 2 --yes", 32),
+        ("purge --keep-last 2 --yes", 31),
         ("erase trip-to-kyoto --yes", 45),
     ],
 )
