@@ -15,8 +15,8 @@ from tests.support import ROOT
 
 DOCUMENT = ROOT / "docs" / "adapters.md"
 FILES = re.compile(r"```python\n(# (\S+\.py)\n.*?)```", re.DOTALL)
-ADDED = ('changes="ckpt_acme.changes:', 'forms={"acme"', 'parts="ckpt_acme.parts')
-"""How the lines begin that the document adds to the declaration."""
+ADDED = re.compile(r"^BACKEND = Backend\(\.\.\., (.*)\)$", re.MULTILINE)
+"""What the document adds to the declaration, line by line."""
 _QUICK = "not test_screen and not test_matrix and not test_sql"
 IMPORTED = "from ckpt_backends.transfer.form import Form\n"
 
@@ -31,8 +31,9 @@ def package(tmp_path: Path) -> Path:
         path.write_text(code)
     declaration = tmp_path / "ckpt_acme" / "declaration.py"
     lines = text.splitlines(keepends=True)
-    added = [line for line in lines if line.strip().startswith(ADDED)]
-    assert len(added) == len(ADDED)
+    added = [f"    {one},\n" for one in ADDED.findall(text)]
+    for name in ("changes", "forms", "parts"):
+        assert sum(f'{name}="ckpt_acme.' in one or f'{name}={{"acme"' in one for one in added) == 1
     assert IMPORTED in lines
     first = declaration.read_text().replace(
         "from ckpt_backends.model", f"{IMPORTED}from ckpt_backends.model", 1
