@@ -22,10 +22,10 @@ from ckpt_cli.options import DryRun, Summary, Yes, not_huge
 from ckpt_cli.plans.purge import check_unmoved, counted_plan
 from ckpt_cli.plans.saved_plan import (
     NO_STORE,
-    AppliedRemoval,
     FactCheck,
     PlanHeader,
     PlannedStore,
+    PlanReview,
     SavedPlan,
     check_place,
     damaged,
@@ -299,7 +299,7 @@ def _remove(
         ),
     )
     found = counted_plan(plan)
-    session.review = AppliedRemoval(plan.header)
+    session.review = PlanReview(plan.header)
     if not skip_changed:
         check_unmoved(session.store, found.threads())
     report = run.carry_out_plan(found, receipt=plan.header.action == "threads delete")

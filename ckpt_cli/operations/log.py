@@ -174,23 +174,7 @@ class Operation(NamedTuple):
 
 def to_record(one: Operation) -> dict[str, Any]:
     """Return an operation as a line of the log."""
-    return {
-        "ckpt_operation": FORMAT,
-        "op": one.op,
-        "at": one.at.isoformat(),
-        "user": one.user,
-        "action": one.action,
-        "store": one.store,
-        "place": one.place,
-        "threads": list(one.threads),
-        "number": one.number,
-        "reason": one.reason,
-        "command": one.command,
-        "undoes": one.undoes,
-        "cannot_undo": one.cannot_undo,
-        "added": list(one.added),
-        "ended": one.ended,
-    }
+    return {"ckpt_operation": FORMAT, **one._asdict(), "at": one.at.isoformat()}
 
 
 def from_record(record: Mapping[str, Any]) -> Operation:

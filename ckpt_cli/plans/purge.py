@@ -517,7 +517,7 @@ class PlanFile:
         if not self.is_own:
             return map(removal_record, self.threads())
         # What this run wrote is not checked again.
-        found = map(record_in_line, self.saved.records())
+        found = (record_in_line(one) for _, one in self.saved.lines())
         return (one for one in found if one["action"] != "keep")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -68,22 +67,6 @@ class StoredRows(Protocol):
         ...
 
 
-def change_fact(change: Change, rows: StoredRows) -> dict[str, Any]:
-    """Return the digest of a change, with some facts for a reader.
-
-    `rows` is the store as stored: what the change copies is only named in it.
-    """
-    sources = sorted({one.source.thread_id for one in change.copies})
-    return {
-        "thread_id": change.thread_id,
-        "heads": dict(change.heads),
-        "adds": [one.key.checkpoint_id for one in change.checkpoints],
-        "removes": [key.checkpoint_id for key in change.removed or ()],
-        "copies": {one: rows_digest(rows.rows(one)) for one in sources},
-        "sha256": _digest(change_record(change)),
-    }
-
-
 def thread_fact(thread_id: str, **stores: StoredRows | None) -> dict[str, Any]:
     """Return digests of all rows that some stores have of a thread, by the given names.
 
@@ -96,34 +79,9 @@ def thread_fact(thread_id: str, **stores: StoredRows | None) -> dict[str, Any]:
     return {"thread_id": thread_id, **found}
 
 
-def step_fact(one: Proposal, rows: StoredRows | None) -> dict[str, Any]:
-    """Return the thread of a step, what it has, and a digest of what takes the step back.
-
-    `rows` is the store as stored; None for steps of long-term memory, which have no thread.
-    """
-    thread_id, back = one.thread_id, one.takes_back
-    if one.step is None or back is None:
-        return {"thread_id": thread_id, "refused": True}
-    digest = _digest(step_record(OperationStep(thread_id, one.step.done, back.done)))
-    there = {} if thread_id is None else thread_fact(thread_id, rows=rows)
-    return {"thread_id": thread_id, **there, "sha256": digest}
-
-
 def item_fact(memory: MemoryStore, key: ItemKey) -> dict[str, Any]:
     """Return the key of an item and a digest of its rows."""
     return {"namespace": list(key.namespace), "key": key.key, "rows": rows_digest(memory.rows(key))}
-
-
-def copied_fact(one: CopiedItem) -> dict[str, Any]:
-    """Return what would become of an item that is copied."""
-    return {
-        "namespace": list(one.key.namespace),
-        "key": one.key.key,
-        "step": one.step.value,
-        "digest": one.digest.hex(),
-        "there": one.there.hex(),
-        "reason": one.reason,
-    }
 
 
 def key_fact(salt: str, key: bytes | None) -> str | None:
@@ -239,11 +197,6 @@ class SavedPlan:
     """Its file, for messages."""
     copy: Path
     header: PlanHeader
-
-    def records(self) -> Iterator[Any]:
-        """Yield the lines after the header. Raises `UsageError` at one that is not JSON."""
-        for _, record in self.lines():
-            yield record
 
     def lines(self) -> Iterator[tuple[str, Any]]:
         """Yield the lines after the header, each with what it holds.
@@ -377,30 +330,44 @@ def _lines(path: Path, copy: Path) -> Iterator[tuple[str, Any]]:
 # found.
 
 
-class PlanReview(ABC):
+class PlanReview:
     """A run that saves a plan, or applies one.
 
-    A command tells it each fact of its plan, before it shows the plan and before it writes.
+    A command tells it each fact of its plan, before it shows the plan and before it writes. The
+    plan of a removal has none: its threads are checked when they are removed.
     """
 
-    header: PlanHeader
     is_saved = False
     """Whether the plan is saved, and not applied."""
 
-    @abstractmethod
+    def __init__(self, header: PlanHeader) -> None:
+        self.header = header
+
     def see(self, fact: Mapping[str, Any]) -> None:
         """Write a fact of the plan, or compare it with the next one of the saved plan.
 
         Raises `StoreChanged` if it is another one.
         """
 
-    @abstractmethod
     def check_complete(self) -> None:
         """Raise `StoreChanged` if the saved plan has more facts than were seen."""
 
     def see_change(self, change: Change, rows: StoredRows) -> None:
-        """See a change as it will be applied; `rows` is the store as stored."""
-        self.see(change_fact(change, rows))
+        """See a change as it will be applied: its digest, with some facts for a reader.
+
+        `rows` is the store as stored: what the change copies is only named in it.
+        """
+        sources = sorted({one.source.thread_id for one in change.copies})
+        self.see(
+            {
+                "thread_id": change.thread_id,
+                "heads": dict(change.heads),
+                "adds": [one.key.checkpoint_id for one in change.checkpoints],
+                "removes": [key.checkpoint_id for key in change.removed or ()],
+                "copies": {one: rows_digest(rows.rows(one)) for one in sources},
+                "sha256": _digest(change_record(change)),
+            }
+        )
 
     def see_thread(self, thread_id: str, **stores: StoredRows | None) -> None:
         """See all rows that some stores have of a thread; None is a store that is not made yet."""
@@ -412,11 +379,29 @@ class PlanReview(ABC):
 
     def see_copied(self, one: CopiedItem) -> None:
         """See what would become of an item that is copied."""
-        self.see(copied_fact(one))
+        self.see(
+            {
+                "namespace": list(one.key.namespace),
+                "key": one.key.key,
+                "step": one.step.value,
+                "digest": one.digest.hex(),
+                "there": one.there.hex(),
+                "reason": one.reason,
+            }
+        )
 
     def see_step(self, one: Proposal, rows: StoredRows | None) -> None:
-        """See what takes back a step; `rows` is the store as stored, None for its memory."""
-        self.see(step_fact(one, rows))
+        """See the thread of a step, what it has, and a digest of what takes the step back.
+
+        `rows` is the store as stored; None for steps of long-term memory, which have no thread.
+        """
+        thread_id, back = one.thread_id, one.takes_back
+        if one.step is None or back is None:
+            self.see({"thread_id": thread_id, "refused": True})
+            return
+        digest = _digest(step_record(OperationStep(thread_id, one.step.done, back.done)))
+        there = {} if thread_id is None else thread_fact(thread_id, rows=rows)
+        self.see({"thread_id": thread_id, **there, "sha256": digest})
 
     def see_keys(self, *keys: bytes | None) -> None:
         """See keys that are not stored in the plan."""
@@ -429,7 +414,7 @@ class FactWriter(PlanReview):
     is_saved = True
 
     def __init__(self, file: BinaryIO, header: PlanHeader) -> None:
-        self.header = header
+        super().__init__(header)
         self._file = file
         self._digest = sha256()
         self._number = 0
@@ -439,9 +424,6 @@ class FactWriter(PlanReview):
         """Write a fact."""
         self._number += 1
         self._write(fact)
-
-    def check_complete(self) -> None:
-        """Do nothing: there is nothing to compare with."""
 
     def end(self) -> None:
         """Write the last line."""
@@ -458,10 +440,10 @@ class FactCheck(PlanReview):
 
     def __init__(self, plan: SavedPlan) -> None:
         """Raise `UsageError` if the plan is damaged."""
-        self.header = plan.header
+        super().__init__(plan.header)
         self._plan = plan
         self._left = _number_of_facts(plan)
-        self._facts = plan.records()
+        self._facts = (fact for _, fact in plan.lines())
 
     @property
     def is_complete(self) -> bool:
@@ -489,19 +471,6 @@ class FactCheck(PlanReview):
             f"cannot carry out the plan '{self._plan.path}': {why}",
             hint="make a new plan with --plan-out",
         )
-
-
-class AppliedRemoval(PlanReview):
-    """A run that applies the plan of a removal, whose threads are checked when they are removed."""
-
-    def __init__(self, header: PlanHeader) -> None:
-        self.header = header
-
-    def see(self, fact: Mapping[str, Any]) -> None:
-        """Do nothing: the plan has no facts."""
-
-    def check_complete(self) -> None:
-        """Do nothing: the plan has no facts."""
 
 
 @contextmanager
