@@ -1,5 +1,5 @@
-"""Completions that depend on the store: thread ids, refs, channels, items, profiles, schemes,
-operations, filters.
+"""Completions that depend on the store or on what is typed: thread ids, refs, channels, items,
+profiles, schemes, operations, filters, lists of keys.
 
 `ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints lines with a value and its description. An
 argument that is not given is empty. Errors are not printed, since they would appear in the command
@@ -30,6 +30,8 @@ _WAITING, _RUNNING = 0.15, 1.0
 """Seconds that a server has to answer, and seconds for that and everything else."""
 _LAST = chr(sys.maxunicode)
 """The greatest character."""
+_WITHOUT_STORE = frozenset({"store", "op", "undone", "filter", "grouping"})
+"""Kinds that are completed without looking into a store."""
 
 Found = tuple[str, str]
 
@@ -47,7 +49,7 @@ def complete(words: list[str], *, may_exit: bool = False) -> int:
     session.settings |= {k: v for k, v in (("store", store), ("config", config)) if v}
     with suppress(Exception):  # a traceback would appear in the command line
         try:
-            if may_exit and kind not in {"store", "op", "filter"} and not _is_local(session):
+            if may_exit and kind not in _WITHOUT_STORE and not _is_local(session):
                 _exit_in_time()
             found = _KINDS[kind](session, word, thread, ns)
             fitting = (
@@ -219,13 +221,20 @@ def _sessions(session: Session, *_: str) -> Iterator[Found]:
             yield one.session_id, one.user_id
 
 
+def _place(session: Session) -> str | None:
+    """Return the digest of where the store is; None if none is given."""
+    from ckpt_cli.operations.log import place_of
+
+    with suppress(CkptError):
+        return place_of(session.names.store_url)
+    return None
+
+
 def _operations(session: Session, *_: str) -> Iterator[Found]:
     """Yield the recorded operations of the store; of all stores if none is given."""
-    from ckpt_cli.operations.log import OperationLog, place_of
+    from ckpt_cli.operations.log import OperationLog
 
-    place = None
-    with suppress(CkptError):
-        place = place_of(session.names.store_url)
+    place = _place(session)
     for one in OperationLog.of_user().newest_first():
         if place in {None, one.place}:
             yield one.op, " ".join([one.action, *one.threads[:1]])
@@ -237,6 +246,25 @@ def _changes(session: Session, word: str, *_: str) -> Iterator[Found]:
         with suppress(CkptError):
             yield from _operations(session)
     yield from _threads(session, word)
+
+
+def _undone(session: Session, *_: str) -> Iterator[Found]:
+    """Yield what `redo` takes: each undo that is not taken back, and what is undone."""
+    from ckpt_cli.operations.log import OperationLog
+    from ckpt_cli.queries.operations import UNDO, operations
+
+    for one in operations(OperationLog.of_user(), _place(session)):
+        if (one.operation.action == UNDO) is (one.undone_by is None):
+            yield one.op, " ".join([one.operation.action, *one.operation.threads[:1]])
+
+
+def _groupings(_: Session, word: str, *__: str) -> Iterator[Found]:
+    """Yield the keys of `stats --by`, behind those that are typed: `node,channel`."""
+    from ckpt_cli.core.stats import GROUPINGS
+
+    typed, comma, _last = word.rpartition(",")
+    given = typed.split(",")
+    return ((f"{typed}{comma}{one}", "key") for one in GROUPINGS if one not in given)
 
 
 def _filters(session: Session, word: str, *_: str) -> Iterator[Found]:
@@ -264,6 +292,8 @@ _KINDS: Mapping[str, Callable[[Session, str, str, str], Iterator[Found]]] = {
     "item": _items,
     "session": _sessions,
     "op": _operations,
+    "undone": _undone,
     "change": _changes,
+    "grouping": _groupings,
     "filter": _filters,
 }

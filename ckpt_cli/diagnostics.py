@@ -270,6 +270,8 @@ def fail(error: CkptError, argv: Sequence[str], names: StoreNames | None = None)
     if names is not None and isinstance(error, StoreUnavailable | StoreChanged):
         error.message = names.without_values(error.message)
         error.hint = error.hint and names.without_values(error.hint)
+    if names is not None and error.hint is not None:
+        error.hint = names.with_store(error.hint)
     report(error, as_json=_wants_json(argv))
     return error.exit_code
 

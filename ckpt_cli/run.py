@@ -6,8 +6,10 @@ import errno
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, InsecureConnection, PartlyDone, UsageError
@@ -110,7 +112,10 @@ def _carry_out(argv: list[str], session: Session) -> int:
     session.parser = root()
     try:
         # The parser empties the list that it is given.
-        with session.parser.make_context("ckpt", [*argv], obj=session) as context:
+        with (
+            _plain_help(argv),
+            session.parser.make_context("ckpt", [*argv], obj=session) as context,
+        ):
             session.parser.invoke(context)
     except typer.TyperException as error:
         if not error.format_message():  # its help was printed
@@ -119,6 +124,25 @@ def _carry_out(argv: list[str], session: Session) -> int:
     except typer.Exit as ended:
         return ended.exit_code
     return 0
+
+
+@contextmanager
+def _plain_help(argv: list[str]) -> Iterator[None]:
+    """Let the help have no colours with `--color never`, also where FORCE_COLOR is set.
+
+    Rich, which prints it, asks nothing but the environment.
+    """
+    is_plain = "--color=never" in argv or ("--color", "never") in pairwise(argv)
+    before = os.environ.get("TERM")
+    if not is_plain or {"-h", "--help"}.isdisjoint(argv):
+        yield
+        return
+    os.environ["TERM"] = "dumb"
+    try:
+        yield
+    finally:
+        del os.environ["TERM"]
+        os.environ |= {} if before is None else {"TERM": before}
 
 
 def _usage(error: typer.TyperException, root: Group, argv: list[str]) -> UsageError:

@@ -264,7 +264,7 @@ class Session:
         if not self.settings.get("quiet"):
             from ckpt_cli import diagnostics
 
-            diagnostics.note(text)
+            diagnostics.note(self.names.with_store(text))
 
     def note_dry_run(self, done: str = "written") -> None:
         """Note that nothing was done, unless the plan is saved: another note says where."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from ckpt_backends.model import Status
 from ckpt_cli.app import root
-from ckpt_cli.core.stats import GROUPINGS
 from ckpt_cli.lazy import Group
 
 TEMPLATES = Path(__file__).parent
@@ -33,9 +32,10 @@ KINDS: Mapping[str, str] = {
     "CHANNEL": "channel",
     "CHANNEL[.PATH]": "channel",
     "KEY": "item",
-    "KEYS": f"words:{' '.join(GROUPINGS)}",
+    "KEYS": "grouping",
     "SESSION": "session",
     "OP": "op",
+    "UNDO|OP": "undone",
     "THREAD|OP": "change",
     "FILTER": "filter",
 }

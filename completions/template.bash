@@ -58,7 +58,7 @@ _ckpt_offer() {
     local text=$lead$1
     text=${text:${#_ckpt_kept}}
     case $_ckpt_quote in
-        "") [[ -n $text ]] && printf -v text %q "$text" ;;
+        "") [[ $text == *[!a-zA-Z0-9_.,:/@%+=-]* ]] && printf -v text %q "$text" ;;
         \')
             text=${text//\'/\'\\\'\'} ;;
         \")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 Namespace = tuple[str, ...]
-HINT = "it holds long-term memory: run ckpt memory list"
+HINT = "it holds long-term memory: run `ckpt memory list`"
 """The hint for a store with items and no checkpoints."""
 _NEAR = timedelta(seconds=1)
 """Servers that store a time to live report the time of expiry a little differently each time."""

@@ -50,6 +50,7 @@ from ckpt_cli.render.plan import (
     outcomes_view,
     undo_command,
 )
+from ckpt_cli.render.text import StyledLine
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -155,8 +156,13 @@ def show_and_apply(
     carried_out(session, [found], plan.action, reason=reason, undoes=undoes)
     if yes or session.output.machine:
         session.show(Answer(shown._replace(is_done=True), view))
+    tell_done(session, done_lines(shown.plan, undo))
+
+
+def tell_done(session: Session, lines: Iterable[StyledLine]) -> None:
+    """Print what was changed, behind the plan that a person saw. JSON tells it itself."""
     if session.output.text:
-        session.output.document(tuple, lambda: done_lines(shown.plan, undo))
+        session.output.document(tuple, lambda: lines)
 
 
 PlanOne: TypeAlias = Callable[[ThreadReader, str | None], Proposal]

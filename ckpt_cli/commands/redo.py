@@ -20,7 +20,8 @@ def redo(
     op: Annotated[
         str | None,
         Argument(
-            metavar="OP", help="Id of an undo, or of what was undone. [default: the newest undo]"
+            metavar="UNDO|OP",
+            help="Id of an undo, or of what was undone. [default: the newest undo]",
         ),
     ] = None,
     plan_out: PlanOut = None,

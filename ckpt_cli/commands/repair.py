@@ -14,7 +14,14 @@ from ckpt_backends.errors import NotFound, PartlyDone, Refused
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.arguments import Reason, ThreadTargets
-from ckpt_cli.commands.changing import carried_out, change_many, is_agreed, reviewed, show_and_apply
+from ckpt_cli.commands.changing import (
+    carried_out,
+    change_many,
+    is_agreed,
+    reviewed,
+    show_and_apply,
+    tell_done,
+)
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.core.reducers import known_reducers
@@ -38,6 +45,7 @@ from ckpt_cli.render.plan import (
     refused_lines,
     undo_command,
 )
+from ckpt_cli.render.text import line
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -344,6 +352,6 @@ def _store_again(
         _, op = carried_out(session, [proposal], "repair", reason=reason)
         if op is None:
             session.warn("`ckpt undo` will not find this repair: it is not recorded")
-        session.note(f"restored {counted(len(found.rebuilt), 'value')}")
         if yes or session.output.machine:
             show()
+        tell_done(session, [line(f"restored {counted(len(found.rebuilt), 'value')}")])

@@ -22,7 +22,7 @@ from ckpt_backends.errors import (
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.changes import ChangeReport
 from ckpt_cli.apply.recording import refuse_copy
-from ckpt_cli.commands.changing import carried_out, is_agreed, show_and_apply
+from ckpt_cli.commands.changing import carried_out, is_agreed, show_and_apply, tell_done
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.operations.log import OperationLog, place_of
@@ -39,7 +39,7 @@ from ckpt_cli.queries.operations import (
     operations,
 )
 from ckpt_cli.render.operations import ShownUndo, operation_text, undo_view
-from ckpt_cli.render.text import field
+from ckpt_cli.render.text import field, line
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -228,7 +228,7 @@ def _take_back_steps(session: Session, undo: Undo, *, dry_run: bool, yes: bool) 
         show()
     if report.done:
         did = "undid" if action == UNDO else "redid"
-        session.note(f"{did} {named.action} {named.op} in {_amount(report.done)}")
+        tell_done(session, [line(f"{did} {named.action} {named.op} in {_amount(report.done)}")])
     if report.signal == signal.SIGINT:
         raise Exit(130)
     _conclude(report, "part" if is_memory else "thread")

@@ -58,7 +58,7 @@ _ckpt_offer() {
     local text=$lead$1
     text=${text:${#_ckpt_kept}}
     case $_ckpt_quote in
-        "") [[ -n $text ]] && printf -v text %q "$text" ;;
+        "") [[ $text == *[!a-zA-Z0-9_.,:/@%+=-]* ]] && printf -v text %q "$text" ;;
         \')
             text=${text//\'/\'\\\'\'} ;;
         \")
@@ -141,7 +141,7 @@ _ckpt_answer() {
             *" --trusted-key") kind="file" ;;
             *" --thread") kind="thread" ;;
             "errors --by") kind="words:error node" ;;
-            "stats --by") kind="words:node channel model thread day user" ;;
+            "stats --by") kind="grouping" ;;
             "du --by") kind="words:thread channel ns type table" ;;
             *" --out") kind="file" ;;
             *" --file") kind="file" ;;
@@ -260,7 +260,7 @@ _ckpt_answer() {
             "repair values:"*) kind="target" ;;
             "repair writes:"*) kind="target" ;;
             "undo:0") kind="change" ;;
-            "redo:0") kind="op" ;;
+            "redo:0") kind="undone" ;;
             "apply:0") kind="file" ;;
             "ops show:0") kind="op" ;;
             "ops verify:0") kind="file" ;;

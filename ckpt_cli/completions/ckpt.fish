@@ -164,7 +164,7 @@ complete -c ckpt -n '__ckpt_at "repair writes" 0 9999' -a '(__ckpt_ask target ar
 complete -c ckpt -n '__ckpt_at "" 0' -a undo -d 'Undo the last change of a thread, or one operation.'
 complete -c ckpt -n '__ckpt_at "undo" 0' -a '(__ckpt_ask change argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a redo -d 'Redo what an undo took back.'
-complete -c ckpt -n '__ckpt_at "redo" 0' -a '(__ckpt_ask op argument)'
+complete -c ckpt -n '__ckpt_at "redo" 0' -a '(__ckpt_ask undone argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a apply -d 'Carry out a saved plan.'
 complete -c ckpt -n '__ckpt_at "apply" 0' -F
 complete -c ckpt -n '__ckpt_at "" 0' -a ops -d 'List or show what ckpt changed.'
@@ -391,7 +391,7 @@ complete -c ckpt -n '__ckpt_in "report"' -l ns -x -a '(__ckpt_ask ns)' -d 'Check
 complete -c ckpt -n '__ckpt_in "report"' -l all-ns -d 'Also show the checkpoints of subgraphs.'
 complete -c ckpt -n '__ckpt_in "report"' -l since -x -d 'Only checkpoints from TIME on: 2h, 2026-04-07.'
 complete -c ckpt -n '__ckpt_in "report"' -l last -x -d 'Show the newest N checkpoints.'
-complete -c ckpt -n '__ckpt_in "stats"' -l by -x -a 'node channel model thread day user' -d 'Count by node, channel, model, thread, day, user, or several: node,day. [default: node]'
+complete -c ckpt -n '__ckpt_in "stats"' -l by -x -a '(__ckpt_ask grouping)' -d 'Count by node, channel, model, thread, day, user, or several: node,day. [default: node]'
 complete -c ckpt -n '__ckpt_in "stats"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "stats"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "stats"' -l ns -x -a '(__ckpt_ask ns)' -d 'With THREAD: only this namespace; \'\' is the root.'

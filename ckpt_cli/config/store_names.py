@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 COPY = "copy"
 """The URL parameter that stands for --copy, in the declarations of backends that can do that."""
+
+_COMMAND = r"`ckpt (?!-s )([a-z]+ [^`]*)`"
+"""A command to paste. One of a single word is only named."""
+_TO_FILL_IN = (
+    r"(?<![\w-])(?:THREAD|REF|OP|FILE|STORE|NEW|URL|DIR|KEY|PATTERN|FILTER|NODE|--help)(?![\w-])"
+)
+_WITHOUT_STORE = frozenset({"trust", "completion", "demo", "stores"})
 
 
 class StoreNames:
@@ -64,6 +72,24 @@ class StoreNames:
         if self._found is not None:
             return list(self._found.words)
         return [] if name is None else ["-s", printable(name)]
+
+    def with_store(self, text: str) -> str:
+        """Return a text whose commands to paste name the store of this run, if it was named.
+
+        What has a word to fill in, such as THREAD, is no command to paste.
+        """
+        from ckpt_backends import shell
+
+        if not (words := self.words):
+            return text
+
+        def named(found: re.Match[str]) -> str:
+            name = found[1].partition(" ")[0]
+            if name in _WITHOUT_STORE or re.search(_TO_FILL_IN, found[1]):
+                return found[0]
+            return f"`{shell.command('ckpt', *words)} {found[1]}`"
+
+        return re.sub(_COMMAND, named, text)
 
     @property
     def label(self) -> str:

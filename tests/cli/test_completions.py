@@ -90,6 +90,9 @@ def bash(line: str) -> list[str]:
         ("ckpt -s mongodb", ["mongodb+srv://", "mongodb://"]),
         ("ckpt --store sqli", ["sqlite://"]),
         ("ckpt stores --la", ["--layouts"]),
+        ("ckpt stats --by mo", ["model"]),
+        ("ckpt stats --by model,d", ["model,day"]),
+        ("ckpt stats --by=node,ch", ["node,channel"]),
         ("ckpt grep ", [""]),
         ("ckpt -s none.db show ", [""]),
     ],
@@ -120,6 +123,17 @@ def test_operations_are_offered(sample: Path) -> None:
     assert bash(f"ckpt -s {sample} undo trip") == ["trip-to-kyoto"]
 
 
+def test_what_is_undone_is_offered_for_a_redo(sample: Path) -> None:
+    for words in (["trip-to-kyoto", "~1"], ["refund-4711", "~1"]):
+        assert ckpt("-s", sample, "rollback", *words, "--yes").code == 0
+    assert ckpt("_complete", "undone", "", sample).out == ""
+    assert ckpt("-s", sample, "undo", "trip-to-kyoto", "--yes").code == 0
+    undo, _, undone = (one["op"] for one in ckpt("ops", "list", "-o", "json").json)
+    found = [line.partition("\t")[0] for line in ckpt("_complete", "undone").out.splitlines()]
+    assert found == [undo, undone]
+    assert bash(f"ckpt -s {sample} redo {undo[:6]}") == [undo]
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -132,6 +146,7 @@ def test_operations_are_offered(sample: Path) -> None:
         "item",
         "session",
         "op",
+        "undone",
         "change",
         "bogus",
     ],

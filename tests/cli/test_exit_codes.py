@@ -76,7 +76,7 @@ WRONG = [
     (3, ["show", "trip-to-kyoto@3"], "did you mean step:3?"),
     (3, ["show", "trip-to"], "did you mean 'trip-to-kyoto'?"),
     (3, ["history", "trip-to-kyoto@head"], "this command takes a thread"),
-    (3, ["tail", "trip-to-kyoto@head"], "`ckpt show trip-to-kyoto@head`"),
+    (3, ["tail", "trip-to-kyoto@head"], " show trip-to-kyoto@head`"),
     (2, ["show", "trip-to-kyoto@head", "step:1"], "cannot show two checkpoints"),
     (2, ["show", "trip-to-kyoto", "step:1", "--at", "head"], "cannot show two checkpoints"),
     (2, ["diff", "trip-to-kyoto@head", "step:1", "step:2"], "cannot compare three"),

@@ -54,6 +54,17 @@ def test_ckpt_alone_prints_its_help() -> None:
     assert "Usage: ckpt" in answer.out
 
 
+def test_no_colour_is_forced_on_the_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    program = "import sys; from ckpt_cli.run import run; run(sys.argv[1:])"
+    for words in (["--color", "never", "show", "--help"], ["show", "-h", "--color=never"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words], capture_output=True, text=True, check=True
+        )
+        assert "Usage: ckpt show" in done.stdout
+        assert "\x1b" not in done.stdout
+
+
 def loaded_by(*words: str) -> set[str]:
     """Modules that one command line loads, in a process of its own."""
     program = (

@@ -66,7 +66,8 @@ def test_a_command_on_a_whole_thread_says_that_it_takes_no_ref(sample: Path, com
     error, hint = answer.err.splitlines()
     assert error.startswith("ckpt: 'trip-to-kyoto@step:3' is a checkpoint, ")
     named = hint.partition("`ckpt ")[2].partition("`")[0]
-    assert ckpt("-s", sample, *named.split()).code == 0
+    assert ckpt(*named.split()).code == 0
+    assert named.split()[:2] == ["-s", str(sample)]
 
 
 class State(TypedDict, total=False):
@@ -152,7 +153,7 @@ def test_a_thread_without_a_root_names_its_namespaces(tmp_path: Path) -> None:
         assert told.code == 3, words
         assert "no checkpoint in the root namespace; its namespaces: " in told.err
         assert "'worker'" in told.err
-        assert "`ckpt show --ns 'two words' -- -named` shows" in told.err
+        assert f"`ckpt -s {path} show --ns 'two words' -- -named` shows" in told.err
     shown = ckpt("-s", path, "show", "--ns", "worker", "-o", "json", "--", "-named").json
     assert shown["checkpoint_ns"] == "worker"
     assert len(ckpt("-s", path, "history", "--all-ns", "-o", "json", "--", "-named").json) == 2

@@ -249,7 +249,7 @@ def test_options_that_do_not_fit_are_refused(path: Path, saver: SqliteSaver) -> 
         (["--by", "month"], "cannot group by 'month'"),
         (["--by", "channel,model"], "cannot group by channel and model"),
         (["--time"], "use `ckpt stats`"),
-        (["--tokens"], "use `ckpt stats --by model`"),
+        (["--tokens"], f"use `ckpt -s {path} stats --by model`"),
     ):
         shown = ckpt("-s", path, "stats", *words)
         assert (shown.code, said in shown.err) == (2, True), shown.err

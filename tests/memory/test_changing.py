@@ -155,7 +155,7 @@ def test_an_archive_is_of_its_layout_and_whole(bench: Bench, tmp_path: Path, sam
     bundle = Path(answer.json["archive"])
     threads = ckpt("-s", str(sample), "import", bundle, "--yes")
     assert threads.code == 5
-    assert "ckpt memory import" in threads.err
+    assert " memory import " in threads.err
     assert ckpt("-s", str(sample), "export", "trip-to-kyoto", "--to", tmp_path / "t").code == 0
     (thread,) = (tmp_path / "t").iterdir()
     assert memory(bench, "import", thread, "--yes").code == 5

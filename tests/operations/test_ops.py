@@ -143,6 +143,15 @@ def test_a_purge_is_undone_from_its_archives(store: Path, tmp_path: Path) -> Non
     assert ckpt("-s", store, "undo", one["op"], "--yes").code == 5
 
 
+def test_the_result_of_an_undo_is_printed_with_the_answer(store: Path, tmp_path: Path) -> None:
+    done(store, "threads", "delete", TRIP, "--archive", str(tmp_path))
+    (deleted,) = ops(store)
+    for words, said in (("undo", "undid"), ("redo", "redid")):
+        answer = done(store, words, deleted["op"], "-o", "table")
+        assert answer.out.endswith(f"{said} threads delete {deleted['op']} in 1 thread\n")
+        assert answer.err == ""
+
+
 def test_undo_of_a_thread_takes_back_only_that_thread(store: Path, tmp_path: Path) -> None:
     before = rows_of(store)
     done(store, "threads", "delete", TRIP, REFUND, "--archive", tmp_path / "archive")
@@ -310,7 +319,7 @@ def test_an_operation_is_named_by_at_least_four_digits(store: Path) -> None:
     refused = ckpt("-s", store, "undo", other, "--yes")
     assert refused.code == 3
     assert f"no thread '{other}', and no operation whose id begins like this" in refused.err
-    assert "ckpt ops list" in refused.err
+    assert f"`ckpt -s {store} ops list`" in refused.err
 
 
 def test_the_plan_and_the_question_name_the_operation(

@@ -73,7 +73,7 @@ def test_replay_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
     shown = ckpt("-s", path, "replay", "t", "--verify", "-o", "table")
     assert shown.code == 1
     assert f"stored value differs from what append produces: {WHERE}" in shown.out
-    look = f"`ckpt diff --writes t@{head}` shows the first difference"
+    look = f"`ckpt -s {path} diff --writes t@{head}` shows the first difference"
     assert look in shown.err
     assert ckpt("-s", path, "replay", "t", "--verify", "--all-steps").code == 1
     plain = ckpt("-s", path, "replay", "t", "-o", "table")
