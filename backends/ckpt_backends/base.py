@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ckpt_backends.changes import Remains, RemovalBatch
-    from ckpt_backends.erasing.erasure import RowRewrite
     from ckpt_backends.model import (
         BlobKey,
         Capability,
@@ -58,8 +57,8 @@ if TYPE_CHECKING:
         Write,
     )
     from ckpt_backends.protocol import CheckpointOptions, ScanObserver, Store, WriteOptions
-    from ckpt_backends.rows import Row
-    from ckpt_backends.transfer.parts import Arrival, Part, PartRewrite
+    from ckpt_backends.rows import Row, RowEdit
+    from ckpt_backends.transfer.parts import Arrival, Part
 
 
 _FEW = 8
@@ -335,10 +334,7 @@ class BaseWritableStore(WritableStore):
     def receive(self, arrivals: Iterable[Arrival]) -> None:  # noqa: ARG002
         raise Unsupported("threads cannot be copied into this kind of store")
 
-    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:  # noqa: ARG002
-        raise Unsupported("values cannot be replaced in this kind of store")
-
-    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:  # noqa: ARG002
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:  # noqa: ARG002
         raise Unsupported("values cannot be replaced in this kind of store")
 
     def vacuum(self) -> None:

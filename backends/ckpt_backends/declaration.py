@@ -105,8 +105,8 @@ class Backend(NamedTuple):
     """`module:function(layout, rows) -> Iterator[Part]`: what the rows of one thread hold, as
     `Store.rows` returns them: `ckpt_toy.parts:parts_of`. It opens no store."""
     edits: str = ""
-    """`module:function(layout, row, erase) -> Row`: the row with the values that `erase` returns,
-    for `ckpt erase --value`: `ckpt_toy.editing:edited_row`. `''` if parts are replaced."""
+    """`module:function(layout, row, change) -> Row`: the row with the values that `change` returns,
+    for `ckpt erase --value` and `ckpt rekey`: `ckpt_toy.records:edited_row`. See `rows.EditRow`."""
     creates: Mapping[Language, str] = {}
     """By language, the layout that `create` makes."""
     create: str = ""

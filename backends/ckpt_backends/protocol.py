@@ -35,10 +35,9 @@ from ckpt_backends.model import (
 
 if TYPE_CHECKING:
     from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed
-    from ckpt_backends.erasing.erasure import RowRewrite
     from ckpt_backends.model import ThreadBounds
-    from ckpt_backends.rows import Restored, Row
-    from ckpt_backends.transfer.parts import Arrival, Part, PartRewrite
+    from ckpt_backends.rows import Restored, Row, RowEdit
+    from ckpt_backends.transfer.parts import Arrival, Part
 
 
 class Store(Closing, Protocol):
@@ -392,17 +391,13 @@ class WritableStore(Closing, Protocol):
         """
         ...
 
-    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
-        """Replace values of a thread where they are stored: bodies, metadata, writes, values.
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
+        """Replace the contents of rows of a thread: values, and their types.
 
-        All in one transaction, if the engine has transactions; otherwise part by part. Raises
-        `StoreChanged` if a part is not stored any more as it was read, and `Unsupported` if this
-        kind of store cannot replace values. `rewrites` are read once, while they are written.
+        All in one transaction, if the engine has transactions; otherwise row by row. Raises
+        `StoreChanged` if a row is not stored any more as it was read, and `Unsupported` if this
+        kind of store cannot replace values. `edits` are read once, while they are written.
         """
-        ...
-
-    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
-        """As `rewrite`, for rows of `Store.rows`, in a layout whose declaration has `edits`."""
         ...
 
     def vacuum(self) -> None:

@@ -1,4 +1,4 @@
-"""Rows of a store exactly as they are stored, for archives."""
+"""Rows of a store exactly as they are stored: for archives, and to change values in them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
+from typing import NamedTuple, TypeAlias
 
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
+from ckpt_backends.model import TypedBytes
 
 Cell = None | int | float | str | bytes
 
@@ -22,6 +24,11 @@ class Row:
     cells: Mapping[str, Cell]
     """By column, as the engine returns it. Types other than numbers, text and bytes, such as
     PostgreSQL's `jsonb`, are in the engine's text form."""
+
+    @property
+    def size(self) -> int:
+        """The length of its texts and bytes."""
+        return sum(len(cell) for cell in self.cells.values() if isinstance(cell, str | bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +206,54 @@ def _digest(cell: Cell) -> Cell:
 
     data = cell if isinstance(cell, bytes) else cell.encode("utf-8", "surrogatepass")
     return sha256(data).digest()
+
+
+# The values in rows, as an erasure or a new key takes them one after the other.
+
+
+class ValueKind(StrEnum):
+    """What a stored value is."""
+
+    BODY = "body"
+    METADATA = "metadata"
+    WHOLE = "whole"
+    """A map with the entries `checkpoint`, a body, and `metadata`."""
+    VALUE = "value"
+    """The value of a channel, stored outside of bodies."""
+    WRITE = "write"
+    WHOLE_WRITE = "whole write"
+    """A list of the task's id, the channel and the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedValue:
+    """One value with its place."""
+
+    kind: ValueKind
+    value: TypedBytes
+    place: str
+    """What no other value of the store has."""
+    channel: str = ""
+
+    @property
+    def named(self) -> str:
+        """What it is, for a message."""
+        if self.channel:
+            return f"a value of channel '{self.channel}'"
+        return f"the {self.kind} of a checkpoint"
+
+
+ChangeValue: TypeAlias = Callable[[PlacedValue], TypedBytes]
+"""Returns the value as it is to be stored; the same object if nothing changes."""
+EditRow: TypeAlias = Callable[[str, Row, ChangeValue], Row]
+"""Maps a layout, a row and the change of its values to the new row; the same one if it is equal.
+
+Everything else of the row stays as it is, byte for byte. The type of a value is stored with it.
+"""
+
+
+class RowEdit(NamedTuple):
+    """A stored row with the contents that it is to have."""
+
+    stored: Row
+    new: Row

@@ -15,10 +15,18 @@ from dataclasses import dataclass
 
 from ckpt_backends.base import BaseStore, BaseWritableStore
 from ckpt_backends.changes import Change, CopyOfCheckpoint, Inside, Removal, Removed, gone, moved
-from ckpt_backends.erasing.erasure import RowRewrite
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
-from ckpt_backends.rows import Cell, Restored, Row, Standing, check_columns, restored, standing_of
+from ckpt_backends.rows import (
+    Cell,
+    Restored,
+    Row,
+    RowEdit,
+    Standing,
+    check_columns,
+    restored,
+    standing_of,
+)
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart
 
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
@@ -105,8 +113,8 @@ class WritableRowStore(BaseWritableStore):
                     self.insert(row)
         return restored(counts)
 
-    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
-        found = {self._store.row_key(one.stored): one for one in rewrites}
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
+        found = {self._store.row_key(one.stored): one for one in edits}
         with self.transaction():
             for row in self._store.rows(thread_id) if found else ():
                 one = found.pop(self._store.row_key(row), None)

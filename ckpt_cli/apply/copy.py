@@ -16,6 +16,7 @@ from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import (
     CkptError,
     PartlyDone,
+    Refused,
     StoreChanged,
     StoreUnavailable,
     UnknownLayout,
@@ -33,18 +34,16 @@ from ckpt_backends.open_for_writing import (
 )
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory, open_store
-from ckpt_backends.rows import Restored
+from ckpt_backends.rows import Restored, RowEdit
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import (
     Arrival,
     Part,
-    PartRewrite,
     PartsSum,
     created_layout,
     key_digest,
     part_digest,
-    part_size,
     route,
     stored_digest,
 )
@@ -767,65 +766,49 @@ def rekey_thread(
 
     Raises `Refused` for a value that no key opens; nothing of the thread is written then.
     """
-    changed = _Changed(side, thread_id)
-    rewrites: Iterable[PartRewrite] = ()
+    counts = RekeyCounts()
     with needs_key(thread_id):
-        kept, is_whole = _small(changed.rewrites())
-    if is_whole:
-        rewrites = kept
-    else:
+        edits, is_whole = _small(side.edits(thread_id, counts))
+    side.store.refresh()
+    if not is_whole:
         # Every value is opened once before the first is written.
         planned_rekey(side, thread_id)
-        changed = _Changed(side, thread_id)
-        rewrites = changed.rewrites()
-    side.store.refresh()
-    if is_whole and not kept:
-        return RekeyedThread(thread_id, changed.counts)
+        counts = RekeyCounts()
+        edits = side.edits(thread_id, counts)
+    elif not counts.rekeyed:
+        return RekeyedThread(thread_id, counts)
     recording.intend([OperationStep(thread_id, None, None)])
     try:
-        writable.rewrite(thread_id, rewrites)
+        writable.replace(thread_id, edits)
     except StoreChanged as error:
         recording.failed(error)
         return RekeyedThread(thread_id, skipped=error.message)
     recording.done()
-    done = RekeyedThread(thread_id, changed.counts)
-    if changed.counts.rekeyed:
-        side.store.refresh()
-        if sum_of(side.parts(thread_id), part_digest) != changed.sum:
-            done.skipped = (
-                "it changed meanwhile, so it may have values with another key; run this again"
-            )
+    done = RekeyedThread(thread_id, counts)
+    side.store.refresh()
+    if not _is_rekeyed(side, done):
+        done.skipped = (
+            "it changed meanwhile, so it may have values with another key; run this again"
+        )
     return done
 
 
-def _small(rewrites: Iterable[PartRewrite]) -> tuple[list[PartRewrite], bool]:
-    """Return the rewrites of a thread, and whether these are all; else they are too large."""
-    kept: list[PartRewrite] = []
+def _is_rekeyed(side: RekeySide, done: RekeyedThread) -> bool:
+    """Read a thread back. Returns whether it has the same number of values, and none is left."""
+    try:
+        after = planned_rekey(side, done.thread_id).counts
+    except Refused:
+        return False
+    return not after.rekeyed and after.values == done.counts.values
+
+
+def _small(edits: Iterator[RowEdit]) -> tuple[Iterable[RowEdit], bool]:
+    """Return the edits of a thread, and whether these are all; else they are too large."""
+    kept: list[RowEdit] = []
     size = 0
-    for one in rewrites:
+    for one in edits:
         kept.append(one)
-        size += part_size(one.stored) + part_size(one.new)
+        size += one.stored.size + one.new.size
         if size > _IN_MEMORY:
             return [], False
     return kept, True
-
-
-@dataclass(slots=True)
-class _Changed:
-    """The changed parts of a thread, read once."""
-
-    side: RekeySide
-    thread_id: str
-    counts: RekeyCounts = field(default_factory=RekeyCounts)
-    sum: PartsSum = field(default_factory=PartsSum)
-    """Of the whole thread as it is to be."""
-
-    def rewrites(self) -> Iterator[PartRewrite]:
-        """Yield what is to be written. Raises `CannotHold` for a value that no key opens."""
-        for part in self.side.parts(self.thread_id):
-            new = self.side.rekeying.of(part, self.counts)
-            self.sum.add(new, part_digest(new))
-            if new is not part:
-                yield PartRewrite(part, new)
-        # In a file that is not in WAL mode, an open read would block the commit.
-        self.side.store.refresh()

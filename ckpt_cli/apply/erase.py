@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ckpt_backends.app_sessions import AppSession, WritableSessions
 from ckpt_backends.archive import check_bundle, write_bundle
 from ckpt_backends.changes import Remaining
-from ckpt_backends.erasing.erasure import RowRewrite
-from ckpt_backends.erasing.thread import Rewrite
 from ckpt_backends.errors import (
     CkptError,
     PartlyDone,
@@ -31,8 +28,8 @@ from ckpt_backends.model import Progress, in_chunks, silent
 from ckpt_backends.open_for_writing import open_writable_memory, open_writable_sessions
 from ckpt_backends.overwriting import overwrite_and_remove
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.rows import RowEdit
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import PartRewrite
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.purge import removal_batches
 from ckpt_cli.apply.recording import Recording, writable_store
@@ -426,7 +423,7 @@ def erase_values_of(side: ErasingSide, writable: WritableStore, plan: EraseValue
     """
     before = side.eraser(plan.erasure)
     try:
-        number = sum(1 for _ in before.rewrites(side.rows.rows(plan.thread_id)))
+        number = sum(1 for _ in before.edits(side.rows.rows(plan.thread_id)))
         side.rows.refresh()
         if before.digest != plan.digest:
             raise StoreChanged(
@@ -435,26 +432,15 @@ def erase_values_of(side: ErasingSide, writable: WritableStore, plan: EraseValue
             )
         if not number:
             return ""
-        _write(side, writable, plan)
+        writable.replace(plan.thread_id, _edits(side, plan))
         return _problem(side, plan)
     except CannotHold as error:
         raise unreadable(plan.thread_id, error) from error
 
 
-def _write(side: ErasingSide, writable: WritableStore, plan: EraseValuePlan) -> None:
-    """Replace what changes. It is read anew, so that no more than a few rows are in memory."""
-    rewrites = _rewrites(side, plan)
-    first = next(rewrites)
-    every = chain([first], rewrites)
-    if isinstance(first, RowRewrite):
-        rows = (one for one in every if isinstance(one, RowRewrite))
-        writable.replace_rows(plan.thread_id, rows)
-    else:
-        writable.rewrite(plan.thread_id, (one for one in every if isinstance(one, PartRewrite)))
-
-
-def _rewrites(side: ErasingSide, plan: EraseValuePlan) -> Iterator[Rewrite]:
-    yield from side.eraser(plan.erasure).rewrites(side.rows.rows(plan.thread_id))
+def _edits(side: ErasingSide, plan: EraseValuePlan) -> Iterator[RowEdit]:
+    """Yield what changes. It is read anew, so that no more than a few rows are in memory."""
+    yield from side.eraser(plan.erasure).edits(side.rows.rows(plan.thread_id))
     # In a file that is not in WAL mode, an open read would block the commit.
     side.rows.refresh()
 
@@ -463,7 +449,7 @@ def _problem(side: ErasingSide, plan: EraseValuePlan) -> str:
     """Read a thread back. Returns why it still has something to erase, or `''`."""
     after = side.eraser(plan.erasure)
     side.rows.refresh()
-    left = sum(1 for _ in after.rewrites(side.rows.rows(plan.thread_id)))
+    left = sum(1 for _ in after.edits(side.rows.rows(plan.thread_id)))
     side.rows.refresh()
     if left or after.rows != plan.digest[0]:
         return f"thread '{plan.thread_id}' changed while its values were erased"

@@ -15,8 +15,9 @@ from ckpt_backends import shell
 from ckpt_backends.archive import Bundle, Header
 from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unreadable, Unsupported
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace, digest_of, near
+from ckpt_backends.model import TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_backends.rows import Restored, Row, compare, not_of
+from ckpt_backends.rows import PlacedValue, Restored, Row, RowEdit, compare, not_of
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.form import CannotHold, Language, Serializer
 from ckpt_backends.transfer.parts import (
@@ -26,6 +27,7 @@ from ckpt_backends.transfer.parts import (
     ValuePart,
     WritePart,
     created_layout,
+    edited_rows,
     form_of,
     keeps_history,
     key_digest,
@@ -608,9 +610,14 @@ class RekeySide:
     layout: str
     rekeying: Rekeying
 
-    def parts(self, thread_id: str) -> Iterator[Part]:
-        """Yield the parts of a thread as stored."""
-        yield from parts_of_rows(self.layout, self.store.rows(thread_id))
+    def edits(self, thread_id: str, counts: RekeyCounts) -> Iterator[RowEdit]:
+        """Yield what changes in a thread. Raises `CannotHold` for a value that no key opens."""
+        rows = self.store.rows(thread_id)
+        for one in edited_rows(self.layout, rows, lambda one: self.rekeying.of(one, counts)):
+            if one.new is not one.stored:
+                yield one
+        # In a file that is not in WAL mode, an open read would block the commit.
+        self.store.refresh()
 
 
 def rekey_side(rows: Store, language: Language, keys: WithKeys) -> RekeySide:
@@ -629,15 +636,26 @@ def check_keys(side: RekeySide, thread_ids: Iterable[str]) -> None:
     """Open the first encrypted value of each thread. Raises `Refused` if no key opens it."""
     for thread_id in thread_ids:
         with needs_key(thread_id):
-            any(map(side.rekeying.check, side.parts(thread_id)))
+            _check_key(side, thread_id)
+
+
+def _check_key(side: RekeySide, thread_id: str) -> None:
+    is_opened = False
+
+    def open_one(stored: PlacedValue) -> TypedBytes:
+        nonlocal is_opened
+        is_opened = is_opened or side.rekeying.check(stored)
+        return stored.value
+
+    any(is_opened for _ in edited_rows(side.layout, side.store.rows(thread_id), open_one))
 
 
 def planned_rekey(side: RekeySide, thread_id: str) -> RekeyedThread:
     """Return what would change in a thread. Raises `Refused` for a value that no key opens."""
     counts = RekeyCounts()
     with needs_key(thread_id):
-        for part in side.parts(thread_id):
-            side.rekeying.of(part, counts)
+        for _ in side.edits(thread_id, counts):
+            pass
     return RekeyedThread(thread_id, counts)
 
 

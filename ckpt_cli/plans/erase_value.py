@@ -163,7 +163,7 @@ def plan_erasure(side: ErasingSide, asked: ToErase) -> EraseValuePlan:
     erasure = asked.erasure()
     eraser = side.eraser(erasure)
     try:
-        for _ in eraser.rewrites(side.rows.rows(asked.thread_id)):
+        for _ in eraser.edits(side.rows.rows(asked.thread_id)):
             pass
     except CannotHold as error:
         raise unreadable(asked.thread_id, error) from error

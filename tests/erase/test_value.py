@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.erasing.erasure import Erasure, PlacedValue, ScalarPlace, ValueKind
+from ckpt_backends.erasing.erasure import Erasure, ScalarPlace
 from ckpt_backends.erasing.thread import ThreadEraser
 from ckpt_backends.errors import NotFound, Refused, StoreChanged
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.rows import PlacedValue, ValueKind
 from ckpt_cli.operations.log import OperationLog
 from tests.erase.value_canary import (
     OTHER,

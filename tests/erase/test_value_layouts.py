@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.erasing.erasure import Erasure, RowRewrite
+from ckpt_backends.erasing.erasure import Erasure
 from ckpt_backends.erasing.thread import ThreadEraser
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import RowEdit
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.transfer.parts import PartRewrite
 from ckpt_backends.url import parse_url
 from tests.erase.value_canary import (
     OTHER,
@@ -54,14 +54,9 @@ def check_that_other_rows_are_not_replaced(harness: Harness) -> None:
     rows = harness.rows(THREAD)
     with open_store(harness.url) as store:
         eraser = ThreadEraser(store.describe().layout, Erasure(frozenset({SECRET})), None)
-        first = next(eraser.rewrites(list(store.rows(THREAD))))
-    with open_writable(parse_url(harness.url)) as writable:
-        replace: Any = writable.rewrite
-        swapped: Any = PartRewrite(first.new, first.stored)  # type: ignore[arg-type]
-        if isinstance(first, RowRewrite):
-            replace, swapped = writable.replace_rows, RowRewrite(first.new, first.stored)
-        with pytest.raises(StoreChanged):
-            replace(THREAD, [swapped])
+        first = next(eraser.edits(list(store.rows(THREAD))))
+    with open_writable(parse_url(harness.url)) as writable, pytest.raises(StoreChanged):
+        writable.replace(THREAD, [RowEdit(first.new, first.stored)])
     assert harness.rows(THREAD) == rows
 
 

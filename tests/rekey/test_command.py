@@ -13,7 +13,7 @@ import pytest
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
-from ckpt_backends.transfer.parts import PartRewrite, WritePart, parts_of_rows
+from ckpt_backends.rows import RowEdit
 from ckpt_backends.url import parse_url
 from tests.rekey.encrypted import KEY, NEW, types_of
 from tests.support import FIXTURES, ckpt, copy_store
@@ -157,13 +157,13 @@ def test_a_value_that_no_key_opens_stops_the_run_before_its_thread_is_written(
 def test_a_value_that_changed_meanwhile_is_not_replaced(store: Path) -> None:
     url = parse_url(str(store))
     with open_store(url) as opened:
-        parts = list(parts_of_rows("sqlite", opened.rows("aes-chat")))
-    one, other = [part for part in parts if isinstance(part, WritePart)][:2]
-    old = replace(one, value=one.value._replace(data=b"as it was before"))
-    mended = replace(other, value=other.value._replace(data=b"new"))
+        rows = [row for row in opened.rows("aes-chat") if row.table == "writes"]
+    one, other = rows[:2]
+    old = replace(one, cells={**one.cells, "value": b"as it was before"})
+    mended = replace(other, cells={**other.cells, "value": b"new"})
     before = contents(store)
     with open_writable(url) as writable, pytest.raises(StoreChanged):
-        writable.rewrite("aes-chat", [PartRewrite(other, mended), PartRewrite(old, one)])
+        writable.replace("aes-chat", [RowEdit(other, mended), RowEdit(old, one)])
     assert contents(store) == before
 
 

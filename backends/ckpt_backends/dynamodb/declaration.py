@@ -33,6 +33,7 @@ BACKEND = Backend(
         )
     },
     parts="ckpt_backends.dynamodb.records:parts_of",
+    edits="ckpt_backends.dynamodb.records:edited_row",
     creates={Language.PYTHON: "dynamodb"},
     create="ckpt_backends.dynamodb.opening:create_store",
     checkpoints="ckpt_backends.dynamodb.opening:open_store",

@@ -7,6 +7,7 @@ layouts; what follows from them (keys and references) is left out. `expires_at` 
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import zlib
@@ -21,7 +22,7 @@ from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.dynamodb.connect import Attributes, DynamoConnection, Key, key_attributes
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
-from ckpt_backends.rows import Cell, Row, no_table, not_of
+from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, no_table, not_of
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
@@ -90,9 +91,6 @@ def _part(value: TypedBytes, name: str) -> TypedBytes:
 # The parts of a thread in the rows of DynamoDB.
 
 
-_CHECKPOINTS = "checkpoints"
-
-
 def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001 - one layout
     """The parts that the rows of one thread hold. Raises `CannotHold`."""
     for row in rows:
@@ -100,7 +98,7 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG00
         names = ("thread_id", "checkpoint_ns", "checkpoint_id")
         key = CheckpointKey(*(_text(cells[name]) for name in names))
         expires_at = cast("int | None", cells.get("expires_at"))
-        if row.table == _CHECKPOINTS:
+        if row.table == CHECKPOINTS:
             where = f"checkpoint '{key.checkpoint_id}'"
             body, metadata = split_payload(_payload(row, where))
             if body.problem:
@@ -124,7 +122,7 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG00
 def _payload(row: Row, where: str) -> TypedBytes:
     """The value in a row. Raises `CannotHold`."""
     cells = row.cells
-    data = cells.get(BODY if row.table == _CHECKPOINTS else "value")
+    data = cells.get(BODY if row.table == CHECKPOINTS else "value")
     if not isinstance(data, bytes):
         raise CannotHold(f"the payload of {where} is missing")
     if "more" in cells:
@@ -142,6 +140,36 @@ def _payload(row: Row, where: str) -> TypedBytes:
 
 def _text(cell: Cell) -> str:
     return cast("str", cell)
+
+
+_COMPRESSED, _SAVED = 1024, 0.1
+"""The saver compresses payloads from this length on, if that saves this part of it."""
+
+
+def row_with(table: str, cells: Mapping[str, Cell], value: TypedBytes) -> Row:
+    """A row with another payload, compressed as the saver would if `cells` say so."""
+    data, kept = value.data, dict(cells)
+    if kept.get("compression") == GZIP:
+        small = gzip.compress(data, 6, mtime=0) if len(data) >= _COMPRESSED else data
+        if len(data) - len(small) >= _SAVED * len(data) > 0:
+            data = small
+        else:
+            del kept["compression"]
+    return Row(table, {**kept, "type": value.type, _BYTES[table]: data})
+
+
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001 - one layout
+    """The row with the payload that `change` returns; the same row if it is equal.
+
+    Raises `CannotHold`.
+    """
+    names = (*_KEY, "task_id", "idx")
+    place = "\0".join(str(row.cells.get(name, "")) for name in names)
+    kind = ValueKind.WHOLE if row.table == CHECKPOINTS else ValueKind.WRITE
+    channel = str(row.cells.get("channel", ""))
+    found = _payload(row, f"a row of '{row.table}'")
+    made = change(PlacedValue(kind, found, place, channel))
+    return row if made is found else row_with(row.table, row.cells, made)
 
 
 # The items of `DynamoDBSaver`, and their keys.
@@ -474,17 +502,9 @@ class StoredPair:
         return self.item["PK"]["S"], self.item["SK"]["S"]
 
 
-def checkpoint_row(item: CheckpointItem, payload: StoredPayload) -> Row:
-    """The row of a checkpoint."""
-    return _row(CHECKPOINTS, item, payload)
-
-
-def write_row(item: WriteItem, payload: StoredPayload) -> Row:
-    """The row of a write."""
-    return _row(WRITES, item, payload)
-
-
-def _row(table: str, item: CheckpointItem | WriteItem, payload: StoredPayload) -> Row:
+def row_of(item: DynamoItem, payload: StoredPayload) -> Row:
+    """The row of a checkpoint or write."""
+    table = WRITES if isinstance(item, WriteItem) else CHECKPOINTS
     stored, key = item.attributes, item.key
     cells: dict[str, Cell] = {name: getattr(key, name) for name in _KEY}
     if isinstance(item, WriteItem):
@@ -511,13 +531,14 @@ def _base64(value: object) -> Any:
     return sorted(value, key=repr) if isinstance(value, set | frozenset) else str(value)
 
 
-def _key_of(cells: Mapping[str, Any]) -> CheckpointKey:
+def key_of(cells: Mapping[str, Any]) -> CheckpointKey:
+    """The checkpoint of a row, by its cells."""
     return CheckpointKey(*(cells[name] for name in _KEY))
 
 
 def _attributes(table: str, cells: Mapping[str, Any]) -> Attributes:
     """The attributes of an item as the saver stores them."""
-    key = _key_of(cells)
+    key = key_of(cells)
     write = (cells["task_id"], cells["idx"]) if table == WRITES else None
     if write is None:
         place = checkpoint_place(key)
@@ -563,7 +584,7 @@ def places_of_rivals(row: Row) -> list[Key]:
 
     Keys join thread id and namespace by a `#`, which both may contain. The row must be checked.
     """
-    key = _key_of(row.cells)
+    key = key_of(row.cells)
     parts = f"{key.thread_id}#{key.checkpoint_ns}".split("#")
     ways = (("#".join(parts[:end]), "#".join(parts[end:])) for end in range(1, len(parts)))
     rivals = (CheckpointKey(*way, key.checkpoint_id) for way in ways if way[0])
@@ -593,7 +614,7 @@ def checked_rows(
         _check(row, connection)
         if row.cells["thread_id"] != thread_id:
             raise not_of(row.table, row.cells["thread_id"], thread_id)
-        key = _key_of(row.cells)
+        key = key_of(row.cells)
         if row.table == CHECKPOINTS:
             ambiguous.discard(key)
         elif "#" in key.checkpoint_ns:
@@ -630,7 +651,7 @@ def _texts(table: str) -> tuple[str, ...]:
 
 
 def _check_place(row: Row, connection: DynamoConnection) -> None:
-    cells, key = row.cells, _key_of(row.cells)
+    cells, key = row.cells, key_of(row.cells)
     texts = [cell for cell in cells.values() if isinstance(cell, str)]
     if f"{key.thread_id}{key.checkpoint_ns}".count("#") > _MOST_HASHES:
         raise Unsupported(f"a row of '{row.table}' has a key with more than {_MOST_HASHES} '#'")

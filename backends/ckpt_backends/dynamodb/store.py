@@ -33,16 +33,15 @@ from ckpt_backends.dynamodb.records import (
     WriteItem,
     checked_rows,
     checkpoint_place,
-    checkpoint_row,
     chunk_of,
     is_partition,
     moment,
     payloads,
+    row_of,
     sizes_of,
     split_payload,
     split_sort,
     value_of,
-    write_row,
     writes_partition,
 )
 from ckpt_backends.errors import StoreUnavailable
@@ -489,9 +488,9 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
     def rows(self, thread_id: str) -> Iterator[Row]:
         for items in self._write_items(sorted(self._index.keys_with_orphans(thread_id))):
             for write, payload in payloads(self._connection, items):
-                yield write_row(write, payload)
+                yield row_of(write, payload)
         for one, payload in payloads(self._connection, self._index.thread(thread_id)[::-1]):
-            yield checkpoint_row(one, payload)
+            yield row_of(one, payload)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return checked_rows(self._connection, thread_id, rows)

@@ -12,7 +12,6 @@ a removed one, the change is taken back and fails.
 
 from __future__ import annotations
 
-import gzip
 import json
 import time
 from base64 import b64decode, b64encode
@@ -69,25 +68,24 @@ from ckpt_backends.dynamodb.records import (
     checked_rows,
     checkpoint_item,
     checkpoint_place,
-    checkpoint_row,
     chunk_of,
     heads_of,
     is_partition,
     is_storable,
+    key_of,
     object_of,
     pair_of,
     partition_of,
-    parts_of,
     payloads,
     places_of_rivals,
     read_thread,
     read_writes,
+    row_of,
+    row_with,
     split_payload,
     value_of,
     why_unreachable,
     write_item,
-    write_row,
-    writes_partition,
 )
 from ckpt_backends.dynamodb.writer import (
     IS_NEW,
@@ -120,16 +118,9 @@ from ckpt_backends.model import (
     silent,
     time_of,
 )
-from ckpt_backends.rows import Restored, Row, conflict
+from ckpt_backends.rows import Restored, Row, RowEdit, conflict
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import (
-    Arrival,
-    CheckpointPart,
-    Part,
-    PartRewrite,
-    ValuePart,
-    WritePart,
-)
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
 
 # A change as items and objects to store and to remove.
@@ -139,8 +130,6 @@ _OFFLOADED = 350 * 1024
 """The saver stores longer payloads in S3, if it has a bucket (`S3_OFFLOAD_THRESHOLD`)."""
 LONGEST = 398 * 1024
 """DynamoDB's limit for an item is 400 KB with its key."""
-_COMPRESSED, _SAVED = 1024, 0.1
-"""The saver compresses payloads from this length on, if that saves this part of it."""
 
 
 class DynamoPlan:
@@ -189,19 +178,17 @@ class DynamoPlan:
     def _new(self, one: Checkpoint) -> StoredPair:
         assert one.body is not None  # noqa: S101
         assert one.metadata is not None  # noqa: S101
-        tag, data = checkpoint_payload(one.body, one.metadata)
-        cells = {**cells_of(one.key), "type": tag, **self._like(one.key, one.metadata)}
+        cells = {**one.key._asdict(), **self._like(one.key, one.metadata)}
         if one.parent_checkpoint_id:
             cells["parent_checkpoint_id"] = one.parent_checkpoint_id
-        return self._pair(CHECKPOINTS, cells, data)
+        return self._pair(CHECKPOINTS, cells, checkpoint_payload(one.body, one.metadata))
 
     def _new_write(self, write: Write) -> StoredPair:
-        value = write.value or TypedBytes("null", b"")
-        cells = {**cells_of(write.key), "type": value.type, **self._like(write.key, None)}
+        cells = {**write.key._asdict(), **self._like(write.key, None)}
         cells |= {"task_id": write.task_id, "idx": write.idx, "channel": write.channel}
         if write.task_path:
             cells["task_path"] = write.task_path
-        return self._pair(WRITES, cells, value.data)
+        return self._pair(WRITES, cells, write.value or TypedBytes("null", b""))
 
     def _like(self, key: CheckpointKey, metadata: TypedBytes | None) -> dict[str, Any]:
         """Time to live and compression of new items: those of the original of a copy."""
@@ -224,8 +211,8 @@ class DynamoPlan:
             found["expires_at"] = found["payload_expires_at"] = origin.expires_at * 1000
         return found
 
-    def _pair(self, table: str, cells: dict[str, Any], data: bytes) -> StoredPair:
-        return pair_of(placed_row(self._connection, table, cells, data))
+    def _pair(self, table: str, cells: Mapping[str, Any], value: TypedBytes) -> StoredPair:
+        return pair_of(placed_row(self._connection, row_with(table, cells, value)))
 
     # Copies
 
@@ -237,14 +224,15 @@ class DynamoPlan:
         yield from self._copied_writes(copy.source, target, copy.writes)
         for item, payload in payloads(self._connection, found):
             self._need(item, payload)
-            row = checkpoint_row(item, payload)
-            cells = {**row.cells, **cells_of(target)}
+            row = row_of(item, payload)
+            cells = {**row.cells, **target._asdict()}
             if copy.metadata is None and copy.body is None:
                 yield pair_of(Row(CHECKPOINTS, cells))
                 continue
             body, metadata = split_payload(value_of(payload))
-            data = joined(copy.body or body, copy.metadata or metadata)
-            yield self._pair(CHECKPOINTS, {**cells, "type": "msgpack"}, data)
+            yield self._pair(
+                CHECKPOINTS, cells, joined(copy.body or body, copy.metadata or metadata)
+            )
 
     def _copied_writes(
         self, source: CheckpointKey, target: CheckpointKey, tasks: Iterable[tuple[str, int]] | None
@@ -259,8 +247,8 @@ class DynamoPlan:
                 raise gone(source)
         for item, payload in payloads(self._connection, found):
             self._need(item, payload)
-            row = write_row(item, payload)
-            cells = {**row.cells, **cells_of(target)}
+            row = row_of(item, payload)
+            cells = {**row.cells, **target._asdict()}
             if target.thread_id == source.thread_id:
                 cells |= self._expiry_of(target)
             yield pair_of(Row(WRITES, cells))
@@ -278,26 +266,20 @@ class DynamoPlan:
             )
 
 
-def placed_row(connection: DynamoConnection, table: str, cells: dict[str, Any], data: bytes) -> Row:
-    """The row for a new payload, compressed and placed as the saver would.
+def placed_row(connection: DynamoConnection, row: Row) -> Row:
+    """A row whose payload is where the saver would store it.
 
     Raises `Unsupported` if the payload is too long.
     """
-    if cells.get("compression") == GZIP:
-        small = gzip.compress(data, 6, mtime=0) if len(data) >= _COMPRESSED else data
-        if len(data) - len(small) >= _SAVED * len(data) > 0:
-            data = small
-        else:
-            del cells["compression"]
-    in_s3 = len(data) > _OFFLOADED and connection.bucket is not None
-    if not in_s3 and len(data) > LONGEST:
+    data = row.cells[BODY if row.table == CHECKPOINTS else "value"]
+    size = len(data) if isinstance(data, bytes) else 0
+    in_s3 = size > _OFFLOADED and connection.bucket is not None
+    if not in_s3 and size > LONGEST:
         raise Unsupported(
-            f"a payload of {len(data)} bytes is too long for an item of DynamoDB",
+            f"a payload of {size} bytes is too long for an item of DynamoDB",
             hint="name the bucket of the saver: add ?bucket=NAME to the URL",
         )
-    cells["ref_loc"] = IN_S3 if in_s3 else IN_TABLE
-    cells[BODY if table == CHECKPOINTS else "value"] = data
-    return Row(table, cells)
+    return Row(row.table, {**row.cells, "ref_loc": IN_S3 if in_s3 else IN_TABLE})
 
 
 def places_of(item: DynamoItem) -> list[Key]:
@@ -331,15 +313,15 @@ def _is_beside(one: CheckpointKey, key: CheckpointKey) -> bool:
     return one.checkpoint_ns == key.checkpoint_ns
 
 
-def checkpoint_payload(body: TypedBytes, metadata: TypedBytes) -> tuple[str, bytes]:
-    """The type and the bytes of the payload of a checkpoint. Raises `Unsupported`."""
+def checkpoint_payload(body: TypedBytes, metadata: TypedBytes) -> TypedBytes:
+    """The payload of a checkpoint, before compression. Raises `Unsupported`."""
     if "+" in body.type and (body.part, metadata.part) == (BODY, METADATA):
         # Encrypted together, as this layout stores them.
-        return body.type, body.data
-    return "msgpack", joined(body, metadata)
+        return TypedBytes(body.type, body.data)
+    return joined(body, metadata)
 
 
-def joined(body: TypedBytes, metadata: TypedBytes) -> bytes:
+def joined(body: TypedBytes, metadata: TypedBytes) -> TypedBytes:
     """The payload of a checkpoint. Raises `Unsupported` if the body is not plain `msgpack`."""
     if body.problem or body.part or body.type != "msgpack":
         what = "encrypted" if body.part else f"of type '{body.type}'"
@@ -349,7 +331,7 @@ def joined(body: TypedBytes, metadata: TypedBytes) -> bytes:
         )
     parts = {BODY: body.data, METADATA: _msgpack(metadata)}
     packed = b"".join(_packed(name) + data for name, data in parts.items())
-    return write_header(MAP, len(parts)) + packed
+    return TypedBytes("msgpack", write_header(MAP, len(parts)) + packed)
 
 
 def _msgpack(value: TypedBytes) -> bytes:
@@ -364,15 +346,6 @@ def _packed(value: object) -> bytes:
     import ormsgpack
 
     return ormsgpack.packb(value)
-
-
-def cells_of(key: CheckpointKey) -> Mapping[str, str]:
-    """The cells that tell the checkpoint of a row."""
-    return {
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "checkpoint_id": key.checkpoint_id,
-    }
 
 
 # Checkpoints with their writes and payloads, which are removed together, and put back.
@@ -810,7 +783,7 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     size = 0
     for row in rows:
         some.append(row)
-        size += sum(len(cell) for cell in row.cells.values() if isinstance(cell, str | bytes))
+        size += row.size
         if len(some) == _AT_ONCE or size > _BYTES_AT_ONCE:
             yield some
             some, size = [], 0
@@ -886,34 +859,28 @@ def _row(connection: DynamoConnection, part: Part) -> Row:
     """A part as a row. Raises `Unsupported`."""
     match part:
         case CheckpointPart():
-            cells: dict[str, Any] = {**cells_of(part.key)}
+            cells: dict[str, Any] = {**part.key._asdict()}
             if part.parent:
                 cells["parent_checkpoint_id"] = part.parent
             table = CHECKPOINTS
         case WritePart():
-            cells = {**cells_of(part.key), "task_id": part.task_id}
+            cells = {**part.key._asdict(), "task_id": part.task_id}
             cells |= {"idx": part.idx, "channel": part.channel}
             if part.task_path:
                 cells["task_path"] = part.task_path
             table = WRITES
         case _:
             raise _no_values()
-    cells["type"], data = payload_of(part)
     if part.expires_at is not None:
         cells["expires_at"] = cells["payload_expires_at"] = part.expires_at
-    if len(data) > LONGEST and connection.bucket is None:
+    if isinstance(part, CheckpointPart):
+        value = checkpoint_payload(part.body, part.metadata)
+    else:
+        value = part.value
+    if len(value.data) > LONGEST and connection.bucket is None:
         # The saver reads this, whether it compresses itself or not.
         cells["compression"] = GZIP
-    return placed_row(connection, table, cells, data)
-
-
-def payload_of(part: Part) -> tuple[str, bytes]:
-    """The type and the bytes of a part's payload, before compression. Raises `Unsupported`."""
-    if isinstance(part, ValuePart):
-        raise _no_values()
-    if isinstance(part, WritePart):
-        return part.value.type, part.value.data
-    return checkpoint_payload(part.body, part.metadata)
+    return placed_row(connection, row_with(table, cells, value))
 
 
 def _no_values() -> Unsupported:
@@ -926,82 +893,56 @@ def _no_values() -> Unsupported:
 # payload is as it was read.
 
 
-def rewrite_thread(
-    connection: DynamoConnection, thread_id: str, rewrites: Iterable[PartRewrite]
-) -> None:
-    """Replace payloads of a thread. Raises `StoreChanged`, `Unsupported` and errors of boto3."""
+def replace_rows(connection: DynamoConnection, thread_id: str, edits: Iterable[RowEdit]) -> None:
+    """See `WritableStore.replace`. Raises errors of boto3, too."""
     with change_lease(connection, thread_id) as lease:
-        rewriting = _Rewriting(connection, thread_id)
-        for one in rewrites:
+        for one in edits:
             lease.keep()
-            rewriting.replace(one)
+            try:
+                _replace(connection, one)
+            except ClientError as error:
+                if code_of(error) != "TransactionCanceledException":
+                    raise
+                raise moved(Change(thread_id, {})) from None
 
 
-class _Rewriting:
-    def __init__(self, connection: DynamoConnection, thread_id: str) -> None:
-        self._connection = connection
-        self._writer = DynamoWriter(connection)
-        self._thread_id = thread_id
+def _replace(connection: DynamoConnection, one: RowEdit) -> None:
+    """Store an item anew with its payload, which may move between table and bucket."""
+    item = _item_of(connection, one.stored)
+    found = [] if item is None else list(payloads(connection, [item]))
+    if item is None or row_of(item, found[0][1]) != one.stored:
+        raise moved(Change(str(one.stored.cells["thread_id"]), {}))
+    writer, made = DynamoWriter(connection), pair_of(placed_row(connection, one.new))
+    was_in_s3 = item.ref.location == IN_S3
+    if made.object is not None:
+        if was_in_s3 and made.item != item.attributes:
+            raise Unsupported(
+                f"the payload of checkpoint '{item.key.checkpoint_id}' is in S3, where it and its"
+                " type cannot be replaced together",
+                hint="copy the thread to another table with `ckpt copy`",
+            )
+        writer.put_object(*made.object)
+    actions = [put(made.item, IS_THERE)]
+    if made.chunk is not None:
+        old = {":old": {"B": found[0][1].data}}
+        condition = "" if was_in_s3 else f"{PAYLOAD} = :old"
+        actions.append(put(made.chunk, condition, {} if was_in_s3 else old))
+    elif not was_in_s3:
+        actions.append(delete((item.ref.key, CHUNK_SORT)))
+    writer.transact(actions)
+    if was_in_s3 and made.object is None:
+        writer.remove_objects([item.ref.key])
 
-    def replace(self, one: PartRewrite) -> None:
-        """Replace the payload of one part."""
-        item = self._item(one.stored)
-        ((_, payload),) = payloads(self._connection, [item])
-        if isinstance(item, CheckpointItem):
-            row = checkpoint_row(item, payload)
-        else:
-            row = write_row(item, payload)
-        if next(parts_of("dynamodb", [row])) != one.stored:
-            raise self._moved()
-        tag, data = payload_of(one.new)
-        cells = {**row.cells, "type": tag}
-        made = pair_of(placed_row(self._connection, row.table, cells, data))
-        try:
-            self._store(item, payload.data, made)
-        except ClientError as error:
-            if code_of(error) != "TransactionCanceledException":
-                raise
-            raise self._moved() from None
 
-    def _item(self, part: Part) -> DynamoItem:
-        if isinstance(part, ValuePart):
-            raise Unsupported("layout 'dynamodb' stores no values outside of checkpoints")
-        key = part.key
-        if isinstance(part, CheckpointPart):
-            place = checkpoint_place(key)
-        else:
-            place = (writes_partition(key), f"{part.task_id}#{part.idx}")
-        found = self._connection.get([place]).get(place)
-        if found is None:
-            raise self._moved()
-        if isinstance(part, CheckpointPart):
-            return checkpoint_item(found)
-        return write_item(key, found)
-
-    def _store(self, item: DynamoItem, old: bytes, made: StoredPair) -> None:
-        """Store an item anew with its payload, which may move between table and bucket."""
-        was_in_s3 = item.ref.location == IN_S3
-        if made.object is not None:
-            if was_in_s3 and made.item != item.attributes:
-                raise Unsupported(
-                    f"the payload of checkpoint '{item.key.checkpoint_id}' is in S3, where it and"
-                    " its type cannot be replaced together",
-                    hint="copy the thread to another table with `ckpt copy`",
-                )
-            self._writer.put_object(*made.object)
-        actions = [put(made.item, IS_THERE)]
-        as_read = {":old": {"B": old}}
-        if made.chunk is not None:
-            condition = "" if was_in_s3 else f"{PAYLOAD} = :old"
-            actions.append(put(made.chunk, condition, {} if was_in_s3 else as_read))
-        elif not was_in_s3:
-            actions.append(delete((item.ref.key, CHUNK_SORT)))
-        self._writer.transact(actions)
-        if was_in_s3 and made.object is None:
-            self._writer.remove_objects([item.ref.key])
-
-    def _moved(self) -> StoreChanged:
-        return moved(Change(self._thread_id, {}))
+def _item_of(connection: DynamoConnection, row: Row) -> DynamoItem | None:
+    """The item that a row was read from; None if it is gone."""
+    place = pair_of(row).key
+    found = connection.get([place]).get(place)
+    if found is None:
+        return None
+    if row.table == CHECKPOINTS:
+        return checkpoint_item(found)
+    return write_item(key_of(row.cells), found)
 
 
 class WritableDynamoStore(OnConnection[DynamoConnection], BaseWritableStore):
@@ -1063,9 +1004,9 @@ class WritableDynamoStore(OnConnection[DynamoConnection], BaseWritableStore):
             for arrival in arrivals:
                 receive_thread(self._connection, arrival)
 
-    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
         with explained_change(self._url):
-            rewrite_thread(self._connection, thread_id, rewrites)
+            replace_rows(self._connection, thread_id, edits)
 
     def vacuum(self) -> None:
         raise Unsupported(

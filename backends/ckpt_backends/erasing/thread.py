@@ -17,29 +17,17 @@ from ckpt_backends.erasing.erasure import (
     METADATA,
     ChangedPlaces,
     Erasure,
-    PlacedValue,
-    RowRewrite,
     ScalarPlace,
     Spot,
     Steps,
     Treatment,
-    ValueKind,
 )
 from ckpt_backends.erasing.formats import erased_value
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import PlacedValue, Row, RowEdit, ValueKind
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import (
-    CheckpointPart,
-    Part,
-    PartRewrite,
-    ValuePart,
-    WritePart,
-    parts_of_rows,
-    row_editor,
-    stored_digest,
-)
-from ckpt_backends.transfer.sealing import WithKeys, place_of
+from ckpt_backends.transfer.parts import edited_rows
+from ckpt_backends.transfer.sealing import WithKeys
 
 _WHOLE, _METADATA = "checkpoint", "metadata"
 _NODE_WRITES = "writes"
@@ -57,8 +45,6 @@ _SHAPES: dict[ValueKind, Treatment] = {
 }
 
 _OF_CHECKPOINT = frozenset({ValueKind.BODY, ValueKind.METADATA, ValueKind.WHOLE})
-
-Rewrite = RowRewrite | PartRewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +110,13 @@ class ThreadEraser:
         """The number of rows and a sum that differs if one of them does."""
         return self.rows, self._sum
 
-    def rewrites(self, rows: Iterable[Row]) -> Iterator[Rewrite]:
+    def edits(self, rows: Iterable[Row]) -> Iterator[RowEdit]:
         """Yield what is to be written. Raises `CannotHold` for a value that cannot be read."""
-        edit = row_editor(self._layout)
-        if edit is None:
-            for part in parts_of_rows(self._layout, rows):
-                self._add(stored_digest(part))
-                made = self._part(part)
-                if made is not part:
-                    self._count()
-                    yield PartRewrite(part, made)
-            return
-        for row in rows:
-            self._add(_row_digest(row))
-            new = edit(self._layout, row, self.erased)
-            if new is not row:
+        for one in edited_rows(self._layout, rows, self.erased):
+            self._add(_row_digest(one.stored))
+            if one.new is not one.stored:
                 self._count()
-                yield RowRewrite(row, new)
+                yield one
 
     def _add(self, digest: bytes) -> None:
         self.rows += 1
@@ -156,30 +132,6 @@ class ThreadEraser:
             has_checkpoint |= is_checkpoint
             self.counts.places.update({_place(kind, channel, one) for one in changed.steps})
         self._found.clear()
-
-    def _part(self, part: Part) -> Part:
-        """A part without what is erased; the same part if nothing is."""
-        place = place_of(part)
-        if isinstance(part, WritePart | ValuePart):
-            kind = ValueKind.WRITE if isinstance(part, WritePart) else ValueKind.VALUE
-            value = self.erased(PlacedValue(kind, part.value, place, part.channel))
-            return part if value is part.value else replace(part, value=value)
-        if part.body.part:
-            return self._together(part, place)
-        body = self.erased(PlacedValue(ValueKind.BODY, part.body, place))
-        metadata = self.erased(PlacedValue(ValueKind.METADATA, part.metadata, place))
-        if body is part.body and metadata is part.metadata:
-            return part
-        return replace(part, body=body, metadata=metadata)
-
-    def _together(self, part: CheckpointPart, place: str) -> CheckpointPart:
-        """A checkpoint whose body and metadata are encrypted as one value."""
-        whole = part.body._replace(part="")
-        made = self.erased(PlacedValue(ValueKind.WHOLE, whole, place))
-        if made is whole:
-            return part
-        body = made._replace(part=part.body.part)
-        return replace(part, body=body, metadata=made._replace(part=part.metadata.part))
 
     def erased(self, stored: PlacedValue) -> TypedBytes:
         """A value as it is to be stored; the same object if nothing changes.
@@ -201,11 +153,11 @@ class ThreadEraser:
 
     def _encrypted(self, stored: PlacedValue, value: TypedBytes, spot: Spot) -> TypedBytes:
         if self._keys is None:
-            raise CannotHold(f"{_named(stored)} is {NO_KEY}")
-        opened, _ = self._keys.opened_with(value, _named(stored))
+            raise CannotHold(f"{stored.named} is {NO_KEY}")
+        opened, _ = self._keys.opened_with(value, stored.named)
         changed = ChangedPlaces()
         made = erased_value(
-            opened._replace(encrypted=False), self._erasure, spot, changed, _named(stored)
+            opened._replace(encrypted=False), self._erasure, spot, changed, stored.named
         )
         if made.data == opened.data:
             return value
@@ -220,7 +172,7 @@ class ThreadEraser:
             if is_encrypted(leaf):
                 return self._encrypted(stored, leaf, spot)
             changed = ChangedPlaces()
-            made = erased_value(leaf, self._erasure, spot, changed, _named(stored))
+            made = erased_value(leaf, self._erasure, spot, changed, stored.named)
             if made is not leaf:
                 self._found.append((stored.kind, stored.channel, changed))
             return made
@@ -232,7 +184,7 @@ class ThreadEraser:
 
     def _plain(self, stored: PlacedValue) -> TypedBytes:
         changed = ChangedPlaces()
-        where = _named(stored)
+        where = stored.named
         made = erased_value(stored.value, self._erasure, self._spot(stored), changed, where)
         return self._noted(stored, made, changed)
 
@@ -298,9 +250,3 @@ def _row_digest(row: Row) -> bytes:
             found.update(f"\0{name}\0{len(data)}\0".encode("utf-8", "surrogatepass"))
             found.update(data)
     return found.digest()
-
-
-def _named(stored: PlacedValue) -> str:
-    if stored.channel:
-        return f"a value of channel '{stored.channel}'"
-    return f"the {stored.kind} of a checkpoint"

@@ -6,7 +6,8 @@ values stay in the file until they are needed. Listings use only the keys.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Unpack
 
@@ -42,7 +43,7 @@ from ckpt_backends.model import (
     is_wanted,
 )
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
-from ckpt_backends.rows import Cell, Row, conflict, own_rows
+from ckpt_backends.rows import Cell, Row, own_rows
 from ckpt_backends.sql.tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
@@ -114,76 +115,73 @@ def of_blob(key: ValueKey, tables: Tables) -> Row:
     )
 
 
-def put(row: Row, tables: Tables) -> bool:
-    """Add a row as an entry. Returns False if it already exists and is equal in every cell.
+Keep = Callable[[TypedBytes], StoredValue]
+"""Keeps the bytes of a value until the files are written."""
 
-    Raises `StoreChanged` if it exists with different contents, and `Unsupported` if the row is of
-    another layout.
+
+def stored_row(row: Row, tables: Tables) -> Row | None:
+    """The stored row with the key of this one; None if there is none.
+
+    Raises `Unsupported` if the row is of another layout.
     """
+    with _cells_of(row):
+        if row.table == BLOB_TABLE:
+            place = _blob_place(row)
+            return of_blob(place, tables) if place in tables.blobs else None
+        thread, ns, one = (_text(row, name) for name in _KEY)
+        if row.table == CHECKPOINT_TABLE:
+            is_there = one in tables.checkpoints.get(thread, {}).get(ns, {})
+            return of_checkpoint(CheckpointKey(thread, ns, one), tables) if is_there else None
+        task, key = _task(row), (thread, ns, one)
+        return of_write(key, task, tables) if task in tables.writes.get(key, {}) else None
+
+
+def put(row: Row, tables: Tables, keep: Keep) -> None:
+    """Store a row as an entry, in place of one with the same key. Raises `Unsupported`."""
+    with _cells_of(row):
+        if row.table == BLOB_TABLE:
+            tables.blobs[_blob_place(row)] = _stored(row, "type", "blob", keep)
+            return
+        thread, ns, one = (_text(row, name) for name in _KEY)
+        if row.table == CHECKPOINT_TABLE:
+            tables.checkpoints.setdefault(thread, {}).setdefault(ns, {})[one] = StoredCheckpoint(
+                _stored(row, "type", "checkpoint", keep),
+                _stored(row, "metadata_type", "metadata", keep),
+                _optional(row, "parent_checkpoint_id"),
+            )
+            return
+        tables.writes.setdefault((thread, ns, one), {})[_task(row)] = StoredWrite(
+            _text(row, "channel"), _stored(row, "type", "blob", keep), _optional(row, "task_path")
+        )
+
+
+@contextmanager
+def _cells_of(row: Row) -> Iterator[None]:
+    """Raise `Unsupported` for a row of another layout."""
+    if row.table not in FILES:
+        raise Unsupported(
+            f"cannot restore: no table '{row.table}' in this layout",
+            hint="import the archive into a store of the layout that it was exported from",
+        )
     try:
-        match row.table:
-            case "checkpoints":
-                return _put_checkpoint(row, tables)
-            case "checkpoint_writes":
-                return _put_write(row, tables)
-            case "checkpoint_blobs":
-                return _put_blob(row, tables)
+        yield
     except KeyError as error:
         raise Unsupported(f"cannot restore: a row of '{row.table}' lacks {error}") from error
-    raise Unsupported(
-        f"cannot restore: no table '{row.table}' in this layout",
-        hint="import the archive into a store of the layout that it was exported from",
-    )
 
 
-def _put_checkpoint(row: Row, tables: Tables) -> bool:
-    thread, ns, one = (_text(row, name) for name in _KEY)
-    made = StoredCheckpoint(
-        _stored(row, "type", "checkpoint"),
-        _stored(row, "metadata_type", "metadata"),
-        _optional(row, "parent_checkpoint_id"),
-    )
-    rows = tables.checkpoints.setdefault(thread, {}).setdefault(ns, {})
-    if one in rows:
-        return _is_there(of_checkpoint(CheckpointKey(thread, ns, one), tables), row)
-    rows[one] = made
-    return True
-
-
-def _put_write(row: Row, tables: Tables) -> bool:
-    thread, ns, one = (_text(row, name) for name in _KEY)
+def _task(row: Row) -> tuple[str, int]:
     idx = row.cells["idx"]
     if not isinstance(idx, int) or not is_storable(idx):
         raise Unsupported(f"column 'idx' of a row of '{row.table}' holds no number")
-    task = (_text(row, "task_id"), idx)
-    made = StoredWrite(
-        _text(row, "channel"), _stored(row, "type", "blob"), _optional(row, "task_path")
-    )
-    rows = tables.writes.setdefault((thread, ns, one), {})
-    if task in rows:
-        return _is_there(of_write((thread, ns, one), task, tables), row)
-    rows[task] = made
-    return True
+    return _text(row, "task_id"), idx
 
 
-def _put_blob(row: Row, tables: Tables) -> bool:
-    names = ("thread_id", "checkpoint_ns", "channel")
-    thread, ns, channel = (_text(row, name) for name in names)
+def _blob_place(row: Row) -> ValueKey:
+    thread, ns, channel = (_text(row, name) for name in ("thread_id", "checkpoint_ns", "channel"))
     version = row.cells["version"]
     if not isinstance(version, str | int | float) or not is_storable(version):
         raise Unsupported(f"column 'version' of a row of '{row.table}' holds no version")
-    key = (thread, ns, channel, version)
-    made = _stored(row, "type", "blob")
-    if key in tables.blobs:
-        return _is_there(of_blob(key, tables), row)
-    tables.blobs[key] = made
-    return True
-
-
-def _is_there(found: Row, row: Row) -> bool:
-    if found != row:
-        raise conflict(row.table)
-    return False
+    return thread, ns, channel, version
 
 
 def _text(row: Row, name: str) -> str:
@@ -202,11 +200,11 @@ def _optional(row: Row, name: str) -> str | None:
     return None if row.cells[name] is None else _text(row, name)
 
 
-def _stored(row: Row, tag: str, data: str) -> StoredValue:
+def _stored(row: Row, tag: str, data: str, keep: Keep) -> StoredValue:
     found: Cell = row.cells[data]
     if not isinstance(found, bytes):
         raise Unsupported(f"column '{data}' of a row of '{row.table}' holds no bytes")
-    return StoredValue(_text(row, tag), found)
+    return keep(TypedBytes(_text(row, tag), found))
 
 
 # Entries of the files that no saver writes, and threads whose entries contradict each other.

@@ -17,7 +17,6 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -56,16 +55,16 @@ from ckpt_backends.langgraph_dev.files import (
     running,
     stamps,
 )
-from ckpt_backends.langgraph_dev.store import FILES, is_storable, put
+from ckpt_backends.langgraph_dev.store import FILES, is_storable, put, stored_row
 from ckpt_backends.model import CheckpointKey, Progress, TypedBytes, silent, time_of
 from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
-from ckpt_backends.rows import Restored, Row, conflict
+from ckpt_backends.rows import Restored, Row, RowEdit, conflict
 from ckpt_backends.sql.tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
 from ckpt_backends.transfer.bodies import open_body, version_text
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, PartRewrite, ValuePart, WritePart
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
 # Adds the parts of threads to the tables of `langgraph dev`.
@@ -163,76 +162,6 @@ class _ArrivingThread:
             if key in self._tables.blobs:
                 raise conflict(BLOB_TABLE)
             self._tables.blobs[key] = value
-
-
-# Replaces values in the tables of `langgraph dev`.
-
-
-def rewrite_thread(
-    thread_id: str, rewrites: Iterable[PartRewrite], tables: Tables, spool: Spool
-) -> set[str]:
-    """Replace values of a thread. Returns the names of the files that must be written.
-
-    Raises `StoreChanged` if a value is not as it was read, and `Unsupported`.
-    """
-    if tables.checkpoints and BLOBS not in tables.files.opened:
-        raise Unsupported(
-            f"cannot change values in '{tables.files.folder}': langgraph-checkpoint before 2.1"
-            " wrote it, which stores values in another form",
-            hint="copy it to a new folder with `ckpt copy --create`",
-        )
-    thread = _RewrittenThread(thread_id, tables, spool)
-    for one in rewrites:
-        try:
-            thread.replace(one)
-        except KeyError:
-            raise moved(Change(thread_id, {})) from None
-    return thread.touched
-
-
-class _RewrittenThread:
-    def __init__(self, thread_id: str, tables: Tables, spool: Spool) -> None:
-        self._thread_id = thread_id
-        self._tables = tables
-        self._spool = spool
-        self._places = {
-            (*key[:3], version_text(key[3])): key for key in tables.blobs_of.get(thread_id, ())
-        }
-        """By thread, namespace, channel and version as a text, the key of a value."""
-        self.touched: set[str] = set()
-
-    def replace(self, one: PartRewrite) -> None:
-        """Replace the values of one part. Raises `KeyError` if there is no such part."""
-        new = one.new
-        if isinstance(one.stored, ValuePart) and isinstance(new, ValuePart):
-            place = self._places[(new.thread_id, new.checkpoint_ns, new.channel, new.version)]
-            found = self._tables.blobs[place]
-            self._tables.blobs[place] = self._new(BLOBS, found, one.stored.value, new.value)
-        elif isinstance(one.stored, WritePart) and isinstance(new, WritePart):
-            rows = self._tables.writes[
-                (new.key.thread_id, new.key.checkpoint_ns, new.key.checkpoint_id)
-            ]
-            write = rows[new.task_id, new.idx]
-            value = self._new(WRITES, write.value, one.stored.value, new.value)
-            rows[new.task_id, new.idx] = replace(write, value=value)
-        elif isinstance(one.stored, CheckpointPart) and isinstance(new, CheckpointPart):
-            old = self._tables.checkpoints[new.key.thread_id][new.key.checkpoint_ns]
-            row = old[new.key.checkpoint_id]
-            old[new.key.checkpoint_id] = replace(
-                row,
-                body=self._new(CHECKPOINTS, row.body, one.stored.body, new.body),
-                metadata=self._new(CHECKPOINTS, row.metadata, one.stored.metadata, new.metadata),
-            )
-
-    def _new(
-        self, name: str, stored: StoredValue, read: TypedBytes, new: TypedBytes
-    ) -> StoredValue:
-        if stored.type != read.type or self._tables.bytes(name, stored) != read.data:
-            raise moved(Change(self._thread_id, {}))
-        if new == read:
-            return stored
-        self.touched.add(name)
-        return self._spool.kept(new)
 
 
 # Writes the tables as pickles of dicts, tuples, texts, numbers, bytes and `defaultdict(dict)`.
@@ -403,23 +332,21 @@ class WritableDevStore(BaseWritableStore):
             return remains_of(self._folder, self._old or OldFiles(), self.finish_removal())
 
     def restore(self, rows: Iterable[Row]) -> Restored:
-        added = there = 0
-        with self._changing() as draft:
-            for row in rows:
-                if draft.restore(row):
-                    added += 1
-                else:
-                    there += 1
-        return Restored(added, there)
+        with Spool(self._folder) as spool, self._changing() as draft:
+            new = [draft.restore(row, spool) for row in rows]
+        return Restored(sum(new), len(new) - sum(new))
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
         with Spool(self._folder) as spool, self._changing() as draft:
             for arrival in arrivals:
                 draft.touched |= receive_thread(arrival, draft.tables, spool)
 
-    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
         with Spool(self._folder) as spool, self._changing() as draft:
-            draft.touched |= rewrite_thread(thread_id, rewrites, draft.tables, spool)
+            for stored, new in edits:
+                if stored_row(stored, draft.tables) != stored:
+                    raise moved(Change(thread_id, {}))
+                draft.put(new, spool)
 
     def vacuum(self) -> None:
         """Nothing to do: each change writes the files anew."""
@@ -524,12 +451,19 @@ class _Draft:
         for some in change.copies_of_writes:
             self._copy_writes(some.source, some.target, some.tasks)
 
-    def restore(self, row: Row) -> bool:
+    def restore(self, row: Row, spool: Spool) -> bool:
         """Add a row. Returns False if it already exists."""
-        if not put(row, self.tables):
-            return False
+        found = stored_row(row, self.tables)
+        if found is None:
+            self.put(row, spool)
+        elif found != row:
+            raise conflict(row.table)
+        return found is None
+
+    def put(self, row: Row, spool: Spool) -> None:
+        """Store a row, in place of one with the same key."""
+        put(row, self.tables, spool.kept)
         self.touched.add(FILES[row.table])
-        return True
 
     def remove(self, removal: Removal) -> Removed:
         """Remove rows of a thread, or skip the thread if it changed since it was planned."""

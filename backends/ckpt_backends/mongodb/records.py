@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ckpt_backends.codec.bson import typed_leaves
-from ckpt_backends.erasing.erasure import EraseStored, ValueKind
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, KEY, WRITES
 from ckpt_backends.mongodb.engine.records import EditedDocument, StoredFields
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import ChangeValue, Row, ValueKind
 from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
 _MADE_ANEW = frozenset({"_id", "created_at", "upserted_at", "metadata_search"})
@@ -62,17 +61,17 @@ def _write(fields: StoredFields) -> WritePart:
 # Changes the values in documents of LangGraph's savers. Needs no driver.
 
 
-def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
-    """The row with the values that `erase` returns; the same row if they are equal.
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal.
 
     Raises `CannotHold` for a document that cannot be read.
     """
-    found = EditedDocument(row, erase)
+    found = EditedDocument(row, change)
     if row.table == CHECKPOINTS:
-        found.edit("checkpoint", found.text("type"), ValueKind.BODY)
-        found.edit("metadata", "json", ValueKind.METADATA)
+        found.edit("checkpoint", ValueKind.BODY, tag_field="type")
+        found.edit("metadata", ValueKind.METADATA, tag="json")
         # LangGraph.js stores the metadata a second time, to search in them.
-        found.edit("metadata_search", "json", ValueKind.METADATA, document_tag="bson-plain")
+        found.edit("metadata_search", ValueKind.METADATA, document_tag="bson-plain")
     elif row.table == WRITES:
-        found.edit("value", found.text("type"), ValueKind.WRITE)
+        found.edit("value", ValueKind.WRITE, tag_field="type")
     return found.row()

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from ckpt_backends.erasing.erasure import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes, in_chunks
-from ckpt_backends.rows import Cell, Row
+from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.servers import understood
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import THREADS_PER_QUERY, SqlTable, SqlTables
@@ -304,49 +303,41 @@ def _json(cell: str | bytes) -> bytes:
 _NAMES = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "version")
 
 
-def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
-    """The row with the values that `erase` returns; the same row if they are equal."""
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal."""
     if row.table != CHECKPOINTS:
-        return edited_value(row, "value" if "value" in row.cells else "blob", erase)
+        return edited_value(row, "value" if "value" in row.cells else "blob", change)
     cells = dict(row.cells)
-    place = _place(row)
     if "checkpoint" in cells:
         # PostgreSQL and MySQL store bodies as JSON, without a type.
-        tag = _cell_text(cells.get("type")) if isinstance(cells["checkpoint"], bytes) else "json"
-        _edit(cells, "checkpoint", tag, ValueKind.BODY, place, erase)
+        tag = "type" if isinstance(cells["checkpoint"], bytes) else ""
+        _edit(row, cells, "checkpoint", tag, ValueKind.BODY, change)
     if "metadata" in cells:
-        _edit(cells, "metadata", "json", ValueKind.METADATA, place, erase)
+        tag = "metadata_type" if "metadata_type" in cells else ""
+        _edit(row, cells, "metadata", tag, ValueKind.METADATA, change)
     return row if cells == row.cells else Row(row.table, cells)
 
 
-def edited_value(row: Row, column: str, erase: EraseStored) -> Row:
+def edited_value(row: Row, column: str, change: ChangeValue) -> Row:
     """The row of a write or of a separate value, whose bytes are in this column."""
     cells = dict(row.cells)
     kind = ValueKind.VALUE if row.table == BLOBS else ValueKind.WRITE
-    _edit(cells, column, _cell_text(cells.get("type")), kind, _place(row), erase)
+    _edit(row, cells, column, "type", kind, change)
     return row if cells == row.cells else Row(row.table, cells)
 
 
-def _place(row: Row) -> str:
-    return "\0".join([row.table, *(str(row.cells.get(name)) for name in _NAMES)])
-
-
 def _edit(
-    cells: dict[str, Cell], column: str, tag: str, kind: ValueKind, place: str, erase: EraseStored
+    row: Row, cells: dict[str, Cell], column: str, tag: str, kind: ValueKind, change: ChangeValue
 ) -> None:
+    """Change the value of a column. `tag` is the column of its type; `''` if it is JSON."""
     stored = cells[column]
     if not isinstance(stored, str | bytes):
         return
-    data = stored if isinstance(stored, bytes) else stored.encode("utf-8", "surrogatepass")
-    channel = _cell_text(cells.get("channel"))
-    found = TypedBytes(tag, data)
-    made = erase(PlacedValue(kind, found, f"{place}\0{column}", channel))
+    place = "\0".join([row.table, *(str(cells.get(name)) for name in _NAMES), column])
+    found = TypedBytes(_text(cells.get(tag)) if tag else "json", _bytes(stored))
+    made = change(PlacedValue(kind, found, place, _text(cells.get("channel"))))
     if made is not found:
         is_bytes = isinstance(stored, bytes)
         cells[column] = made.data if is_bytes else made.data.decode("utf-8", "surrogatepass")
-
-
-def _cell_text(cell: Cell) -> str:
-    if isinstance(cell, bytes):
-        return cell.decode("utf-8", "surrogateescape")
-    return "" if cell is None else str(cell)
+        if tag:
+            cells[tag] = made.type

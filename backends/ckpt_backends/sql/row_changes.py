@@ -101,19 +101,8 @@ class RowChanges:
         only, values = condition(self._database, where)
         return self._database.change(f"DELETE FROM {self._names[table]} WHERE {only}", values)
 
-    def replace(self, table: str, new: Mapping[str, object], where: Where) -> int:
-        """Replace cells of some rows, which must not have them yet. Returns the number of rows."""
-        only, values = condition(self._database, where)
-        given = []
-        for name, cell in new.items():
-            mark = self._database.given(table, name, f"new_{name}", cell)
-            given.append(f"{self._database.quoted(name)} = {mark}")
-            values[f"new_{name}"] = bound_cell(self._database, cell)
-        query = f"UPDATE {self._names[table]} SET {', '.join(given)} WHERE {only}"
-        return self._database.change(query, values)
-
-    def rewrite(self, stored: ArchivedRow, new: ArchivedRow) -> int:
-        """Replace cells of a row that is still as it was read. Returns the number of rows."""
+    def replace(self, stored: ArchivedRow, new: ArchivedRow) -> bool:
+        """Replace cells of a row. Returns whether it was still as it was read."""
         named = {column: f"v{n}" for n, column in enumerate(stored.cells)}
         same = " AND ".join(
             self._database.is_given(stored.table, column, mark, stored.cells[column])
@@ -130,7 +119,7 @@ class RowChanges:
                 given.append(f"{self._database.quoted(column)} = {placeholder}")
                 values[mark] = bound_cell(self._database, cell)
         query = f"UPDATE {self._names[stored.table]} SET {', '.join(given)} WHERE {same}"
-        return self._database.change(query, values)
+        return self._database.change(query, values) == 1
 
     def _insert(self, table: str, cells: Mapping[str, object], form: str = _INSERT) -> int:
         marks = {column: f"v{n}" for n, column in enumerate(cells)}

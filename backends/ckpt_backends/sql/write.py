@@ -25,16 +25,15 @@ from ckpt_backends.changes import (
     gone,
     moved,
 )
-from ckpt_backends.erasing.erasure import RowRewrite
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, Progress, TypedBytes, in_chunks, silent, time_of
-from ckpt_backends.rows import Cell, Restored, Row
+from ckpt_backends.rows import Cell, Restored, Row, RowEdit
 from ckpt_backends.servers import CHANGES, checked
 from ckpt_backends.sql.database import Loaded, RowRefused, WritableDatabase, text
 from ckpt_backends.sql.queries import SqlTable, SqlTables
 from ckpt_backends.sql.row_changes import RowChanges
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, PartRewrite, WritePart
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
 
 # Removes threads, or parts of threads, from the tables of a saver, inside a transaction.
@@ -324,46 +323,11 @@ class WritableSqlStore(BaseWritableStore):
                     if number != had.get(ns, ("", 0))[1] + added:
                         raise moved(Change(one.thread_id, one.heads))
 
-    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
         with self._database.holding_changes(), self._database.transaction(thread_id):
-            for one in rewrites:
-                table, old = self._cells(one.stored)
-                new = self._cells(one.new)[1]
-                changed = {name: cell for name, cell in new.items() if cell != old[name]}
-                as_read = {self._database.quoted(name): old[name] for name in changed}
-                where = {**self._key_cells(one.stored), **as_read}
-                if changed and self._rows.replace(table, changed, where) != 1:
+            for one in edits:
+                if not self._rows.replace(self._stored(one.stored), self._stored(one.new)):
                     raise moved(Change(thread_id, {}))
-
-    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
-        with self._database.holding_changes(), self._database.transaction(thread_id):
-            for one in rewrites:
-                if self._rows.rewrite(self._stored(one.stored), self._stored(one.new)) != 1:
-                    raise moved(Change(thread_id, {}))
-
-    def _key_cells(self, part: Part) -> dict[str, object]:
-        """The cells that identify the row of a part."""
-        if isinstance(part, CheckpointPart):
-            return self._at(part.key)
-        if isinstance(part, WritePart):
-            return {**self._at(part.key), "task_id": part.task_id, "idx": part.idx}
-        place = {"thread_id": part.thread_id, **self._tables.namespace(part.checkpoint_ns)}
-        version = {} if self._tables.shallow else {"version": part.version}
-        return {**place, "channel": part.channel, **version}
-
-    def _cells(self, part: Part) -> tuple[str, dict[str, object]]:
-        """The table and the cells of a part."""
-        if isinstance(part, CheckpointPart):
-            parent = {"parent_checkpoint_id": part.parent}
-            body = self._body(part.body, part.metadata)
-            return self._checkpoints, {**self._new(part.key), **parent, **body}
-        value = self._value(part.value)
-        if isinstance(part, WritePart):
-            task = {"task_id": part.task_id, "task_path": part.task_path, "idx": part.idx}
-            named = {**task, "channel": part.channel}
-            return self._writes, {**self._new(part.key), **named, **value}
-        place = self._new(CheckpointKey(part.thread_id, part.checkpoint_ns, ""))
-        return self._blobs, {**place, "channel": part.channel, "version": part.version, **value}
 
     def _checked(self, rows: Iterable[Row]) -> Iterator[Row]:
         known: set[Cell] = set()

@@ -16,10 +16,9 @@ from typing import Any, TypeAlias, cast
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import backend_of, known_backends, load
-from ckpt_backends.erasing.erasure import EditRow
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, CheckpointKey, TypedBytes
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import ChangeValue, EditRow, Row, RowEdit
 from ckpt_backends.transfer.form import Form, Language
 from ckpt_backends.url import StoreUrl
 
@@ -78,14 +77,6 @@ class Arrival:
     """In the form of the store. Read once, and only while the store adds them."""
     heads: Mapping[str, str] = field(default_factory=dict)
     """By namespace, the id of the newest checkpoint that the store has; empty for a new thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartRewrite:
-    """A stored part with the values that it is to have. Everything else of it stays as it is."""
-
-    stored: Part
-    new: Part
 
 
 def part_key(part: Part) -> tuple[str, ...]:
@@ -314,20 +305,19 @@ def parts_of_rows(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
     return _parser(layout)(layout, rows)
 
 
-def row_editor(layout: str) -> EditRow | None:
-    """The function that changes values in the rows of a layout; None if its parts are changed.
+def edited_rows(layout: str, rows: Iterable[Row], change: ChangeValue) -> Iterator[RowEdit]:
+    """The rows of one thread, each with what it becomes if its values are changed.
 
     Raises `Unsupported` if the backend does not describe its rows.
     """
     backend = _backend(layout)
-    if backend.edits:
-        return cast("EditRow", load(backend.edits))
-    if not backend.parts:
+    if not backend.edits:
         raise Unsupported(
             f"values in a store of layout '{layout}' cannot be changed",
             hint="its adapter does not describe its rows",
         )
-    return None
+    edit = cast("EditRow", load(backend.edits))
+    return (RowEdit(row, edit(layout, row, change)) for row in rows)
 
 
 def languages_of(layout: str) -> tuple[Language, ...]:

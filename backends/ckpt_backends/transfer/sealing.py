@@ -6,7 +6,7 @@ See `ckpt_backends.encryption` for what is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ckpt_backends.encryption import (
@@ -22,8 +22,9 @@ from ckpt_backends.encryption import (
     sealed_metadata,
 )
 from ckpt_backends.model import Encryption, TypedBytes
+from ckpt_backends.rows import PlacedValue, ValueKind
 from ckpt_backends.transfer.form import CannotHold, Form
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, part_key
+from ckpt_backends.transfer.parts import Part, ValuePart, part_key
 
 _BODY, _METADATA = "checkpoint", "metadata"
 """The entries of a map that is encrypted as a whole."""
@@ -153,7 +154,7 @@ def sealed_together(
     return whole._replace(part=_BODY), whole._replace(part=_METADATA)
 
 
-# Changes the encryption of the values of a thread, part by part, where they are stored.
+# Changes the encryption of the values of a thread where they are stored.
 
 
 _EMPTY = "empty"
@@ -184,63 +185,26 @@ class Rekeying:
         self._form = form
         self._keys = keys
 
-    def of(self, part: Part, counts: RekeyCounts) -> Part:
-        """A part with the encryption that it is to have; the same part if nothing changes.
+    def of(self, stored: PlacedValue, counts: RekeyCounts) -> TypedBytes:
+        """A value with the encryption that it is to have; the same object if nothing changes.
 
         Raises `CannotHold` for a value that no key opens.
         """
-        place = place_of(part)
-        if not isinstance(part, CheckpointPart):
-            value = self._changed(part.value, place, _named(part), counts)
-            return part if value is part.value else replace(part, value=value)
-        named = _named(part)
-        body, metadata = part.body, part.metadata
-        if self._form.encrypts_together:
-            return self._together(part, place, named, counts)
-        if self._form.encrypts_body or is_encrypted(body):
-            body = self._changed(body, place, f"the body of {named}", counts)
-        if self._form.encrypts_metadata or has_encrypted_parts(metadata):
-            metadata = self._changed_metadata(part, f"the metadata of {named}", counts)
-        if body is part.body and metadata is part.metadata:
-            return part
-        return replace(part, body=body, metadata=metadata)
+        value = stored.value
+        if stored.kind is ValueKind.METADATA and not is_encrypted(value):
+            if self._form.encrypts_metadata or has_encrypted_parts(value):
+                return self._changed_metadata(stored, counts)
+            return value
+        if stored.kind is ValueKind.BODY and not (self._form.encrypts_body or is_encrypted(value)):
+            return value
+        return self._changed(value, stored.place, stored.named, counts)
 
-    def check(self, part: Part) -> bool:
-        """Open one value of a part. Returns whether it has an encrypted one.
-
-        Raises `CannotHold` if no key opens it.
-        """
-        value = part.body if isinstance(part, CheckpointPart) else part.value
-        if not is_encrypted(value):
-            return False
-        self._keys.opened(value, _named(part))
-        return True
-
-    def _together(
-        self, part: CheckpointPart, place: str, where: str, counts: RekeyCounts
-    ) -> CheckpointPart:
-        """A checkpoint whose body and metadata are encrypted as one value."""
-        whole = part.body._replace(part="")
-        if not part.body.part:
-            body, metadata = sealed_together(
-                part.body, part.metadata, lambda one: self._changed(one, place, where, counts)
-            )
-            if body is part.body:
-                return part
-            return replace(part, body=body, metadata=metadata)
-        changed = self._changed(whole, place, where, counts)
-        if changed is whole:
-            return part
-        one, other = part.body.part, part.metadata.part
-        if is_encrypted(changed):
-            body, metadata = changed._replace(part=one), changed._replace(part=other)
-        else:
-            body, metadata = part_of(changed, one), part_of(changed, other)
-            if problem := body.problem or metadata.problem:
-                raise CannotHold(f"{where} cannot be read: {problem}")
-        return replace(
-            part, body=body._replace(encrypted=False), metadata=metadata._replace(encrypted=False)
-        )
+    def check(self, stored: PlacedValue) -> bool:
+        """Whether a value is encrypted. Raises `CannotHold` if no key opens it."""
+        if is_encrypted(stored.value):
+            self._keys.opened(stored.value, stored.named)
+            return True
+        return False
 
     def _changed(
         self, value: TypedBytes, place: str, where: str, counts: RekeyCounts
@@ -262,25 +226,16 @@ class Rekeying:
         counts.rekeyed += 1
         return self._keys.sealed(opened, place, was_encrypted=opened.encrypted)
 
-    def _changed_metadata(
-        self, part: CheckpointPart, where: str, counts: RekeyCounts
-    ) -> TypedBytes:
+    def _changed_metadata(self, stored: PlacedValue, counts: RekeyCounts) -> TypedBytes:
         """The metadata of a checkpoint. It counts as one value, in however many leaves."""
         leaves = RekeyCounts()
-        place = place_of(part)
 
         def change(leaf: TypedBytes) -> TypedBytes:
-            return self._changed(leaf, place, where, leaves)
+            return self._changed(leaf, stored.place, stored.named, leaves)
 
-        is_json = part.metadata.type == "json"
-        found = (map_parts if is_json else sealed_metadata)(part.metadata, change)
+        is_json = stored.value.type == "json"
+        found = (map_parts if is_json else sealed_metadata)(stored.value, change)
         counts.values += 1
         counts.rekeyed += bool(leaves.rekeyed)
         counts.done_before += bool(leaves.done_before and not leaves.rekeyed)
-        return found if leaves.rekeyed else part.metadata
-
-
-def _named(part: Part) -> str:
-    if isinstance(part, CheckpointPart):
-        return f"checkpoint '{part.key.checkpoint_id}'"
-    return f"a value of channel '{part.channel}'"
+        return found if leaves.rekeyed else stored.value

@@ -13,10 +13,9 @@ from typing import Any
 
 from ckpt_backends.codec.bson import decode_bson
 from ckpt_backends.codec.values import DEFAULT_LIMITS, PastLimit
-from ckpt_backends.erasing.erasure import EraseStored, ValueKind
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.mongodb.engine.records import EditedDocument, StoredFields
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import ChangeValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part
 
@@ -74,12 +73,12 @@ def _metadata(fields: StoredFields, checkpoint_id: str) -> TypedBytes:
 # Changes the values in documents of KaFlow. Needs no driver.
 
 
-def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
-    """The row with the values that `erase` returns; the same row if they are equal.
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal.
 
     Raises `CannotHold` for a document that cannot be read.
     """
-    found = EditedDocument(row, erase)
-    found.edit("checkpoint_data", "pickle", ValueKind.BODY)
-    found.edit("metadata", "json", ValueKind.METADATA, document_tag="bson-plain")
+    found = EditedDocument(row, change)
+    found.edit("checkpoint_data", ValueKind.BODY, tag="pickle")
+    found.edit("metadata", ValueKind.METADATA, tag="json", document_tag="bson-plain")
     return found.row()

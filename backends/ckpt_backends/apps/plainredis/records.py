@@ -19,11 +19,10 @@ from dataclasses import dataclass, field
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.split import split
 from ckpt_backends.codec.values import unread
-from ckpt_backends.erasing.erasure import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.redis.engine.keyspace import ABOUT, CHECKPOINT
-from ckpt_backends.rows import Cell, Row
+from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 
@@ -291,8 +290,8 @@ def _field(row: Row) -> str:
 _KINDS = {CHECKPOINT: ValueKind.WHOLE, WRITES: ValueKind.WHOLE_WRITE, BLOBS: ValueKind.VALUE}
 
 
-def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
-    """The row with the values that `erase` returns; the same row if they are equal.
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal.
 
     Raises `CannotHold` for a value that cannot be read.
     """
@@ -300,13 +299,13 @@ def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG00
     if kind is None:
         return row
     cells = {
-        name: cell if name in ABOUT else _edited(row, name, cell, kind, erase)
+        name: cell if name in ABOUT else _edited(row, name, cell, kind, change)
         for name, cell in row.cells.items()
     }
     return row if cells == row.cells else Row(row.table, cells)
 
 
-def _edited(row: Row, name: str, cell: Cell, kind: ValueKind, erase: EraseStored) -> Cell:
+def _edited(row: Row, name: str, cell: Cell, kind: ValueKind, change: ChangeValue) -> Cell:
     if not isinstance(cell, bytes):
         return cell
     stored = unwrapped(cell)
@@ -319,5 +318,5 @@ def _edited(row: Row, name: str, cell: Cell, kind: ValueKind, erase: EraseStored
     elif kind is ValueKind.VALUE:
         # The key ends with the channel and its version. A namespace may contain colons, too.
         channel = key.rsplit(":", 2)[-2]
-    made = erase(PlacedValue(kind, stored, f"{key}\0{name}", channel))
+    made = change(PlacedValue(kind, stored, f"{key}\0{name}", channel))
     return cell if made is stored else wrapped(made)

@@ -15,9 +15,8 @@ from ckpt_backends.base import BaseStore
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.merged import are_new_messages, merged
 from ckpt_backends.codec.values import MOST_BYTES, typed, unread
-from ckpt_backends.erasing.erasure import EraseStored
 from ckpt_backends.model import Blob, CheckpointKey, TypedBytes, Write, is_control
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import ChangeValue, Row
 from ckpt_backends.sql.database import Database, TableSaver
 from ckpt_backends.sql.records import edited_value
 from ckpt_backends.sql.tables import (
@@ -816,6 +815,6 @@ class Queries:
 # Changes the values in rows of the three-table layout. Its checkpoints have no body.
 
 
-def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
-    """The row with the value that `erase` returns; the same row if it is equal."""
-    return row if row.table == CHECKPOINTS else edited_value(row, VALUE, erase)
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the value that `change` returns; the same row if it is equal."""
+    return row if row.table == CHECKPOINTS else edited_value(row, VALUE, change)

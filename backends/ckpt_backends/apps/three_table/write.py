@@ -37,11 +37,10 @@ from ckpt_backends.changes import (
     gone,
     moved,
 )
-from ckpt_backends.erasing.erasure import RowRewrite
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Progress, silent
 from ckpt_backends.protocol import WritableStore
-from ckpt_backends.rows import Restored, Row
+from ckpt_backends.rows import Restored, Row, RowEdit
 from ckpt_backends.servers import CHANGES, checked
 from ckpt_backends.sql.database import WritableDatabase
 from ckpt_backends.sql.row_changes import RowChanges
@@ -117,10 +116,10 @@ class WritableThreeTableStore(BaseWritableStore):
         with self._database.transaction(exclusive=True):
             return self._rows.restore(rows, _KEYS)
 
-    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
         with self._database.holding_changes(), self._database.transaction(thread_id):
-            for one in rewrites:
-                if self._rows.rewrite(one.stored, one.new) != 1:
+            for one in edits:
+                if not self._rows.replace(one.stored, one.new):
                     raise moved(Change(thread_id, {}))
         self._store.forget()
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ckpt_backends.codec.bson import binary, entries, splice_bson, subdocument
-from ckpt_backends.erasing.erasure import EraseStored, PlacedValue, ValueKind
+from ckpt_backends.codec.bson import binary, entries, plain, splice_bson, subdocument
 from ckpt_backends.errors import Unreadable
 from ckpt_backends.model import CheckpointKey, TypedBytes
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 
 _STRING, _DOCUMENT, _BINARY, _DATE, _NULL, _INT32, _INT64 = 2, 3, 5, 9, 10, 16, 18
@@ -98,11 +97,11 @@ _TEXT_KIND, _MAP_KIND, _BYTES_KIND = 2, 3, 5
 class EditedDocument:
     """The document of a row, whose fields are changed one by one."""
 
-    def __init__(self, row: Row, erase: EraseStored) -> None:
+    def __init__(self, row: Row, change: ChangeValue) -> None:
         """Raises `CannotHold` for a row that is no document."""
         stored = row.cells.get("bson")
         self._row = row
-        self._erase = erase
+        self._change = change
         self._stored = stored if isinstance(stored, bytes) else b""
         try:
             self._fields = entries(self._stored)
@@ -116,21 +115,35 @@ class EditedDocument:
         found = self._fields.get(name, b"\0")
         return found[5:-1].decode("utf-8", "replace") if found[0] == _TEXT_KIND else ""
 
-    def edit(self, name: str, tag: str, kind: ValueKind, *, document_tag: str = "bson") -> None:
-        """Change a field: a binary with a value of type `tag`, or a document."""
+    def edit(
+        self,
+        name: str,
+        kind: ValueKind,
+        *,
+        tag: str = "",
+        tag_field: str = "",
+        document_tag: str = "bson",
+    ) -> None:
+        """Change a field: a binary with a value, or a document of the type `document_tag`.
+
+        The type of the value is `tag`, or stands in the field `tag_field`.
+        """
         found = self._fields.get(name, b"\0")
         channel = self.text("channel") if kind is ValueKind.WRITE else ""
-        if found[0] == _BYTES_KIND:
+        is_binary = found[0] == _BYTES_KIND
+        if is_binary:
             # An old binary (subtype 2) repeats its length.
-            stored = TypedBytes(tag, found[10:] if found[5] == _OLD_BINARY else found[6:])
+            data = found[10:] if found[5] == _OLD_BINARY else found[6:]
+            stored = TypedBytes(tag or self.text(tag_field), data)
         elif found[0] == _MAP_KIND:
             stored = TypedBytes(document_tag, found[1:])
         else:
             return
-        made = self._erase(PlacedValue(kind, stored, f"{self._place}\0{name}", channel))
+        made = self._change(PlacedValue(kind, stored, f"{self._place}\0{name}", channel))
         if made is not stored:
-            is_binary = found[0] == _BYTES_KIND
             self._edits[name] = binary(made.data) if is_binary else subdocument(made.data)
+            if made.type != stored.type:
+                self._edits[tag_field] = plain(made.type)
 
     def row(self) -> Row:
         """The row with the changed fields; the same row if none is changed."""

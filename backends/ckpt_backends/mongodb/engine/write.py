@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 from bson import ObjectId, encode
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
+from pymongo import UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -44,7 +45,6 @@ from ckpt_backends.changes import (
 from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Put, set_keys
-from ckpt_backends.erasing.erasure import RowRewrite
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Progress, TypedBytes, silent
 from ckpt_backends.mongodb.engine import layout as pipelines
@@ -70,7 +70,7 @@ from ckpt_backends.mongodb.engine.layout import (
 )
 from ckpt_backends.mongodb.engine.restoring import restore_rows
 from ckpt_backends.mongodb.engine.store import SharedWrites, remove_staged, staged_id
-from ckpt_backends.rows import Restored, Row, conflict
+from ckpt_backends.rows import Restored, Row, RowEdit, conflict
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import Arrival, Part
 from ckpt_backends.url import StoreUrl
@@ -662,6 +662,9 @@ def _words(document: Document) -> str:
 
 
 # Replaces fields of documents that are as they were read.
+#
+# What fits into one transaction is replaced in one. A larger thread, and all on a server without
+# transactions, is replaced document by document.
 
 
 def replace_documents(
@@ -669,35 +672,59 @@ def replace_documents(
     collections: Mapping[str, str],
     lock: Lock,
     thread_id: str,
-    rewrites: Iterable[RowRewrite],
+    edits: Iterable[RowEdit],
 ) -> None:
-    """See `WritableStore.replace_rows`; one by one on a server without transactions.
+    """See `WritableStore.replace`. `collections` has the names by table.
 
-    `collections` has the names by table. Raises `StoreChanged`, and `PyMongoError`.
+    Raises `StoreChanged`, and `PyMongoError`.
     """
-    if not connection.has_transactions:
-        _replace(connection, collections, thread_id, rewrites, None)
+    left = iter(edits)
+    first: list[RowEdit] = []
+    size = 0
+    for one in left:
+        first.append(one)
+        size += one.new.size
+        if size > _AT_ONCE:
+            break
+    if size <= _AT_ONCE and connection.has_transactions:
+        with connection.transaction() as session:
+            lock(thread_id, session)
+            _replace(connection, collections, thread_id, first, session)
         return
-    with connection.transaction() as session:
-        lock(thread_id, session)
-        _replace(connection, collections, thread_id, rewrites, session)
+    _replace(connection, collections, thread_id, chain(first, left), None)
 
 
 def _replace(
     connection: MongoConnection,
     collections: Mapping[str, str],
     thread_id: str,
-    rewrites: Iterable[RowRewrite],
+    edits: Iterable[RowEdit],
     session: ClientSession | None,
 ) -> None:
-    for one in rewrites:
-        old, new = _document_of(one.stored), _document_of(one.new)
-        changed = {name: new[name] for name in new if new[name] != old[name]}
-        as_read = {name: old[name] for name in ("_id", *changed)}
-        collection = connection.raw(collections[one.stored.table])
-        done = collection.update_one(as_read, {"$set": changed}, session=session)
-        if done.matched_count != 1:
+    for table, updates in _updates(edits):
+        done = connection.raw(collections[table]).bulk_write(updates, session=session)
+        if done.matched_count != len(updates):
             raise moved(Change(thread_id, {}))
+
+
+def _updates(edits: Iterable[RowEdit]) -> Iterator[tuple[str, list[UpdateOne]]]:
+    """Yield the updates of a table, at most some MB at a time."""
+    batches: dict[str, list[UpdateOne]] = {}
+    sizes: Counter[str] = Counter()
+    for stored, new in edits:
+        table = stored.table
+        batches.setdefault(table, []).append(_update(_document_of(stored), _document_of(new)))
+        sizes[table] += stored.size + new.size
+        if sizes[table] > _PER_COMMAND:
+            yield table, batches.pop(table)
+            sizes[table] = 0
+    yield from batches.items()
+
+
+def _update(old: RawBSONDocument, new: RawBSONDocument) -> UpdateOne:
+    changed = {name: new[name] for name in new if new[name] != old[name]}
+    as_read = {name: old[name] for name in ("_id", *changed)}
+    return UpdateOne(as_read, {"$set": changed}, collation=BY_BYTES)
 
 
 def _document_of(row: Row) -> RawBSONDocument:
@@ -749,10 +776,10 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
         names = self._layout.collections.values()
         return erase_remains(self._connection, self._url, names, rewrite=rewrite, progress=progress)
 
-    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
         with explained_change(self._url):
             names = self._layout.collections
-            replace_documents(self._connection, names, self._lock, thread_id, rewrites)
+            replace_documents(self._connection, names, self._lock, thread_id, edits)
 
     def vacuum(self) -> None:
         raise Unsupported(

@@ -58,7 +58,7 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.redis.engine.receiving import Reception
-    from ckpt_backends.transfer.parts import Arrival, PartRewrite
+    from ckpt_backends.transfer.parts import Arrival
 
 
 # Adds up the sizes of threads from single values.
@@ -377,10 +377,6 @@ class RedisLayout(ABC):
     def reception(self, arrival: Arrival) -> Reception:  # noqa: ARG002
         """How this layout stores the parts of a thread of another store. Raises `Unsupported`."""
         raise Unsupported(f"threads cannot be copied into the layout '{self.name}'")
-
-    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:  # noqa: ARG002
-        """Replace values; see `WritableStore.rewrite`. Raises `Unsupported`."""
-        raise Unsupported(f"values cannot be replaced in the layout '{self.name}'")
 
     @abstractmethod
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ThreadRemoval]:

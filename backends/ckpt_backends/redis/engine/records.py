@@ -10,10 +10,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from ckpt_backends.erasing.erasure import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT, meant_ns
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 
 # Splits the text of a document into its members, each with its exact text.
@@ -135,23 +134,23 @@ def place_of(found: StoredDocument, thread_id: str) -> CheckpointKey:
 
 
 def edited_member(
-    found: StoredDocument, name: str, tag: str, kind: ValueKind, erase: EraseStored
+    found: StoredDocument, name: str, tag: str, kind: ValueKind, change: ChangeValue
 ) -> str | None:
     """The new JSON of a member that is JSON itself; None if nothing changes."""
     if name not in found.members:
         return None
     stored = TypedBytes(tag, found.raw(name))
     channel = found.text("channel") if kind in (ValueKind.VALUE, ValueKind.WRITE) else ""
-    made = erase(PlacedValue(kind, stored, f"{found.name}\0{name}", channel))
+    made = change(PlacedValue(kind, stored, f"{found.name}\0{name}", channel))
     return None if made is stored else made.data.decode("utf-8", "surrogatepass")
 
 
 def edited_text(
-    found: StoredDocument, name: str, tag: str, kind: ValueKind, erase: EraseStored
+    found: StoredDocument, name: str, tag: str, kind: ValueKind, change: ChangeValue
 ) -> str | None:
     """The new member that is a text with JSON in it; None if nothing changes."""
     stored = TypedBytes(tag, found.text(name).encode("utf-8", "surrogatepass"))
-    made = erase(PlacedValue(kind, stored, f"{found.name}\0{name}"))
+    made = change(PlacedValue(kind, stored, f"{found.name}\0{name}"))
     return None if made is stored else json.dumps(made.data.decode("utf-8", "surrogatepass"))
 
 

@@ -15,7 +15,6 @@ from redis import exceptions
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed, moved
-from ckpt_backends.erasing.erasure import RowRewrite
 from ckpt_backends.errors import PartlyDone, StoreChanged, Unsupported
 from ckpt_backends.model import Capability, Progress, silent
 from ckpt_backends.redis.engine.commands import CommandPlan, purge_lock
@@ -38,8 +37,8 @@ from ckpt_backends.redis.engine.keyspace import (
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.receiving import receive_thread
 from ckpt_backends.redis.engine.removal import carry_out_all
-from ckpt_backends.rows import Cell, Restored, Row, conflict, is_part
-from ckpt_backends.transfer.parts import Arrival, PartRewrite
+from ckpt_backends.rows import Cell, Restored, Row, RowEdit, conflict, is_part
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # Replaces the contents of keys that are as they were read.
@@ -52,16 +51,14 @@ _AT_ONCE = 32 << 20
 """Bytes of one transaction, which the driver sends at once."""
 
 
-def replace_rows(
-    connection: RedisConnection, thread_id: str, rewrites: Iterable[RowRewrite]
-) -> None:
-    """See `WritableStore.replace_rows`. Raises `StoreChanged`, and the driver's errors."""
-    left = iter(rewrites)
-    first: list[RowRewrite] = []
+def replace_rows(connection: RedisConnection, thread_id: str, edits: Iterable[RowEdit]) -> None:
+    """See `WritableStore.replace`. Raises `StoreChanged`, and the driver's errors."""
+    left = iter(edits)
+    first: list[RowEdit] = []
     size = 0
     for one in left:
         first.append(one)
-        size += _size(one.new)
+        size += one.new.size
         if size > _AT_ONCE:
             break
     if size <= _AT_ONCE and not connection.is_cluster:
@@ -71,22 +68,18 @@ def replace_rows(
         _replace(connection, thread_id, [one])
 
 
-def _size(row: Row) -> int:
-    return sum(len(cell) for cell in row.cells.values() if isinstance(cell, str | bytes))
-
-
-def _replace(connection: RedisConnection, thread_id: str, rewrites: Sequence[RowRewrite]) -> None:
-    names = [_name(one.stored) for one in rewrites]
+def _replace(connection: RedisConnection, thread_id: str, edits: Sequence[RowEdit]) -> None:
+    names = [_name(one.stored) for one in edits]
     if not names:
         return
     with connection.transaction(names) as pipe:
         pipe.watch(*names)
-        stored = stored_of(connection, [one.stored for one in rewrites])
-        for one, found in zip(rewrites, stored, strict=True):
+        stored = stored_of(connection, [one.stored for one in edits])
+        for one, found in zip(edits, stored, strict=True):
             if not _is_as_read(one.stored, found):
                 raise _moved(thread_id)
         pipe.multi()
-        for one in rewrites:
+        for one in edits:
             for command in _replacing(one):
                 pipe.execute_command(*command)
         try:
@@ -105,7 +98,7 @@ def _is_as_read(row: Row, found: dict[str, Cell] | None) -> bool:
     return all(found.get(name) == cell for name, cell in row.cells.items() if name not in ABOUT)
 
 
-def _replacing(one: RowRewrite) -> Iterator[Command]:
+def _replacing(one: RowEdit) -> Iterator[Command]:
     """The commands that replace what differs."""
     name, kind = _name(one.stored), one.stored.cells["type"]
     changed = {
@@ -238,12 +231,11 @@ def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
     some: list[Row] = []
     size = 0
     for row in rows:
-        length = sum(len(cell) for cell in row.cells.values() if isinstance(cell, str | bytes))
-        if some and (len(some) == _ROWS_AT_ONCE or size + length > _BYTES_AT_ONCE):
+        if some and (len(some) == _ROWS_AT_ONCE or size + row.size > _BYTES_AT_ONCE):
             yield some
             some, size = [], 0
         some.append(row)
-        size += length
+        size += row.size
     if some:
         yield some
 
@@ -324,13 +316,9 @@ class WritableRedisStore(BaseWritableStore):
             with explained_change(self._url, outcome):
                 receive_thread(self._connection, self._layout.reception(arrival))
 
-    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
         with explained_change(self._url, f"thread '{thread_id}' was changed in part"):
-            self._layout.rewrite(thread_id, rewrites)
-
-    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
-        with explained_change(self._url, f"thread '{thread_id}' was changed in part"):
-            replace_rows(self._connection, thread_id, rewrites)
+            replace_rows(self._connection, thread_id, edits)
 
     def vacuum(self) -> None:
         raise Unsupported(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ckpt_backends.erasing.erasure import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.redis.engine.keyspace import ABOUT, CHECKPOINT, MEMBER, raw, text
 from ckpt_backends.redis.hashes.layout import COLON, DOLLAR, parsed_checkpoint, parsed_write
-from ckpt_backends.rows import Cell, Row
+from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
@@ -74,27 +73,30 @@ def _write(
 # Changes the values in hashes.
 
 
-def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
-    """The row with the values that `erase` returns; the same row if they are equal."""
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal."""
     cells = dict(row.cells)
     if row.table == CHECKPOINT:
-        metadata_type = _text(cells, "metadata_type") or "json"
-        _edit(cells, "checkpoint", _text(cells, "type"), ValueKind.BODY, erase)
-        _edit(cells, "metadata", metadata_type, ValueKind.METADATA, erase)
+        _edit(cells, "checkpoint", "type", ValueKind.BODY, change)
+        _edit(cells, "metadata", "metadata_type", ValueKind.METADATA, change)
     else:
-        _edit(cells, "value", _text(cells, "type"), ValueKind.WRITE, erase)
+        _edit(cells, "value", "type", ValueKind.WRITE, change)
     return row if cells == row.cells else Row(row.table, cells)
 
 
 def _edit(
-    cells: dict[str, Cell], field: str, tag: str, kind: ValueKind, erase: EraseStored
+    cells: dict[str, Cell], field: str, tag: str, kind: ValueKind, change: ChangeValue
 ) -> None:
+    """Change the value of a field, and its type, which is in the field `tag`."""
     data = cells.get(MEMBER + field)
     if isinstance(data, bytes):
-        stored = TypedBytes(tag, data)
+        default = "json" if kind is ValueKind.METADATA else ""
+        stored = TypedBytes(_text(cells, tag) or default, data)
         channel = _text(cells, "channel")
-        made = erase(PlacedValue(kind, stored, f"{cells['key']!s}\0{field}", channel))
+        made = change(PlacedValue(kind, stored, f"{cells['key']!s}\0{field}", channel))
         cells[MEMBER + field] = made.data
+        if made.type != stored.type:
+            cells[MEMBER + tag] = raw(made.type)
 
 
 def _text(cells: dict[str, Cell], field: str) -> str:

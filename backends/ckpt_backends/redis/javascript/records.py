@@ -9,7 +9,6 @@ from contextlib import closing
 from itertools import groupby
 from typing import Any
 
-from ckpt_backends.erasing.erasure import EraseStored, ValueKind
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.redis.engine.keyspace import (
     APART,
@@ -30,7 +29,7 @@ from ckpt_backends.redis.engine.records import (
     rows_of_heads,
     with_members,
 )
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import ChangeValue, Row, ValueKind
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.convert import KeptValues
 from ckpt_backends.transfer.form import CannotHold
@@ -221,16 +220,16 @@ def _key(found: StoredDocument) -> CheckpointKey:
 _JSON = "json"
 
 
-def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
-    """The row with the values that `erase` returns; the same row if they are equal."""
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal."""
     if row.table == CHECKPOINT:
         found = StoredDocument(row)
-        body = edited_member(found, "checkpoint", _JSON, ValueKind.BODY, erase)
-        metadata = edited_member(found, "metadata", _JSON, ValueKind.METADATA, erase)
+        body = edited_member(found, "checkpoint", _JSON, ValueKind.BODY, change)
+        metadata = edited_member(found, "metadata", _JSON, ValueKind.METADATA, change)
         return with_members(row, found, {"checkpoint": body, "metadata": metadata})
     if row.table in (WRITE, APART):
         found = StoredDocument(row)
         kind = ValueKind.WRITE if row.table == WRITE else ValueKind.VALUE
-        value = edited_member(found, "value", _JSON, kind, erase)
+        value = edited_member(found, "value", _JSON, kind, change)
         return with_members(row, found, {"value": value})
     return row

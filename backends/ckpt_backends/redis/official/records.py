@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ckpt_backends.codec.values import REDIS_JSON
-from ckpt_backends.erasing.erasure import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.redis.engine.keyspace import (
     APART,
@@ -29,7 +28,7 @@ from ckpt_backends.redis.engine.records import (
     rows_of_heads,
     with_members,
 )
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
@@ -182,32 +181,32 @@ def _write(found: StoredDocument) -> WritePart:
 # Changes the values in documents of langgraph-checkpoint-redis.
 
 
-def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
-    """The row with the values that `erase` returns; the same row if they are equal."""
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal."""
     if row.table == CHECKPOINT:
-        return _edit_checkpoint(row, erase)
+        return _edit_checkpoint(row, change)
     if row.table == WRITE:
-        return _value(row, ValueKind.WRITE, erase)
+        return _value(row, ValueKind.WRITE, change)
     if row.table == APART:
-        return _value(row, ValueKind.VALUE, erase)
+        return _value(row, ValueKind.VALUE, change)
     return row
 
 
-def _edit_checkpoint(row: Row, erase: EraseStored) -> Row:
+def _edit_checkpoint(row: Row, change: ChangeValue) -> Row:
     found = StoredDocument(row)
-    body = edited_member(found, "checkpoint", REDIS_JSON, ValueKind.BODY, erase)
+    body = edited_member(found, "checkpoint", REDIS_JSON, ValueKind.BODY, change)
     # RedisSaver stores metadata as a text, ShallowRedisSaver as an object.
     is_text = isinstance(found.get("metadata"), str)
     edited = edited_text if is_text else edited_member
-    metadata = edited(found, "metadata", REDIS_JSON, ValueKind.METADATA, erase)
+    metadata = edited(found, "metadata", REDIS_JSON, ValueKind.METADATA, change)
     return with_members(row, found, {"checkpoint": body, "metadata": metadata})
 
 
-def _value(row: Row, kind: ValueKind, erase: EraseStored) -> Row:
+def _value(row: Row, kind: ValueKind, change: ChangeValue) -> Row:
     found = StoredDocument(row)
     blob = found.get("blob")
     stored = stored_value(found.text("type"), blob)
-    made = erase(PlacedValue(kind, stored, found.name, found.text("channel")))
+    made = change(PlacedValue(kind, stored, found.name, found.text("channel")))
     if made is stored:
         return row
     # Before release 0.2, the blob was the text itself.

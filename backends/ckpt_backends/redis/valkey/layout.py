@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
@@ -15,7 +15,7 @@ from redis import exceptions
 
 from ckpt_backends.changes import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.codec.values import MOST_BYTES, unread
-from ckpt_backends.errors import Refused, StoreChanged, Unsupported
+from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.commands import (
@@ -76,20 +76,12 @@ from ckpt_backends.redis.valkey.records import (
     start_of,
     stored_checkpoint,
     stored_writes,
-    value_fields,
     write_fields,
     writes_text,
 )
 from ckpt_backends.rows import Row, not_of
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import (
-    Arrival,
-    CheckpointPart,
-    Part,
-    PartRewrite,
-    ValuePart,
-    WritePart,
-)
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
 
 # Faults of the lists by which ValkeySaver finds the checkpoints of a namespace.
@@ -688,69 +680,6 @@ def _chosen(
     return list(found)
 
 
-# Replaces values in the texts of ValkeySaver, one key after the other.
-#
-# Each key is watched while it is read and written. Its time to live stays.
-
-
-class ValkeyRewriting:
-    """Replaces values of one thread."""
-
-    def __init__(self, layout: ValkeyContents, thread_id: str) -> None:
-        self._layout = layout
-        self._thread_id = thread_id
-
-    def run(self, rewrites: Iterable[PartRewrite]) -> None:
-        """See `WritableStore.rewrite`. Raises `StoreChanged`, and the driver's errors."""
-        for (key, is_checkpoint), some in groupby(rewrites, _key_of):
-            if is_checkpoint:
-                name = self._layout.checkpoint_name(key)
-            else:
-                name = self._layout.writes_name(key)
-            self._replace(name, list(some))
-
-    def _replace(self, name: bytes, rewrites: Sequence[PartRewrite]) -> None:
-        """Replace the text of one key."""
-        with self._layout.connection.transaction([name]) as pipe:
-            pipe.watch(name)
-            stored = self._layout.connection.ask("GET", name) or b""
-            text = self._new_text(stored, rewrites)
-            pipe.multi()
-            pipe.execute_command("SET", name, text, "KEEPTTL")
-            try:
-                pipe.execute()
-            except exceptions.WatchError:
-                raise self._moved() from None
-
-    def _new_text(self, text: bytes, rewrites: Sequence[PartRewrite]) -> bytes:
-        first = rewrites[0]
-        if isinstance(first.stored, CheckpointPart) and isinstance(first.new, CheckpointPart):
-            found = stored_checkpoint(text)
-            if (found.body, found.metadata) != (first.stored.body, first.stored.metadata):
-                raise self._moved()
-            return checkpoint_text(found.fields, first.new.body, None)
-        elements = {(one.task_id, one.idx): one for one in stored_writes(text)}
-        made = {place: one.fields for place, one in elements.items()}
-        for one in rewrites:
-            if isinstance(one.stored, WritePart) and isinstance(one.new, WritePart):
-                place = one.new.task_id, one.new.idx
-                if place not in elements or elements[place].value != one.stored.value:
-                    raise self._moved()
-                made[place] = {**elements[place].fields, **value_fields(one.new.value)}
-        return writes_text(made.values())
-
-    def _moved(self) -> StoreChanged:
-        return moved(Change(self._thread_id, {}))
-
-
-def _key_of(one: PartRewrite) -> tuple[CheckpointKey, bool]:
-    """The checkpoint of a part, and whether the part is the checkpoint itself."""
-    part = one.stored
-    if isinstance(part, ValuePart):
-        raise TypeError("values are stored in bodies")
-    return part.key, isinstance(part, CheckpointPart)
-
-
 # Stores threads of other stores as ValkeySaver would.
 #
 # All writes of a checkpoint are one text. They wait in a temporary file until all parts have
@@ -950,9 +879,6 @@ class ValkeyStrings(ValkeyContents):
 
     def reception(self, arrival: Arrival) -> ValkeyReception:
         return ValkeyReception(self, arrival)
-
-    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
-        ValkeyRewriting(self, thread_id).run(rewrites)
 
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ValkeyRemoval]:
         finder = self.finder()

@@ -21,11 +21,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ckpt_backends.erasing.erasure import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT, raw, text
-from ckpt_backends.rows import Cell, Row, elements
+from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, elements
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
@@ -328,8 +327,8 @@ def _cell_bytes(cell: Cell) -> bytes:
 _WRITES = "writes"
 
 
-def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG001
-    """The row with the values that `erase` returns; the same row if they are equal.
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal.
 
     Raises `CannotHold` for a text that cannot be read.
     """
@@ -339,18 +338,18 @@ def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG00
     text = stored if isinstance(stored, bytes) else str(stored).encode()
     name = str(row.cells["key"])
     made = (
-        _edit_checkpoint(name, text, erase)
+        _edit_checkpoint(name, text, change)
         if row.table == CHECKPOINT
-        else _edit_writes(name, text, erase)
+        else _edit_writes(name, text, change)
     )
     return row if made is None else Row(row.table, {**row.cells, "value": made})
 
 
-def _edit_checkpoint(name: str, text: bytes, erase: EraseStored) -> bytes | None:
+def _edit_checkpoint(name: str, text: bytes, change: ChangeValue) -> bytes | None:
     found = stored_checkpoint(text)
     _check(name, found.body.problem or found.metadata.problem)
-    body = erase(PlacedValue(ValueKind.BODY, found.body, f"{name}\0body"))
-    metadata = erase(PlacedValue(ValueKind.METADATA, found.metadata, f"{name}\0metadata"))
+    body = change(PlacedValue(ValueKind.BODY, found.body, f"{name}\0body"))
+    metadata = change(PlacedValue(ValueKind.METADATA, found.metadata, f"{name}\0metadata"))
     if body is found.body and metadata is found.metadata:
         return None
     return checkpoint_text(
@@ -360,13 +359,13 @@ def _edit_checkpoint(name: str, text: bytes, erase: EraseStored) -> bytes | None
     )
 
 
-def _edit_writes(name: str, text: bytes, erase: EraseStored) -> bytes | None:
+def _edit_writes(name: str, text: bytes, change: ChangeValue) -> bytes | None:
     made: list[Any] = []
     is_changed = False
     for one in stored_writes(text):
         _check(name, one.value.problem)
         place = f"{name}\0{one.task_id}\0{one.idx}"
-        value = erase(PlacedValue(ValueKind.WRITE, one.value, place, one.channel))
+        value = change(PlacedValue(ValueKind.WRITE, one.value, place, one.channel))
         is_same = value is one.value
         is_changed |= not is_same
         made.append(one.fields if is_same else {**one.fields, **value_fields(value)})
