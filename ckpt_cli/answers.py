@@ -10,7 +10,7 @@ from ckpt_cli.render.blame import BLAME
 from ckpt_cli.render.copy import COPY, EXPORTED, EXPORTED_TABLE, REKEY, RESTORED
 from ckpt_cli.render.doctor import EXAMINATION, EXAMINATION_WITH_TYPES, FINDING, TYPE
 from ckpt_cli.render.erase import ERASED_ANSWER, ERASURE, VERIFICATION
-from ckpt_cli.render.fields import ANY, Schema, Shape, Type, each
+from ckpt_cli.render.fields import Schema, Shape, Type
 from ckpt_cli.render.history import ENTRY, HISTORY, MOVEMENT
 from ckpt_cli.render.incidents import FAILURE, FAILURE_GROUPS, WAITING
 from ckpt_cli.render.memory import (
@@ -34,68 +34,69 @@ from ckpt_cli.render.stores import LAYOUT, STORE
 from ckpt_cli.render.summaries import DOCTOR, ERRORS
 from ckpt_cli.render.threads import LISTED
 from ckpt_cli.render.timeline import TIMELINE
+from ckpt_cli.render.types import ANY
 from ckpt_cli.render.usage import AMOUNTS, DU, METRICS, STATS, STATS_BY
 from ckpt_cli.render.value_diff import DIFF
 from ckpt_cli.sql.planning import COLUMN, TABLE
 
 _SQL = "The columns of a query; a second column of one name gets `_2`."
-ANSWERS: Mapping[str, Type | Shape] = {
-    "threads list": each(LISTED),
+ANSWERS: Mapping[str, Type] = {
+    "threads list": LISTED.list,
     "show": SHOW_ANSWER,
     "show --path": ANY,
-    "show --tree": each(ENTRY),
-    "show --mermaid": each(ENTRY),
-    "show --svg": each(ENTRY),
+    "show --tree": ENTRY.list,
+    "show --mermaid": ENTRY.list,
+    "show --svg": ENTRY.list,
     "show --where": SOURCES,
-    "history": each(HISTORY),
-    "tail": each(MOVEMENT),
-    "tail THREAD": each(ENTRY),
-    "messages": each(MESSAGE),
+    "history": HISTORY.list,
+    "tail": MOVEMENT.list,
+    "tail THREAD": ENTRY.list,
+    "messages": MESSAGE.list,
     "messages --stat": STATISTICS,
     "blame": BLAME,
-    "grep": each(HIT),
-    "stores": each(STORE),
-    "stores --layouts": each(LAYOUT),
+    "grep": HIT.list,
+    "stores": STORE.list,
+    "stores --layouts": LAYOUT.list,
     "stats": STATS,
     "stats --by": STATS_BY,
     "du": DU,
-    **{f"du --by {by}": each(shape) for by, shape in AMOUNTS.items()},
+    **{f"du --by {by}": shape.list for by, shape in AMOUNTS.items()},
     "metrics": METRICS,
-    "sql": each(Type({"type": "object", "description": _SQL}, "JSON")),
-    "sql --tables": each(TABLE),
-    "sql --schema": each(COLUMN),
+    "sql": Type({"type": "object", "description": _SQL}).list,
+    "sql --tables": TABLE.list,
+    "sql --schema": COLUMN.list,
     "timeline": TIMELINE,
-    "interrupts": each(WAITING),
-    "errors": each(FAILURE),
+    "interrupts": WAITING.list,
+    "errors": FAILURE.list,
     "errors --summary": ERRORS,
-    "errors --by error": each(FAILURE_GROUPS["error"]),
-    "errors --by node": each(FAILURE_GROUPS["node"]),
+    "errors --by error": FAILURE_GROUPS["error"].list,
+    "errors --by node": FAILURE_GROUPS["node"].list,
     "rollback THREAD": PLAN,
-    "rollback THREADS": each(OUTCOME),
+    "rollback THREADS": OUTCOME.list,
     "repair values THREAD": REPAIR,
     "undo OP": UNDO_PLAN,
-    "ops list": each(OPERATION),
+    "ops list": OPERATION.list,
     "ops show": SHOWN_OPERATION,
     "ops verify": CHAIN,
     "copy": COPY,
-    "import": each(RESTORED),
-    "export": each(EXPORTED),
+    "import": RESTORED.list,
+    "export": EXPORTED.list,
     **dict.fromkeys(
-        (f"export --format {form}" for form in ("parquet", "csv", "ndjson")), each(EXPORTED_TABLE)
+        (f"export --format {form}" for form in ("parquet", "csv", "ndjson")), EXPORTED_TABLE.list
     ),
     "rekey": REKEY,
     "trust": TRUST,
-    "trust --list": each(TRUSTED),
-    "memory list": each(LISTED_ITEM),
-    "memory show": each(READ_ITEM),
+    "trust --list": TRUSTED.list,
+    "memory list": LISTED_ITEM.list,
+    "memory show": READ_ITEM.list,
     "memory show KEY": READ_ITEM,
-    "memory search": each(ITEM_HIT),
-    "memory export": each(READ_ITEM),
+    "memory search": ITEM_HIT.list,
+    "memory export": READ_ITEM.list,
     "memory edit": ITEM_EDIT,
     "memory delete": ITEM_REMOVAL,
     "memory copy": MEMORY_COPY,
-    "memory import": each(ITEM_ARCHIVE),
-    "memory sessions": each(SESSION),
+    "memory import": ITEM_ARCHIVE.list,
+    "memory sessions": SESSION.list,
     "memory sessions SESSION": SESSION,
     "bisect": BISECTION,
     "diff": DIFF,
@@ -104,10 +105,10 @@ ANSWERS: Mapping[str, Type | Shape] = {
     "doctor --summary": DOCTOR,
     "doctor --types": EXAMINATION_WITH_TYPES,
     "replay": REPLAY,
-    "secrets": each(SECRET),
-    "secrets --kinds": each(SECRET_KIND),
-    "replay --all": each(REPLAYED_THREAD),
-    "replay --all-steps": each(TRANSITION),
+    "secrets": SECRET.list,
+    "secrets --kinds": SECRET_KIND.list,
+    "replay --all": REPLAYED_THREAD.list,
+    "replay --all-steps": TRANSITION.list,
     "purge": REMOVAL,
     "purge --summary": PURGE_SUMMARY,
     "gc": REMOVAL,

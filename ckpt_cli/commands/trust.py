@@ -16,8 +16,9 @@ from ckpt_cli.config import trust as trusted_files
 from ckpt_cli.config.found import NamedServer, server_named_in
 from ckpt_cli.config.profiles import Profile, Profiles, discover, parse, table_of
 from ckpt_cli.options import Yes
-from ckpt_cli.render.fields import FLAG, TEXT, Field, Shape, View, by_name, each, maybe
+from ckpt_cli.render.fields import Field, Shape, View
 from ckpt_cli.render.table import Column, table_lines
+from ckpt_cli.render.types import FLAG, TEXT
 from ckpt_cli.session import Session
 
 _NAMES = ("ckpt.toml", "pyproject.toml")
@@ -50,8 +51,8 @@ _PROFILE = Shape(
     "A profile, or what stands outside of one.",
     Field("name", TEXT, "Name."),
     Field("url", TEXT, "URL without secrets."),
-    Field("variables", each(TEXT), "Environment variables that it reads."),
-    Field("settings", by_name(TEXT), "Its other settings."),
+    Field("variables", TEXT.list, "Environment variables that it reads."),
+    Field("settings", TEXT.by_name, "Its other settings."),
     Field("default", FLAG, "Whether it is the default."),
 )
 _PROFILE_COLUMNS = (
@@ -66,9 +67,9 @@ TRUST = Shape(
     _PATH,
     _SHA256,
     Field("status", TEXT, "`trusted`, or why it is not."),
-    Field("default", maybe(TEXT), "Store that is used if none is named."),
-    Field("filters", by_name(TEXT), "Names of filters."),
-    Field("profiles", each(_PROFILE), "Its profiles."),
+    Field("default", TEXT.or_null, "Store that is used if none is named."),
+    Field("filters", TEXT.by_name, "Names of filters."),
+    Field("profiles", _PROFILE.list, "Its profiles."),
 )
 TRUSTED = Shape(
     "A trusted file.",

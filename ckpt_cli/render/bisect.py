@@ -9,22 +9,11 @@ from typing import Any
 from ckpt_backends import shell
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.queries.bisect import Bisection
-from ckpt_cli.render.fields import (
-    FLAG,
-    INTEGER,
-    TEXT,
-    TIME,
-    VALUE,
-    Field,
-    Shape,
-    View,
-    by_name,
-    each,
-    maybe,
-)
+from ckpt_cli.render.fields import Field, Shape, View
 from ckpt_cli.render.table import age, step_words, when
 from ckpt_cli.render.text import StyledLine, Ui, command_field, field
 from ckpt_cli.render.threads import counted_names
+from ckpt_cli.render.types import FLAG, INTEGER, TEXT, TIME, VALUE
 from ckpt_cli.render.values import counted, summary
 
 _SHOWN = 1000
@@ -52,37 +41,37 @@ def _tasks(found: Bisection) -> list[dict[str, Any]]:
 _TASK = Shape(
     "A task.",
     Field("task_id", TEXT, "Task.", itemgetter("task_id")),
-    Field("node", maybe(TEXT), "Its node.", itemgetter("node")),
-    Field("channels", each(TEXT), "What it wrote.", itemgetter("channels")),
+    Field("node", TEXT.or_null, "Its node.", itemgetter("node")),
+    Field("channels", TEXT.list, "What it wrote.", itemgetter("channels")),
 )
-_VALUES = maybe(by_name(VALUE))
+_VALUES = VALUE.by_name.or_null
 BISECTION = Shape(
     "Where a condition begins to hold.",
     Field("thread_id", TEXT, "Thread."),
     Field("checkpoint_ns", TEXT, "Namespace."),
     Field(
         "checkpoint_id",
-        maybe(TEXT),
+        TEXT.or_null,
         "First checkpoint where it holds; null if it holds nowhere.",
         _of_moment("key.checkpoint_id"),
     ),
     Field(
         "parent_checkpoint_id",
-        maybe(TEXT),
+        TEXT.or_null,
         "Its parent.",
         _of_moment("checkpoint.parent_checkpoint_id"),
     ),
-    Field("step", maybe(INTEGER), "Its step.", _of_moment("number")),
+    Field("step", INTEGER.or_null, "Its step.", _of_moment("number")),
     Field(
-        "nodes", maybe(each(TEXT)), "Nodes that ran to make it; null if its parent is not stored."
+        "nodes", TEXT.list.or_null, "Nodes that ran to make it; null if its parent is not stored."
     ),
     Field("before", _VALUES, "At the parent, what the condition names."),
     Field("after", _VALUES, "The same at the checkpoint."),
-    Field("ts", maybe(TIME), "When it was saved.", _of_moment("at")),
-    Field("source", maybe(TEXT), "Its source.", _of_moment("source")),
-    Field("tasks", each(_TASK), "Tasks that made it.", _tasks),
+    Field("ts", TIME.or_null, "When it was saved.", _of_moment("at")),
+    Field("source", TEXT.or_null, "Its source.", _of_moment("source")),
+    Field("tasks", _TASK.list, "Tasks that made it.", _tasks),
     Field("from_start", FLAG, "No earlier checkpoint is known where it does not hold."),
-    Field("skipped", each(TEXT), "Checkpoints directly before that could not be judged."),
+    Field("skipped", TEXT.list, "Checkpoints directly before that could not be judged."),
     Field("tried", INTEGER, "Number of checkpoints that were judged.", "search.tried"),
     Field("unjudged", INTEGER, "How many of them could not be.", "search.skipped"),
 )

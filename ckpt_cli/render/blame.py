@@ -10,21 +10,11 @@ from ckpt_cli.core.tasks import TaskWrite
 from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.blame import Blame, By
 from ckpt_cli.render.checkpoint import CHECKPOINT
-from ckpt_cli.render.fields import (
-    INTEGER,
-    TEXT,
-    VALUE,
-    Field,
-    Shape,
-    Type,
-    View,
-    each,
-    maybe,
-    one_of,
-)
+from ckpt_cli.render.fields import Field, Shape, Type, View
 from ckpt_cli.render.table import age, step_words, when
 from ckpt_cli.render.text import StyledLine, Ui, field, line, safe_text
 from ckpt_cli.render.threads import counted_names
+from ckpt_cli.render.types import INTEGER, TEXT, VALUE, one_of
 from ckpt_cli.render.values import summary
 
 _WORDS: dict[By, str] = {
@@ -43,7 +33,7 @@ def _of_write(key: str, kind: Type, text: str, name: str = "") -> Field:
     def take(found: Blame) -> Any:
         return getattr(found.writes[0].write, name or key) if len(found.writes) == 1 else None
 
-    return Field(key, maybe(kind), text, take)
+    return Field(key, kind.or_null, text, take)
 
 
 def _candidates(found: Blame) -> Sequence[TaskWrite]:
@@ -54,12 +44,12 @@ def _of_edit(key: str, text: str) -> Field:
     def take(found: Blame) -> Any:
         return None if found.edit is None else getattr(found.edit, key)
 
-    return Field(key, maybe(TEXT), text, take)
+    return Field(key, TEXT.or_null, text, take)
 
 
 _CANDIDATE = Shape(
     "A write that may have set the value.",
-    Field("node", maybe(TEXT), "Node."),
+    Field("node", TEXT.or_null, "Node."),
     Field("task_id", TEXT, "Task.", "write.task_id"),
     Field("write_idx", INTEGER, "Place among its writes.", "write.idx"),
 )
@@ -73,11 +63,11 @@ BLAME = Shape(
     Field("checkpoint_id", TEXT, "The first checkpoint that has it.", "moment.key.checkpoint_id"),
     *(CHECKPOINT.fields[key] for key in ("parent_checkpoint_id", "step", "ts", "source")),
     Field("by", one_of(*_WORDS), "What set it; `caller` by `Command(update=...)`."),
-    Field("node", maybe(TEXT), "Node of the task."),
+    Field("node", TEXT.or_null, "Node of the task."),
     _of_write("task_id", TEXT, "Task."),
     _of_write("write_idx", INTEGER, "Place among its writes.", "idx"),
-    Field("candidates", each(_CANDIDATE), "Writes that may have set it.", _candidates),
-    Field("remark", maybe(TEXT), "What else is to be said."),
+    Field("candidates", _CANDIDATE.list, "Writes that may have set it.", _candidates),
+    Field("remark", TEXT.or_null, "What else is to be said."),
     _of_edit("forked_from", "Checkpoint that was edited."),
     _of_edit("forked_by", "What edited it."),
     _of_edit("reason", "Why."),

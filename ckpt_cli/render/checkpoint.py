@@ -5,25 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckpt_cli.core.tasks import asked_by, failed_at, next_paths
-from ckpt_cli.render.fields import (
-    BYTES,
-    FLAG,
-    INTEGER,
-    KEY,
-    TEXT,
-    TIME,
-    VALUE,
-    VALUES,
-    Field,
-    Part,
-    Shape,
-    each,
-    known,
-    maybe,
-    optional,
-    under,
-)
+from ckpt_cli.render.fields import Field, Part, Shape, inside, known, optional
 from ckpt_cli.render.threads import STATUS
+from ckpt_cli.render.types import BYTES, FLAG, INTEGER, KEY, TEXT, TIME, VALUE, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,13 +39,13 @@ def _problem(found: Any) -> str | None:
 
 _PARENT = "checkpoint.parent_checkpoint_id"
 _BEGINS_RUN = "moment.checkpoint.begins_run"
-NODES = maybe(each(TEXT))
+NODES = TEXT.list.or_null
 QUESTION = Shape(
     "A question of a task.",
     Field("task_id", TEXT, "Task that asks."),
-    Field("node", maybe(TEXT), "Its node."),
-    Field("path", each(TEXT), "Nodes from this one to the one that asks.", asked_by),
-    Field("interrupt_id", maybe(TEXT), "Id of the question."),
+    Field("node", TEXT.or_null, "Its node."),
+    Field("path", TEXT.list, "Nodes from this one to the one that asks.", asked_by),
+    Field("interrupt_id", TEXT.or_null, "Id of the question."),
     Field("value", VALUE, "What the node gave to interrupt()."),
     Field("answered", FLAG, "Whether it was answered."),
     optional("failed_answer", FLAG, "The task failed with the answer that is stored."),
@@ -69,22 +53,22 @@ QUESTION = Shape(
 )
 TASK = Shape(
     "A task of the next step.",
-    Field("id", maybe(TEXT), "Task."),
-    Field("node", maybe(TEXT), "Node; null if not known."),
+    Field("id", TEXT.or_null, "Task."),
+    Field("node", TEXT.or_null, "Node; null if not known."),
     Field("path", TEXT, "Task path."),
     Field("finished", FLAG, "Whether it has output."),
-    Field("error", maybe(TEXT), "Its error."),
-    known("failed_in", each(TEXT), "Nodes from this one to the one that failed.", _failed_in),
-    Field("interrupts", each(QUESTION), "Its questions.", "questions"),
+    Field("error", TEXT.or_null, "Its error."),
+    known("failed_in", TEXT.list, "Nodes from this one to the one that failed.", _failed_in),
+    Field("interrupts", QUESTION.list, "Its questions.", "questions"),
 )
 WRITE = Shape(
     "What a task wrote on one channel.",
     Field("task_id", TEXT, "Task; only zeros for writes of the caller.", "write.task_id"),
-    Field("node", maybe(TEXT), "Node; null for writes of the caller."),
+    Field("node", TEXT.or_null, "Node; null for writes of the caller."),
     Field("task_path", TEXT, "Task path.", "path"),
     Field("idx", INTEGER, "Place among the writes of the task.", "write.idx"),
     Field("channel", TEXT, "Channel.", "write.channel"),
-    Field("type", maybe(TEXT), "Type tag of the serializer.", _type),
+    Field("type", TEXT.or_null, "Type tag of the serializer.", _type),
     Field("bytes", BYTES, "Length of the stored value.", "write.size"),
     known("at", TIME, "When it was stored, in layouts that store that.", "write.at"),
     Part(
@@ -100,30 +84,30 @@ OPERATION = Shape(
     "A change that `ckpt` made.",
     Field("op", TEXT, "Operation.", "operation.op"),
     Field("action", TEXT, "What it did.", "operation.action"),
-    Field("at", maybe(TIME), "When.", "operation.at"),
+    Field("at", TIME.or_null, "When.", "operation.at"),
     Field("user", TEXT, "Who ran it.", "operation.user"),
-    Field("reason", maybe(TEXT), "Why.", "operation.reason"),
-    Field("undone_by", maybe(TEXT), "Operation that took it back."),
+    Field("reason", TEXT.or_null, "Why.", "operation.reason"),
+    Field("undone_by", TEXT.or_null, "Operation that took it back."),
 )
 CHECKPOINT = Shape(
     "A checkpoint without its values and writes.",
-    *under(
+    *inside(
         "moment",
         *KEY,
-        Field("parent_checkpoint_id", maybe(TEXT), "Checkpoint before it.", _PARENT),
-        Field("ts", maybe(TIME), "When it was saved.", "at"),
-        Field("step", maybe(INTEGER), "Step.", "number"),
-        Field("source", maybe(TEXT), "How it was made: input, loop, update, fork."),
+        Field("parent_checkpoint_id", TEXT.or_null, "Checkpoint before it.", _PARENT),
+        Field("ts", TIME.or_null, "When it was saved.", "at"),
+        Field("step", INTEGER.or_null, "Step.", "number"),
+        Field("source", TEXT.or_null, "How it was made: input, loop, update, fork."),
         Field("next", NODES, "Nodes of the step after it; null if not known.", "step.next"),
     ),
-    Field("next_paths", maybe(each(each(TEXT))), "The same, with those in subgraphs.", _next_paths),
+    Field("next_paths", TEXT.list.list.or_null, "The same, with those in subgraphs.", _next_paths),
     Field("waiting", NODES, "Those without output.", "moment.step.waiting"),
     Field("status", STATUS, "The worst of `conditions`.", lambda one: one.moment.conditions[0]),
-    Field("conditions", each(STATUS), "All that hold, the worst first.", "moment.conditions"),
-    Field("tasks", each(TASK), "Tasks of the step after it.", "moment.step.runs"),
+    Field("conditions", STATUS.list, "All that hold, the worst first.", "moment.conditions"),
+    Field("tasks", TASK.list, "Tasks of the step after it.", "moment.step.runs"),
     Field("metadata", VALUES, "Metadata.", "moment.metadata"),
-    Field("interrupts", each(QUESTION), "Questions of these tasks.", "moment.step.questions"),
-    Field("children", each(TEXT), "Checkpoints made from it, oldest first."),
+    Field("interrupts", QUESTION.list, "Questions of these tasks.", "moment.step.questions"),
+    Field("children", TEXT.list, "Checkpoints made from it, oldest first."),
     Field("versions", VALUES, "Channel to version.", "moment.body.versions"),
     Field("write_count", INTEGER, "Writes stored with it.", lambda one: len(one.moment.writes)),
     known("problem", TEXT, "Why its body cannot be read.", _problem),

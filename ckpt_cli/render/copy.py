@@ -9,20 +9,10 @@ from typing import Any, NamedTuple
 from ckpt_backends.archive import Bundle
 from ckpt_backends.rows import Restored
 from ckpt_cli.core.copying import CopiedThread, CopyReport, CopyStep, RekeyReport
-from ckpt_cli.render.fields import (
-    BYTES,
-    FLAG,
-    INTEGER,
-    TEXT,
-    Field,
-    Shape,
-    View,
-    each,
-    known,
-    maybe,
-)
+from ckpt_cli.render.fields import Field, Shape, View, known
 from ckpt_cli.render.table import THREAD, Column, size, table_lines
 from ckpt_cli.render.text import StyledLine, Ui, line, safe_text
+from ckpt_cli.render.types import BYTES, FLAG, INTEGER, TEXT
 from ckpt_cli.render.values import counted
 
 _THREAD = Field("thread_id", TEXT, "Thread.")
@@ -42,11 +32,11 @@ COPY = Shape(
     Field("present", INTEGER, "How many were there before."),
     Field(
         "replaced",
-        each(TEXT),
+        TEXT.list,
         "Threads of the target that were removed first.",
         lambda report: [one.thread_id for one in report.replaced],
     ),
-    Field("skipped", each(_SKIPPED), "Threads that were not copied."),
+    Field("skipped", _SKIPPED.list, "Threads that were not copied."),
     Field("verified", FLAG, "Whether the target was read back and is equal.", "is_verified"),
 )
 _COPIED_COLUMNS = (
@@ -106,7 +96,7 @@ REKEY = Shape(
     Field("done_before", INTEGER, "Those that had the right key before.", "counts.done_before"),
     Field(
         "skipped",
-        each(Shape("A thread.", _THREAD, Field("reason", TEXT, "Why it is not done.", "skipped"))),
+        Shape("A thread.", _THREAD, Field("reason", TEXT, "Why it is not done.", "skipped")).list,
         "Threads that are not finished.",
     ),
     Field(
@@ -184,7 +174,7 @@ EXPORTED_TABLE = Shape(
     Field("rows", INTEGER, "Rows."),
     Field("bytes", BYTES, "Size of the file."),
     Field("sha256", TEXT, "Digest of the file."),
-    Field("left_out", each(TEXT), "Threads that could not be read."),
+    Field("left_out", TEXT.list, "Threads that could not be read."),
 )
 EXPORTED_TABLE_COLUMNS = EXPORTED_TABLE.columns(
     Column("TABLE", "table", style="head"),
@@ -205,10 +195,10 @@ class RestoredThread(NamedTuple):
 
 RESTORED = Shape(
     "A thread that was restored, or would be.",
-    Field("thread_id", maybe(TEXT), "Thread.", "bundle.header.thread_id"),
+    Field("thread_id", TEXT.or_null, "Thread.", "bundle.header.thread_id"),
     Field("rows", INTEGER, "Rows of the bundle.", "bundle.size"),
     Field("file", TEXT, "The bundle.", lambda one: str(one.bundle.path)),
-    Field("signed_by", maybe(TEXT), "Fingerprint of the key that signed it.", "bundle.signed_by"),
+    Field("signed_by", TEXT.or_null, "Fingerprint of the key that signed it.", "bundle.signed_by"),
     Field("added", INTEGER, "Rows that were added.", "done.added"),
     Field("there", INTEGER, "Rows that were there.", "done.there"),
     known(

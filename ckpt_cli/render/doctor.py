@@ -17,9 +17,10 @@ from ckpt_cli.core.doctor.types import (
     is_blocked,
     is_dangerous,
 )
-from ckpt_cli.render.fields import FLAG, INTEGER, TEXT, Field, Shape, each, maybe, one_of
+from ckpt_cli.render.fields import Field, Shape
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import Style, StyledLine, Ui, command_field, field, line
+from ckpt_cli.render.types import FLAG, INTEGER, TEXT, one_of
 from ckpt_cli.render.values import counted
 
 _SHOWN = 3
@@ -41,20 +42,20 @@ def finding_shape(words: Sequence[str]) -> Shape:
         "A fault. A part of its place that does not apply is null.",
         Field("code", TEXT, "What it is: [doctor.md](doctor.md#codes) lists the codes."),
         Field("severity", one_of(*Severity), "How bad it is."),
-        Field("thread_id", maybe(TEXT), "Thread; null for the store as a whole."),
-        Field("checkpoint_ns", maybe(TEXT), "Namespace."),
-        Field("checkpoint_id", maybe(TEXT), "Checkpoint."),
-        Field("channel", maybe(TEXT), "Channel."),
-        Field("task_id", maybe(TEXT), "Task."),
+        Field("thread_id", TEXT.or_null, "Thread; null for the store as a whole."),
+        Field("checkpoint_ns", TEXT.or_null, "Namespace."),
+        Field("checkpoint_id", TEXT.or_null, "Checkpoint."),
+        Field("channel", TEXT.or_null, "Channel."),
+        Field("task_id", TEXT.or_null, "Task."),
         Field("detail", TEXT, "What is wrong."),
         Field(
             "fix",
-            maybe(TEXT),
+            TEXT.or_null,
             "A command, or a statement of the engine, that mends it.",
             lambda one: one.fix(words) or None,
         ),
         Field(
-            "look", maybe(TEXT), "A command that shows more.", lambda one: one.look(words) or None
+            "look", TEXT.or_null, "A command that shows more.", lambda one: one.look(words) or None
         ),
     )
 
@@ -72,7 +73,7 @@ TYPE = Shape(
     Field("type", TEXT, "The whole name.", "named.text"),
     Field("module", TEXT, "Module.", "named.module"),
     Field("name", TEXT, "Name in it.", "named.name"),
-    Field("method", maybe(TEXT), "Method that is called.", lambda one: one.named.method or None),
+    Field("method", TEXT.or_null, "Method that is called.", lambda one: one.named.method or None),
     Field("format", one_of(*NamedIn), "How values name it.", "named.form"),
     Field("count", INTEGER, "Number of values."),
     Field("blocked", FLAG, f"{VARIABLE} refuses it.", lambda one: is_blocked(one.named)),
@@ -80,13 +81,13 @@ TYPE = Shape(
     Field("thread_id", TEXT, "Thread that names it first.", "key.thread_id"),
     Field("checkpoint_ns", TEXT, "Namespace.", "key.checkpoint_ns"),
     Field("checkpoint_id", TEXT, "Oldest checkpoint.", "key.checkpoint_id"),
-    Field("channel", maybe(TEXT), "Channel; null for metadata and the rest of a checkpoint."),
+    Field("channel", TEXT.or_null, "Channel; null for metadata and the rest of a checkpoint."),
 )
-_FINDINGS = Field("findings", each(FINDING)._replace(convert=None), "What was found.")
+_FINDINGS = Field("findings", FINDING.list.converted_by(None), "What was found.")
 _UNCHECKED = Shape(
     "A thread that could not be checked completely.",
     Field(
-        "thread_id", maybe(TEXT), "Thread; null for the store itself.", lambda one: one[0] or None
+        "thread_id", TEXT.or_null, "Thread; null for the store itself.", lambda one: one[0] or None
     ),
     Field("reason", TEXT, "Why.", lambda one: one[1]),
 )
@@ -98,22 +99,22 @@ EXAMINATION = Shape(
     _FINDINGS,
     Field(
         "unchecked",
-        each(_UNCHECKED),
+        _UNCHECKED.list,
         "What could not be checked.",
         lambda found: found.unchecked.items(),
     ),
 )
 _TYPES = (
-    Field("types", each(TYPE), "What values name.", lambda found: found.types.listed()),
+    Field("types", TYPE.list, "What values name.", lambda found: found.types.listed()),
     Field(
         "allowed_msgpack_modules",
-        each(each(TEXT)),
+        TEXT.list.list,
         "What to give the saver so that it admits them: the module and the name of each.",
         lambda found: found.types.to_allow(),
     ),
 )
 EXAMINATION_WITH_TYPES = Shape(
-    "What is wrong with a store, and what its values name.", *EXAMINATION.fields.values(), *_TYPES
+    "What is wrong with a store, and what its values name.", *EXAMINATION, *_TYPES
 )
 THREAD_REPORT = Shape(
     "What is wrong with a thread.",

@@ -26,22 +26,10 @@ from ckpt_cli.core.erasure import (
 from ckpt_cli.core.values import format_path
 from ckpt_cli.plans.erase import DRY_RUN, ErasurePlan
 from ckpt_cli.plans.erase_value import EraseValuePlan
-from ckpt_cli.render.fields import (
-    BYTES,
-    FLAG,
-    INTEGER,
-    TEXT,
-    Field,
-    Shape,
-    Type,
-    View,
-    each,
-    maybe,
-    one_of,
-    optional,
-)
+from ckpt_cli.render.fields import Field, Shape, Type, View, optional
 from ckpt_cli.render.table import THREAD, Column, size, table_lines
 from ckpt_cli.render.text import Style, StyledLine, Ui, line, safe_text, wrap
+from ckpt_cli.render.types import BYTES, FLAG, INTEGER, TEXT, one_of
 from ckpt_cli.render.values import counted
 
 _STYLES: dict[str, Style] = {"erased": "add", "kept": "change", "unreachable": "dim"}
@@ -67,8 +55,8 @@ PLACE = Shape(
     "A place that held something of the subject, or may still hold it.",
     Field("store", TEXT, "A URL without secrets, a folder or a file."),
     Field("kind", one_of(*get_args(PlaceKind)), "What it holds."),
-    Field("items", maybe(INTEGER), "Threads, items, sessions or files; null if unknown."),
-    Field("bytes", maybe(BYTES), "Their size; null if unknown."),
+    Field("items", INTEGER.or_null, "Threads, items, sessions or files; null if unknown."),
+    Field("bytes", BYTES.or_null, "Their size; null if unknown."),
     Field("state", one_of(*get_args(PlaceState)), "What became of them."),
     Field("reason", TEXT, "Why it was not erased, or how it was."),
     optional("unknown", FLAG, "A verification cannot tell whether it is erased.", _is_unknown),
@@ -104,15 +92,15 @@ def _mentions(report: ErasureReport) -> Sequence[Mention] | None:
 
 ERASURE = Shape(
     "What an erasure did, or would do; docs/erase.md explains it.",
-    Field("subject", maybe(TEXT), "The person, as given; null if threads were chosen otherwise."),
+    Field("subject", TEXT.or_null, "The person, as given; null if threads were chosen otherwise."),
     Field("dry_run", FLAG, "Whether nothing was erased.", "is_dry_run"),
     Field("complete", FLAG, "Whether nothing is left that can be erased.", "is_complete"),
-    Field("places", each(PLACE), "What was found, and what became of it."),
+    Field("places", PLACE.list, "What was found, and what became of it."),
     Field(
-        "mentions", maybe(each(MENTION)), "What names it elsewhere; null if not asked.", _mentions
+        "mentions", MENTION.list.or_null, "What names it elsewhere; null if not asked.", _mentions
     ),
     Field("more_mentions", FLAG, "Whether there are more than these.", "has_more_mentions"),
-    Field("statements", each(TEXT), "What engines and files did to the old bytes."),
+    Field("statements", TEXT.list, "What engines and files did to the old bytes."),
     Field("stopped", TEXT, "Why it stopped early; '' if it did not."),
 )
 VERIFICATION = Shape(
@@ -124,7 +112,7 @@ VERIFICATION = Shape(
         "Whether nothing is back, and every place could be checked.",
         lambda found: all(one.state == "erased" for one in found.places),
     ),
-    Field("places", each(PLACE), "`items` counts what is back."),
+    Field("places", PLACE.list, "`items` counts what is back."),
 )
 
 
@@ -268,23 +256,21 @@ _CHANGED = Shape(
     Field(
         "place", one_of("value", "write", "metadata"), "What holds it.", lambda one: one[0].place
     ),
-    Field("channel", maybe(TEXT), "Channel.", lambda one: one[0].channel or None),
+    Field("channel", TEXT.or_null, "Channel.", lambda one: one[0].channel or None),
     Field("path", TEXT, "Path in it.", lambda one: format_path(one[0].path)),
     Field("rows", INTEGER, "Checkpoints, writes or values that have it there.", lambda one: one[1]),
 )
 _REMAINS = Shape(
     "What the engine did to the old bytes.",
-    Field("done", each(TEXT), "Statements and steps."),
+    Field("done", TEXT.list, "Statements and steps."),
     Field(
         "places",
-        each(
-            Shape(
-                "Where old bytes may still be.",
-                Field("place", TEXT, "Where."),
-                Field("state", one_of("kept", "unreachable"), "Whether they can be erased.", _kept),
-                Field("reason", TEXT, "Why."),
-            )
-        ),
+        Shape(
+            "Where old bytes may still be.",
+            Field("place", TEXT, "Where."),
+            Field("state", one_of("kept", "unreachable"), "Whether they can be erased.", _kept),
+            Field("reason", TEXT, "Why."),
+        ).list,
         "Where they may still be.",
     ),
 )
@@ -292,18 +278,17 @@ ERASED_VALUES = Shape(
     "What happens to the values of one thread, or happened.",
     Field("thread_id", TEXT, "Thread.", "plan.thread_id"),
     Field("dry_run", FLAG, "Whether nothing was written.", "is_dry_run"),
-    Field("places", each(_CHANGED), "What is overwritten."),
+    Field("places", _CHANGED.list, "What is overwritten."),
     Field("checkpoints", INTEGER, "Checkpoints that change.", "plan.counts.checkpoints"),
     Field("writes", INTEGER, "Writes that change.", "plan.counts.writes"),
     Field("values", INTEGER, "Values stored apart that change.", "plan.counts.values"),
-    Field("remains", maybe(_REMAINS), "What the engine may keep; null in a dry run."),
+    Field("remains", _REMAINS.or_null, "What the engine may keep; null in a dry run."),
 )
 ERASED_ANSWER = Type(
     {
         "description": "What happens to the values of a thread; a list for several threads.",
-        "anyOf": [ERASED_VALUES.schema, each(ERASED_VALUES).schema],
-    },
-    "JSON",
+        "anyOf": [ERASED_VALUES.schema, ERASED_VALUES.list.schema],
+    }
 )
 _ERASED_COLUMNS = [
     THREAD,

@@ -1,118 +1,75 @@
-"""What answers are made of: each key is declared once, for JSON, TSV, tables, SQL and the docs."""
+"""How answers are declared: each key once, for JSON, TSV, tables, SQL and the docs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from ckpt_backends.codec import to_json
-from ckpt_backends.codec.values import Value
-from ckpt_cli.render.table import Column, Record, iso
+from ckpt_cli.render.table import Column, Record
 from ckpt_cli.render.text import StyledLine
 
 Schema: TypeAlias = dict[str, Any]
+Convert: TypeAlias = Callable[[Any], Any]
 
 
-class Type(NamedTuple):
+class Type:
     """A type of JSON: its schema, and how a value of the model becomes one."""
 
-    schema: Schema
-    sql: str
-    """DuckDB's name of the type."""
-    convert: Callable[[Any], Any] | None = None
-    """None: it is one already."""
-    unit: str = ""
+    def __init__(
+        self, schema: Schema, sql: str = "JSON", convert: Convert | None = None, unit: str = ""
+    ) -> None:
+        """`sql` is DuckDB's name of it. Without `convert`, each value is one already; None, which
+        is null in JSON, is never converted.
+        """
+        self.schema, self.sql, self.convert, self.unit = schema, sql, convert, unit
 
+    def converted_by(self, convert: Convert | None) -> Type:
+        """Return the same type, made in another way."""
+        return Type(self.schema, self.sql, convert, self.unit)
 
-def _kind(name: str, sql: str) -> Type:
-    return Type({"type": name}, sql)
+    @property
+    def or_null(self) -> Type:
+        """The type of a value that may be null."""
+        schema = self.schema
+        if "enum" in schema:
+            schema = {"enum": [*schema["enum"], None]}
+        elif isinstance(schema.get("type"), str):
+            schema = {**schema, "type": [schema["type"], "null"]}
+        elif schema:
+            schema = {"anyOf": [schema, {"type": "null"}]}
+        return Type(schema, self.sql, self.convert, self.unit)
 
+    @property
+    def list(self) -> Type:
+        """The type of a list."""
+        convert = self.convert
+        sql = "JSON" if self.sql == "JSON" else f"{self.sql}[]"
+        kind = Type({"type": "array", "items": self.schema}, sql, list)
+        if convert is None:
+            return kind
+        return kind.converted_by(lambda values: [convert(one) for one in values])
 
-TEXT = _kind("string", "VARCHAR")
-INTEGER = _kind("integer", "BIGINT")
-NUMBER = _kind("number", "DOUBLE")
-BYTES = INTEGER._replace(unit="bytes")
-SECONDS = NUMBER._replace(convert=lambda seconds: round(seconds, 6), unit="seconds")
-"""Stores keep microseconds."""
-FLAG = _kind("boolean", "BOOLEAN")
-TIME = Type({"type": "string", "format": "date-time"}, "TIMESTAMPTZ", iso)
-"""A `datetime`, or a text that is one already."""
-VALUE = Type({}, "JSON", to_json)
-"""A value of a store, in the codec's JSON form."""
-ANY = Type({}, "JSON")
-"""JSON of any form."""
-
-
-def values_record(values: Mapping[str, Value]) -> dict[str, Any]:
-    """Return the values of channels in JSON form."""
-    return {
-        # Most are versions, which are such texts.
-        name: value if type(value) is str and value.isascii() else to_json(value)
-        for name, value in values.items()
-    }
-
-
-VALUES = Type({"type": "object"}, "JSON", values_record)
-"""Values of a store by name, such as those of channels."""
-
-
-def one_of(*texts: str) -> Type:
-    """Return the type of one of some texts; an enum's member becomes its text."""
-    return Type({"enum": list(texts)}, "VARCHAR", str)
-
-
-def maybe(kind: Type | Shape) -> Type:
-    """Return the type of a value that may be null."""
-    kind = _type(kind)
-    convert, schema = kind.convert, kind.schema
-    if "enum" in schema:
-        schema = {"enum": [*schema["enum"], None]}
-    elif isinstance(schema.get("type"), str):
-        schema = {**schema, "type": [schema["type"], "null"]}
-    elif schema:
-        schema = {"anyOf": [schema, {"type": "null"}]}
-    if convert is None:
-        return kind._replace(schema=schema)
-    return kind._replace(
-        schema=schema, convert=lambda value: None if value is None else convert(value)
-    )
-
-
-def each(kind: Type | Shape) -> Type:
-    """Return the type of a list."""
-    kind = _type(kind)
-    convert = kind.convert
-    schema = {"type": "array", "items": kind.schema}
-    sql = "JSON" if kind.sql == "JSON" else f"{kind.sql}[]"
-    if convert is None:
-        return Type(schema, sql, list)
-    return Type(schema, sql, lambda values: [convert(one) for one in values])
-
-
-def by_name(kind: Type | Shape) -> Type:
-    """Return the type of an object with names that are not fixed, such as channels."""
-    kind = _type(kind)
-    convert = kind.convert
-    schema = {"type": "object", "additionalProperties": kind.schema}
-    if convert is None:
-        return Type(schema, "JSON", dict)
-    return Type(schema, "JSON", lambda values: {name: convert(one) for name, one in values.items()})
-
-
-def either(*shapes: Shape) -> Type:
-    """Return the type of records of several shapes; what makes them chooses among these."""
-    return Type({"anyOf": [one.schema for one in shapes]}, "JSON")
+    @property
+    def by_name(self) -> Type:
+        """The type of an object with names that are not fixed, such as channels."""
+        convert = self.convert
+        kind = Type({"type": "object", "additionalProperties": self.schema}, convert=dict)
+        if convert is None:
+            return kind
+        return kind.converted_by(
+            lambda values: {name: convert(one) for name, one in values.items()}
+        )
 
 
 class Field(NamedTuple):
     """One key of an answer."""
 
     key: str
-    type: Type | Shape
+    type: Type
     text: str
     """What it tells: one sentence of the documentation, or two."""
-    of: str | Callable[[Any], Any] = ""
+    of: str | Convert = ""
     """Takes it from what was found: an attribute, such as `key.thread_id`, or a function. By
     default it is the attribute of the key's name.
     """
@@ -129,50 +86,62 @@ class Part(NamedTuple):
     """
 
     shape: Shape
-    of: str | Callable[[Any], Any]
+    of: str | Convert
     """Takes what they are about from what was found; None leaves all of them out."""
-    optional: bool = True
-    """Whether that may be None."""
 
 
-def under(name: str, *fields: Field) -> list[Field]:
+def inside(name: str, *fields: Field) -> list[Field]:
     """Return keys that are taken from an attribute of what was found."""
-    return [one._replace(of=f"{name}.{one.of or one.key}") for one in fields]
+    whole = attrgetter(name)
+
+    def moved(of: str | Convert) -> str | Convert:
+        return (lambda found: of(whole(found))) if callable(of) else f"{name}.{of}"
+
+    return [one._replace(of=moved(one.of or one.key)) for one in fields]
 
 
-def optional(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], Any] = "") -> Field:
+def optional(key: str, kind: Type, text: str, of: str | Convert = "") -> Field:
     """Return a key that is absent for None, for False and for what is empty."""
     return Field(key, kind, text, of, optional=True)
 
 
-def known(key: str, kind: Type | Shape, text: str, of: str | Callable[[Any], Any] = "") -> Field:
+def known(key: str, kind: Type, text: str, of: str | Convert = "") -> Field:
     """Return a key that is absent for None only."""
     return Field(key, kind, text, of, optional=True, empty=True)
 
 
-_Take: TypeAlias = Callable[[Any], Any]
-
-
-class Shape:
+class Shape(Type):
     """The keys of one kind of answer, in order."""
 
     def __init__(self, text: str, *parts: Field | Part) -> None:
         self.text = text
         self.fields: dict[str, Field] = {}
         """Key to field."""
-        self._steps: list[tuple[str, _Take, _Take | None, bool, bool]] = []
+        self._steps: list[tuple[str, Convert, Convert | None, bool, bool]] = []
         """Key, how to take and convert its value, whether None leaves it out, and what is empty."""
         for one in parts:
             if isinstance(one, Part):
                 self._steps.append(("", _taking(one.of), one.shape.record, True, False))
-                for field in one.shape.fields.values():
-                    held = field._replace(optional=True) if one.optional else field
-                    self.fields.setdefault(field.key, held)
+                for field in one.shape:
+                    self.fields.setdefault(field.key, field._replace(optional=True))
             else:
-                take, convert = _taking(one.of or one.key), _type(one.type).convert
+                take, convert = _taking(one.of or one.key), one.type.convert
                 empty = one.optional and not one.empty
                 self._steps.append((one.key, take, convert, one.optional, empty))
                 self.fields[one.key] = one
+        properties = {one.key: {**one.type.schema, "description": _described(one)} for one in self}
+        required = [one.key for one in self if not one.optional]
+        # Keys may be added in later versions.
+        schema = {
+            "type": "object",
+            "description": text,
+            "properties": properties,
+            "required": required,
+        }
+        super().__init__(schema, convert=self.record)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields.values())
 
     def record(self, found: Any) -> dict[str, Any]:
         """Return what was found, as JSON has it."""
@@ -182,7 +151,7 @@ class Shape:
             if skips_none and (value is None or (skips_empty and _is_empty(value))):
                 continue
             if key:
-                record[key] = value if convert is None else convert(value)
+                record[key] = value if value is None or convert is None else convert(value)
             elif convert is not None:
                 record |= convert(value)
         return record
@@ -197,57 +166,6 @@ class Shape:
             for one in columns or self.fields
         ]
         return [one for one in found if one.combine is not None or self.fields[one.key]]
-
-    @property
-    def schema(self) -> Schema:
-        """The JSON Schema of a record. Keys may be added in later versions."""
-        properties = {
-            one.key: {**_type(one.type).schema, "description": _described(one)}
-            for one in self.fields.values()
-        }
-        required = [one.key for one in self.fields.values() if not one.optional]
-        return {
-            "type": "object",
-            "description": self.text,
-            "properties": properties,
-            "required": required,
-        }
-
-
-def inside(name: str, shape: Shape) -> list[Field]:
-    """Return the keys of a shape, taken from an attribute of what was found."""
-    whole = attrgetter(name)
-
-    def moved(field: Field) -> Field:
-        take = _taking(field.of or field.key)
-        return field._replace(of=lambda found: take(whole(found)))
-
-    return list(map(moved, shape.fields.values()))
-
-
-class Joined(Shape):
-    """The keys of several shapes in one object."""
-
-    def __init__(self, text: str, *parts: tuple[Callable[[Any], Any] | None, Shape]) -> None:
-        """Each shape is taken from what its function returns, and left out for None; a shape
-        without a function is always there.
-        """
-        super().__init__(text)
-        self._shapes = parts
-        for take, shape in parts:
-            for key, one in shape.fields.items():
-                there = self.fields.get(key, one)
-                is_always = take is None or not (there is one or there.optional)
-                self.fields[key] = one if is_always else one._replace(optional=True)
-
-    def record(self, found: Any) -> dict[str, Any]:
-        """Return what was found, as JSON has it."""
-        record: dict[str, Any] = {}
-        for take, shape in self._shapes:
-            part = found if take is None else take(found)
-            if part is not None:
-                record |= shape.record(part)
-        return record
 
 
 class View(NamedTuple):
@@ -264,30 +182,14 @@ class View(NamedTuple):
     columns: Sequence[Column] = ()
 
 
-def _type(kind: Type | Shape) -> Type:
-    return kind if isinstance(kind, Type) else Type(kind.schema, "JSON", kind.record)
-
-
 def _described(field: Field) -> str:
-    unit = _type(field.type).unit
+    unit = field.type.unit
     return f"{field.text} In {unit}." if unit else field.text
 
 
-def _taking(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _taking(of: str | Convert) -> Convert:
     return of if callable(of) else attrgetter(of)
 
 
 def _is_empty(value: Any) -> bool:
     return not value and type(value) not in {int, float}
-
-
-KEY_IN_THREAD = (
-    Field("checkpoint_ns", TEXT, "Namespace; '' is the root graph."),
-    Field("checkpoint_id", TEXT, "Checkpoint."),
-)
-"""Names a checkpoint of a known thread."""
-KEY = (
-    Field("thread_id", TEXT, "Thread.", "key.thread_id"),
-    *(one._replace(of=f"key.{one.key}") for one in KEY_IN_THREAD),
-)
-"""Names a checkpoint."""

@@ -12,27 +12,12 @@ from ckpt_backends.model import Status
 from ckpt_cli.core.conversation import as_message, said
 from ckpt_cli.core.tasks import marks, path_text
 from ckpt_cli.render.checkpoint import NODES, OPERATION, checkpoint_fields
-from ckpt_cli.render.fields import (
-    FLAG,
-    INTEGER,
-    TEXT,
-    TIME,
-    VALUE,
-    Field,
-    Shape,
-    by_name,
-    each,
-    either,
-    known,
-    maybe,
-    one_of,
-    optional,
-    under,
-)
+from ckpt_cli.render.fields import Field, Shape, inside, known, optional
 from ckpt_cli.render.messages import MESSAGE
 from ckpt_cli.render.table import AT, Column, step_number
 from ckpt_cli.render.text import Span, StyledLine, line, safe_text, short_ns
 from ckpt_cli.render.threads import STATUS, counted_names, marks_style, next_node_names
+from ckpt_cli.render.types import FLAG, INTEGER, TEXT, TIME, VALUE, either, one_of
 from ckpt_cli.render.values import changes_text, summary, value_text
 
 if TYPE_CHECKING:
@@ -59,22 +44,20 @@ def _marks(found: Entry | Movement) -> list[str]:
 
 
 _NODES = Field("nodes", NODES, "Nodes that ran to make it, one for each task.")
-_MARKS = Field("marks", each(TEXT), "What `history` says about its tasks.", _marks)
+_MARKS = Field("marks", TEXT.list, "What `history` says about its tasks.", _marks)
 ENTRY = Shape(
     "A checkpoint of a list.",
     *checkpoint_fields(),
     Field("depth", INTEGER, "Forks between it and the branch of the head."),
     _NODES,
-    Field("state", maybe(STATUS), "The status; null if the run went on.", _state),
+    Field("state", STATUS.or_null, "The status; null if the run went on.", _state),
     _MARKS,
     optional("operation", OPERATION, "The operation that added it."),
     optional("plaintext", FLAG, "It is stored plain, in a thread with encrypted checkpoints."),
     known("input", VALUE, "The input that waits there, if no write tells what it was.", "given"),
 )
 HISTORY = Shape(
-    ENTRY.text,
-    *ENTRY.fields.values(),
-    optional("messages", each(MESSAGE), "The conversation, with --messages."),
+    ENTRY.text, *ENTRY, optional("messages", MESSAGE.list, "The conversation, with --messages.")
 )
 _KINDS = one_of("checkpoint", "step", "deleted")
 _EVENT = Field("event", _KINDS, "What happened; `step`: a known one failed, or asked a question.")
@@ -84,18 +67,18 @@ _MOVED = Shape(
     *checkpoint_fields(),
     _NODES,
     _MARKS,
-    *under(
+    *inside(
         "changes",
-        Field("changed", each(TEXT), "Channels that changed.", "channels"),
-        Field("added", by_name(each(VALUE)), "New items of lists that only grew."),
-        Field("turned", by_name(each(VALUE)), "Plain values before, if there was one, and after."),
+        Field("changed", TEXT.list, "Channels that changed.", "channels"),
+        Field("added", VALUE.list.by_name, "New items of lists that only grew."),
+        Field("turned", VALUE.list.by_name, "Plain values before, if there was one, and after."),
     ),
 )
 _DELETED = Shape(
     "A thread that was deleted.",
     _EVENT,
     Field("thread_id", TEXT, "Thread."),
-    Field("ts", maybe(TIME), "When that was noticed.", "at"),
+    Field("ts", TIME.or_null, "When that was noticed.", "at"),
 )
 MOVEMENT = either(_MOVED, _DELETED)
 

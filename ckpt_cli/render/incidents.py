@@ -14,24 +14,10 @@ from ckpt_cli.core.tasks import (
     path_text,
 )
 from ckpt_cli.queries.incidents import Failure, FailureGroup, GroupBy, Waiting
-from ckpt_cli.render.fields import (
-    ANY,
-    FLAG,
-    INTEGER,
-    KEY,
-    TEXT,
-    TIME,
-    VALUE,
-    Field,
-    Shape,
-    by_name,
-    each,
-    maybe,
-    one_of,
-    optional,
-)
+from ckpt_cli.render.fields import Field, Shape, optional
 from ckpt_cli.render.table import AGE, AGO, AT, THREAD, Column
 from ckpt_cli.render.text import Style
+from ckpt_cli.render.types import ANY, FLAG, INTEGER, KEY, TEXT, TIME, VALUE, one_of
 from ckpt_cli.render.values import value_text
 
 BLOCKS = "failed"
@@ -59,15 +45,15 @@ def _asker(found: Waiting) -> NodePath:
 FAILURE = Shape(
     "A task that failed.",
     *KEY,
-    Field("task_id", maybe(TEXT), "Task."),
+    Field("task_id", TEXT.or_null, "Task."),
     Field("node", TEXT, "Node that failed.", lambda one: one.path[-1]),
-    Field("path", each(TEXT), "Nodes from the root graph to the one that failed."),
+    Field("path", TEXT.list, "Nodes from the root graph to the one that failed."),
     Field("error", TEXT, "Error."),
-    Field("at", maybe(TIME), "When it was stored, or the step began."),
+    Field("at", TIME.or_null, "When it was stored, or the step began."),
     Field("retried", FLAG, "Whether the task ran again, with success."),
     Field("handled", FLAG, "Whether its error handler has finished, or asks."),
     Field("state", one_of(BLOCKS, RETRIED, HANDLED, LEFT), "What became of it.", failure_state),
-    Field("resume", maybe(ANY), "What retries it; null if the thread went on."),
+    Field("resume", ANY.or_null, "What retries it; null if the thread went on."),
 )
 FAILURE_HISTORY_COLUMNS = FAILURE.columns(
     THREAD,
@@ -87,13 +73,13 @@ WAITING = Shape(
     "A question that waits for an answer.",
     *KEY,
     Field("task_id", TEXT, "Task that asks.", "question.task_id"),
-    Field("node", maybe(TEXT), "Its node.", "question.node"),
-    Field("interrupt_id", maybe(TEXT), "Id of the question.", "question.interrupt_id"),
+    Field("node", TEXT.or_null, "Its node.", "question.node"),
+    Field("interrupt_id", TEXT.or_null, "Id of the question.", "question.interrupt_id"),
     Field("value", VALUE, "What the node gave to interrupt().", "question.value"),
     optional("failed_answer", FLAG, "It failed when answered.", "question.failed_answer"),
     optional("response_schema", VALUE, "JSON Schema of the answer.", "question.response_schema"),
-    Field("path", each(TEXT), "Nodes from the root graph to the one that asks.", _asker),
-    Field("since", maybe(TIME), "When the step began that asked it."),
+    Field("path", TEXT.list, "Nodes from the root graph to the one that asks.", _asker),
+    Field("since", TIME.or_null, "When the step began that asked it."),
     optional("unloaded", TEXT, "What the saver does instead of loading this head."),
 )
 WAITING_COLUMNS = WAITING.columns(
@@ -117,9 +103,9 @@ def _group(by: GroupBy, others: str) -> Shape:
         Field(by, TEXT, "What they have in common.", "name"),
         Field("failures", INTEGER, "Number of failed tasks."),
         Field("threads", INTEGER, "Number of threads that they are in."),
-        Field(others, by_name(INTEGER), "Their numbers, the greatest first.", _most_common),
-        Field("first_at", maybe(TIME), "When the first failed."),
-        Field("last_at", maybe(TIME), "When the last failed."),
+        Field(others, INTEGER.by_name, "Their numbers, the greatest first.", _most_common),
+        Field("first_at", TIME.or_null, "When the first failed."),
+        Field("last_at", TIME.or_null, "When the last failed."),
         Field("newest", TEXT, "Thread of the last."),
     )
 

@@ -21,25 +21,7 @@ from ckpt_cli.core.memory import format_key, format_namespace
 from ckpt_cli.core.memory import text_of as text_of_fact
 from ckpt_cli.core.values import clip, format_path
 from ckpt_cli.queries.memory import FACTS, FoundItem, ItemOrigin, JoinedSession, MemoryHit
-from ckpt_cli.render.fields import (
-    BYTES,
-    FLAG,
-    INTEGER,
-    NUMBER,
-    TEXT,
-    TIME,
-    VALUE,
-    Field,
-    Part,
-    Shape,
-    View,
-    by_name,
-    each,
-    known,
-    maybe,
-    one_of,
-    optional,
-)
+from ckpt_cli.render.fields import Field, Part, Shape, View, known, optional
 from ckpt_cli.render.search import excerpt
 from ckpt_cli.render.table import AGE, AGO, Column, age, size, step_number, table_lines, when
 from ckpt_cli.render.text import (
@@ -59,6 +41,7 @@ from ckpt_cli.render.text import (
     wrap,
 )
 from ckpt_cli.render.threads import STATUS_STYLES
+from ckpt_cli.render.types import BYTES, FLAG, INTEGER, NUMBER, TEXT, TIME, VALUE, one_of
 from ckpt_cli.render.values import block, counted, summary
 
 _GAP = 2
@@ -86,7 +69,7 @@ _NAMED = 5
 def _address(key: str) -> tuple[Field, Field]:
     """Return the keys that name an item; `key` is the attribute with its `ItemKey`."""
     return (
-        Field("namespace", each(TEXT), "Labels of its namespace.", f"{key}.namespace"),
+        Field("namespace", TEXT.list, "Labels of its namespace.", f"{key}.namespace"),
         Field("key", TEXT, "Key.", f"{key}.key"),
     )
 
@@ -112,16 +95,16 @@ _VECTOR = Shape(
 _SOURCE = Shape(
     "Where an item came from, according to the item.",
     Field("kind", TEXT, "`thread`, or another word such as `manual`."),
-    Field("thread_id", maybe(TEXT), "The thread, if one is named."),
+    Field("thread_id", TEXT.or_null, "The thread, if one is named."),
 )
 _ITEM = (
     *_address("item.key"),
-    Field("created_at", maybe(TIME), "When it was first stored.", "item.created_at"),
-    Field("updated_at", maybe(TIME), "When it was last stored.", "item.updated_at"),
-    Field("expires_at", maybe(TIME), "When it expires; null if never.", "item.expires_at"),
+    Field("created_at", TIME.or_null, "When it was first stored.", "item.created_at"),
+    Field("updated_at", TIME.or_null, "When it was last stored.", "item.updated_at"),
+    Field("expires_at", TIME.or_null, "When it expires; null if never.", "item.expires_at"),
     Field("expired", FLAG, "Whether the application's next sweep removes it.", "is_expired"),
     Field("bytes", BYTES, "Stored size of the value.", "item.size"),
-    Field("vectors", each(_VECTOR), "Its vectors.", "item.vectors"),
+    Field("vectors", _VECTOR.list, "Its vectors.", "item.vectors"),
     known("category", TEXT, "Category of a fact.", "item.category"),
     known("confidence", NUMBER, "Confidence of a fact, 0 to 1.", "item.confidence"),
     optional("source", _SOURCE, "Where it came from.", "item.source"),
@@ -137,7 +120,7 @@ LISTED_ITEM = Shape(
 _MESSAGE = Shape(
     "The human message that an item most likely came from.",
     Field("index", INTEGER, "Place among all messages.", "turn.index"),
-    Field("id", maybe(TEXT), "Id.", "turn.message.id"),
+    Field("id", TEXT.or_null, "Id.", "turn.message.id"),
     Field("content", TEXT, "Text.", lambda one: content_text(one.turn.message.content)),
     Field("sentence", TEXT, "Sentence that shares most words.", "likeness.sentence"),
     Field("shared", NUMBER, "Part of the item's words.", lambda one: round(one.likeness.shared, 3)),
@@ -151,15 +134,15 @@ def _message(found: ItemOrigin) -> ItemOrigin | None:
 
 _CHECKPOINT = Shape(
     "The checkpoint that an item came from.",
-    Field("ts", maybe(TIME), "Its time.", "at"),
-    Field("step", maybe(INTEGER), "Its step."),
+    Field("ts", TIME.or_null, "Its time.", "at"),
+    Field("step", INTEGER.or_null, "Its step."),
     Field("human_messages", INTEGER, "Human messages in it.", "people"),
 )
 ORIGIN = Shape(
     "Where an item came from.",
     Field("thread_id", TEXT, "Thread."),
     Field("store", TEXT, "URL of its store, without secrets; empty if unknown."),
-    Field("checkpoint_id", maybe(TEXT), "Newest root checkpoint when the item was created."),
+    Field("checkpoint_id", TEXT.or_null, "Newest root checkpoint when the item was created."),
     Part(_CHECKPOINT, lambda one: None if one.checkpoint_id is None else one),
     optional("message", _MESSAGE, "Message that it most likely came from.", _message),
     optional("remark", TEXT, "Why nothing more is known."),
@@ -400,9 +383,9 @@ def _path(hit: MemoryHit) -> str | None:
 ITEM_HIT = Shape(
     "A line that matches.",
     *_address("item.key"),
-    Field("updated_at", maybe(TIME), "When the item was last stored.", "item.updated_at"),
+    Field("updated_at", TIME.or_null, "When the item was last stored.", "item.updated_at"),
     Field("in", one_of("namespace", "key", "value"), "Where in the item.", "place"),
-    Field("path", maybe(TEXT), "Path in the value.", _path),
+    Field("path", TEXT.or_null, "Path in the value.", _path),
     Field("line_number", INTEGER, "Number of the line, from 1.", "match.number"),
     Field("line", TEXT, "The line.", "match.line"),
     Field("start", INTEGER, "Where the match begins in it.", "match.start"),
@@ -458,10 +441,10 @@ _DONE = Shape(
 ITEM_REMOVAL = Shape(
     "Items that were removed, or would be.",
     Field("dry_run", FLAG, "Whether nothing was removed.", "is_dry_run"),
-    Field("items", each(ITEM), "The items."),
+    Field("items", ITEM.list, "The items."),
     Field("removed", ITEM_SUMS, "What was removed."),
     Field("more", FLAG, "Whether others match, too."),
-    Field("archive", maybe(TEXT), "Archive of the items."),
+    Field("archive", TEXT.or_null, "Archive of the items."),
     Part(_DONE, lambda one: None if one.is_dry_run else one),
 )
 
@@ -542,7 +525,7 @@ _CHANGE = Shape(
 ITEM_EDIT = Shape(
     "Fields of an item that were set, or would be.",
     *_address("key"),
-    Field("changes", by_name(_CHANGE), "The fields that change."),
+    Field("changes", _CHANGE.by_name, "The fields that change."),
     Field("written", FLAG, "Whether the change was written.", "is_written"),
 )
 
@@ -654,8 +637,8 @@ ITEM_ARCHIVE = Shape(
     "An archive of items.",
     Field("file", TEXT, "The file.", lambda one: str(one.bundle.path)),
     Field("rows", INTEGER, "Rows that it holds.", "bundle.size"),
-    Field("signed_by", maybe(TEXT), "Fingerprint of the key that signed it.", "bundle.signed_by"),
-    Field("namespaces", each(each(TEXT)), "Where its items are; each a list of labels."),
+    Field("signed_by", TEXT.or_null, "Fingerprint of the key that signed it.", "bundle.signed_by"),
+    Field("namespaces", TEXT.list.list, "Where its items are; each a list of labels."),
     Part(ADDED_ROWS, "restored"),
 )
 _NAMESPACES = Column("NAMESPACES", "namespaces", listed_namespaces)
@@ -677,10 +660,10 @@ MEMORY_COPY = Shape(
     Field("bytes", BYTES, "Size of their values."),
     Field("added", INTEGER, "How many of them are new there."),
     Field("present", INTEGER, "How many were there before.", "present"),
-    Field("replaced", each(_COPIED), "Items of the target that were replaced."),
+    Field("replaced", _COPIED.list, "Items of the target that were replaced."),
     Field("expired", INTEGER, "Items that were left out because they have expired."),
     Field("without_vectors", INTEGER, "Added items whose vectors were not copied.", "embedded"),
-    Field("skipped", each(_SKIPPED), "Items that were not copied."),
+    Field("skipped", _SKIPPED.list, "Items that were not copied."),
     Field("verified", FLAG, "Whether the target was read back and is equal.", "is_verified"),
 )
 _COPY_COLUMNS = (
@@ -737,15 +720,15 @@ SESSION = Shape(
     "A chat session of an application.",
     Field("session_id", TEXT, "Session.", "session.session_id"),
     Field("user_id", TEXT, "User.", "session.user_id"),
-    Field("thread_id", maybe(TEXT), "Its thread.", "session.thread_id"),
-    Field("created_at", maybe(TEXT), "As the application wrote it.", "session.created_at"),
-    Field("updated_at", maybe(TEXT), "As the application wrote it.", "session.updated_at"),
+    Field("thread_id", TEXT.or_null, "Its thread.", "session.thread_id"),
+    Field("created_at", TEXT.or_null, "As the application wrote it.", "session.created_at"),
+    Field("updated_at", TEXT.or_null, "As the application wrote it.", "session.updated_at"),
     Field("bytes", BYTES, "Stored size.", "session.size"),
     Field("key", TEXT, "Key in the database.", "session.key"),
     optional("expires_at", TIME, "When it expires.", "session.expires_at"),
     known("status", TEXT, "Status of the thread, if it is in the same store."),
-    Part(Shape("The thread.", Field("head", maybe(TEXT), "Its head.")), "thread"),
-    known("fields", by_name(VALUE), "The other fields of a single session.", _other_fields),
+    Part(Shape("The thread.", Field("head", TEXT.or_null, "Its head.")), "thread"),
+    known("fields", VALUE.by_name, "The other fields of a single session.", _other_fields),
 )
 SESSION_COLUMNS = SESSION.columns(
     Column("SESSION", "session_id", style="head"),

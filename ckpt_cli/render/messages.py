@@ -7,22 +7,10 @@ from typing import Any, NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation import Call, Statistics, ToolCall, Turn, content_text, is_error
-from ckpt_cli.render.fields import (
-    FLAG,
-    INTEGER,
-    TEXT,
-    VALUE,
-    Field,
-    Shape,
-    View,
-    by_name,
-    each,
-    known,
-    maybe,
-    optional,
-)
+from ckpt_cli.render.fields import Field, Shape, View, inside, known, optional
 from ckpt_cli.render.table import Column, Record, plain_columns, table_lines
 from ckpt_cli.render.text import Style, StyledLine, Ui, line, safe_text, wrap
+from ckpt_cli.render.types import FLAG, INTEGER, TEXT, VALUE
 from ckpt_cli.render.values import block, call_text, counted, message_label
 
 _MESSAGE_LINES = 24
@@ -69,57 +57,53 @@ _USAGE = Shape("Tokens.", *(Field(key, INTEGER, "Tokens.") for key in ("input", 
 _RESULT = Shape(
     "The result of a tool call.",
     Field("index", INTEGER, "Place of its message in the conversation."),
-    Field("id", maybe(TEXT), "Id of its message.", "message.id"),
+    Field("id", TEXT.or_null, "Id of its message.", "message.id"),
     Field("content", VALUE, "Content.", "message.content"),
     Field("error", FLAG, "Whether the tool failed.", lambda turn: is_error(turn.message)),
 )
 _CALL = Shape(
     "A tool call.",
-    Field("id", maybe(TEXT), "Id of the call.", "call.id"),
+    Field("id", TEXT.or_null, "Id of the call.", "call.id"),
     Field("name", TEXT, "Tool.", "call.name"),
     Field("args", VALUE, "Arguments.", "call.args"),
-    Field("result", maybe(_RESULT), "Its result."),
+    Field("result", _RESULT.or_null, "Its result."),
     optional("invalid", FLAG, "The arguments could not be parsed.", "call.invalid"),
 )
 MESSAGE = Shape(
     "A message of a conversation.",
     Field("index", INTEGER, "Place in the conversation, from 0.", "turn.index"),
-    Field("id", maybe(TEXT), "Id of the message.", "turn.message.id"),
+    Field("id", TEXT.or_null, "Id of the message.", "turn.message.id"),
     Field("role", TEXT, "human, ai, tool, system, ...", "turn.message.role"),
-    Field("name", maybe(TEXT), "Name, such as that of a tool.", "turn.message.name"),
+    Field("name", TEXT.or_null, "Name, such as that of a tool.", "turn.message.name"),
     Field("content", VALUE, "Content: a text, or a list of blocks.", "turn.message.content"),
-    Field("tool_calls", each(_CALL), "Tool calls with their results, a list.", _called),
-    Field("usage", maybe(_USAGE), "Tokens, if the message tells them.", "turn.usage"),
-    Field("model", maybe(TEXT), "Model that made it.", "turn.model"),
+    Field("tool_calls", _CALL.list, "Tool calls with their results, a list.", _called),
+    Field("usage", _USAGE.or_null, "Tokens, if the message tells them.", "turn.usage"),
+    Field("model", TEXT.or_null, "Model that made it.", "turn.model"),
     known("tool_call_id", TEXT, "Tool call that it answers.", _call_answered),
 )
 STATISTICS = Shape(
     "Numbers of a conversation.",
-    Field("messages", by_name(INTEGER), "Messages by role.", "roles"),
+    Field("messages", INTEGER.by_name, "Messages by role.", "roles"),
     Field(
         "tokens",
-        each(
-            Shape(
-                "Tokens of one model.",
-                Field("model", maybe(TEXT), "Model."),
-                Field("messages", INTEGER, "Its messages."),
-                *(one._replace(of=f"usage.{key}") for key, one in _USAGE.fields.items()),
-            )
-        ),
+        Shape(
+            "Tokens of one model.",
+            Field("model", TEXT.or_null, "Model."),
+            Field("messages", INTEGER, "Its messages."),
+            *inside("usage", *_USAGE),
+        ).list,
         "Tokens by model.",
         "models",
     ),
     Field(
         "tool_calls",
-        each(
-            Shape(
-                "Calls of one tool.",
-                Field("name", TEXT, "Tool."),
-                Field("calls", INTEGER, "Its calls."),
-                Field("errors", INTEGER, "How many failed."),
-                Field("unanswered", INTEGER, "How many have no result."),
-            )
-        ),
+        Shape(
+            "Calls of one tool.",
+            Field("name", TEXT, "Tool."),
+            Field("calls", INTEGER, "Its calls."),
+            Field("errors", INTEGER, "How many failed."),
+            Field("unanswered", INTEGER, "How many have no result."),
+        ).list,
         "Calls by tool.",
         "tools",
     ),

@@ -28,23 +28,11 @@ from ckpt_cli.operations.log import (
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.undo import Undo
 from ckpt_cli.queries.operations import REDO, UNDO, ListedOperation
-from ckpt_cli.render.fields import (
-    FLAG,
-    INTEGER,
-    TEXT,
-    TIME,
-    Field,
-    Shape,
-    View,
-    each,
-    inside,
-    maybe,
-    one_of,
-    optional,
-)
+from ckpt_cli.render.fields import Field, Shape, View, inside, optional
 from ckpt_cli.render.plan import PLACE
 from ckpt_cli.render.table import AGO, Column, age, plain_columns, when
 from ckpt_cli.render.text import StyledLine, Ui, command_field, field, line
+from ckpt_cli.render.types import FLAG, INTEGER, TEXT, TIME, one_of
 from ckpt_cli.render.values import counted, named_value
 
 _SHOWN = 20
@@ -61,15 +49,15 @@ OPERATION = Shape(
     Field("user", TEXT, "User of the operating system.", "operation.user"),
     Field("store", TEXT, "URL of the store, without secrets.", "operation.store"),
     Field("action", TEXT, "What was done, such as `rollback`.", "operation.action"),
-    Field("threads", each(TEXT), "Changed threads, at most 1,000.", "operation.threads"),
+    Field("threads", TEXT.list, "Changed threads, at most 1,000.", "operation.threads"),
     Field("number", INTEGER, "Number of changed threads, or items.", "operation.number"),
-    Field("reason", maybe(TEXT), "Reason that was given.", "operation.reason"),
+    Field("reason", TEXT.or_null, "Reason that was given.", "operation.reason"),
     Field("command", TEXT, "Command line without secrets and values.", "operation.command"),
     Field("undoable", FLAG, "Whether it can be taken back.", "is_undoable"),
-    Field("why_not", maybe(TEXT), "Why not.", lambda one: one.why_not or None),
-    Field("undone_by", maybe(TEXT), "Operation that took it back."),
-    Field("undoes", maybe(TEXT), "Operation that it took back.", "operation.undoes"),
-    Field("ended", maybe(TEXT), "Why it stopped early.", lambda one: one.operation.ended or None),
+    Field("why_not", TEXT.or_null, "Why not.", lambda one: one.why_not or None),
+    Field("undone_by", TEXT.or_null, "Operation that took it back."),
+    Field("undoes", TEXT.or_null, "Operation that it took back.", "operation.undoes"),
+    Field("ended", TEXT.or_null, "Why it stopped early.", lambda one: one.operation.ended or None),
 )
 
 
@@ -104,26 +92,26 @@ class ShownOperation(NamedTuple):
 
 STEP = Shape(
     "What was done to one thread, without values.",
-    Field("thread_id", maybe(TEXT), "Thread; null for items of memory."),
-    Field("did", maybe(TEXT), "What was done.", lambda one: part_text(one.done)),
-    Field("undo", maybe(TEXT), "What takes it back.", lambda one: part_text(one.back)),
+    Field("thread_id", TEXT.or_null, "Thread; null for items of memory."),
+    Field("did", TEXT.or_null, "What was done.", lambda one: part_text(one.done)),
+    Field("undo", TEXT.or_null, "What takes it back.", lambda one: part_text(one.back)),
     Field(
         "checkpoints",
-        each(TEXT),
+        TEXT.list,
         "Checkpoints that were added or removed.",
         lambda one: _checkpoints(one.done),
     ),
     Field(
         "archive",
-        maybe(TEXT),
+        TEXT.or_null,
         "Archive from which it is taken back.",
         lambda one: str(one.back.bundle) if isinstance(one.back, RowsRestored) else None,
     ),
 )
 SHOWN_OPERATION = Shape(
     "An operation with its steps.",
-    *inside("listed", OPERATION),
-    Field("steps", each(STEP), "What was done to each thread."),
+    *inside("listed", *OPERATION),
+    Field("steps", STEP.list, "What was done to each thread."),
 )
 
 
@@ -197,7 +185,7 @@ class ShownUndo(NamedTuple):
 
 PLACED_VALUE = Shape(
     "A value that is removed, or stored again.",
-    *inside("place", PLACE),
+    *inside("place", *PLACE),
     Field(
         "before",
         one_of("missing", "unreadable", "restored"),
@@ -206,17 +194,17 @@ PLACED_VALUE = Shape(
 )
 UNDO_STEP = Shape(
     "What is done to one thread.",
-    Field("thread_id", maybe(TEXT), "Thread; null for items of memory.", "one.thread_id"),
-    Field("does", maybe(TEXT), "What is done.", lambda found: _does(found.one)),
+    Field("thread_id", TEXT.or_null, "Thread; null for items of memory.", "one.thread_id"),
+    Field("does", TEXT.or_null, "What is done.", lambda found: _does(found.one)),
     Field(
         "refused",
-        maybe(TEXT),
+        TEXT.or_null,
         "Why it cannot be taken back.",
         lambda found: None if found.one.error is None else found.one.error.message,
     ),
     optional(
         "values",
-        each(PLACED_VALUE),
+        PLACED_VALUE.list,
         "Values that are removed, or stored again.",
         lambda found: placed_values(found.one, found.action),
     ),
@@ -225,7 +213,7 @@ UNDO_PLAN = Shape(
     "What takes back an operation.",
     Field("action", one_of(UNDO, REDO), "What is done.", "undo.action"),
     Field("undoes", TEXT, "Operation that is taken back.", "undo.undoes"),
-    Field("threads", each(UNDO_STEP), "What is done to each thread.", "steps"),
+    Field("threads", UNDO_STEP.list, "What is done to each thread.", "steps"),
     Field("dry_run", FLAG, "Whether nothing was written."),
 )
 
@@ -322,16 +310,14 @@ CHAIN = Shape(
     Field("head", TEXT, "SHA-256 of the last of them.", "chain.head"),
     Field(
         "broken",
-        maybe(
-            Shape(
-                "The first line that is not sound.",
-                Field("line", INTEGER, "Its number.", lambda found: found.chain.lines + 1),
-                Field("reason", TEXT, "What is wrong with it.", "chain.broken"),
-            )
-        ),
+        Shape(
+            "The first line that is not sound.",
+            Field("line", INTEGER, "Its number.", lambda found: found.chain.lines + 1),
+            Field("reason", TEXT, "What is wrong with it.", "chain.broken"),
+        ).or_null,
         "The first line that is not sound.",
     ),
-    Field("torn", each(INTEGER), "Lines that were cut off when written.", "chain.torn"),
+    Field("torn", INTEGER.list, "Lines that were cut off when written.", "chain.torn"),
     Field("missing_head", FLAG, "Whether no line has the hash of --head.", "is_missing"),
 )
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ckpt_backends import shell
@@ -20,31 +19,23 @@ from ckpt_cli.core.replay import Repair
 from ckpt_cli.core.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.plans.proposal import Proposal
-from ckpt_cli.render.fields import (
+from ckpt_cli.render.fields import Field, Part, Shape, Type, View, inside, optional
+from ckpt_cli.render.show import config_text, handler_words
+from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines
+from ckpt_cli.render.text import StyledLine, Ui, cell_len, command_field, field, line, safe_text
+from ckpt_cli.render.threads import counted_names, node_names
+from ckpt_cli.render.types import (
     ANY,
     BYTES,
     FLAG,
     INTEGER,
     KEY,
     KEY_IN_THREAD,
+    OBJECT,
     TEXT,
     VALUE,
-    Field,
-    Joined,
-    Shape,
-    Type,
-    View,
-    by_name,
-    each,
-    inside,
-    maybe,
     one_of,
-    optional,
 )
-from ckpt_cli.render.show import config_text, handler_words
-from ckpt_cli.render.table import THREAD, Column, plain_columns, size, table_lines
-from ckpt_cli.render.text import StyledLine, Ui, cell_len, command_field, field, line, safe_text
-from ckpt_cli.render.threads import counted_names, node_names
 from ckpt_cli.render.value_diff import CHANGE, diff_text
 from ckpt_cli.render.values import counted, named_value, summary
 
@@ -85,26 +76,26 @@ class ShownPlan(NamedTuple):
 TOUCHED = Shape(
     "A checkpoint that is added or removed.",
     *KEY,
-    Field("parent_checkpoint_id", maybe(TEXT), "Its parent."),
+    Field("parent_checkpoint_id", TEXT.or_null, "Its parent."),
     Field(
         "form",
         one_of("child", "sibling", "empty", "clone", "removal"),
         "It is added as a child or as a sibling of the checkpoint that it copies, without state, or"
         " to another thread under the same id; or it is removed.",
     ),
-    Field("forked_from", maybe(TEXT), "Checkpoint that it copies."),
+    Field("forked_from", TEXT.or_null, "Checkpoint that it copies."),
 )
 _RESUME = (
-    Field("configurable", maybe(by_name(TEXT)), "Config to resume with.", "plan.configurable"),
+    Field("configurable", TEXT.by_name.or_null, "Config to resume with.", "plan.configurable"),
     Field(
         "metadata",
-        maybe(by_name(ANY)),
+        ANY.by_name.or_null,
         "What the new head has from the config of its run: give it to the resume, too.",
         lambda one: None if one.plan.configurable is None else one.plan.metadata,
     ),
     Field(
         "resume",
-        maybe(TEXT),
+        TEXT.or_null,
         "A line of Python, or JavaScript, that resumes the thread.",
         lambda one: resume_line(one.plan) or None,
     ),
@@ -117,37 +108,37 @@ PLAN = Shape(
         "What is done.",
         "plan.action",
     ),
-    *inside("plan.main", TOUCHED),
+    *inside("plan.main", *TOUCHED),
     Field("why", TEXT, "Reason for the form.", "plan.why"),
     Field("before", TEXT, "Head before the change.", "plan.before.checkpoint_id"),
     Field(
         "head",
-        maybe(TEXT),
+        TEXT.or_null,
         "Head after it; null if the thread is removed.",
         lambda one: None if one.plan.head is None else one.plan.head.checkpoint_id,
     ),
-    Field("step", maybe(INTEGER), "Step of the head after it.", lambda one: _step(one.plan)),
-    Field("next", maybe(each(TEXT)), "Nodes that a resume runs; null if unknown.", "plan.next"),
-    Field("saved", each(TEXT), "Nodes whose results a resume uses without a run.", "plan.saved"),
-    Field("again", each(TEXT), "Nodes that ran already and run again.", "plan.again"),
+    Field("step", INTEGER.or_null, "Step of the head after it.", lambda one: _step(one.plan)),
+    Field("next", TEXT.list.or_null, "Nodes that a resume runs; null if unknown.", "plan.next"),
+    Field("saved", TEXT.list, "Nodes whose results a resume uses without a run.", "plan.saved"),
+    Field("again", TEXT.list, "Nodes that ran already and run again.", "plan.again"),
     Field(
         "asked",
-        each(TEXT),
+        TEXT.list,
         "Nodes that ask their questions again.",
         lambda one: dict.fromkeys(path[0] for path in one.plan.asked),
     ),
-    Field("later", each(TEXT), "Nodes that ran on the abandoned branch after these.", "plan.later"),
+    Field("later", TEXT.list, "Nodes that ran on the abandoned branch after these.", "plan.later"),
     Field("abandoned", INTEGER, "Number of checkpoints of that branch.", "plan.abandoned"),
-    Field("changes", by_name(CHANGE), "As `channels` of `diff`.", "plan.changes"),
-    Field("also", each(TOUCHED), "Checkpoints of other namespaces.", "plan.also"),
+    Field("changes", CHANGE.by_name, "As `channels` of `diff`.", "plan.changes"),
+    Field("also", TOUCHED.list, "Checkpoints of other namespaces.", "plan.also"),
     *_RESUME,
-    Field("undo", maybe(TEXT), "Command that takes it back.", lambda one: one.undo or None),
-    Field("notes", each(TEXT), "Limits and warnings.", "plan.notes"),
+    Field("undo", TEXT.or_null, "Command that takes it back.", lambda one: one.undo or None),
+    Field("notes", TEXT.list, "Limits and warnings.", "plan.notes"),
     Field("dry_run", FLAG, "Whether nothing was written."),
-    optional("mends", each(TEXT), "What a repair mends, one phrase each.", "plan.mends"),
+    optional("mends", TEXT.list, "What a repair mends, one phrase each.", "plan.mends"),
     optional(
         "change",
-        Type({"type": "object"}, "JSON", change_record),
+        OBJECT.converted_by(change_record),
         "The rows that change, with their bytes in base64; with `--dry-run`.",
         lambda one: one.plan.change if one.has_rows else None,
     ),
@@ -506,85 +497,70 @@ def _waits(found: ShownOutcome) -> Iterable[str | None]:
 
 
 _QUESTION_ID = Shape(
-    "A question.", Field("id", maybe(TEXT), "Id; null if none is needed.", lambda one: one)
+    "A question.", Field("id", TEXT.or_null, "Id; null if none is needed.", lambda one: one)
 )
 _OF_READY = ("step", "next", "configurable", "metadata")
 _OF_PLAN = (one for key, one in PLAN.fields.items() if key not in {"changes", "change", "undoes"})
-OUTCOME = Joined(
+OUTCOME = Shape(
     "What is to be done with one of many threads, or what became of it. A thread that is skipped"
     " has only its id, the state and the reason; one that is ready to be resumed has no plan.",
-    (
-        None,
-        Shape(
-            "",
-            Field("thread_id", TEXT, "Thread."),
-            optional(
-                "forked_from_thread",
-                TEXT,
-                "Thread that is copied.",
-                lambda found: found.one.thread_id if found.words.new_id else None,
-            ),
-        ),
+    Field("thread_id", TEXT, "Thread."),
+    optional(
+        "forked_from_thread",
+        TEXT,
+        "Thread that is copied.",
+        lambda found: found.one.thread_id if found.words.new_id else None,
     ),
-    (
-        attrgetter("plan"),
+    Part(
         Shape(
             "",
             *_OF_PLAN,
             Field(
                 "target_step",
-                maybe(INTEGER),
+                INTEGER.or_null,
                 "Step of the checkpoint that is copied.",
                 lambda found: _target_step(found.plan),
             ),
         ),
+        "plan",
     ),
-    (
+    Part(
+        Shape("", Field("op", TEXT.or_null, "Operation; null if it is not recorded.")),
         _if(lambda found: found.one.plan is not None and found.one.state == "done"),
-        Shape("", Field("op", maybe(TEXT), "Operation; null if it is not recorded.")),
     ),
-    (
-        attrgetter("one.resume"),
+    Part(
         Shape(
             "",
             *(one._replace(of=f"head.{one.key}") for one in KEY),
             Field("head", TEXT, "Head from which it is resumed.", "head.checkpoint_id"),
             *(PLAN.fields[key]._replace(of=key) for key in _OF_READY),
         ),
+        "one.resume",
     ),
-    (
+    Part(
+        Shape("", Field("input", Type({"type": "null"}), "Resume it with None.", _nothing)),
         _if(lambda found: _way_on(found.one) == "go on"),
-        Shape("", Field("input", Type({"type": "null"}, "JSON"), "Resume it with None.", _nothing)),
     ),
-    (
+    Part(
+        Shape("", Field("interrupts", _QUESTION_ID.list, "Questions to answer.", _waits)),
         _if(lambda found: _way_on(found.one) == "answer"),
-        Shape("", Field("interrupts", each(_QUESTION_ID), "Questions to answer.", _waits)),
     ),
-    (
-        None,
-        Shape(
-            "",
-            Field(
-                "state",
-                one_of(
-                    *("planned", "rolled back", "forked", "copied", "repaired"),
-                    *("ready", "skipped"),
-                ),
-                "What becomes of it; `ready`: it only has to be resumed.",
-            ),
-            Field(
-                "reason",
-                maybe(TEXT),
-                "Why it is skipped or ready, or what cannot be mended.",
-                lambda found: found.one.reason or None,
-            ),
-        ),
+    Field(
+        "state",
+        one_of("planned", "rolled back", "forked", "copied", "repaired", "ready", "skipped"),
+        "What becomes of it; `ready`: it only has to be resumed.",
     ),
-    (
+    Field(
+        "reason",
+        TEXT.or_null,
+        "Why it is skipped or ready, or what cannot be mended.",
+        lambda found: found.one.reason or None,
+    ),
+    Part(
+        Shape("", Field("mends", TEXT.list, "What is mended, one phrase each.", "one.mends")),
         _if(lambda found: found.words.action == "repair"),
-        Shape("", Field("mends", each(TEXT), "What is mended, one phrase each.", "one.mends")),
     ),
-    (None, Shape("", PLAN.fields["dry_run"])),
+    PLAN.fields["dry_run"],
 )
 
 
@@ -679,40 +655,40 @@ class ShownRepair(NamedTuple):
 PLACE = Shape(
     "A value, and the first checkpoint that names it.",
     *KEY_IN_THREAD,
-    Field("step", maybe(INTEGER), "Step of this checkpoint."),
+    Field("step", INTEGER.or_null, "Step of this checkpoint."),
     Field("channel", TEXT, "Channel."),
     Field("version", TEXT, "Version of the value."),
 )
 RESTORED = Shape(
     "A value that is restored; the checkpoint is the first that names it.",
-    *inside("place", PLACE),
+    *inside("place", *PLACE),
     Field(
         "reducer",
-        maybe(TEXT),
+        TEXT.or_null,
         "Reducer that made it; null if it is as in the step before.",
         lambda one: one.reducers[0] if one.reducers else None,
     ),
-    Field("candidates", each(TEXT), "All reducers that agree on it.", "reducers"),
+    Field("candidates", TEXT.list, "All reducers that agree on it.", "reducers"),
     Field("evidence", INTEGER, "Number of steps that other reducers do not explain."),
     Field("bytes", BYTES, "Size."),
     Field("replaces", FLAG, "Whether it replaces an unreadable value."),
     Field("value", VALUE, "The value."),
 )
 REFUSED = Shape(
-    "A value that cannot be restored.", *inside("place", PLACE), Field("reason", TEXT, "Why not.")
+    "A value that cannot be restored.", *inside("place", *PLACE), Field("reason", TEXT, "Why not.")
 )
 REPAIRED = Shape(
     "Values that are restored.",
     Field("thread_id", TEXT, "Thread.", "repair.thread_id"),
-    Field("repaired", each(RESTORED), "Values that are restored.", "repair.rebuilt"),
-    Field("refused", each(REFUSED), "Values that cannot be restored.", "repair.refused"),
+    Field("repaired", RESTORED.list, "Values that are restored.", "repair.rebuilt"),
+    Field("refused", REFUSED.list, "Values that cannot be restored.", "repair.refused"),
     Field("dry_run", FLAG, "Whether nothing was written."),
-    Field("undo", maybe(TEXT), "Command that takes it back.", lambda one: one.undo or None),
+    Field("undo", TEXT.or_null, "Command that takes it back.", lambda one: one.undo or None),
 )
-REPAIR = Joined(
+REPAIR = Shape(
     "Values that are restored. Where a copy of the head has them, also what is said of it.",
-    (lambda found: found if isinstance(found, ShownPlan) else None, PLAN),
-    (None, REPAIRED),
+    Part(PLAN, lambda found: found if isinstance(found, ShownPlan) else None),
+    *REPAIRED,
 )
 
 

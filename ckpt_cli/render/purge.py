@@ -12,25 +12,11 @@ from ckpt_backends import shell
 from ckpt_backends.model import ThreadSize
 from ckpt_cli.core.retention import NOT_FOUND, PlannedRemoval, PurgeReport, PurgeSums, RemovalSum
 from ckpt_cli.plans.purge import PlanFile
-from ckpt_cli.render.fields import (
-    BYTES,
-    FLAG,
-    INTEGER,
-    NUMBER,
-    TEXT,
-    Field,
-    Shape,
-    Type,
-    View,
-    by_name,
-    each,
-    maybe,
-    one_of,
-    optional,
-)
+from ckpt_cli.render.fields import Field, Shape, View, optional
 from ckpt_cli.render.summaries import grouped_count, most_frequent
 from ckpt_cli.render.table import THREAD, Column, size, table_lines
 from ckpt_cli.render.text import StyledLine, Ui, command_field, field, line, safe_text, wrap
+from ckpt_cli.render.types import BYTES, FLAG, INTEGER, OBJECT, SECONDS, TEXT, one_of
 from ckpt_cli.render.values import counted
 
 _NAMED = 5
@@ -92,7 +78,7 @@ REMOVED_COLUMNS = REMOVED.columns(
     Column("SIZE", "bytes", size, right=True),
     Column("WHY", "reason", cut=True, style="dim"),
 )
-_THREADS = Type(each(REMOVED).schema, "JSON", list)
+_THREADS = REMOVED.list.converted_by(list)
 """Records as a plan file holds them."""
 _SUMS = Shape(
     "Sums over all threads.",
@@ -100,7 +86,7 @@ _SUMS = Shape(
     Field("pruned", INTEGER, "Threads that were pruned.", "sums.pruned.threads"),
     Field("bytes", BYTES, "What went.", "sums.bytes"),
     Field(
-        "rows", by_name(INTEGER), "Rows by table.", lambda report: dict(sorted(report.rows.items()))
+        "rows", INTEGER.by_name, "Rows by table.", lambda report: dict(sorted(report.rows.items()))
     ),
 )
 _KEPT = Shape(
@@ -142,17 +128,17 @@ REMOVAL = Shape(
     ),
     Field("removed", _SUMS, "What was removed; zeros in a dry run.", "report"),
     Field("kept", INTEGER, "Number of threads that stay.", lambda found: len(found.kept)),
-    Field("skipped", each(_KEPT), "The threads that stay because of a rule or a change.", "kept"),
+    Field("skipped", _KEPT.list, "The threads that stay because of a rule or a change.", "kept"),
     Field("left", INTEGER, "Threads left for the next run.", "report.left"),
     Field(
         "archive",
-        maybe(TEXT),
+        TEXT.or_null,
         "Folder of the archives.",
         lambda one: one.archive and str(one.archive),
     ),
     optional(
         "memories",
-        each(Type({"type": "object"}, "JSON")),
+        OBJECT.list,
         "Items of long-term memory that came from removed threads and stay, if a memory is known.",
     ),
     optional("before", _TOTAL, "Of a deletion: what the threads had.", _before),
@@ -254,7 +240,7 @@ def _kept_lines(kept: Iterable[tuple[str, str]], width: int, verb: str) -> Itera
         yield from (line((part, "question")) for part in wrap(text, width))
 
 
-_SECONDS = NUMBER._replace(convert=lambda seconds: round(seconds, 3), unit="seconds")
+_SECONDS = SECONDS.converted_by(lambda seconds: round(seconds, 3))
 
 
 class PurgeSummary(NamedTuple):
@@ -315,18 +301,18 @@ PURGE_SUMMARY = Shape(
     Field("bytes", BYTES, "What goes.", "sums.bytes"),
     Field(
         "kept",
-        by_name(INTEGER),
+        INTEGER.by_name,
         "Threads by the rule that keeps them.",
         lambda one: dict(one.reasons().most_common()),
     ),
     Field(
         "skipped",
-        by_name(INTEGER),
+        INTEGER.by_name,
         "Threads by why they were skipped.",
         lambda one: dict(one.skipped().most_common()),
     ),
     Field("left", INTEGER, "Threads left for the next run.", "report.left"),
-    Field("seconds", maybe(_SECONDS), "Time; null in a dry run."),
+    Field("seconds", _SECONDS.or_null, "Time; null in a dry run."),
     Field("summary", TEXT, "All this in one line.", PurgeSummary.text),
 )
 

@@ -25,24 +25,7 @@ from ckpt_cli.core.replay import (
 from ckpt_cli.queries.replay import NO_DELTA, StepChannel, StoredSizes, Written
 from ckpt_cli.reading.thread import Moment
 from ckpt_cli.render.checkpoint import WRITE
-from ckpt_cli.render.fields import (
-    ANY,
-    BYTES,
-    FLAG,
-    INTEGER,
-    NUMBER,
-    TEXT,
-    VALUE,
-    Field,
-    Part,
-    Shape,
-    View,
-    by_name,
-    each,
-    maybe,
-    one_of,
-    optional,
-)
+from ckpt_cli.render.fields import Field, Shape, View, inside, optional
 from ckpt_cli.render.table import (
     THREAD,
     Column,
@@ -53,6 +36,7 @@ from ckpt_cli.render.table import (
     table_lines,
 )
 from ckpt_cli.render.text import Span, Style, StyledLine, Ui, cell_len, fit, line, safe_text
+from ckpt_cli.render.types import ANY, BYTES, FLAG, INTEGER, NUMBER, TEXT, VALUE, one_of
 from ckpt_cli.render.value_diff import difference_records, difference_texts
 from ckpt_cli.render.values import counted, summary
 
@@ -98,17 +82,17 @@ _COUNTS = tuple(
     for verdict in Verdict
 )
 _REDUCER = (
-    Field("reducer", maybe(TEXT), "Reducer; null if it is not known.", "judgement.reducer"),
+    Field("reducer", TEXT.or_null, "Reducer; null if it is not known.", "judgement.reducer"),
     Field("evidence", INTEGER, "Steps that no other explains.", "judgement.evidence"),
-    Field("candidates", each(TEXT), "All that explain the channel.", "judgement.survivors"),
+    Field("candidates", TEXT.list, "All that explain the channel.", "judgement.survivors"),
     optional("told", FLAG, "The reducer was given.", "judgement.chosen"),
 )
 _TRANSITION = (
     Field("checkpoint_ns", TEXT, "Namespace.", "transition.checkpoint_ns"),
-    Field("checkpoint_id", maybe(TEXT), "Parent, which holds the writes.", "transition.parent"),
+    Field("checkpoint_id", TEXT.or_null, "Parent, which holds the writes.", "transition.parent"),
     Field("child", TEXT, "Checkpoint that was made from them.", "transition.child"),
-    Field("step", maybe(INTEGER), "Its step.", "transition.step"),
-    Field("source", maybe(TEXT), "Its source.", "transition.source"),
+    Field("step", INTEGER.or_null, "Its step.", "transition.step"),
+    Field("source", TEXT.or_null, "Its source.", "transition.source"),
 )
 _DIFFERENCES = optional("differences", ANY, "Where the stored value differs.", _differences)
 
@@ -121,7 +105,7 @@ def _count(name: str, one: Contribution) -> int | None:
 _ITEMS = "Items of the channel that it {}; null if that is not known."
 CONTRIBUTION = Shape(
     "A write of a task, and what it did.",
-    Part(WRITE, "placed", optional=False),
+    *inside("placed", *WRITE),
     Field("value", VALUE, "Value."),
     Field(
         "effect",
@@ -130,7 +114,7 @@ CONTRIBUTION = Shape(
         " `special` (LangGraph's own) or `unknown`.",
     ),
     *(
-        Field(name, maybe(INTEGER), _ITEMS.format(name), partial(_count, name))
+        Field(name, INTEGER.or_null, _ITEMS.format(name), partial(_count, name))
         for name in ("added", "removed", "changed")
     ),
 )
@@ -140,11 +124,11 @@ STEP_CHANNEL = Shape(
     "How one channel was made.",
     *(one for one in _REDUCER if one.key != "told"),
     Field("before", VALUE, "Value at the parent; null if there was none."),
-    Field("writes", each(CONTRIBUTION), "What was written to it, in order."),
+    Field("writes", CONTRIBUTION.list, "What was written to it, in order."),
     Field("rebuilt", VALUE, "What the writes make; null if the reducer is not known."),
     Field("stored", VALUE, "What is stored."),
     Field("verdict", _VERDICT, "Whether the stored value follows from the writes."),
-    Field("reason", maybe(TEXT), "Why not.", lambda one: one.reason or None),
+    Field("reason", TEXT.or_null, "Why not.", lambda one: one.reason or None),
     _DIFFERENCES,
     Field("assumed", FLAG, "The order or the choice of the writes is not stored."),
     Field(
@@ -171,7 +155,7 @@ STORED = Shape(
     Field("written_bytes", BYTES, "Their size.", "written"),
     Field("values", INTEGER, "Values that are stored with it, not shared with its parent."),
     Field("value_bytes", BYTES, "Their size.", "kept"),
-    Field("merged_away", maybe(NUMBER), "Share that merging saved.", _saved),
+    Field("merged_away", NUMBER.or_null, "Share that merging saved.", _saved),
 )
 
 
@@ -181,15 +165,15 @@ WRITTEN = Shape(
     Field("checkpoint_ns", TEXT, "Namespace.", "child.key.checkpoint_ns"),
     Field(
         "checkpoint_id",
-        maybe(TEXT),
+        TEXT.or_null,
         "Parent, which holds the writes; null if it is not stored.",
         lambda found: None if found.parent is None else found.parent.key.checkpoint_id,
     ),
     Field("child", TEXT, "The checkpoint.", "child.key.checkpoint_id"),
-    Field("step", maybe(INTEGER), "Its step.", "child.number"),
-    Field("source", maybe(TEXT), "Its source.", "child.source"),
-    Field("channels", by_name(STEP_CHANNEL), "What was written to, or changed."),
-    Field("others", each(CONTRIBUTION), "Writes that changed no channel."),
+    Field("step", INTEGER.or_null, "Its step.", "child.number"),
+    Field("source", TEXT.or_null, "Its source.", "child.source"),
+    Field("channels", STEP_CHANNEL.by_name, "What was written to, or changed."),
+    Field("others", CONTRIBUTION.list, "Writes that changed no channel."),
     optional("stored", STORED, "Sizes, where values are stored apart."),
 )
 
@@ -340,7 +324,7 @@ TRANSITION = Shape(
     Field("channel", TEXT, "Channel.", "check.channel"),
     Field("writes", INTEGER, "Number of writes to it.", "check.wrote"),
     Field("verdict", _VERDICT, "Whether its value follows from them."),
-    Field("reason", maybe(TEXT), "Why not.", lambda one: _reason(one) or None),
+    Field("reason", TEXT.or_null, "Why not.", lambda one: _reason(one) or None),
     _DIFFERENCES,
     Field("assumed", FLAG, "Whether the writes match in an order that is not stored."),
     *_REDUCER,
@@ -350,7 +334,7 @@ FINDING = Shape(
     *_TRANSITION,
     Field(
         "channel",
-        maybe(TEXT),
+        TEXT.or_null,
         "Channel; null if the checkpoint cannot be read.",
         lambda one: one.check.channel or None,
     ),
@@ -367,11 +351,11 @@ REPLAY = Shape(
     Field("assumed", INTEGER, "Values that match in an order of writes that is not stored."),
     Field(
         "channels",
-        by_name(CHANNEL),
+        CHANNEL.by_name,
         "By channel; one of a subgraph is named after the node that calls it: `research/notes`.",
         lambda found: {label(place): one for place, one in found.channels.items()},
     ),
-    Field("findings", each(FINDING), "What does not match."),
+    Field("findings", FINDING.list, "What does not match."),
 )
 
 
@@ -382,8 +366,8 @@ def _first(found: Replayed) -> str | None:
 
 REPLAYED_THREAD = Shape(
     "The same of one of several threads.",
-    *REPLAY.fields.values(),
-    Field("first", maybe(TEXT), "Its first finding.", _first),
+    *REPLAY,
+    Field("first", TEXT.or_null, "Its first finding.", _first),
 )
 
 

@@ -10,19 +10,9 @@ from ckpt_cli.core.secrets import SecretFinding
 from ckpt_cli.core.tasks import path_text
 from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.grep import GrepHit
-from ckpt_cli.render.fields import (
-    INTEGER,
-    KEY,
-    TEXT,
-    TIME,
-    Field,
-    Shape,
-    each,
-    maybe,
-    one_of,
-    under,
-)
+from ckpt_cli.render.fields import Field, Shape, inside
 from ckpt_cli.render.table import THREAD, Column
+from ckpt_cli.render.types import INTEGER, KEY, TEXT, TIME, one_of
 from ckpt_cli.render.values import counted
 
 _BEFORE, _AFTER = 24, 200
@@ -41,14 +31,14 @@ HIT = Shape(
     "A line that matches.",
     *KEY,
     Field("ref", TEXT, "Short name of the checkpoint."),
-    Field("ts", maybe(TIME), "When it was saved.", "at"),
+    Field("ts", TIME.or_null, "When it was saved.", "at"),
     Field("in", one_of("value", "question", "error", "write"), "Where the text is.", "kind"),
-    Field("node", maybe(TEXT), "Node that wrote, failed or asks.", _node),
-    Field("node_path", each(TEXT), "Nodes from the root graph to it.", "path"),
-    Field("task_id", maybe(TEXT), "Its task."),
+    Field("node", TEXT.or_null, "Node that wrote, failed or asks.", _node),
+    Field("node_path", TEXT.list, "Nodes from the root graph to it.", "path"),
+    Field("task_id", TEXT.or_null, "Its task."),
     Field("channel", TEXT, "Channel."),
     Field("path", TEXT, "Where in the channel the text is.", _place),
-    *under(
+    *inside(
         "match",
         Field("line_number", INTEGER, "Line of the text, from 1.", "number"),
         Field("line", TEXT, "The line."),
@@ -115,19 +105,21 @@ def _value(found: SecretFinding) -> str | None:
 
 SECRET = Shape(
     "A credential at one place; its text is never told.",
-    Field("thread_id", maybe(TEXT), "Thread; null for long-term memory."),
-    Field("checkpoint_ns", maybe(TEXT), "Namespace; '' is the root graph."),
-    Field("checkpoint_id", maybe(TEXT), "The newest of the checkpoints that hold it."),
+    Field("thread_id", TEXT.or_null, "Thread; null for long-term memory."),
+    Field("checkpoint_ns", TEXT.or_null, "Namespace; '' is the root graph."),
+    Field("checkpoint_id", TEXT.or_null, "The newest of the checkpoints that hold it."),
     Field("place", one_of("value", "write", "metadata", "memory"), "What holds it."),
-    Field("channel", maybe(TEXT), "Channel of a value or a write."),
+    Field("channel", TEXT.or_null, "Channel of a value or a write."),
     Field("path", TEXT, "Where it is; it begins with the channel, if there is one.", _path),
     Field("kind", TEXT, "Kind of credential."),
-    Field("task_id", maybe(TEXT), "Task of a write."),
-    Field("idx", maybe(INTEGER), "Number of a write within its task."),
-    Field("checkpoints", maybe(INTEGER), "Number of checkpoints that hold it here."),
-    Field("namespace", maybe(each(TEXT)), "Labels of an item of long-term memory."),
-    Field("key", maybe(TEXT), "Key of an item of long-term memory."),
-    Field("value", maybe(TEXT), "What `erase --value` takes; null where a name is hidden.", _value),
+    Field("task_id", TEXT.or_null, "Task of a write."),
+    Field("idx", INTEGER.or_null, "Number of a write within its task."),
+    Field("checkpoints", INTEGER.or_null, "Number of checkpoints that hold it here."),
+    Field("namespace", TEXT.list.or_null, "Labels of an item of long-term memory."),
+    Field("key", TEXT.or_null, "Key of an item of long-term memory."),
+    Field(
+        "value", TEXT.or_null, "What `erase --value` takes; null where a name is hidden.", _value
+    ),
 )
 SECRET_COLUMNS = [
     *SECRET.columns(Column("KIND", "kind", style="change")),
@@ -147,7 +139,7 @@ SECRET_RECORD_COLUMNS = SECRET.columns(
 SECRET_KIND = Shape(
     "A kind of credential that can be found; taken from a pair.",
     Field("kind", TEXT, "Kind.", itemgetter(0)),
-    Field("sources", each(TEXT), "Who describes its form.", itemgetter(1)),
+    Field("sources", TEXT.list, "Who describes its form.", itemgetter(1)),
 )
 SECRET_KIND_COLUMNS = SECRET_KIND.columns(
     Column("KIND", "kind", style="change"), Column("FORM", "sources", ", ".join, cut=True)

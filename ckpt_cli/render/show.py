@@ -27,25 +27,7 @@ from ckpt_cli.core.tasks import (
 from ckpt_cli.core.values import Selected, clip_state, format_path
 from ckpt_cli.queries.show import CheckpointView, Lifetime, Summary
 from ckpt_cli.render.checkpoint import CHECKPOINT, OPERATION, WRITE, checkpoint_fields
-from ckpt_cli.render.fields import (
-    ANY,
-    FLAG,
-    INTEGER,
-    TEXT,
-    TIME,
-    VALUE,
-    VALUES,
-    Field,
-    Part,
-    Shape,
-    by_name,
-    each,
-    known,
-    maybe,
-    one_of,
-    optional,
-    under,
-)
+from ckpt_cli.render.fields import Field, Part, Shape, inside, known, optional
 from ckpt_cli.render.table import Column, age, size, step_words, table_lines, when
 from ckpt_cli.render.text import (
     Span,
@@ -61,6 +43,7 @@ from ckpt_cli.render.text import (
     short_ns,
 )
 from ckpt_cli.render.threads import LISTED, STATUS_STYLES, counted_names, next_node_names
+from ckpt_cli.render.types import ANY, FLAG, INTEGER, TEXT, TIME, VALUE, VALUES, one_of
 from ckpt_cli.render.values import block, counted, summary, value_text
 
 if TYPE_CHECKING:
@@ -228,16 +211,16 @@ def _metadata(one: _Resumed) -> UserMetadata:
 
 
 _ANSWERS = one_of("next", "again", "unused")
-_PATHS = each(TEXT)._replace(convert=_texts)
+_PATHS = TEXT.list.converted_by(_texts)
 RESUME = Shape(
     "The call that resumes a thread, and what the newest LangGraph does then.",
-    Field("configurable", by_name(TEXT), "Of the config of the call.", _configurable),
-    Field("metadata", by_name(ANY), "Of that config; null for what is hidden.", _metadata),
-    Field("call", maybe(TEXT), "The call; null if the status is `unknown`.", "call.call"),
+    Field("configurable", TEXT.by_name, "Of the config of the call.", _configurable),
+    Field("metadata", ANY.by_name, "Of that config; null for what is hidden.", _metadata),
+    Field("call", TEXT.or_null, "The call; null if the status is `unknown`.", "call.call"),
     Field("does", TEXT, "What it does, in words.", lambda one: "; ".join(one.call.does)),
-    *under(
+    *inside(
         "found",
-        Field("runs", maybe(_PATHS), "Nodes that run first; null if the store does not tell."),
+        Field("runs", _PATHS.or_null, "Nodes that run first; null if the store does not tell."),
         Field("applies", _PATHS, "Nodes whose saved result is used without running them."),
         Field("asks", _PATHS, "Nodes that ask again, if resumed without an answer."),
         Field("handlers", _PATHS, "Error handlers that run, by the names of their nodes."),
@@ -252,8 +235,8 @@ _REBUILT = "state.rebuilt"
 _JOIN = Shape(
     "A node that waits for several others, of which some have finished.",
     Field("node", TEXT, "Node."),
-    Field("waits_for", each(TEXT), "Nodes that it waits for."),
-    Field("has", each(TEXT), "Those that have finished."),
+    Field("waits_for", TEXT.list, "Nodes that it waits for."),
+    Field("has", TEXT.list, "Those that have finished."),
 )
 _LIFETIME = Shape(
     "When a checkpoint expires.",
@@ -267,11 +250,11 @@ _NAMESPACE = Shape(
     Field("checkpoints", INTEGER, "Its checkpoints."),
     Field("tips", INTEGER, "Those without children."),
     Field("forks", INTEGER, "Those with several."),
-    Field("head", maybe(TEXT), "Its head."),
+    Field("head", TEXT.or_null, "Its head."),
 )
 _WHOLE = (
-    known("in_namespaces", each(_NAMESPACE), "Each namespace, with --long."),
-    optional("operations", each(OPERATION), "What changed the thread last, with --long."),
+    known("in_namespaces", _NAMESPACE.list, "Each namespace, with --long."),
+    optional("operations", OPERATION.list, "What changed the thread last, with --long."),
 )
 WHOLE = Shape(
     "A thread as a whole.",
@@ -291,11 +274,11 @@ SHOW = Shape(
     Part(WHOLE, "thread"),
     *checkpoint_fields("write_count"),
     Field("values", VALUES, "Channel to value.", "state.values"),
-    Field("rebuilt", by_name(TEXT), "How values were rebuilt that are not stored.", _REBUILT),
-    Field("writes", each(WRITE), "What the tasks of the step after it wrote, in order."),
-    optional("joins", each(_JOIN), "Nodes that wait for several others."),
+    Field("rebuilt", TEXT.by_name, "How values were rebuilt that are not stored.", _REBUILT),
+    Field("writes", WRITE.list, "What the tasks of the step after it wrote, in order."),
+    optional("joins", _JOIN.list, "Nodes that wait for several others."),
     optional("writes_dropped", FLAG, "A new input came first: they were not applied.", "dropped"),
-    optional("unstored", each(TEXT), "Channels whose value is lost, or never stored."),
+    optional("unstored", TEXT.list, "Channels whose value is lost, or never stored."),
     known("resume", RESUME, "What a resume does, at the head of the root graph.", _resumed),
     *_ENDS,
 )
@@ -303,7 +286,7 @@ _NEXT = ("next", "next_paths", "waiting", "tasks", "interrupts")
 SUMMARY = Shape(
     "A thread as a whole, without its state.",
     Part(LISTED, "facts.row"),
-    *under("facts", *_WHOLE),
+    *inside("facts", *_WHOLE),
     Field("writes", INTEGER, "Writes in the thread.", "facts.size.writes"),
     Part(
         Shape(
@@ -313,19 +296,17 @@ SUMMARY = Shape(
         ),
         lambda found: None if found.moment is None else found,
     ),
-    Field("joins", each(_JOIN), "Nodes that wait for several others."),
+    Field("joins", _JOIN.list, "Nodes that wait for several others."),
     *_ENDS[1:],
 )
 SHOW_ANSWER = Shape(
-    SHOW.text,
-    *SHOW.fields.values(),
-    known("memories", each(ANY), "Long-term memory made from the thread."),
+    SHOW.text, *SHOW, known("memories", ANY.list, "Long-term memory made from the thread.")
 )
 """What the command prints, which reads the memory last."""
 SOURCES = Shape(
     "Where a checkpoint is stored.",
     Field("store", TEXT, "URL without secrets."),
-    Field("queries", each(TEXT), "Queries that find it there."),
+    Field("queries", TEXT.list, "Queries that find it there."),
 )
 PICKED = Shape(
     "A part of the state.",

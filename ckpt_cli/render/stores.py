@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.discovery import DISTRIBUTION
 from ckpt_backends.installing import install_command
-from ckpt_cli.render.fields import (
-    BYTES,
-    TEXT,
-    Field,
-    Part,
-    Shape,
-    by_name,
-    each,
-    known,
-    maybe,
-    optional,
-)
+from ckpt_cli.render.fields import Field, Part, Shape, known, optional
 from ckpt_cli.render.table import Column, size
+from ckpt_cli.render.types import BYTES, TEXT
 
 if TYPE_CHECKING:
     from ckpt_backends.model import Capability
@@ -39,11 +29,11 @@ def _limits(commands: Mapping[str, str]) -> str:
     return "; ".join(f"{cell}: {', '.join(names)}" for cell, names in limited.items())
 
 
-_CAPABILITIES = each(TEXT)._replace(convert=_names)
+_CAPABILITIES = TEXT.list.converted_by(_names)
 _LAYOUT = Field("layout", TEXT, "Layout.")
-_ENGINE = Field("engine", maybe(TEXT), "Database or format of the file.")
-_TABLES = Field("tables", each(TEXT), "Its tables, collections or keys.")
-_NOTES = Field("notes", each(TEXT), "What a reader should know of it.")
+_ENGINE = Field("engine", TEXT.or_null, "Database or format of the file.")
+_TABLES = Field("tables", TEXT.list, "Its tables, collections or keys.")
+_NOTES = Field("notes", TEXT.list, "What a reader should know of it.")
 STORE = Shape(
     "A store that was found.",
     Field("name", TEXT, "Profile, file or URL."),
@@ -55,8 +45,8 @@ STORE = Shape(
             "A store that can be opened.",
             _LAYOUT,
             _ENGINE,
-            Field("saver", maybe(TEXT), "The saver that wrote it."),
-            Field("size", maybe(BYTES), "Size on disk."),
+            Field("saver", TEXT.or_null, "The saver that wrote it."),
+            Field("size", BYTES.or_null, "Size on disk."),
             known("log", BYTES, "Size of its write-ahead log."),
             _TABLES,
             Field("capabilities", _CAPABILITIES, "What the layout can do."),
@@ -91,22 +81,22 @@ def _described(one: OpenableLayout) -> OpenableLayout | None:
 
 LAYOUT = Shape(
     "A layout that can be opened.",
-    Field("layout", maybe(TEXT), "Layout.", lambda one: one.layout or None),
+    Field("layout", TEXT.or_null, "Layout.", lambda one: one.layout or None),
     Field("backend", TEXT, "Its backend.", "title"),
     Field("package", TEXT, "Package that has it."),
     optional("error", TEXT, "Why the backend cannot be loaded."),
     Part(
         Shape(
             "A layout whose backend is loaded.",
-            optional("schemes", each(TEXT), "Schemes of its URLs."),
+            optional("schemes", TEXT.list, "Schemes of its URLs."),
             known("engine", TEXT, "Database or format of the file, if without schemes.", _engine),
-            Field("file_names", each(TEXT), "Names of its files."),
+            Field("file_names", TEXT.list, "Names of its files."),
             optional("needs", TEXT, "The driver that is not installed."),
             Part(
                 Shape(
                     "What it supports.",
                     Field("capabilities", _CAPABILITIES, "What it can do."),
-                    Field("commands", by_name(TEXT), "Commands, and how far it supports them."),
+                    Field("commands", TEXT.by_name, "Commands, and how far it supports them."),
                 ),
                 _described,
             ),

@@ -10,9 +10,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpt_cli.core.doctor.findings import Severity
-from ckpt_cli.render.fields import INTEGER, TEXT, TIME, Field, Shape, by_name, maybe
+from ckpt_cli.render.fields import Field, Shape
 from ckpt_cli.render.table import age
 from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.types import INTEGER, TEXT, TIME
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.incidents import Failure, Waiting
@@ -33,8 +34,8 @@ _OTHER = "other"
 DOCTOR = Shape(
     "The findings of a check in numbers.",
     Field("threads", INTEGER, "Threads that were checked.", itemgetter("threads")),
-    Field("severities", by_name(INTEGER), "Findings by severity.", itemgetter("severities")),
-    Field("codes", by_name(INTEGER), "Findings by code.", itemgetter("codes")),
+    Field("severities", INTEGER.by_name, "Findings by severity.", itemgetter("severities")),
+    Field("codes", INTEGER.by_name, "Findings by code.", itemgetter("codes")),
     Field("unchecked", INTEGER, "Threads with an unread part.", itemgetter("unchecked")),
     Field("summary", TEXT, "The same as one line.", itemgetter("summary")),
 )
@@ -82,11 +83,11 @@ ERRORS = Shape(
     "Failed tasks, and the questions that wait for a person.",
     Field("threads", INTEGER, "Threads with a failed task."),
     Field("failures", INTEGER, "Failed tasks.", lambda one: one.kinds.total()),
-    Field("kinds", by_name(INTEGER), "By class, the most first.", _by_number),
-    Field("first_at", maybe(TIME), "When the first failed.", "first"),
+    Field("kinds", INTEGER.by_name, "By class, the most first.", _by_number),
+    Field("first_at", TIME.or_null, "When the first failed.", "first"),
     Field("waiting", INTEGER, "Threads with a question."),
     Field("questions", INTEGER, "Questions."),
-    Field("oldest_question_at", maybe(TIME), "When the oldest was asked.", "oldest"),
+    Field("oldest_question_at", TIME.or_null, "When the oldest was asked.", "oldest"),
     Field("summary", TEXT, "The printed line.", "text"),
 )
 

@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from ckpt_backends.codec import to_json
+from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TICKS_TO_1970, ticks_of
 from ckpt_cli.render.text import (
     Span,
@@ -124,6 +126,15 @@ def iso_of(checkpoint_id: str) -> str | None:
     days, minutes = divmod(minutes, 24 * 60)
     digits = str(1_000_000_000 + ticks)  # after the first, two of seconds and seven of a fraction
     return f"{_day(days)}T{_minute(minutes)}:{digits[1:3]}.{digits[3:9]}Z"
+
+
+def values_record(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the values of channels in JSON form."""
+    return {
+        # Most are versions, which are such texts.
+        name: value if type(value) is str and value.isascii() else to_json(value)
+        for name, value in values.items()
+    }
 
 
 @lru_cache(1000)

@@ -10,23 +10,10 @@ from typing import TYPE_CHECKING
 from ckpt_backends.model import Status, step_of
 from ckpt_cli.core.tasks import asked_by, error_start, path_text
 from ckpt_cli.core.values import json_line, quoted
-from ckpt_cli.render.fields import (
-    BYTES,
-    INTEGER,
-    TEXT,
-    TIME,
-    VALUE,
-    VALUES,
-    Field,
-    Part,
-    Shape,
-    each,
-    known,
-    maybe,
-    one_of,
-)
+from ckpt_cli.render.fields import Field, Part, Shape, known
 from ckpt_cli.render.table import AGE, AGO, THREAD, Column, Record, iso_of, optional_iso, size
 from ckpt_cli.render.text import Span, Style, safe_text
+from ckpt_cli.render.types import BYTES, INTEGER, TEXT, TIME, VALUE, VALUES, one_of
 from ckpt_cli.render.values import summary
 
 if TYPE_CHECKING:
@@ -48,7 +35,7 @@ def _time(checkpoint: str | datetime | None) -> str | None:
     return iso_of(checkpoint) if isinstance(checkpoint, str) else optional_iso(checkpoint)
 
 
-_TIME = maybe(TIME)._replace(convert=_time)
+_TIME = TIME.or_null.converted_by(_time)
 """Almost all times are in ids, whose text takes half the time without a `datetime`."""
 
 
@@ -66,21 +53,21 @@ STATUS = one_of(*Status)
 _QUESTION = Shape(
     "The first question that waits for an answer.",
     Field("question", VALUE, "First question that waits for an answer.", "value"),
-    Field("asked_by", each(TEXT), "Nodes from the root to the one that asks.", asked_by),
+    Field("asked_by", TEXT.list, "Nodes from the root to the one that asks.", asked_by),
 )
 _HEAD = Shape(
     "The head of a thread.",
-    Field("step", maybe(INTEGER), "Step of the head."),
-    Field("source", maybe(TEXT), "How the head was made: input, loop, update, fork."),
-    Field("parent", maybe(TEXT), "Parent of the head."),
+    Field("step", INTEGER.or_null, "Step of the head."),
+    Field("source", TEXT.or_null, "How the head was made: input, loop, update, fork."),
+    Field("parent", TEXT.or_null, "Parent of the head."),
     Field("metadata", VALUES, "Metadata of the head."),
 )
 _DETAILS = Shape(
     "What the head of a thread tells.",
     Field("status", STATUS, "The worst of `conditions`."),
-    Field("conditions", each(STATUS), "All that hold, the worst first."),
-    Field("next", maybe(each(TEXT)), "Nodes of the tasks that wait, as get_state."),
-    Field("runs", maybe(each(TEXT)), "Nodes that run first in a resume; null if not known."),
+    Field("conditions", STATUS.list, "All that hold, the worst first."),
+    Field("next", TEXT.list.or_null, "Nodes of the tasks that wait, as get_state."),
+    Field("runs", TEXT.list.or_null, "Nodes that run first in a resume; null if not known."),
     known("error", TEXT, "Error of a task that failed."),
     Part(_QUESTION, "question"),
     known("title", TEXT, "First line of what a person said first.", _title),
@@ -91,8 +78,8 @@ _DETAILS = Shape(
 LISTED = Shape(
     "A thread. What is read from its head is absent if that is not read.",
     Field("thread_id", TEXT, "Thread.", "thread.thread_id"),
-    Field("head", maybe(TEXT), "Checkpoint from which LangGraph resumes.", "thread.head"),
-    Field("step", maybe(INTEGER), "Step of the head.", _head_step),
+    Field("head", TEXT.or_null, "Checkpoint from which LangGraph resumes.", "thread.head"),
+    Field("step", INTEGER.or_null, "Step of the head.", _head_step),
     Field("first_at", _TIME, "Time of the oldest checkpoint.", "thread.first"),
     Field("last_at", _TIME, "Time of the newest checkpoint.", "thread.last"),
     Field("checkpoints", INTEGER, "Checkpoints in all namespaces.", "thread.checkpoints"),

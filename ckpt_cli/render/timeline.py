@@ -8,20 +8,7 @@ from typing import Any, NamedTuple
 
 from ckpt_cli.core.timeline import Kind, NodeTime, OpenStep, TimedStep, Timeline, seconds_between
 from ckpt_cli.core.tree import Key
-from ckpt_cli.render.fields import (
-    INTEGER,
-    KEY_IN_THREAD,
-    SECONDS,
-    TEXT,
-    TIME,
-    Field,
-    Shape,
-    View,
-    by_name,
-    each,
-    maybe,
-    one_of,
-)
+from ckpt_cli.render.fields import Field, Shape, View
 from ckpt_cli.render.table import Column, age, duration, step_number, table_lines, when
 from ckpt_cli.render.text import (
     Span,
@@ -35,10 +22,11 @@ from ckpt_cli.render.text import (
     short_ns,
 )
 from ckpt_cli.render.threads import counted_names
+from ckpt_cli.render.types import INTEGER, KEY_IN_THREAD, SECONDS, TEXT, TIME, one_of
 from ckpt_cli.render.values import counted
 
 KIND = one_of("run", "human", "idle")
-CAUSE = maybe(one_of("input", "update", "fork", "answer", "retry", "resume"))
+CAUSE = one_of("input", "update", "fork", "answer", "retry", "resume").or_null
 NODE_TIME = Shape(
     "The runs of one node.",
     Field("runs", INTEGER, "Number of runs."),
@@ -46,13 +34,13 @@ NODE_TIME = Shape(
     Field("shared", INTEGER, "Runs that shared a step, and count with all of its time."),
     Field(
         "seconds",
-        maybe(SECONDS),
+        SECONDS.or_null,
         "Their time.",
         lambda one: one.seconds.total if one.seconds.count else None,
     ),
-    Field("p50", maybe(SECONDS), "Median.", lambda one: one.seconds.percentile(50)),
-    Field("p95", maybe(SECONDS), "95 % took less.", lambda one: one.seconds.percentile(95)),
-    Field("max", maybe(SECONDS), "Longest.", "seconds.longest"),
+    Field("p50", SECONDS.or_null, "Median.", lambda one: one.seconds.percentile(50)),
+    Field("p95", SECONDS.or_null, "95 % took less.", lambda one: one.seconds.percentile(95)),
+    Field("max", SECONDS.or_null, "Longest.", "seconds.longest"),
 )
 NODE_COLUMNS = [
     Column("NODE", "node", style="node"),
@@ -69,11 +57,11 @@ NODE_COLUMNS = [
 STEP = Shape(
     "A step; those of subgraphs follow the step that called them.",
     *KEY_IN_THREAD,
-    Field("step", maybe(INTEGER), "Step."),
-    Field("nodes", maybe(each(TEXT)), "Nodes that ran, one for each task."),
-    Field("started_at", maybe(TIME), "When the checkpoint before was saved."),
-    Field("ended_at", maybe(TIME), "When its own was saved."),
-    Field("seconds", maybe(SECONDS), "How long it took."),
+    Field("step", INTEGER.or_null, "Step."),
+    Field("nodes", TEXT.list.or_null, "Nodes that ran, one for each task."),
+    Field("started_at", TIME.or_null, "When the checkpoint before was saved."),
+    Field("ended_at", TIME.or_null, "When its own was saved."),
+    Field("seconds", SECONDS.or_null, "How long it took."),
     Field("kind", KIND, "Nodes ran, an answer was waited for, or nothing happened."),
     Field("cause", CAUSE, "What began it; null if the run before simply continued."),
     Field("waiting_seconds", SECONDS, "How much of it was waiting for an answer."),
@@ -82,27 +70,27 @@ STEP = Shape(
 OPEN = Shape(
     "What the thread waits for.",
     Field("kind", KIND, "A run, an answer, or a retry."),
-    Field("nodes", each(TEXT), "Nodes that are to run."),
-    Field("since", maybe(TIME), "Since when."),
-    Field("cause", maybe(TEXT), "`failed`; `fork` if `ckpt` went back and nothing followed."),
+    Field("nodes", TEXT.list, "Nodes that are to run."),
+    Field("since", TIME.or_null, "Since when."),
+    Field("cause", TEXT.or_null, "`failed`; `fork` if `ckpt` went back and nothing followed."),
 )
 TIMELINE = Shape(
     "How long each step of a thread took.",
     Field("thread_id", TEXT, "Thread."),
-    Field("first_at", maybe(TIME), "When the first step began."),
-    Field("last_at", maybe(TIME), "When the last ended."),
-    Field("seconds", maybe(SECONDS), "The time between them."),
+    Field("first_at", TIME.or_null, "When the first step began."),
+    Field("last_at", TIME.or_null, "When the last ended."),
+    Field("seconds", SECONDS.or_null, "The time between them."),
     Field("running_seconds", SECONDS, "How much of it nodes ran."),
     Field("waiting_seconds", SECONDS, "How much of it was waiting for answers."),
     Field("idle_seconds", SECONDS, "How much of it nothing ran."),
-    Field("steps", each(STEP), "The steps."),
+    Field("steps", STEP.list, "The steps."),
     Field(
         "nodes",
-        by_name(NODE_TIME),
+        NODE_TIME.by_name,
         "The nodes, the longest first.",
         lambda found: by_total(found.nodes),
     ),
-    Field("open", maybe(OPEN), "What it waits for now."),
+    Field("open", OPEN.or_null, "What it waits for now."),
     Field("left_out", INTEGER, "Number of earlier steps that are left out."),
 )
 

@@ -13,26 +13,11 @@ from ckpt_cli.core.conversation import TokenCounts
 from ckpt_cli.core.stats import UNKNOWN, Amounts, Grouping, Stats, StatsPart
 from ckpt_cli.core.usage import ByteSum, PriceList, Ranking
 from ckpt_cli.queries.usage import BYS, By, StoreMetrics, Survey
-from ckpt_cli.render.fields import (
-    BYTES,
-    INTEGER,
-    NUMBER,
-    SECONDS,
-    TEXT,
-    TIME,
-    Field,
-    Part,
-    Shape,
-    Type,
-    View,
-    by_name,
-    each,
-    known,
-    maybe,
-)
+from ckpt_cli.render.fields import Field, Part, Shape, View, known
 from ckpt_cli.render.table import THREAD, Column, duration, plain_columns, size, table_lines
 from ckpt_cli.render.text import StyledLine, Ui, field, line, safe_text
 from ckpt_cli.render.timeline import NODE_TIME, node_remarks, remark_lines
+from ckpt_cli.render.types import BYTES, INTEGER, NUMBER, SECONDS, TEXT, TIME
 from ckpt_cli.render.values import counted
 
 _BAR = 20
@@ -82,7 +67,7 @@ AMOUNTS: Mapping[By, Shape] = {
     ),
     "channel": _amount(
         "channel",
-        Field("channel", maybe(TEXT), "Channel; null for what belongs to none.", "one.key.name"),
+        Field("channel", TEXT.or_null, "Channel; null for what belongs to none.", "one.key.name"),
         Field("part", TEXT, "`channel`, or what else it is.", "one.key.part"),
         Field("name", TEXT, "The channel, or that.", lambda found: str(found.one.key)),
     ),
@@ -156,16 +141,16 @@ _SCANNED = Shape(
 )
 DU = Shape(
     "Disk usage of a store.",
-    Field("size", maybe(BYTES), "What the store uses on disk.", "info.size"),
-    Field("free", maybe(BYTES), "How much of it is free.", "info.free"),
+    Field("size", BYTES.or_null, "What the store uses on disk.", "info.size"),
+    Field("free", BYTES.or_null, "How much of it is free.", "info.free"),
     known("log", BYTES, "Its write-ahead log.", "info.log"),
     Field("bytes", BYTES, "Stored length of all values."),
     known("chosen", INTEGER, "Number of threads, if not all are measured."),
     *(
-        Field(key, each(AMOUNTS[by]), "The largest first.", partial(_amounts, by=by))
+        Field(key, AMOUNTS[by].list, "The largest first.", partial(_amounts, by=by))
         for by, key in _LISTED
     ),
-    Field("scanned", maybe(_SCANNED), "What was scanned for `channels`."),
+    Field("scanned", _SCANNED.or_null, "What was scanned for `channels`."),
 )
 
 
@@ -283,7 +268,7 @@ _TOKENS = Shape(
     Field("cache_creation", INTEGER, "Written to the cache.", "tokens.cache_creation"),
     Field("reasoning", INTEGER, "Reasoning.", "tokens.reasoning"),
     Field("total", INTEGER, "Prompt and answer.", "tokens.total"),
-    Field("cost", maybe(NUMBER), "Cost; null without a price."),
+    Field("cost", NUMBER.or_null, "Cost; null without a price."),
 )
 _WRITTEN = Shape(
     "What was written.",
@@ -300,21 +285,21 @@ _CHANNEL = Shape(
     Field("merged_bytes", BYTES, "Their stored size.", "bytes"),
     Field(
         "ratio",
-        maybe(NUMBER),
+        NUMBER.or_null,
         "How often what was written is stored.",
         lambda one: round(one.bytes / one.written.bytes, 2) if one.written.bytes else None,
     ),
 )
 _GROUP = Shape(
     "One group; null stands for what is not known of it.",
-    *(known(key, maybe(TEXT), f"What --by {by} groups by.") for by, key in _KEYS.items()),
+    *(known(key, TEXT.or_null, f"What --by {by} groups by.") for by, key in _KEYS.items()),
     Part(NODE_TIME, "time"),
     Part(_WRITTEN, ""),
     known("share", NUMBER, "Its part of all bytes, from 0 to 1."),
-    *(one._replace(optional=True) for one in _CHANNEL.fields.values() if one.key != "channel"),
+    *(one._replace(optional=True) for one in _CHANNEL if one.key != "channel"),
     Part(_TOKENS, ""),
 )
-_ROWS = Type({"type": "array", "items": _GROUP.schema}, "JSON", list)
+_ROWS = _GROUP.list.converted_by(list)
 _SUMS = (
     Field("threads", INTEGER, "Threads.", "stats.threads"),
     Part(
@@ -364,7 +349,7 @@ STATS = Shape(
     *_SUMS,
     Field("nodes", _ROWS, "By node.", _records(["node"])),
     Field("by", _ROWS, "By node and channel.", _records(["node", "channel"])),
-    Field("channels", each(_CHANNEL), "By channel.", lambda found: found.stats.channels()),
+    Field("channels", _CHANNEL.list, "By channel.", lambda found: found.stats.channels()),
 )
 STATS_BY = Shape(
     "The same by other keys.",
@@ -564,7 +549,7 @@ def _by_status(counts: Mapping[Status, int]) -> dict[str, int]:
     return {status.value: counts.get(status, 0) for status in Status}
 
 
-_STATUSES = maybe(Type(by_name(INTEGER).schema, "JSON", _by_status))
+_STATUSES = INTEGER.by_name.converted_by(_by_status).or_null
 METRICS = Shape(
     "Numbers of a store for a monitoring system.",
     Field("store", TEXT, "URL without secrets.", "url"),
@@ -572,11 +557,11 @@ METRICS = Shape(
     Field("threads", INTEGER, "Threads."),
     Field("statuses", _STATUSES, "Threads by status; null with --fast."),
     Field("checkpoints", INTEGER, "Checkpoints."),
-    Field("bytes", maybe(BYTES), "What the store uses on disk."),
-    Field("newest_at", maybe(TIME), "Time of the newest checkpoint."),
-    Field("open_questions", maybe(INTEGER), "Questions that wait for a person.", "questions"),
-    Field("oldest_question_at", maybe(TIME), "Since when the oldest waits."),
-    Field("failed_tasks", maybe(INTEGER), "Failed tasks that wait for a retry.", "failed"),
+    Field("bytes", BYTES.or_null, "What the store uses on disk."),
+    Field("newest_at", TIME.or_null, "Time of the newest checkpoint."),
+    Field("open_questions", INTEGER.or_null, "Questions that wait for a person.", "questions"),
+    Field("oldest_question_at", TIME.or_null, "Since when the oldest waits."),
+    Field("failed_tasks", INTEGER.or_null, "Failed tasks that wait for a retry.", "failed"),
     Field("seconds", NUMBER, "How long the reading took.", lambda found: round(found.seconds, 3)),
 )
 

@@ -16,20 +16,7 @@ from ckpt_cli.core.replay import Differences
 from ckpt_cli.core.values import format_path, is_set, unwrap
 from ckpt_cli.queries.diff import Comparison
 from ckpt_cli.reading.thread import Moment
-from ckpt_cli.render.fields import (
-    INTEGER,
-    KEY,
-    TIME,
-    VALUE,
-    Field,
-    Shape,
-    Type,
-    View,
-    by_name,
-    each,
-    maybe,
-    one_of,
-)
+from ckpt_cli.render.fields import Field, Shape, View
 from ckpt_cli.render.table import plain_columns, size, step_number
 from ckpt_cli.render.text import (
     Span,
@@ -43,6 +30,7 @@ from ckpt_cli.render.text import (
     safe_text,
     wrap,
 )
+from ckpt_cli.render.types import INTEGER, KEY, OBJECT, TIME, VALUE, one_of
 from ckpt_cli.render.values import counted, noun_for, summary
 
 CHANGE = Shape(
@@ -52,7 +40,7 @@ CHANGE = Shape(
     Field("after", VALUE, "Its value after; null if it does not exist."),
     Field(
         "ops",
-        each(Type({"type": "object"}, "JSON", op_record)),
+        OBJECT.converted_by(op_record).list,
         "What changed inside it. `op` is `add`, `remove`, `replace` or `move`, and `path` a JSON"
         " pointer; there is also `before`, `after`, `from` (of a move), and the `id` of a message.",
     ),
@@ -60,14 +48,14 @@ CHANGE = Shape(
 _CHECKPOINT = Shape(
     "A checkpoint.",
     *KEY,
-    Field("step", maybe(INTEGER), "Its step.", "number"),
-    Field("ts", maybe(TIME), "When it was saved.", "at"),
+    Field("step", INTEGER.or_null, "Its step.", "number"),
+    Field("ts", TIME.or_null, "When it was saved.", "at"),
 )
 DIFF = Shape(
     "What changed between two checkpoints.",
-    Field("from", maybe(_CHECKPOINT), "The first; null if there is no parent.", "before"),
+    Field("from", _CHECKPOINT.or_null, "The first; null if there is no parent.", "before"),
     Field("to", _CHECKPOINT, "The second.", "after"),
-    Field("channels", by_name(CHANGE), "Channels that differ.", "changes"),
+    Field("channels", CHANGE.by_name, "Channels that differ.", "changes"),
 )
 
 

@@ -13,7 +13,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import Closing, NotFound, Refused, UsageError
-from ckpt_cli.render.fields import TEXT, Field, Shape, each, maybe
+from ckpt_cli.render.fields import Field, Shape
+from ckpt_cli.render.types import TEXT
 from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
 from ckpt_cli.sql.database import MAIN, BoundedAnswer, connect, create_all, left_if_busy, reported
 from ckpt_cli.sql.tables import TABLES
@@ -26,13 +27,13 @@ TABLE = Shape(
     "A table that can be queried.",
     Field("table", TEXT, "Its name.", "name"),
     Field("text", TEXT, "What it has a row for."),
-    Field("columns", each(TEXT), "Names of its columns.", "names"),
+    Field("columns", TEXT.list, "Names of its columns.", "names"),
 )
 COLUMN = Shape(
     "A column of a table.",
     Field("column", TEXT, "Its name.", "name"),
     Field("type", TEXT, "Type in DuckDB."),
-    Field("unit", maybe(TEXT), "Unit of a number.", lambda one: one.unit or None),
+    Field("unit", TEXT.or_null, "Unit of a number.", lambda one: one.unit or None),
     Field("reads", TEXT, "What is read from the store for it.", "needs.value"),
     Field("text", TEXT, "What it tells."),
 )

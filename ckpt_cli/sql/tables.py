@@ -37,13 +37,14 @@ from ckpt_cli.reading.store import Opening, is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import DecodedCheckpoint, ThreadReader, TriggerInference, number_of
 from ckpt_cli.render.checkpoint import TASK, WRITE
-from ckpt_cli.render.fields import ANY, Shape, Type, values_record
+from ckpt_cli.render.fields import Shape, Type
 from ckpt_cli.render.history import ENTRY
 from ckpt_cli.render.incidents import FAILURE, WAITING
 from ckpt_cli.render.memory import ITEM, READ_ITEM
 from ckpt_cli.render.messages import MESSAGE, message_records
-from ckpt_cli.render.table import optional_iso
+from ckpt_cli.render.table import optional_iso, values_record
 from ckpt_cli.render.threads import LISTED
+from ckpt_cli.render.types import ANY
 from ckpt_cli.sql.bounds import RowBounds
 
 SqlRow: TypeAlias = Mapping[str, Any]
