@@ -29,7 +29,7 @@ from ckpt_cli.render.plan import OUTCOME, PLAN, REPAIR
 from ckpt_cli.render.purge import PURGE_SUMMARY, REMOVAL
 from ckpt_cli.render.replay import REPLAY, REPLAYED_THREAD, TRANSITION, WRITTEN
 from ckpt_cli.render.search import HIT, SECRET, SECRET_KIND
-from ckpt_cli.render.show import SHOW_ANSWER, SOURCES
+from ckpt_cli.render.show import SHOW, SOURCES
 from ckpt_cli.render.stores import LAYOUT, STORE
 from ckpt_cli.render.summaries import DOCTOR, ERRORS
 from ckpt_cli.render.threads import LISTED
@@ -42,7 +42,7 @@ from ckpt_cli.sql.planning import COLUMN, TABLE
 _SQL = "The columns of a query; a second column of one name gets `_2`."
 ANSWERS: Mapping[str, Type] = {
     "threads list": LISTED.list,
-    "show": SHOW_ANSWER,
+    "show": SHOW,
     "show --path": ANY,
     "show --tree": ENTRY.list,
     "show --mermaid": ENTRY.list,

@@ -206,7 +206,7 @@ class CheckpointHandle:
         the thread, and `namespaces` the checkpoints in each; `ckpt show --long` has all three.
         """
         from ckpt_cli.queries.show import view, whole_thread
-        from ckpt_cli.render.show import SHOW
+        from ckpt_cli.render.show import SHOW_VIEW
 
         facts = partial(
             whole_thread,
@@ -214,7 +214,7 @@ class CheckpointHandle:
             size=size,
             namespaces=namespaces,
         )
-        return Answer(view(self.target, _names(channels), writes=writes, facts=facts), SHOW.record)
+        return Answer(view(self.target, _names(channels), writes=writes, facts=facts), SHOW_VIEW)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole checkpoint as `ckpt show -o json` prints it."""

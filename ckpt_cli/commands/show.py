@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Context, Option
 
 from ckpt_backends.errors import UsageError
+from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
 from ckpt_cli.options import AsOf, At, Channels, Memory, Namespace, OptionalThread
 from ckpt_cli.reading.target import NamedThread, TargetArguments
-from ckpt_cli.render.text import StyledLine, safe_text
+from ckpt_cli.render.fields import View
+from ckpt_cli.render.text import StyledLine, Ui
 from ckpt_cli.session import Session
-
-if TYPE_CHECKING:
-    pass
 
 
 def show(
@@ -130,10 +129,10 @@ def _show_tree(
     thread = ThreadHandle(named.reader, session)
     keep = session.handle.checkpoint(named) if named.has_ref else None
 
-    def record() -> list[dict[str, Any]]:
+    def entries(thread: ThreadHandle) -> list[dict[str, Any]]:
         return [one.listed().to_dict() for one in thread.history(ns=named.ns, all_ns=all_ns)]
 
-    def text() -> Iterator[StyledLine]:
+    def drawn(thread: ThreadHandle, ui: Ui) -> Iterator[StyledLine]:
         # Here, since a plain `show` needs none of it.
         if draws == "tree":
             from ckpt_cli.render.tree import tree_lines as lines
@@ -143,38 +142,25 @@ def _show_tree(
             from ckpt_cli.render.tree_pictures import mermaid_lines as lines
 
         found = thread.read_tree(named.ns, all_ns=all_ns, unfold=unfold, keep=keep)
-        ui = session.output.ui
         return lines(found, ui._replace(unicode=ui.unicode and not ascii_only))
 
     from ckpt_cli.render.history import history_columns
 
-    columns = history_columns({}, all_ns=True)
-    session.output.document(record, text, rows=record, columns=columns)
+    view = View(entries, drawn, entries, history_columns({}, all_ns=True))
+    session.show(AnswerList(thread, view))
 
 
 def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:
-    from ckpt_cli.render.table import Column
+    from ckpt_cli.render.show import SOURCES_VIEW, Sources
 
-    found = checkpoint.sources()
-    session.output.document(
-        lambda: {"store": str(session.names.store_url), "queries": found},
-        lambda: (StyledLine(((safe_text(query), "plain"),), whole=True) for query in found),
-        rows=lambda: ({"query": query} for query in found),
-        columns=[Column("QUERY", "query")],
-    )
+    found = Sources(str(session.names.store_url), checkpoint.sources())
+    session.show(Answer(found, SOURCES_VIEW))
 
 
 def _show_path(session: Session, checkpoint: CheckpointHandle, path: str) -> None:
-    from ckpt_cli.render.show import PICKED, picked_lines
+    from ckpt_cli.render.show import picked_view
 
-    found = checkpoint.select(path)
-    rows, many = list(map(PICKED.record, found)), "[]" in path
-    session.output.document(
-        lambda: [row["value"] for row in rows] if many else rows[0]["value"],
-        lambda: picked_lines(found, session.output.width),
-        rows=lambda: rows,
-        columns=PICKED.columns(),
-    )
+    session.show(Answer(checkpoint.select(path), picked_view(many="[]" in path)))
 
 
 def _show_state(
@@ -188,7 +174,7 @@ def _show_state(
     writes: bool,
     metadata: bool,
 ) -> None:
-    from ckpt_cli.render.show import CHANNEL_COLUMNS, WRITE_COLUMNS, channel_rows, show_lines
+    from ckpt_cli.render.show import SHOW_VIEW, WRITES_VIEW
 
     for_people = session.output.text
     answer = checkpoint.show(
@@ -198,32 +184,18 @@ def _show_state(
         size=long or (for_people and session.store.sums_sizes),
         namespaces=long,
     )
-    found, record = answer.found, answer.to_dict()
-    memories: list[dict[str, Any]] | None = None
+    found = answer.found
     if found.thread is None and (long or memory is not None):
         raise UsageError(
             f"{'--long' if long else '--memory'} describes a thread, not a checkpoint",
             hint="leave out REF and --ns",
         )
     if found.thread is not None and (long or for_people or memory is not None):
-        memories = checkpoint.thread.memories(memory)
-    if memories is not None:
-        record["memories"] = memories
-
-    def text() -> Iterator[StyledLine]:
-        yield from show_lines(
-            found,
-            session.output.ui,
-            writes=writes,
-            metadata=metadata,
-            whole=bool(full or channel) or not session.output.terminal,
-            words=session.names.words,
-            memories=memories or (),
-        )
-
-    session.output.document(
-        lambda: record,
-        text,
-        rows=lambda: record["writes"] if writes else channel_rows(record),
-        columns=WRITE_COLUMNS if writes else CHANNEL_COLUMNS,
+        found = found._replace(memories=checkpoint.thread.memories(memory))
+    session.show(
+        Answer(found, WRITES_VIEW if writes else SHOW_VIEW),
+        writes=writes,
+        metadata=metadata,
+        whole=bool(full or channel) or not session.output.terminal,
+        words=session.names.words,
     )

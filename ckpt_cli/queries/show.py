@@ -1,10 +1,10 @@
 """Read a thread and one of its checkpoints as a whole, for `show`."""
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
@@ -106,32 +106,14 @@ class WholeThread(NamedTuple):
     """The newest recorded operations of `ckpt` on the thread, newest first."""
 
 
-class Summary(NamedTuple):
-    """One thread as a whole, with its head."""
-
-    facts: WholeThread
-    moment: Moment | None
-    """The head; None if there is none."""
-    lifetime: Lifetime | None = None
-    """How long the head remains usable; None if nothing of it expires."""
-    plaintext: bool = False
-    """The head is stored unencrypted, in a thread with encrypted checkpoints."""
-    unloaded: str = ""
-    """What the saver does instead of loading the head, in words; `''` if it loads it."""
-    joins: Sequence["Join"] = ()
-    """The nodes that wait for several others, of which some have finished."""
-    resume: "Resume | None" = None
-    """What a resume from the head does; None if there is no head."""
-
-
 class CheckpointView(NamedTuple):
-    """A checkpoint, its state and its writes."""
+    """A checkpoint; with its state and its writes, if they were read."""
 
     moment: Moment
-    state: State
-    writes: Sequence[TaskWrite]
     children: Sequence[str]
     is_head: bool
+    state: State = State({}, {})
+    writes: Sequence[TaskWrite] = ()
     lifetime: Lifetime | None = None
     """When it expires; None if nothing of it does."""
     plaintext: bool = False
@@ -154,6 +136,8 @@ class CheckpointView(NamedTuple):
     """The input that waits there for the next step; None if none does."""
     thread: WholeThread | None = None
     """The thread as a whole, at the head of the root graph, if it was asked for."""
+    memories: Sequence[Mapping[str, Any]] | None = None
+    """The records of what was made from the thread in long-term memory, if that was read."""
 
     def redacted(self) -> "CheckpointView":
         """Return it without values; `thread` is without already."""
@@ -163,6 +147,14 @@ class CheckpointView(NamedTuple):
             writes=[one.redacted() for one in self.writes],
             given=None if self.given is None else redact(self.given),
         )
+
+
+class Summary(NamedTuple):
+    """One thread as a whole, with its head."""
+
+    thread: WholeThread
+    head: CheckpointView | None
+    """Without state and writes; None if there is no head."""
 
 
 def view(
@@ -191,29 +183,38 @@ def view(
         moment.check_readable()
         _check_stored(reader, moment, channels)
         state = State(_chosen(moment, state, channels), state.rebuilt)
-    is_head = target.checkpoint_id == reader.head(target.checkpoint_ns)
-    is_root = is_head and not target.checkpoint_ns
-    found = CheckpointView(
-        moment,
-        state,
-        task_writes(moment.writes, moment.step),
-        reader.children(moment.key),
-        is_head=is_head,
-        resume=resume_of(reader, moment) if is_root else None,
-        lifetime=lifetime(reader, moment.key),
-        plaintext=reader.is_plaintext(moment),
-        joins=reader.joins(moment),
+    found = _standing(reader, moment)
+    is_root = found.is_head and not target.checkpoint_ns
+    found = found._replace(
+        state=state,
+        writes=task_writes(moment.writes, moment.step),
         dropped=writes and _is_dropped(reader, moment),
         unstored=(
             _unstored(moment, state)
             if reader.is_values_only and channels is None
             else [*state.unstored, *lost]
         ),
-        unloaded=unloaded_head(reader) if is_root else "",
         given=given_input(moment.body, moment.metadata) if channels is None else None,
         thread=facts(reader, moment) if is_root and facts is not None else None,
     )
     return shown(reader.store, found)
+
+
+def _standing(reader: ThreadReader, moment: Moment) -> CheckpointView:
+    """Return what holds for a checkpoint apart from its state and its writes."""
+    ns = moment.key.checkpoint_ns
+    is_head = moment.key.checkpoint_id == reader.head(ns)
+    is_root = is_head and not ns
+    return CheckpointView(
+        moment,
+        reader.children(moment.key),
+        is_head,
+        lifetime=lifetime(reader, moment.key),
+        plaintext=reader.is_plaintext(moment),
+        resume=resume_of(reader, moment) if is_root else None,
+        joins=reader.joins(moment),
+        unloaded=unloaded_head(reader) if is_root else "",
+    )
 
 
 def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
@@ -230,20 +231,10 @@ def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
 def summarize(reader: ThreadReader, operations: "ThreadOperations") -> Summary:
     """Return everything that the index and the head show about a thread."""
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
-    facts = whole_thread(
+    thread = whole_thread(
         reader, head, operations=operations, size=True, namespaces=True, title=True
     )
-    if head is None:
-        return Summary(facts, None)
-    return Summary(
-        facts,
-        shown(reader.store, head),
-        lifetime=lifetime(reader, head.key),
-        plaintext=reader.is_plaintext(head),
-        unloaded=unloaded_head(reader),
-        joins=reader.joins(head),
-        resume=resume_of(reader, head),
-    )
+    return Summary(thread, None if head is None else shown(reader.store, _standing(reader, head)))
 
 
 def whole_thread(

@@ -445,12 +445,12 @@ _MEANINGS = {
 
 def heading(found: Summary, ui: Ui) -> Element:
     """Return the thread's id, its status, and how large and how old it is."""
-    thread, stored = found.facts.row.thread, found.facts.size
+    thread, stored = found.thread.row.thread, found.thread.size
     head = element("header")
     add(head, "p", "LangGraph thread", class_="kind")
     add(head, "h1", thread.thread_id or "''")
     marks = add(head, "p", class_="marks")
-    for status in (Status.EMPTY,) if found.moment is None else found.moment.conditions:
+    for status in (Status.EMPTY,) if found.head is None else found.head.moment.conditions:
         add(marks, "span", status.value, class_=f"mark {status.value}")
     facts = [counted(thread.checkpoints, "checkpoint")]
     if stored is not None:
@@ -467,10 +467,10 @@ def heading(found: Summary, ui: Ui) -> Element:
 
 def add_problem(page: Element, found: Summary) -> None:
     """Add the errors and questions for which the thread waits, and the call that resumes it."""
-    head = found.moment
-    if head is None:
+    if found.head is None:
         add(add_section(page, "problem", "What is next"), "p", _MEANINGS[Status.EMPTY])
         return
+    head, known = found.head.moment, found.head.resume
     failed = list(filter(has_failed, head.step.runs))
     asked = head.step.open_questions
     title = "What is wrong" if failed else "What it waits for" if asked else "What is next"
@@ -488,7 +488,7 @@ def add_problem(page: Element, found: Summary) -> None:
     follows = next_node_names(waiting_paths(head.step))
     words = f"Head: {head.key.checkpoint_id}, step {step_number(head.number)}. Next: {follows}."
     add(section, "p", words)
-    if found.resume is not None and (resume := resume_call(head, found.resume)).call is not None:
+    if known is not None and (resume := resume_call(head, known)).call is not None:
         add(section, "h3", "Resume")
         config = f"config = {resume.config}"
         add(add(section, "pre"), "code", f"{config}\n{resume.call}")
@@ -581,7 +581,7 @@ def add_commands(page: Element, report: Report, words: Sequence[str]) -> None:
         ("Show what changed there", ["diff", *at, *where]),
         ("Verify the steps against what the tasks wrote", ["replay", "--verify"]),
     ]
-    if report.summary.facts.can_roll_back:
+    if report.summary.thread.can_roll_back:
         rollback = ["rollback", "--last-good", "--dry-run"]
         commands.append(("Plan to go back to before the failed step", rollback))
     for does, command in commands:

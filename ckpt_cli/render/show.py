@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ckpt_backends import shell
+from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID, Status
 from ckpt_cli.core.conversation import said
@@ -27,8 +28,17 @@ from ckpt_cli.core.tasks import (
 from ckpt_cli.core.values import Selected, clip_state, format_path
 from ckpt_cli.queries.show import CheckpointView, Lifetime, Summary
 from ckpt_cli.render.checkpoint import CHECKPOINT, OPERATION, WRITE, checkpoint_fields
-from ckpt_cli.render.fields import Field, Part, Shape, inside, known, optional
-from ckpt_cli.render.table import Column, age, size, step_words, table_lines, when
+from ckpt_cli.render.fields import Field, Part, Shape, View, inside, known, optional
+from ckpt_cli.render.table import (
+    Column,
+    age,
+    plain_columns,
+    size,
+    step_words,
+    table_lines,
+    values_record,
+    when,
+)
 from ckpt_cli.render.text import (
     Span,
     Style,
@@ -187,11 +197,13 @@ class _Resumed(NamedTuple):
     call: ResumeCall
 
 
-def _resumed(view: CheckpointView | Summary) -> _Resumed | None:
+def _resumed(view: CheckpointView) -> _Resumed | None:
     head, found = view.moment, view.resume
-    if head is None or found is None:
-        return None
-    return _Resumed(head, found, resume_call(head, found))
+    return None if found is None else _Resumed(head, found, resume_call(head, found))
+
+
+def _joins(found: Summary) -> Sequence[Join]:
+    return () if found.head is None else found.head.joins
 
 
 def _names(paths: Collection[NodePath]) -> str:
@@ -281,44 +293,54 @@ SHOW = Shape(
     optional("unstored", TEXT.list, "Channels whose value is lost, or never stored."),
     known("resume", RESUME, "What a resume does, at the head of the root graph.", _resumed),
     *_ENDS,
+    known("memories", ANY.list, "Long-term memory made from the thread."),
 )
 _NEXT = ("next", "next_paths", "waiting", "tasks", "interrupts")
 SUMMARY = Shape(
     "A thread as a whole, without its state.",
-    Part(LISTED, "facts.row"),
-    *inside("facts", *_WHOLE),
-    Field("writes", INTEGER, "Writes in the thread.", "facts.size.writes"),
+    Part(LISTED, "thread.row"),
+    *inside("thread", *_WHOLE),
+    Field("writes", INTEGER, "Writes in the thread.", "thread.size.writes"),
     Part(
         Shape(
             "What is next.",
             *map(CHECKPOINT.fields.__getitem__, _NEXT),
             known("resume", RESUME, "What a resume does.", _resumed),
         ),
-        lambda found: None if found.moment is None else found,
+        "head",
     ),
-    Field("joins", _JOIN.list, "Nodes that wait for several others."),
-    *_ENDS[1:],
+    Field("joins", _JOIN.list, "Nodes that wait for several others.", _joins),
+    Part(Shape("How it is stored.", *_ENDS[1:]), "head"),
 )
-SHOW_ANSWER = Shape(
-    SHOW.text, *SHOW, known("memories", ANY.list, "Long-term memory made from the thread.")
-)
-"""What the command prints, which reads the memory last."""
+
+
+class Sources(NamedTuple):
+    """Where a checkpoint is stored."""
+
+    store: str
+    """URL without secrets."""
+    queries: Sequence[str]
+
+
 SOURCES = Shape(
     "Where a checkpoint is stored.",
     Field("store", TEXT, "URL without secrets."),
     Field("queries", TEXT.list, "Queries that find it there."),
+)
+SOURCES_VIEW = View(
+    SOURCES.record,
+    lambda found, _: (
+        StyledLine(((safe_text(query), "plain"),), whole=True) for query in found.queries
+    ),
+    lambda found: ({"query": query} for query in found.queries),
+    plain_columns("query"),
 )
 PICKED = Shape(
     "A part of the state.",
     Field("path", TEXT, "Where it is.", lambda one: format_path(one.path)),
     Field("value", VALUE, "Value."),
 )
-CHANNEL_COLUMNS = (
-    Column("CHANNEL", "channel"),
-    Column("VALUE", "value"),
-    Column("REBUILT", "rebuilt"),
-)
-WRITE_COLUMNS = WRITE.columns(
+_WRITE_COLUMNS = WRITE.columns(
     Column("NODE", "node", style="node"),
     Column("TASK", "task_id", lambda text: text[:8], style="dim"),
     Column("IDX", "idx", right=True),
@@ -329,13 +351,10 @@ WRITE_COLUMNS = WRITE.columns(
 )
 
 
-def channel_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the values of a record, one row for each channel."""
-    rebuilt = record["rebuilt"]
-    return [
-        {"channel": name, "value": value, "rebuilt": rebuilt.get(name)}
-        for name, value in record["values"].items()
-    ]
+def _channel_rows(found: CheckpointView) -> Iterator[dict[str, Any]]:
+    """Yield one row for each channel."""
+    for name, value in values_record(found.state.values).items():
+        yield {"channel": name, "value": value, "rebuilt": found.state.rebuilt.get(name)}
 
 
 def config_text(
@@ -552,13 +571,12 @@ def show_lines(
     metadata: bool,
     whole: bool = True,
     words: Sequence[str] = (),
-    memories: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[StyledLine]:
     """Yield a checkpoint with its values, and optionally its writes and metadata.
 
     With the thread as a whole, it begins with what is wrong and how to go on; `words` are the
-    options that name the store, `memories` what was made from the thread. If not `whole`, long
-    values are cut, and say how to see all of them.
+    options that name the store. If not `whole`, long values are cut, and say how to see all of
+    them.
     """
     width = ui.width
     if found.thread is None:
@@ -569,10 +587,10 @@ def show_lines(
         yield from _trouble_lines(found, ui)
         yield from _place_lines(found, ui)
         yield from thread_lines(found.thread, words, ui)
-    if memories:
+    if found.memories:
         from ckpt_cli.render.memory import memory_lines  # late: most threads have none
 
-        yield from memory_lines(memories, ui)
+        yield from memory_lines(found.memories, ui)
     yield from given_lines(found, width)
     for name, value in found.state.values.items():
         yield line("")
@@ -591,6 +609,15 @@ def show_lines(
         shown, is_cut = (stored, False) if whole else clip_state(stored)
         remark = "cut; --full shows all" if is_cut else None
         yield from value_lines("metadata", shown, width, remark)
+
+
+SHOW_VIEW = View(
+    SHOW.record, show_lines, _channel_rows, plain_columns("channel", "value", "rebuilt")
+)
+WRITES_VIEW = SHOW_VIEW._replace(
+    rows=lambda found: map(WRITE.record, found.writes), columns=_WRITE_COLUMNS
+)
+"""Of `--writes`, whose rows are the writes."""
 
 
 def _urgent_lines(
@@ -633,6 +660,21 @@ def picked_lines(found: Sequence[Selected], width: int) -> Iterator[StyledLine]:
             yield from (line(text) for text in safe_text(one.value, newlines=True).split("\n"))
         else:
             yield from map(line, block(one.value, 0, width))
+
+
+def picked_view(*, many: bool) -> View:
+    """Return how parts of a state are printed: with `many` as a list, else the first one alone."""
+
+    def record(found: Sequence[Selected]) -> Any:
+        values = [to_json(one.value) for one in found]
+        return values if many else values[0]
+
+    return View(
+        record,
+        lambda found, ui: picked_lines(found, ui.width),
+        lambda found: map(PICKED.record, found),
+        PICKED.columns(),
+    )
 
 
 def standing_lines(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:

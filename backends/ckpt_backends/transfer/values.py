@@ -491,7 +491,6 @@ def _other_digits(number: float) -> str:
 # langgraph-checkpoint-redis 0.5.2.
 
 
-_ONE, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
 _MARKS = re.compile(rb"\xa2lc|\x02lc|__(?:bytes|send|interrupt|delta_snapshot)__")
 """Found in each value with a dict that RedisSaver could take for an object, and in others."""
 _BYTES = (b"\xc4", b"\xc5", b"\xc6")
