@@ -39,7 +39,7 @@ def check_answer(argv: list[str], result: CommandResult) -> None:
 def _form(argv: list[str]) -> bool | None:
     """Whether each line is a record, or all is one; None if it is no JSON."""
     last = None
-    if "--raw" in argv:  # prints what is stored
+    if "--raw" in argv or "jsonl" in argv:  # prints what is stored
         return None
     for word, following in zip(argv, [*argv, ""][1:], strict=True):
         if word in {"-o", "--output"}:
