@@ -87,7 +87,7 @@ def decode_channel(typed: TypedBytes, channel: str) -> Value:
     memo = CURRENT.get()
     if memo is not None and typed.type == "msgpack" and not typed.problem:
         try:
-            return memo.successive.value(channel, typed.data, DEFAULT_LIMITS)
+            return memo.channel(channel, typed.data, DEFAULT_LIMITS, _msgpack_decoder())
         except (PastLimit, ValueError, IndexError):
             pass
     return decode(typed)
@@ -125,7 +125,7 @@ def _successive_body(body: TypedBytes) -> Value:
     if len(body.data) < _SMALL_BODY:
         return None
     try:
-        return memo.body(body.data, DEFAULT_LIMITS)
+        return memo.body(body.data, DEFAULT_LIMITS, _msgpack_decoder())
     except (PastLimit, ValueError, IndexError):
         return None
 

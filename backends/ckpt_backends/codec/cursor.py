@@ -9,7 +9,6 @@ the stack and kill the process, so the depth must be checked before decoding.
 from __future__ import annotations
 
 import re
-from os import urandom
 
 from ckpt_backends.codec.values import Limits, PastLimit, Span, past_counts
 
@@ -253,16 +252,3 @@ class Cursor:
             return read_header(self.data, self.pos)
         except IndexError:
             raise ValueError(_CUT_OFF) from None
-
-
-# Texts that take the place of long values in a body, so that one call decodes all the rest.
-#
-# Only where a mark comes out as the value of a channel did the long value stand there.
-
-
-MARKS = [urandom(16).hex() for _ in range(32)]
-"""Texts that nobody can have stored."""
-STORED_MARKS = [b"\xd9\x20" + mark.encode() for mark in MARKS]
-"""The same as stored."""
-MORE_REST = 4 << 10
-"""Bytes by which the rest of a body may grow before its long values are looked for again."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.codec.values import Tagged, Value
 
 if TYPE_CHECKING:
-    from ckpt_backends.codec.msgpack import SuccessiveValues
+    from ckpt_backends.codec.successive import Decode, SuccessiveValues
     from ckpt_backends.codec.values import Limits
 
 _MOST_BYTES, _MOST_VALUE_BYTES = 32 << 20, 4 << 20
@@ -40,26 +40,29 @@ class Memo:
         self._bytes = self._value_bytes = 0
         self.unreadable = 0
         """Number of values, and of objects inside values, that could not be read."""
-        self._successive: SuccessiveValues | None = None
+        self._channels: SuccessiveValues | None = None
+        self._bodies: SuccessiveValues | None = None
 
-    @property
-    def successive(self) -> SuccessiveValues:
-        """Decodes msgpack bodies and values of which each differs little from the one before."""
-        if self._successive is None:
-            from ckpt_backends.codec.msgpack import SuccessiveValues
+    def channel(self, name: str, data: bytes, limits: Limits, decode: Decode) -> Value:
+        """Decode a msgpack value by the one that this channel had before.
 
-            self._successive = SuccessiveValues(self._gather)
-        return self._successive
+        Raises what `SuccessiveValues.value` does.
+        """
+        if self._channels is None:
+            self._channels = _successive()(decode)
+        return self._channels.value(name, data, limits)
 
-    def body(self, data: bytes, limits: Limits) -> Value:
+    def body(self, data: bytes, limits: Limits, decode: Decode) -> Value:
         """Decode a msgpack body by the one before, as `SuccessiveValues.body` does."""
-        body = self.successive.body(data, limits)
-        if self._gather is not None:
+        if self._bodies is None:
+            self._bodies = _successive()(decode, self._gather)
+        body = self._bodies.body(data, limits)
+        if body is not None and self._gather is not None:
             self._gathered_bytes += len(data)
             if self._gathered_bytes > _MOST_BYTES:
                 self._gathered.clear()
                 self._gathered_bytes = len(data)
-            self._gathered[id(data)] = data, self.successive.gathered
+            self._gathered[id(data)] = data, self._bodies.gathered
         return body
 
     def take_gathered(self, data: bytes) -> frozenset[Any] | None:
@@ -116,7 +119,7 @@ class Memo:
         self._outer.clear()
         self._values.clear()
         self._gathered.clear()
-        self._successive = None
+        self._channels = self._bodies = None
         self._bytes = self._value_bytes = self._gathered_bytes = 0
 
 
@@ -133,6 +136,13 @@ def remembering(gather: Callable[[bytes], frozenset[Any]] | None = None) -> Iter
         yield memo
     finally:
         CURRENT.reset(token)
+
+
+def _successive() -> type[SuccessiveValues]:
+    # Late: few values are long.
+    from ckpt_backends.codec.successive import SuccessiveValues
+
+    return SuccessiveValues
 
 
 def note_unreadable() -> None:

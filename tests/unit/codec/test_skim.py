@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import ormsgpack
@@ -15,6 +16,15 @@ from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.skim import BodySkimmer
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.model import TypedBytes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def from_the_first_byte() -> Iterator[None]:
+    """Compare bodies from the first one on, as is done later in long threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ckpt_backends.codec.successive.WORTH_BYTES", 0)
+        yield
+
 
 LARGE = "a long text " * 1000
 """Bodies with this text are large enough to be skimmed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from random import Random
 from typing import Any
@@ -13,12 +13,21 @@ from ormsgpack import OPT_NON_STR_KEYS, Ext, packb
 
 from ckpt_backends.codec import DEFAULT_LIMITS, Limits, Opaque, Value, decode, decode_checkpoint
 from ckpt_backends.codec.memo import remembering
-from ckpt_backends.codec.msgpack import SuccessiveValues, decode_msgpack
+from ckpt_backends.codec.msgpack import decode_msgpack
+from ckpt_backends.codec.successive import SuccessiveValues
 from ckpt_backends.codec.values import PastLimit
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.values import same
 
 State = dict[Any, Any]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def from_the_first_byte() -> Iterator[None]:
+    """Compare bodies from the first one on, as is done later in long threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ckpt_backends.codec.successive.WORTH_BYTES", 0)
+        yield
 
 
 def _packed(value: Any) -> bytes:
@@ -114,7 +123,7 @@ def _numbers(data: bytes) -> frozenset[bytes]:
 
 @pytest.mark.parametrize("number", range(20))
 def test_all_bodies_of_any_size_are_read_and_gathered_from(number: int) -> None:
-    successive, all_before = SuccessiveValues(_numbers), frozenset[bytes]()
+    successive, all_before = SuccessiveValues(decode_msgpack, _numbers), frozenset[bytes]()
     for data in _bodies(Random(number), 30):
         all_before |= _numbers(data)
         try:
@@ -141,7 +150,7 @@ def test_what_long_bodies_hold_is_gathered_once_while_they_are_decoded() -> None
 
 
 def test_long_values_are_not_looked_for_in_what_stands_before_them() -> None:
-    successive = SuccessiveValues()
+    successive = SuccessiveValues(decode_msgpack)
     for n in range(6):
         notes = [f"a note with number {n}" for n in range(60 + n)]
         hidden = _packed({"notes": notes}) if n > 2 else b""
@@ -172,7 +181,7 @@ def test_damaged_bodies_are_those_that_are_decoded_alone(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(20))
 def test_values_are_those_that_are_decoded_alone(number: int) -> None:
-    seed, successive = Random(number), SuccessiveValues()
+    seed, successive = Random(number), SuccessiveValues(decode_msgpack)
     state = _first(seed)
     for _ in range(30):
         _change(seed, state)
@@ -185,7 +194,8 @@ def test_values_are_those_that_are_decoded_alone(number: int) -> None:
 
 
 def test_a_list_that_was_added_to_at_any_place_is_added_to_again() -> None:
-    successive, items = SuccessiveValues(), [f"text {n:04} {'x' * 30}" for n in range(100)]
+    successive = SuccessiveValues(decode_msgpack)
+    items = [f"text {n:04} {'x' * 30}" for n in range(100)]
     for n, place in enumerate([0, 100, 0, 50, 20, 103, 0, 60]):
         items.insert(place, f"more {n:04} {'y' * 30}")
         assert successive.value("items", _packed(items), DEFAULT_LIMITS) == items
@@ -196,7 +206,7 @@ def test_what_stayed_equal_is_the_same_object() -> None:
     before = _packed({"channel_values": {"facts": facts, "left": 2}, "ts": "1"})
     facts["fact 50"] = ["another"]
     after = _packed({"channel_values": {"facts": facts, "left": 1}, "ts": "2"})
-    successive = SuccessiveValues()
+    successive = SuccessiveValues(decode_msgpack)
     one, two = (_facts(successive.body(data, DEFAULT_LIMITS)) for data in (before, after))
     assert [name for name in one if one[name] is not two[name]] == ["fact 50"]
     again = _facts(successive.body(after, DEFAULT_LIMITS))
@@ -224,7 +234,7 @@ def _facts(body: Value) -> dict[Value, Value]:
 def test_limits_are_those_of_bodies_that_are_decoded_alone(
     limits: Limits, grows: Callable[[State], None], is_refused: bool
 ) -> None:
-    successive, refused = SuccessiveValues(), False
+    successive, refused = SuccessiveValues(decode_msgpack), False
     state: State = {"list": [f"text {n}" * 5 for n in range(60)]}
     for n in range(20):
         data = _packed({"v": 4, "channel_values": state, "ts": str(n)})
