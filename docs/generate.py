@@ -20,17 +20,18 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from ckpt_backends.declaration import LAST_STORED, Backend, is_read_only
 from ckpt_backends.discovery import bundled, layouts
+from ckpt_backends.model import Capability as C
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.parts import languages_of, refusal
 from ckpt_cli.answers import ANSWERS, file_name, schema_of
 from ckpt_cli.app import root
-from ckpt_cli.core.doctor import findings as occurrence
 from ckpt_cli.core.doctor.findings import CODES
-from ckpt_cli.core.support_matrix import matrix
+from ckpt_cli.core.support_matrix import LIMITS, limit
 from ckpt_cli.output import Output
 from ckpt_cli.run import run
 from ckpt_cli.session import Session
@@ -80,15 +81,9 @@ def checks(text: str) -> str:
             told[0] = told[0] or "the statement in the finding"
         rows.append([f"`{name}`{deep}", code.severity.value, code.what, code.cause, *told])
     renewed = _between("<!-- codes -->\n", _table(rows), text)
-    names, cells, reasons = occurrence.matrix(bundled())
-    head = [["code", *(f"`{name}`" for name in names)], ["---"] * (len(names) + 1)]
-    body = [[f"`{code}`", *found] for code, *found in cells]
-    notes = "\n".join(reasons)
-    renewed = _between("<!-- occurrence -->\n", f"{_table([*head, *body])}\n{notes}\n", renewed)
-    names, fixes = occurrence.fix_matrix(bundled())
-    head = [["code", "fix", *(f"`{name}`" for name in names)], ["---"] * (len(names) + 2)]
-    body = [[f"`{code}`", command and f"`{command}`", *rest] for code, command, *rest in fixes]
-    return _between("<!-- fixes -->\n", _table([*head, *body]), renewed)
+    backends = dict(sorted((name, one) for one in bundled() for name in one.layouts))
+    renewed = _between("<!-- occurrence -->\n", _occurrence(backends), renewed)
+    return _between("<!-- fixes -->\n", _fixes(backends), renewed)
 
 
 def copies(text: str) -> str:
@@ -262,12 +257,20 @@ def _between(begin: str, made: str, text: str) -> str:
 
 def _matrix() -> str:
     """Commands by layouts; below it, the reasons of cells that are not `yes`."""
-    rows, reasons = matrix(layouts())
-    lines = [["command", *(f"`{name}`" for name in layouts())], ["---"] * (len(layouts()) + 1)]
-    lines += [[f"`{command}`", *cells] for command, *cells in rows]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    notes = "\n".join(reasons)
-    return f"{table}\n\n{notes}\n"
+    reasons: dict[tuple[str, str], int] = {}
+    rows = [["command", *(f"`{name}`" for name in layouts())], ["---"] * (len(layouts()) + 1)]
+    for command in LIMITS:
+        cells = [f"`{command}`"]
+        for can in layouts().values():
+            found = limit(command, can)
+            if found is None:
+                cells.append("yes")
+            else:
+                number = reasons.setdefault((found.cell, found.why), len(reasons) + 1)
+                cells.append(f"{found.cell} ({number})")
+        rows.append(cells)
+    notes = "".join(f"{number}. {cell}: {why}\n" for (cell, why), number in reasons.items())
+    return f"{_table(rows)}\n{notes}"
 
 
 def _help(words: list[str]) -> str:
@@ -281,6 +284,149 @@ def _help(words: list[str]) -> str:
     lines = [line.rstrip() for line in printed.getvalue().strip().splitlines()]
     shared = next((at for at, line in enumerate(lines) if "─ Global options ─" in line), None)
     return "\n".join(lines[:shared] if words else lines)
+
+
+# Where each code of a finding can occur, and what mends it there.
+
+_NOTHING = C(0)
+STATEMENT = "statement"
+"""What mends a fault of an engine, in place of a command."""
+
+
+class Obstacle(NamedTuple):
+    """Why a code cannot occur: a capability that a layout lacks, or a trait that it has."""
+
+    why: str
+    lacking: C = _NOTHING
+    having: C = _NOTHING
+
+    def applies(self, can: C) -> bool:
+        return self.lacking not in can or bool(self.having & can)
+
+
+_NO_HISTORY = Obstacle("keeps the newest checkpoint only", lacking=C.HISTORY)
+_NO_WRITES = Obstacle("stores no writes of tasks", lacking=C.WRITES)
+_ONE_STATE = Obstacle("keeps the values of the newest checkpoint only", having=C.LATEST_VALUES)
+_NO_BODY = Obstacle("stores values only, no checkpoints and no metadata", having=C.VALUES_ONLY)
+_NO_VERSIONS = Obstacle("stores values only, without versions", having=C.VALUES_ONLY)
+_DONE_WRITES = Obstacle(
+    "stores writes with the checkpoint that they produced", having=C.VALUES_ONLY
+)
+_INSIDE = Obstacle("values are stored inside checkpoints", having=C.INLINE_VALUES)
+_BY_TIME = Obstacle(LAST_STORED, having=C.VALUES_ONLY)
+
+OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
+    "value-missing": (_INSIDE, _NO_VERSIONS),
+    "body-unreadable": (_NO_BODY,),
+    "state-mismatch": (_NO_HISTORY, _NO_WRITES, _ONE_STATE),
+    "delta-unanchored": (_NO_HISTORY, _NO_WRITES, _NO_VERSIONS),
+    "state-by-library": (_NO_HISTORY, _NO_WRITES, _NO_VERSIONS),
+    "branches-share-value": (_NO_HISTORY, _INSIDE, _NO_VERSIONS),
+    "step-uncommitted": (_NO_WRITES, _DONE_WRITES),
+    "resume-stale": (_NO_WRITES, _DONE_WRITES),
+    "answer-unused": (_NO_WRITES, _DONE_WRITES),
+    "head-not-newest": (_NO_HISTORY,),
+    "id-not-increasing": (_NO_HISTORY, _BY_TIME),
+    "parent-missing": (_NO_HISTORY,),
+    "write-orphaned": (
+        _NO_WRITES,
+        Obstacle("its saver leaves writes of replaced checkpoints", lacking=C.HISTORY),
+    ),
+    "value-orphaned": (
+        _INSIDE,
+        _ONE_STATE,
+        Obstacle("keeps one value of each channel", lacking=C.HISTORY),
+    ),
+    "namespace-orphaned": (_NO_HISTORY, _NO_BODY),
+    "memory-of-abandoned-branch": (_NO_HISTORY, _NO_BODY),
+    "messages-emptied": (_NO_HISTORY, _NO_BODY, _NO_WRITES),
+}
+"""Why codes cannot occur, as far as capabilities tell; the first that applies counts."""
+
+ENGINES: Mapping[str, str] = {
+    "rows-hidden": "the engine refuses to read what a user may not see",
+    "file-damaged": "the engine checks its files itself",
+    "value-replaced": "LangGraph.js has no such saver, or the engine refuses such values",
+    "keys-evicted": "the engine removes no rows by itself",
+    "saver-limit": "its saver depends on no setting that is known",
+    "index-missing": "its saver creates no index",
+    "schema-old": "its saver has no migrations",
+    "ttl-partial": "its rows do not expire one by one",
+    "index-stale": "no index or pointer can disagree with the rows",
+    "journal-hot": "the engine has no rollback journal beside its file",
+    "log-large": "the engine bounds its log",
+    "space-free": "the engine reports no unused space",
+    "document-near-limit": "values have no limit that a state comes close to",
+}
+"""Codes of engines, each with the reason where a backend does not declare it."""
+
+
+def why_not(code: str, layout: str, backend: Backend) -> str:
+    """Return why a code cannot occur on a layout of a backend; `''` if it can."""
+    can = backend.layouts[layout]
+    found = next((one for one in OBSTACLES.get(code, ()) if one.applies(can)), None)
+    if found is not None:
+        return found.why
+    names = (f"{layout}:{code}", code)
+    for name in names:
+        if name in backend.impossible_faults:
+            return backend.impossible_faults[name]
+    is_declared = any(name in backend.engine_faults for name in names)
+    return "" if is_declared else ENGINES.get(code, "")
+
+
+def mended_by(code: str, layout: str, backend: Backend) -> str:
+    """Return what mends findings of a code on a layout: the name of a command, or `statement`.
+
+    `''` if no finding has a fix. A finding has one only if a plan shows that it is mended by it.
+    """
+    names = {f"{layout}:{code}", code}
+    if why_not(code, layout, backend) or not names.isdisjoint(backend.unmended_faults):
+        return ""
+    if not names.isdisjoint(backend.mended_faults):
+        return STATEMENT
+    words = CODES[code].fix.split()
+    command = next((one for one in LIMITS if one.split() == words[: len(one.split())]), "")
+    if not command:
+        return ""
+    found = limit(command, backend.layouts[layout], read_only=is_read_only(backend))
+    return "" if found is not None and found.cell == "no" else command
+
+
+def _occurrence(backends: Mapping[str, Backend]) -> str:
+    """Codes by layouts; below it, the reasons of cells that are not `found`."""
+    reasons: dict[str, int] = {}
+    rows = [["code", *(f"`{name}`" for name in backends)], ["---"] * (len(backends) + 1)]
+    for code in CODES:
+        cells = [f"`{code}`"]
+        for name, backend in backends.items():
+            why = why_not(code, name, backend)
+            cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})" if why else "found")
+        rows.append(cells)
+    notes = "".join(f"{number}. {why}\n" for why, number in reasons.items())
+    return f"{_table(rows)}\n{notes}"
+
+
+def _fixes(backends: Mapping[str, Backend]) -> str:
+    """Codes by layouts: `yes` where the command mends it, or `statement`; `none` where nothing
+    does, and an empty cell where it cannot occur.
+    """
+    rows = [["code", "fix", *(f"`{name}`" for name in backends)], ["---"] * (len(backends) + 2)]
+    for code in CODES:
+        found = {name: mended_by(code, name, one) for name, one in backends.items()}
+        commands = [f"`{one}`" for one in sorted({*found.values()} - {"", STATEMENT})]
+        cells = [
+            STATEMENT
+            if found[name] == STATEMENT
+            else "yes"
+            if found[name]
+            else ""
+            if why_not(code, name, one)
+            else "none"
+            for name, one in backends.items()
+        ]
+        rows.append([f"`{code}`", *(commands or [""]), *cells])
+    return _table(rows)
 
 
 if __name__ == "__main__":

@@ -129,22 +129,3 @@ def limit(command: str, can: C, *, read_only: bool = False) -> Limit | None:
     if command in CHANGING and read_only:
         return _CHANGES_NOTHING
     return next((one for one in LIMITS[command] if one.applies(can)), None)
-
-
-def matrix(layouts: Mapping[str, C]) -> tuple[list[list[str]], list[str]]:
-    """Return the rows of the matrix, each a command with a cell for each layout, and the reasons
-    of cells that are not `yes`. A cell ends with the number of its reason, from 1.
-    """
-    reasons: dict[tuple[str, str], int] = {}
-    rows = []
-    for command in LIMITS:
-        cells = [command]
-        for can in layouts.values():
-            found = limit(command, can)
-            if found is None:
-                cells.append("yes")
-            else:
-                number = reasons.setdefault((found.cell, found.why), len(reasons) + 1)
-                cells.append(f"{found.cell} ({number})")
-        rows.append(cells)
-    return rows, [f"{number}. {cell}: {why}" for (cell, why), number in reasons.items()]

@@ -17,7 +17,7 @@ from ckpt_backends.discovery import bundled
 from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine import layout as thread_faults
 from ckpt_backends.testing.harness import Harness
-from ckpt_cli.core.doctor.findings import CODES, STATEMENT, mended_by, why_not
+from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.session import Session
 from tests.doctor.elsewhere import ELSEWHERE, MENDED_ELSEWHERE
 from tests.doctor.engine_faults import ENGINE_FAULTS
@@ -26,12 +26,15 @@ from tests.doctor.filling import fill
 from tests.doctor.planting import PLANTERS
 from tests.doctor.planting.base import KEY, Planter
 from tests.doctor.running_fixes import run_fix
+from tests.documents import generator
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store
 from tests.harness.redis import PlainRedisSaverHarness
 from tests.support import ckpt
 
 BACKENDS = {layout: one for one in bundled() for layout in one.layouts}
+OCCURRENCE = generator()
+"""Where each code can occur, and what mends it there, as docs/doctor.md says."""
 KINDS = {kind.name: kind for kind in HARNESSES if kind.name in PLANTERS}
 
 
@@ -68,7 +71,7 @@ def plant_all(harness: Harness) -> DamagedStore:
 def occurs(fault: PlantedFault, layout: str) -> bool:
     """Return whether a fault can be planted in a layout."""
     backend = BACKENDS[layout]
-    if why_not(fault.code, layout, backend):
+    if OCCURRENCE.why_not(fault.code, layout, backend):
         return False
     kind = KINDS[layout]
     if fault.thread in kind.skipped_scenarios | kind.failing_scenarios:
@@ -213,11 +216,13 @@ def test_each_cell_of_the_matrix_is_tested() -> None:
         for layout, backend in BACKENDS.items()
         if layout in KINDS
         for code in CODES
-        if not why_not(code, layout, backend)
+        if not OCCURRENCE.why_not(code, layout, backend)
     }
     assert said == planted, sorted(said ^ planted)
     mended = {
-        (name, code) for name, code in said if mended_by(code, name, BACKENDS[name]) == STATEMENT
+        (name, code)
+        for name, code in said
+        if OCCURRENCE.mended_by(code, name, BACKENDS[name]) == OCCURRENCE.STATEMENT
     }
     # The others are mended by tests of engines, or below.
     assert mended - ENGINE_FAULTS.keys() - MENDED_ELSEWHERE <= {(n, f.code) for n, f in PAIRS}
@@ -242,7 +247,7 @@ def test_each_fix_mends_its_finding(damaged: DamagedStore) -> None:
             places = {place_of(one) for one in found if one["thread_id"] == thread_id}
             mended |= mend(damaged, thread_id, places, depth)
     planted = {one.code for name, one in PAIRS if name == layout and not one.types}
-    promised = {code for code in CODES if mended_by(code, layout, BACKENDS[layout])}
+    promised = {code for code in CODES if OCCURRENCE.mended_by(code, layout, BACKENDS[layout])}
     assert promised & planted <= mended <= promised, mended ^ promised
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import ckpt_cli
 from ckpt_cli.answers import ANSWERS
 from ckpt_cli.app import root
 from tests.answers import UNDESCRIBED
+from tests.documents import generator
 from tests.support import ROOT, ckpt
 
 README = ROOT / "README.md"
@@ -27,12 +27,7 @@ README = ROOT / "README.md"
 @pytest.fixture(scope="module")
 def generate() -> Any:
     """The program that writes what documents quote."""
-    spec = spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return generator()
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tour.md", "docs/incidents.md"])
