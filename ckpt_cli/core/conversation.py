@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum, auto
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
@@ -71,6 +72,13 @@ def as_message(value: Value) -> Message | None:
         tool_calls=tuple(_tool_calls(fields)),
         fields=fields,
     )
+
+
+def _messages(items: Sequence[Value]) -> Iterator[tuple[int, Message]]:
+    """Yield the messages of a list, each with its index."""
+    for index, item in enumerate(items):
+        if (message := as_message(item)) is not None:
+            yield index, message
 
 
 def spelled_out(items: Sequence[Value]) -> list[Value]:
@@ -277,27 +285,18 @@ def is_conversation(value: Value) -> bool:
 
     Other lists may hold the calls alone or the results alone.
     """
-    if not isinstance(value, list):
-        return False
-    return any(one is not None and one.role in _PEOPLE for one in map(as_message, value))
+    return isinstance(value, list) and any(one.role in _PEOPLE for _, one in _messages(value))
 
 
 def last_turn(items: Sequence[Value]) -> int:
     """Return the index behind the last message of a person; 0 if there is none."""
-    messages = list(map(as_message, items))
-    found = (n for n, one in enumerate(messages) if one is not None and one.role in _PEOPLE)
-    return max(found, default=-1) + 1
+    return max((n for n, one in _messages(items) if one.role in _PEOPLE), default=-1) + 1
 
 
 def last_calling(items: Sequence[Value]) -> int:
     """Return the index of the last message with tool calls; the length if there is none."""
-    messages = list(map(as_message, items))
-    found = (
-        n
-        for n, one in enumerate(messages)
-        if one is not None and one.role in MODEL_ROLES and any(_calls_to_answer(n, one))
-    )
-    return max(found, default=len(items))
+    said = ((n, one) for n, one in _messages(items) if one.role in MODEL_ROLES)
+    return max((n for n, one in said if any(_calls_to_answer(n, one))), default=len(items))
 
 
 def pair(items: Sequence[Value], others: Counterparts) -> Pairing:
@@ -340,11 +339,8 @@ def pair(items: Sequence[Value], others: Counterparts) -> Pairing:
 def duplicates(items: Sequence[Value]) -> Iterator[tuple[int, int, str]]:
     """Yield each message that has the id of an earlier one: the indexes of both, and the id."""
     seen: dict[str, int] = {}
-    for index, item in enumerate(items):
-        message = as_message(item)
-        if message is None or message.id is None:
-            continue
-        if (first := seen.setdefault(message.id, index)) != index:
+    for index, message in _messages(items):
+        if message.id and (first := seen.setdefault(message.id, index)) != index:
             yield first, index, message.id
 
 
@@ -366,20 +362,13 @@ def answered_ids(message: Message) -> set[str]:
 
 def call_ids(items: Sequence[Value]) -> set[str]:
     """Return the ids of all calls in a list of messages."""
-    found: set[str] = set()
-    for message in map(as_message, items):
-        if message is not None and message.role in MODEL_ROLES:
-            found.update(_ids_in(message))
-    return found
+    said = (one for _, one in _messages(items) if one.role in MODEL_ROLES)
+    return {call_id for one in said for call_id in _ids_in(one)}
 
 
 def result_ids(items: Sequence[Value]) -> set[str]:
     """Return the ids of all calls that are answered in a list of messages."""
-    found: set[str] = set()
-    for message in map(as_message, items):
-        if message is not None:
-            found |= answered_ids(message)
-    return found
+    return {call_id for _, one in _messages(items) for call_id in answered_ids(one)}
 
 
 def _is_result(message: Message) -> bool:
@@ -599,9 +588,8 @@ def title_of(values: Mapping[str, Value]) -> str | Cut | None:
 def _first_said(value: Value) -> str | None:
     if not isinstance(value, list):
         return None
-    for item in value[:_EARLY]:
-        message = as_message(item)
-        if message is not None and message.role in _PEOPLE:
+    for _, message in _messages(value[:_EARLY]):
+        if message.role in _PEOPLE:
             text = content_text(message.content)[: 2 * _MOST].strip()
             line = " ".join(text.partition("\n")[0].split())
             if line:
@@ -618,12 +606,24 @@ _FORMS = (
 _MODELS = ("model_name", "model", "model_id", "modelId")
 
 
-class TokenUsage(NamedTuple):
-    """Tokens used by a message."""
+@dataclass(slots=True)
+class TokenCounts:
+    """The tokens of some messages."""
 
-    input: int
-    output: int
-    total: int
+    messages: int = 0
+    input: int = 0
+    """All tokens of the prompts, cached ones included."""
+    output: int = 0
+    """All tokens of the answers, reasoning included."""
+    cache_read: int = 0
+    cache_creation: int = 0
+    reasoning: int = 0
+    total: int = 0
+
+    def add(self, other: TokenCounts) -> None:
+        """Add the tokens of other messages."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
 class Call(NamedTuple):
@@ -646,16 +646,16 @@ class Turn:
     calls: tuple[Call, ...]
     answers: int | None
     """Index of the message with the tool call that this message answers."""
-    usage: TokenUsage | None
+    usage: TokenCounts | None
+    """As its provider counts them: some leave out what was cached."""
     model: str | None
 
 
 class ModelTokens(NamedTuple):
-    """The messages and tokens of one model."""
+    """The tokens of the messages of one model."""
 
     model: str | None
-    messages: int
-    usage: TokenUsage
+    usage: TokenCounts
 
 
 class ToolCount(NamedTuple):
@@ -725,11 +725,11 @@ def transcript(items: Sequence[Value]) -> list[Turn]:
 def statistics(turns: Sequence[Turn]) -> Statistics:
     """Return messages by role, tokens by model, and calls by tool."""
     roles = Counter(turn.message.role for turn in turns)
-    spent: dict[str | None, list[TokenUsage]] = {}
+    spent: dict[str | None, TokenCounts] = {}
     for turn in turns:
         if turn.usage is not None:
-            spent.setdefault(turn.model, []).append(turn.usage)
-    models = [ModelTokens(model, len(used), _sum(used)) for model, used in spent.items()]
+            spent.setdefault(turn.model, TokenCounts()).add(turn.usage)
+    models = sorted(starmap(ModelTokens, spent.items()), key=lambda one: -one.usage.total)
     calls = [call for turn in turns for call in turn.calls]
     by_name = Counter(call.call.name for call in calls)
     failed = Counter(
@@ -742,7 +742,6 @@ def statistics(turns: Sequence[Turn]) -> Statistics:
         ToolCount(name, number, failed[name], open_calls[name])
         for name, number in by_name.most_common()
     ]
-    models.sort(key=lambda one: -one.usage.total)
     return Statistics(dict(roles.most_common()), models, tools)
 
 
@@ -757,13 +756,16 @@ def is_error(message: Message) -> bool:
     return message.fields.get("status") == "error"
 
 
-def usage_of(message: Message) -> TokenUsage | None:
-    """Return the tokens of a message, from `usage_metadata` or from its provider's metadata."""
+def usage_of(message: Message) -> TokenCounts | None:
+    """Return the tokens of a message, from `usage_metadata` or from its provider's metadata; None
+    if it does not say.
+    """
     fields = usage_fields(message)
     for input_key, output_key, total_key in _FORMS:
         if input_key in fields or output_key in fields:
             prompt, answer = _number(fields.get(input_key)), _number(fields.get(output_key))
-            return TokenUsage(prompt, answer, _number(fields.get(total_key)) or prompt + answer)
+            total = _number(fields.get(total_key)) or prompt + answer
+            return TokenCounts(1, prompt, answer, total=total)
     return None
 
 
@@ -799,33 +801,12 @@ _APART = {"cache_read": "cache_read_input_tokens", "cache_creation": "cache_crea
 """Key names of Anthropic, which does not count these tokens as `input_tokens`."""
 
 
-@dataclass(slots=True)
-class TokenCounts:
-    """The tokens of some messages."""
-
-    messages: int = 0
-    input: int = 0
-    """All tokens of the prompts, cached ones included."""
-    output: int = 0
-    """All tokens of the answers, reasoning included."""
-    cache_read: int = 0
-    cache_creation: int = 0
-    reasoning: int = 0
-    total: int = 0
-
-    def add(self, other: TokenCounts) -> None:
-        """Add the tokens of other messages."""
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
-
-
 def counts_of(message: Message) -> TokenCounts | None:
-    """Return the tokens of one message; None if it does not say."""
-    usage = usage_of(message)
-    if usage is None:
+    """Return the same with what was cached, and with what is known about each part."""
+    found = usage_of(message)
+    if found is None:
         return None
     stored = usage_fields(message)
-    found = TokenCounts(1, usage.input, usage.output, total=usage.total)
     for name, places in _DETAILS.items():
         for outer, key in places:
             details = unwrap(stored.get(outer))
@@ -848,15 +829,6 @@ def model_of(message: Message) -> str | None:
         if isinstance(found, str) and found:
             return found
     return None
-
-
-def _sum(used: Iterable[TokenUsage]) -> TokenUsage:
-    found = list(used)
-    return TokenUsage(
-        sum(one.input for one in found),
-        sum(one.output for one in found),
-        sum(one.total for one in found),
-    )
 
 
 def _number(value: Value) -> int:

@@ -89,7 +89,7 @@ STATISTICS = Shape(
         Shape(
             "Tokens of one model.",
             Field("model", TEXT.or_null, "Model."),
-            Field("messages", INTEGER, "Its messages."),
+            Field("messages", INTEGER, "Its messages.", "usage.messages"),
             *inside("usage", *_USAGE),
         ).list,
         "Tokens by model.",

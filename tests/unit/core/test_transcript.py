@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
 from ckpt_cli.core.conversation import (
-    TokenUsage,
+    TokenCounts,
     as_message,
     message_list,
     model_of,
@@ -61,27 +61,30 @@ def test_what_is_no_message_is_kept() -> None:
 @pytest.mark.parametrize(
     ("fields", "usage"),
     [
-        ({"usage_metadata": {"input_tokens": 3, "output_tokens": 2}}, TokenUsage(3, 2, 5)),
+        (
+            {"usage_metadata": {"input_tokens": 3, "output_tokens": 2}},
+            TokenCounts(1, 3, 2, total=5),
+        ),
         (
             {"usage_metadata": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 9}},
-            TokenUsage(3, 2, 9),
+            TokenCounts(1, 3, 2, total=9),
         ),
         (
             {"response_metadata": {"token_usage": {"prompt_tokens": 4, "completion_tokens": 1}}},
-            TokenUsage(4, 1, 5),
+            TokenCounts(1, 4, 1, total=5),
         ),
         (
             {"response_metadata": {"tokenUsage": {"promptTokens": 4, "completionTokens": 1}}},
-            TokenUsage(4, 1, 5),
+            TokenCounts(1, 4, 1, total=5),
         ),
-        ({"response_metadata": {"usage": {"input_tokens": 4}}}, TokenUsage(4, 0, 4)),
-        ({"usage": {"prompt_tokens": 1, "completion_tokens": True}}, TokenUsage(1, 0, 1)),
+        ({"response_metadata": {"usage": {"input_tokens": 4}}}, TokenCounts(1, 4, 0, total=4)),
+        ({"usage": {"prompt_tokens": 1, "completion_tokens": True}}, TokenCounts(1, 1, 0, total=1)),
         ({"usage_metadata": None}, None),
         ({"usage_metadata": "many"}, None),
         ({}, None),
     ],
 )
-def test_tokens_are_read_as_libraries_write_them(fields: Any, usage: TokenUsage | None) -> None:
+def test_tokens_are_read_as_libraries_write_them(fields: Any, usage: TokenCounts | None) -> None:
     message = as_message(ai(**fields))
     assert message is not None
     assert usage_of(message) == usage
@@ -101,9 +104,9 @@ def test_statistics_put_the_most_expensive_first() -> None:
 
     failed = tool("a", status="error")
     found = statistics(transcript([said("small", 1), said("large", 10), said("small", 2), failed]))
-    assert [(one.model, one.messages, one.usage) for one in found.models] == [
-        ("large", 1, TokenUsage(10, 1, 11)),
-        ("small", 2, TokenUsage(3, 2, 5)),
+    assert [(one.model, one.usage) for one in found.models] == [
+        ("large", TokenCounts(1, 10, 1, total=11)),
+        ("small", TokenCounts(2, 3, 2, total=5)),
     ]
     assert found.roles == {"ai": 3, "tool": 1}
     (calls,) = found.tools
