@@ -318,8 +318,8 @@ LANES = 12
 
 def plan_tree(
     skeletons: Iterable[Skeleton],
+    heads: Mapping[str, str] = {},
     *,
-    heads: Mapping[str, str] | None = None,
     unfold: bool = False,
     nest: bool | None = None,
 ) -> TreeLayout:
@@ -328,7 +328,7 @@ def plan_tree(
     `heads` gives the head of a namespace if it is not its greatest id. `unfold` shows every
     step; `nest` draws the trees of subgraph calls too, and is as `unfold` if it is not given.
     """
-    return _Planner(skeletons, heads or {}, unfold, unfold if nest is None else nest).plan()
+    return _Planner(skeletons, heads, unfold, unfold if nest is None else nest).plan()
 
 
 @dataclass(frozen=True, slots=True)

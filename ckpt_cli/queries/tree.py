@@ -79,6 +79,11 @@ class TreeKeys:
     seals: Mapping[Key, int]
 
     @property
+    def heads(self) -> Mapping[str, str]:
+        """The checkpoint that a saver loads in each namespace; not always the greatest id."""
+        return dict(reversed([*self.index]))
+
+    @property
     def is_settled(self) -> bool:
         """Whether all writes can be told apart by their keys."""
         return not any(self.stored.get(key, NO_KEYS).is_marked for key in self.tips)
@@ -463,7 +468,7 @@ class TreeReader:
         """Return a tree with folds that leave out another checkpoint, without a look at what has
         changed.
         """
-        plan = plan_tree(_keeping(keep, before.skeletons), nest=shape.nest)
+        plan = plan_tree(_keeping(keep, before.skeletons), before.keys.heads, nest=shape.nest)
         missing = [key for key in plan.shown if key not in before.details]
         found = self.details(before.keys, missing, ())
         self._mark = self._mark_of(shape, keep, before.keys)
@@ -488,12 +493,12 @@ class TreeReader:
                 source, ran = details[key].source, details[key].ran
                 drawn[key] = one._replace(source=source, ran=ran or one.ran)
         placed = _keeping(keep, list(drawn.values()))
-        plan = plan_tree(placed, unfold=shape.unfold, nest=shape.nest)
+        plan = plan_tree(placed, keys.heads, unfold=shape.unfold, nest=shape.nest)
         unread: frozenset[Key] = frozenset()
         if not details:
             if seen is not None and shape.unfold:
-                plain = set(plan.shown).difference(plan_tree(placed, nest=True).shown, seen)
-                unread = frozenset(plain - self._known.keys())
+                marked = plan_tree(placed, keys.heads, nest=True).shown
+                unread = frozenset({*plan.shown}.difference(marked, seen, self._known))
             details = self.details(keys, [key for key in plan.shown if key not in unread], apart)
             details |= details_from_keys((one for one in placed if one.key in unread), keys)
         refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))

@@ -239,6 +239,9 @@ def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
     assert ids(redis_url, "trip")[0] == older
     shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
     assert shown["checkpoint_id"] == older
+    tree = ckpt("-s", redis_url, "show", "trip", "--tree").out.splitlines()
+    (marked,) = (line for line in tree if "head" in line)
+    assert older[-4:] in marked
     stored = saver_of(redis_url).get_tuple(config_of("trip")).checkpoint["channel_values"]
     assert stored["items"] == shown["values"]["items"] == ["in trip"]
     assert ckpt("-s", redis_url, "rollback", "trip", newest, "--yes").code == 0

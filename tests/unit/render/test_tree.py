@@ -82,7 +82,7 @@ class Thread:
         *,
         unfold: bool = False,
         nest: bool = False,
-        heads: Mapping[str, str] | None = None,
+        heads: Mapping[str, str] = {},
         **options: Any,
     ) -> list[str]:
         plan = plan_tree(self.items, unfold=unfold, nest=nest, heads=heads)
