@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from string import digits
 from typing import Any, Literal
 
@@ -41,6 +42,7 @@ from ckpt_cli.core.state import (
     WRITES,
     Body,
     Version,
+    version_number,
 )
 from ckpt_cli.core.tasks import NodePath, Step
 
@@ -419,7 +421,7 @@ def next_version(body: Body, above: int = 0) -> Version:
     Source: `get_next_version` of the savers: a text of a number and a random fraction; in
     LangGraph.js a number.
     """
-    numbers = [_number(one) for one in body.versions.values()]
+    numbers = map(version_number, body.versions.values())
     number = max(above, *numbers, 0) + 1
     if body.versions and all(isinstance(one, int) for one in body.versions.values()):
         return number
@@ -433,7 +435,8 @@ def raised_channel(body: Body) -> str:
 
 def greatest_version(bodies: Iterable[Body]) -> int:
     """Return the greatest version number in some bodies; 0 if there is none."""
-    return max((_number(one) for body in bodies for one in body.versions.values()), default=0)
+    versions = chain.from_iterable(body.versions.values() for body in bodies)
+    return max(map(version_number, versions), default=0)
 
 
 def is_numbered(original: Checkpoint, body: Body) -> bool:
@@ -443,12 +446,6 @@ def is_numbered(original: Checkpoint, body: Body) -> bool:
         and bool(body.versions)
         and all(isinstance(one, int) for one in body.versions.values())
     )
-
-
-def _number(version: Version) -> int:
-    """Return the number at the start of a version; 0 if there is none."""
-    text = str(version).partition(".")[0]
-    return int(text) if text.isdecimal() else 0
 
 
 _EXT = 7

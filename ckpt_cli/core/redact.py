@@ -15,7 +15,7 @@ from ckpt_cli.core.state import LOST_DELTA
 if TYPE_CHECKING:
     from ckpt_backends.model import Write
     from ckpt_cli.core.conversation import Turn
-    from ckpt_cli.core.diff import ChannelChange
+    from ckpt_cli.core.diff import ChannelChange, StepChanges
     from ckpt_cli.core.search import Match
     from ckpt_cli.core.state import Body
 
@@ -87,6 +87,12 @@ def redact_change(change: ChannelChange) -> ChannelChange:
     return replace(
         change, before=before, after=after, ops=(Op("replace", (), before=before, after=after),)
     )
+
+
+def redact_changes(changes: StepChanges) -> StepChanges:
+    """Keep only which channels a step changed, and how many items were added."""
+    added = {name: list(map(redact, items)) for name, items in changes.added.items()}
+    return changes._replace(added=added, turned={})
 
 
 def redact_match(match: Match) -> Match:

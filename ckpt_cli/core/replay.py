@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import groupby, islice, permutations, product
@@ -39,6 +38,7 @@ from ckpt_cli.core.reducers import (
 from ckpt_cli.core.reducers import held_fits as fits
 from ckpt_cli.core.state import PREVIOUS, Body, Version
 from ckpt_cli.core.tasks import CONTROL, PUSH, UPDATE_PATH, Step, TaskWrite
+from ckpt_cli.core.times import NEVER
 from ckpt_cli.core.values import clip, is_set, same
 
 Effect = Literal["applied", "duplicate", "overwritten", "dropped", "ignored", "special", "unknown"]
@@ -180,7 +180,6 @@ def without_values(found: Differences) -> Differences:
 
 NOT_APPLIED = CONTROL | {"__no_writes__", "__return__", "__pregel_push"}
 """Channels that no checkpoint has: they record what happened to a task."""
-_NEVER = datetime.min.replace(tzinfo=UTC)
 _PERMUTED = 720
 """Maximum number of task orders that are tried if no order is stored: enough for six tasks."""
 
@@ -310,7 +309,7 @@ def recorded_orders(writes: SortedWrites) -> PossibleOrders:
     after the other may have written into the same checkpoint.
     """
     tasks = [tuple(some) for _, some in groupby(writes.tasks, lambda one: one.write.task_id)]
-    times = {min(one.write.at or _NEVER for one in some) for some in tasks}
+    times = {min(one.write.at or NEVER for one in some) for some in tasks}
     return PossibleOrders(
         _ways((writes.null, *tasks)),
         ordered=len(times) == len(tasks),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Literal, NamedTuple
 
@@ -62,16 +62,15 @@ def is_used(answer: Write, writes: Iterable[Write]) -> bool:
     if answer.value is None:
         return False
     wanted = decode(answer.value)
-    return any(
-        same(one, wanted)
-        for write in writes
-        if write.task_id != NULL_TASK_ID and write.channel == RESUME and write.value is not None
-        for one in _answers(decode(write.value))
-    )
+    return any(same(one, wanted) for one in used_answers(writes))
 
 
-def _answers(value: Value) -> list[Value]:
-    return value if isinstance(value, list) else [value]
+def used_answers(writes: Iterable[Write]) -> Iterator[Value]:
+    """Yield the answers that tasks have used, from their own lists of answers."""
+    for write in writes:
+        if write.task_id != NULL_TASK_ID and write.channel == RESUME and write.value is not None:
+            value = decode(write.value)
+            yield from value if isinstance(value, list) else [value]
 
 
 _AFTER_FINISH = 2

@@ -7,6 +7,7 @@ from binascii import a2b_base64
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
+from math import isfinite
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -566,6 +567,18 @@ def is_greater(version: Version, seen: Version) -> bool:
     if isinstance(version, str) and isinstance(seen, str):
         return version > seen
     return _number(version) > _number(seen)
+
+
+_MOST_DIGITS = 40
+"""Savers write 32 digits."""
+
+
+def version_number(version: Version) -> int:
+    """Return the number that a version begins with; 0 if there is none."""
+    if not isinstance(version, str):
+        return int(version) if isfinite(version) else 0
+    digits = version.partition(".")[0]
+    return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
 
 
 def _number(version: Version) -> float:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from itertools import combinations, islice, product
 from operator import attrgetter
@@ -44,6 +44,7 @@ from ckpt_cli.core.state import (
     step_from,
     written_by_caller,
 )
+from ckpt_cli.core.times import NEVER
 from ckpt_cli.core.values import fields_of
 
 PULL = "__pregel_pull"
@@ -94,6 +95,12 @@ def origin_of(
     if not -_INT64 <= step < _INT64:
         return None
     return TaskIdBase(identity, checkpoint_ns, step, v, is_numeric)
+
+
+def origin_at(key: CheckpointKey, body: Body, step: int) -> TaskIdBase | None:
+    """Return the same for the tasks of this step at a checkpoint, or at a copy with this key."""
+    is_numeric = not any(isinstance(one, str) for one in body.versions.values())
+    return origin_of(key.checkpoint_id, key.checkpoint_ns, step, body.v, is_numeric=is_numeric)
 
 
 def pull_ids(
@@ -431,13 +438,7 @@ class Attribution:
     @cached_property
     def _origin(self) -> TaskIdBase | None:
         """What ids are hashed from; only needed if paths do not tell enough."""
-        return origin_of(
-            self._key.checkpoint_id,
-            self._key.checkpoint_ns,
-            0 if self._step is None else self._step + 1,
-            self._body.v,
-            is_numeric=not any(isinstance(one, str) for one in self._body.versions.values()),
-        )
+        return origin_at(self._key, self._body, 0 if self._step is None else self._step + 1)
 
     def plan_sends(self, nodes: Sequence[str | None]) -> None:
         """Plan the tasks of the pending Sends and assign their writes to them."""
@@ -1272,9 +1273,6 @@ def _is_part(run: Task, step: Step) -> bool:
     return step.next is None or any(task.id is None for task in step.tasks)
 
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
-
-
 class TaskWrite(NamedTuple):
     """A write with its node and task path."""
 
@@ -1321,7 +1319,7 @@ def tasks_by_id(step: Step) -> dict[str, Task]:
 
 def _place(one: TaskWrite) -> tuple[datetime, str, str, int]:
     write = one.write
-    return write.at or _NEVER, one.path, write.task_id, write.idx
+    return write.at or NEVER, one.path, write.task_id, write.idx
 
 
 RETRIED = "retried"

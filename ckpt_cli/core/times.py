@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from ckpt_backends.errors import UsageError
 
+NEVER = datetime.min.replace(tzinfo=UTC)
+"""Sorts before all times, for what has none."""
 _UNITS = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),

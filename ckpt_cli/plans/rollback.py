@@ -23,7 +23,7 @@ from ckpt_cli.core.forking import (
 )
 from ckpt_cli.core.lineage import is_stateful
 from ckpt_cli.core.state import BY, FROM, NAME, REASON, RESUME, THREAD, WITH, WRITES, read_metadata
-from ckpt_cli.core.tasks import CONTROL, Task, TaskIdBase, moved_id, origin_of
+from ckpt_cli.core.tasks import CONTROL, Task, TaskIdBase, moved_id, origin_at
 from ckpt_cli.plans.fork import (
     NewRows,
     RollbackOptions,
@@ -457,13 +457,7 @@ def _carried(rows: Store, head: Moment, copy: CheckpointKey) -> Iterator[tuple[T
 def _origin(head: Moment, key: CheckpointKey) -> TaskIdBase | None:
     """Return what the ids of tasks at the head, or at its copy, are hashed from."""
     number = head.number or 0
-    return origin_of(
-        key.checkpoint_id,
-        key.checkpoint_ns,
-        number + 1 if key == head.key else number + 2,
-        head.body.v,
-        is_numeric=not any(isinstance(one, str) for one in head.body.versions.values()),
-    )
+    return origin_at(key, head.body, number + 1 if key == head.key else number + 2)
 
 
 def _with_writes(copy: Checkpoint, more: int) -> Checkpoint:

@@ -51,7 +51,8 @@ def conversation(target: Target, channel: str | None) -> Conversation:
         lists = {str(name): message_list(said(value)) for name, value in given.items()}
         told = {name: found for name, found in lists.items() if found}
         if channel in (None, *told) and told:
-            return _given(target, told, channel or _usual(target, told, {}))
+            channel = channel or _usual(target, told, {})
+            return _of_lists(target, told, channel, ["its input, which the next step takes in"])
     if channel is None:
         channel = _usual(target, held, state.values)
     elif channel not in state.values:
@@ -63,26 +64,22 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     remarks = [state.rebuilt[channel]] if channel in state.rebuilt else []
     if isinstance(value, Cut):
         remarks.append(f"cut: {value.reason}")
-    found = held.get(channel)
-    if found is None and value not in _EMPTY:
+    if channel not in held and value not in _EMPTY:
         there = ", ".join(map(shell.word, held)) or "none"
         raise NotFound(
             f"channel '{channel}' holds no messages", hint=f"channels with messages: {there}"
         )
-    others = [name for name in held if name != channel]
-    turns = transcript(found or [])
-    if is_redacted(reader.store):
-        turns = list(map(redact_turn, turns))
-    return Conversation(channel, turns, others, remarks)
+    return _of_lists(target, held, channel, remarks)
 
 
-def _given(target: Target, told: Mapping[str, Sequence[Value]], channel: str) -> Conversation:
-    """Return the messages of an input, where the state has none yet."""
-    turns = transcript(told[channel])
+def _of_lists(
+    target: Target, lists: Mapping[str, Sequence[Value]], channel: str, remarks: Sequence[str]
+) -> Conversation:
+    """Return the messages of one of some lists."""
+    turns = transcript(lists.get(channel, ()))
     if is_redacted(target.reader.store):
         turns = list(map(redact_turn, turns))
-    others = [name for name in told if name != channel]
-    return Conversation(channel, turns, others, ["its input, which the next step takes in"])
+    return Conversation(channel, turns, [name for name in lists if name != channel], remarks)
 
 
 class LastHeld(NamedTuple):

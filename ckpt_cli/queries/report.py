@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import StoreInfo
 from ckpt_cli.core.diff import ChannelChange, diff_channels
-from ckpt_cli.core.redact import redact, redact_change
+from ckpt_cli.core.redact import redact_change
 from ckpt_cli.core.state import given_input
 from ckpt_cli.core.timeline import Timeline
+from ckpt_cli.core.times import NEVER
 from ckpt_cli.core.tree import Key
-from ckpt_cli.queries.history import Entry, made_by
+from ckpt_cli.queries.history import Entry, entry_of
 from ckpt_cli.queries.messages import Conversation, conversation
 from ckpt_cli.queries.show import Summary, summarize
 from ckpt_cli.queries.thread_operations import ThreadOperations
@@ -23,8 +24,6 @@ from ckpt_cli.reading.states import State, read_state
 from ckpt_cli.reading.store import is_redacted, shown
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader
-
-_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def choose_checkpoints(
         times = reader.times(ns) if needs_times else {}
         for one in reversed(reader.index(ns)):
             checkpoint_id = one.key.checkpoint_id
-            found.append((times.get(checkpoint_id) or _NEVER, (ns, checkpoint_id)))
+            found.append((times.get(checkpoint_id) or NEVER, (ns, checkpoint_id)))
     if len(namespaces) > 1:
         found.sort(key=lambda one: (one[0], one[1][1]))
     recent = [key for at, key in found if since is None or at >= since]
@@ -145,27 +144,20 @@ def _of_namespace(
     known = reader.parentage(checkpoint_ns)
 
     def reported(one: _Read, parent: _Read | None) -> ReportedCheckpoint:
-        checkpoint_id = one.moment.key.checkpoint_id
-        hides = is_redacted(reader.store)
-        given = given_input(one.moment.body, one.moment.metadata)
-        entry = Entry(
-            shown(reader.store, one.moment),
-            known.depths[checkpoint_id],
-            known.children(checkpoint_id),
-            made_by(reader, one.moment, None if parent is None else parent.moment),
-            reader.is_plaintext(one.moment),
-            operations.adding(one.moment),
-            redact(given) if hides and given is not None else given,
+        entry = entry_of(reader, one.moment, None if parent is None else parent.moment)
+        entry = entry._replace(
+            operation=operations.adding(one.moment),
+            given=given_input(one.moment.body, one.moment.metadata),
         )
         before = None if parent is None else parent.state
         changes = {} if before is None else diff_channels(before.values, one.state.values)
-        if not hides:
-            return ReportedCheckpoint(entry, one.state, before, changes)
+        if is_redacted(reader.store):
+            changes = {name: redact_change(change) for name, change in changes.items()}
         return ReportedCheckpoint(
-            entry,
-            one.state.redacted(),
-            None if before is None else before.redacted(),
-            {name: redact_change(change) for name, change in changes.items()},
+            shown(reader.store, entry),
+            shown(reader.store, one.state),
+            None if before is None else shown(reader.store, before),
+            changes,
         )
 
     wanted = set(ids)

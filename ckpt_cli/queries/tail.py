@@ -15,9 +15,10 @@ from ckpt_backends.errors import NotFound, StoreChanged
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, in_chunks, time_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff import StepChanges, step_changes
-from ckpt_cli.core.redact import redact
+from ckpt_cli.core.redact import redact_changes
 from ckpt_cli.core.state import ERROR, INTERRUPT, is_state, read_body, state_values
 from ckpt_cli.core.tasks import failures
+from ckpt_cli.core.times import NEVER
 from ckpt_cli.queries.history import Entry, entry_of, made_by
 from ckpt_cli.queries.threads import Selection, matching
 from ckpt_cli.reading.store import shown
@@ -142,11 +143,10 @@ class Movement:
 
     def redacted(self) -> Movement:
         """Return it without values."""
-        added = {name: list(map(redact, items)) for name, items in self.changes.added.items()}
         return replace(
             self,
             moment=None if self.moment is None else self.moment.redacted(),
-            changes=self.changes._replace(added=added, turned={}),
+            changes=redact_changes(self.changes),
         )
 
 
@@ -337,9 +337,6 @@ _LATE = timedelta(minutes=1)
 as by parallel subgraphs."""
 
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
-
-
 Place = tuple[str, str]
 """A namespace and a checkpoint id."""
 
@@ -484,7 +481,7 @@ def fresh(
 
 
 def _bound(last_at: datetime | None) -> datetime:
-    return _NEVER if last_at is None else last_at - _LATE
+    return NEVER if last_at is None else last_at - _LATE
 
 
 def _is_after(one: Checkpoint, oldest: datetime, before: Seen) -> bool:
@@ -510,7 +507,7 @@ def stored_at(one: Checkpoint) -> datetime | None:
 
 def order_of(one: Checkpoint) -> tuple[datetime, str]:
     """Return a sort key: oldest first."""
-    return stored_at(one) or _NEVER, one.key.checkpoint_id
+    return stored_at(one) or NEVER, one.key.checkpoint_id
 
 
 def _place_of(one: Checkpoint) -> Place:

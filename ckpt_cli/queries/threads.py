@@ -15,6 +15,7 @@ from ckpt_backends.model import ALL_THREADS, Status, Thread, ThreadBounds
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import LONGEST_MAKING, just_made
 from ckpt_cli.core.state import read_body
+from ckpt_cli.core.times import NEVER
 from ckpt_cli.queries.heads import ListedThread, Watch, with_details, with_sizes, with_titles
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.reading.store import shown
@@ -62,8 +63,6 @@ def later(moment: datetime, gap: timedelta) -> datetime:
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "step", "bytes")
-
-_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Selection(NamedTuple):
@@ -223,7 +222,7 @@ def matching(
             return False
         if wanted.user is not None and thread.user != wanted.user:
             return False
-        if wanted.since is not None and (thread.last_at or _NEVER) < wanted.since:
+        if wanted.since is not None and (thread.last_at or NEVER) < wanted.since:
             return False
         last = thread.last_at
         if wanted.until is None or last is None or last <= wanted.until:
@@ -240,7 +239,7 @@ def _order(row: ListedThread, sort: Sort) -> tuple[Any, ...]:
     """Return a sort key: newest or largest first, ids alphabetically."""
     thread, details = row.thread, row.details
     keys: dict[Sort, Any] = {
-        "first": -(thread.first_at or _NEVER).timestamp(),
+        "first": -(thread.first_at or NEVER).timestamp(),
         "id": 0,
         "checkpoints": -thread.checkpoints,
         "namespaces": -thread.namespaces,

@@ -20,7 +20,7 @@ from ckpt_cli.core.diff import (
     short_changes,
     written_changes,
 )
-from ckpt_cli.core.redact import redact
+from ckpt_cli.core.redact import redact_changes
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.state import (
     BY,
@@ -243,7 +243,7 @@ def read_changes(
             # What is given becomes part of the next state.
             before_it, after = after, _state_after(facts.get(taking.get(key, ("", ""))), values)
         changes = written_changes(names, before_it, after, values)
-        texts = short_changes(_redacted(changes) if hides else changes, say)
+        texts = short_changes(redact_changes(changes) if hides else changes, say)
         if is_input and not texts:
             # It gave what the state has already, or nothing to add.
             texts = tuple(
@@ -311,12 +311,6 @@ def _read(
             if made is not None and one.value is not None:
                 found.setdefault(made, {}).setdefault(one.channel, []).append(decode(one.value))
     return found
-
-
-def _redacted(changes: StepChanges) -> StepChanges:
-    """Return changes without values: their names, and how many items were added."""
-    added = {name: list(map(redact, items)) for name, items in changes.added.items()}
-    return changes._replace(added=added, turned={})
 
 
 def _tokens(changes: StepChanges) -> int:

@@ -321,21 +321,22 @@ def state_channels(reader: ThreadReader, moment: DecodedCheckpoint) -> list[str]
         moment = reader.stored(key.checkpoint_ns, key.checkpoint_id, state=True)
     found = {*state_values(moment.body), *_unstored(reader, moment, None)}
     if not reader.is_values_only:
-        found |= {
-            write.channel
-            for write in moment.writes
-            if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
-        }
+        found |= _callers_channels(moment)
     return sorted(found)
 
 
-def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, list[Value]]:
-    """Return the caller's writes to state channels with `Command(update=...)`, by channel."""
-    names = {
+def _callers_channels(moment: DecodedCheckpoint) -> set[str]:
+    """Return the state channels to which the caller wrote with `Command(update=...)`."""
+    return {
         write.channel
         for write in moment.writes
         if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
     }
+
+
+def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, list[Value]]:
+    """Return the values of these writes, by channel."""
+    names = _callers_channels(moment)
     if not names or reader.is_values_only:  # they are already part of the stored value
         return {}
     key = moment.key

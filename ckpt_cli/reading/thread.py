@@ -76,7 +76,7 @@ from ckpt_cli.core.tasks import (
     function_names,
     is_call,
     is_surely_done,
-    origin_of,
+    origin_at,
     plan_step,
     send_ids,
     sent_index,
@@ -527,13 +527,7 @@ def _call_id(reader: ThreadReader, moment: Moment, task: Task) -> str | None:
 def _sent_ids(moment: Moment, task: Task) -> Iterator[str]:
     """Yield the ids that the task of a Send may have."""
     index, number = sent_index(task.path), moment.number
-    origin = origin_of(
-        moment.key.checkpoint_id,
-        moment.key.checkpoint_ns,
-        0 if number is None else number + 1,
-        moment.body.v,
-        is_numeric=not any(isinstance(one, str) for one in moment.body.versions.values()),
-    )
+    origin = origin_at(moment.key, moment.body, 0 if number is None else number + 1)
     if origin is not None and index is not None and task.node is not None:
         yield from send_ids(origin, task.node, index)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -37,9 +36,9 @@ from ckpt_cli.core.conversation import (
 from ckpt_cli.core.doctor.findings import Finding, Severity
 from ckpt_cli.core.reducers import overwrite
 from ckpt_cli.core.replay import Replayed
-from ckpt_cli.core.resume import StoredAnswer
+from ckpt_cli.core.resume import StoredAnswer, used_answers
 from ckpt_cli.core.state import NOT_STORED, RESUME, Body, Version, delta_channels
-from ckpt_cli.core.tasks import Step, Task, conditions_of
+from ckpt_cli.core.tasks import Step, conditions_of
 from ckpt_cli.core.values import same
 
 _UNIQUE = re.compile(r"(\d{32})\.\d+(?:\.\d+|e-\d+)", re.ASCII)
@@ -375,12 +374,12 @@ def stale_resumes(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> It
     next question that a task asks. The answer stays there after a task has used it: then it is also
     in the task's own list of answers (langgraph issue 8837).
     """
-    answers = [value for write in writes for value in _answers(write, NULL_TASK_ID)]
+    answers = _callers_answers(writes)
     if not answers:
         return
     asking = [run for run in step.runs if any(one.is_open for one in run.questions)]
     for run in asking:
-        if any(same(one, answer) for one in _used(run) for answer in answers):
+        if any(same(one, answer) for one in used_answers(run.writes) for answer in answers):
             node = f"'{run.node}'" if run.node is not None else "a task"
             what = f"{node} has used the stored answer; invoke(None) would use it once more"
             yield Finding.at(key, "resume-stale", what, task_id=run.id)
@@ -398,7 +397,7 @@ def unused_answer(
     asks, and a new input drops what is stored with the head (`_first` in
     `langgraph/pregel/_loop.py`).
     """
-    if not any(True for write in writes for _ in _answers(write, NULL_TASK_ID)):
+    if not _callers_answers(writes):
         return
     if becomes == "unused":
         asking = sorted(
@@ -411,18 +410,14 @@ def unused_answer(
         yield Finding.at(key, "answer-unused", "nothing is next, so no task asks for it")
 
 
-def _used(run: Task) -> Iterator[Value]:
-    """Yield the answers that a task has used."""
-    for write in run.writes:
-        for value in _answers(write, write.task_id):
-            yield from value if isinstance(value, list) else [value]
-
-
-def _answers(write: Write, task_id: str) -> Iterator[Value]:
-    if write.task_id == task_id and write.channel == RESUME and write.value is not None:
-        value = decode(write.value)
-        if not isinstance(value, Opaque):
-            yield value
+def _callers_answers(writes: Iterable[Write]) -> list[Value]:
+    """Return the answers that the caller gave, as far as they can be read."""
+    found = (
+        decode(one.value)
+        for one in writes
+        if one.task_id == NULL_TASK_ID and one.channel == RESUME and one.value is not None
+    )
+    return [one for one in found if not isinstance(one, Opaque)]
 
 
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
@@ -540,18 +535,6 @@ def _roughly(span: timedelta) -> str:
         if seconds >= 2 * unit:
             return f"{seconds // unit} {name}"
     return f"{seconds} seconds"
-
-
-_MOST_DIGITS = 40
-"""Savers write 32 digits."""
-
-
-def version_number(version: Version) -> int:
-    """Return the number that a version begins with; 0 if there is none."""
-    if not isinstance(version, str):
-        return int(version) if math.isfinite(version) else 0
-    digits = version.partition(".")[0]
-    return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
 
 
 _EXT_CODES = 8

@@ -42,7 +42,6 @@ from ckpt_cli.core.doctor.checks import (
     orphan_finding,
     repeated_calls,
     supersteps,
-    version_number,
     without_past,
     without_snapshot,
     without_writes,
@@ -51,7 +50,7 @@ from ckpt_cli.core.doctor.findings import Checked, Finding
 from ckpt_cli.core.doctor.types import TypeUse
 from ckpt_cli.core.lineage import is_in_call, is_stateful
 from ckpt_cli.core.replay import Replayed
-from ckpt_cli.core.state import SENDS, Version, delta_channels
+from ckpt_cli.core.state import SENDS, Version, delta_channels, version_number
 from ckpt_cli.core.state import without_snapshot as without_snapshot_of_channels
 from ckpt_cli.core.values import fields_of
 from ckpt_cli.queries.memory import named_blobs, root_of

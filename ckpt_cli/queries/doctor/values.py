@@ -24,7 +24,6 @@ from ckpt_cli.core.doctor.checks import (
     is_replaced,
     may_remove,
     readability,
-    version_number,
 )
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.doctor.types import (
@@ -40,7 +39,15 @@ from ckpt_cli.core.doctor.types import (
     type_names,
 )
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.state import BY, FROM, NAME, NOT_STORED, is_state, without_snapshot
+from ckpt_cli.core.state import (
+    BY,
+    FROM,
+    NAME,
+    NOT_STORED,
+    is_state,
+    version_number,
+    without_snapshot,
+)
 from ckpt_cli.queries.doctor.rows import SeenCheckpoint, Terms, ThreadReport
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import Moment, ThreadReader

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fnmatch import translate
 from functools import partial
 from typing import ClassVar, Literal
@@ -24,6 +24,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core import filters
 from ckpt_cli.core.conversation import says_nothing, title_of
 from ckpt_cli.core.filters import Filter, FilterTerms
+from ckpt_cli.core.times import NEVER
 from ckpt_cli.queries.heads import Details, ListedThread, with_titles
 from ckpt_cli.queries.threads import Selection, parse_status
 from ckpt_cli.reading.store import is_redacted
@@ -176,7 +177,6 @@ SIGNS: Mapping[Status | None, str] = {
 }
 """The sign before a thread, by status; blank until its head is read."""
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
 _SIGN_CELLS = 2
 _AGE_CELLS = 4
 _COUNT_CELLS = 6
@@ -298,7 +298,7 @@ def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
     if sort == "last":
         return threads
     keys: dict[Sort, Callable[[Thread], object]] = {
-        "first": lambda one: one.first_at or _NEVER,
+        "first": lambda one: one.first_at or NEVER,
         "id": lambda one: one.thread_id,
         "checkpoints": lambda one: -one.checkpoints,
     }
@@ -401,7 +401,7 @@ def unasked(listing: ThreadListing, now: datetime) -> list[Thread]:
     if (wanted := listing.wanted.condition) is None:
         return []
     names = {field.name for field in filters.fields_in(wanted)}
-    since = now - _AGES_HOLD if names & {"age", "idle"} else _NEVER
+    since = now - _AGES_HOLD if names & {"age", "idle"} else NEVER
     found = []
     for one in listing.threads:
         known = listing.matches.get(one.thread_id)

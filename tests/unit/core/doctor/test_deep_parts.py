@@ -22,10 +22,9 @@ from ckpt_cli.core.doctor.checks import (
     may_remove,
     new_versions,
     readability,
-    version_number,
 )
 from ckpt_cli.core.replay import NumberedVersions, is_number
-from ckpt_cli.core.state import LOST_DELTA, Body, Version
+from ckpt_cli.core.state import LOST_DELTA, Body, Version, version_number
 
 AI = Tagged("langchain_core.messages.ai.AIMessage", {"content": "x", "type": "ai", "id": "1"})
 REMOVE = Tagged(
