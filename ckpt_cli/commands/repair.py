@@ -25,7 +25,7 @@ from ckpt_cli.commands.changing import (
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.core.reducers import known_reducers
-from ckpt_cli.core.replay import Repair
+from ckpt_cli.core.repair import Repair
 from ckpt_cli.options import At, DryRun, Force, Match, Where, Yes
 from ckpt_cli.plans.proposal import Proposal, new_step
 from ckpt_cli.plans.repair import (

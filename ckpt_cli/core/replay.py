@@ -12,13 +12,10 @@ from itertools import groupby, islice, permutations, product
 from typing import Literal, NamedTuple
 from uuid import UUID, uuid5
 
-from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID
-from ckpt_cli.core import reducers as add_messages
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.diff import ChannelChange, Counts, Op, count, diff_channels, diff_values
-from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.reducers import (
@@ -28,6 +25,8 @@ from ckpt_cli.core.reducers import (
     Held,
     Pending,
     Reducer,
+    fits,
+    held_fits,
     is_empty,
     is_not_stored,
     overwrite,
@@ -35,7 +34,6 @@ from ckpt_cli.core.reducers import (
     same_objects,
     updates_of,
 )
-from ckpt_cli.core.reducers import held_fits as fits
 from ckpt_cli.core.state import PREVIOUS, Body, Version
 from ckpt_cli.core.tasks import CONTROL, PUSH, UPDATE_PATH, Step, TaskWrite
 from ckpt_cli.core.times import NEVER
@@ -141,7 +139,7 @@ def differences(expected: Held, stored: Held) -> Differences | None:
         # A message without an id gets one when it is merged, so such messages are compared without
         # it.
         met = [
-            other if isinstance(item, Pending) and add_messages.fits(item, other) else item
+            other if isinstance(item, Pending) and fits(item, other) else item
             for item, other in zip(expected, stored, strict=False)
         ]
         expected = [*met, *expected[len(met) :]]
@@ -690,7 +688,7 @@ def explain(
         for other, verdict in known:
             if same_objects(result, other):
                 return verdict
-        verdict = fits(result, stored)
+        verdict = held_fits(result, stored)
         known.append((result, verdict))
         return verdict
 
@@ -1229,7 +1227,7 @@ def is_edited(base: Held, expected: Held, stored: Held) -> bool:
     """Return whether a list or dict differs only in items that were in it before."""
     if isinstance(base, list) and isinstance(expected, list) and isinstance(stored, list):
         old = len(base)
-        return old > 0 and len(expected) >= old and fits(expected[old:], stored[old:])
+        return old > 0 and len(expected) >= old and held_fits(expected[old:], stored[old:])
     if isinstance(base, dict) and isinstance(expected, dict) and isinstance(stored, dict):
         new = [
             key for key, value in expected.items() if key not in base or not same(base[key], value)
@@ -1296,7 +1294,7 @@ def is_tidied(expected: Held, stored: Held) -> bool:
     object with more or fewer fields, since another release of its class has stored it.
     """
     if isinstance(expected, list) and isinstance(stored, list) and 0 < len(stored) < len(expected):
-        return fits(expected[-len(stored) :], stored)
+        return held_fits(expected[-len(stored) :], stored)
     if isinstance(expected, str) and isinstance(stored, str):
         return bool(stored) and (stored in expected or _letters(expected) == _letters(stored))
     return expected is not ABSENT and stored is not ABSENT and _is_alike(expected, stored)
@@ -1469,48 +1467,3 @@ def _parts(root: Held, left_out: frozenset[str] = frozenset()) -> Iterator[str |
             todo.append(item.payload)
         elif isinstance(item, Cut):
             todo.append(item.kept)
-
-
-@dataclass(frozen=True, slots=True)
-class DamagedValue:
-    """The value of a channel at one version, and the first checkpoint that refers to it."""
-
-    checkpoint_ns: str
-    checkpoint_id: str
-    step: int | None
-    channel: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """A value that the repair restores."""
-
-    place: DamagedValue
-    reducers: tuple[str, ...]
-    """All reducers that explain the channel; they produce the same value."""
-    evidence: int
-    value: Value
-    bytes: int
-    replaces: bool
-    """Whether an unreadable value is stored there now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A value that is missing or unreadable and cannot be restored."""
-
-    place: DamagedValue
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """The whole plan."""
-
-    thread_id: str
-    rebuilt: tuple[Rebuilt, ...]
-    refused: tuple[Refusal, ...]
-    change: Change
-    plan: CheckpointPlan | None = None
-    """The copy of the head that gets the values; None in layouts that store values apart."""

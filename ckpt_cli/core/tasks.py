@@ -1,7 +1,8 @@
-"""Compute task ids and task paths as LangGraph does, to recognise stored ones.
+"""The tasks of a step: which wrote what, what asks, what failed, and what runs next.
 
-A task id is a hash of checkpoint, namespace, step and node; the task path shows the kind of task.
-Sources: `langgraph/pregel/_algo.py` (1.2.22, 0.6.11), `langgraph/pregel/algo.py` (0.2.70, 0.2.14),
+Task ids and task paths are computed as LangGraph does, to recognise stored ones. A task id is a
+hash of checkpoint, namespace, step and node; the task path shows the kind of task. Sources:
+`langgraph/pregel/_algo.py` (1.2.22, 0.6.11), `langgraph/pregel/algo.py` (0.2.70, 0.2.14),
 `@langchain/langgraph/dist/pregel/algo.js` (1.7.3).
 """
 

@@ -29,17 +29,8 @@ from ckpt_cli.core.random_numbers import random_id
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.reducers import ABSENT, REDUCERS, Absent, Held, Pending, is_complete
 from ckpt_cli.core.reducers import fits as message_fits
-from ckpt_cli.core.replay import (
-    DamagedValue,
-    Judgement,
-    Rebuilt,
-    Refusal,
-    Repair,
-    Verdict,
-    is_unreadable,
-    judge_all,
-    verdict_of,
-)
+from ckpt_cli.core.repair import DamagedValue, Rebuilt, Refusal, Repair
+from ckpt_cli.core.replay import Judgement, Verdict, is_unreadable, judge_all, verdict_of
 from ckpt_cli.core.resume import callers_answer, is_used
 from ckpt_cli.core.state import BY, FROM, NAME, is_state, read_metadata
 from ckpt_cli.core.support_matrix import NO_ANSWERS, NO_STEPS

@@ -1,4 +1,4 @@
-"""Check the channels of one transition of a replay against what is stored."""
+"""Replays threads: checks each channel of each step against what is stored."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ckpt_cli.core.reducers import (
     ABSENT,
     NOT_STORED,
     Held,
+    held_fits,
     is_empty,
     is_not_stored,
     known_reducers,
     unknown_channel,
 )
-from ckpt_cli.core.reducers import held_fits as fits
 from ckpt_cli.core.replay import (
     ALL,
     CANDIDATES,
@@ -437,7 +437,7 @@ class ChannelChecker:
         for one in odd:
             one.texts.difference_update(known)
             one.check.later |= not one.texts or any(
-                fits(value, one.stored) for value in found.own.values()
+                held_fits(value, one.stored) for value in found.own.values()
             )
         here.odd[name] = tuple(one for one in odd if not one.check.later)
 
@@ -539,7 +539,7 @@ def _goes_on(found: Explained, base: Held, stored: Held, *, wrote: bool) -> bool
     if not wrote:
         return is_kept(base, stored)
     return any(
-        found.mask & ~found.by_rebuilt & 1 << place and not fits(value, stored)
+        found.mask & ~found.by_rebuilt & 1 << place and not held_fits(value, stored)
         for place, value in found.own.items()
     )
 
@@ -556,7 +556,7 @@ def _is_loaded(base: Value, stored: Value) -> bool:
     if not (is_changeable(base) and is_changeable(stored)):
         return False
     loaded = as_loaded(base)
-    return loaded is not base and fits(loaded, as_loaded(stored))
+    return loaded is not base and held_fits(loaded, as_loaded(stored))
 
 
 def _is_apart(name: str, moment: Moment) -> bool:
@@ -1216,7 +1216,7 @@ def _contributions(
     found = [contributions(base, batches, name) for name in judgement.survivors]
     for (value, writes), (other, others) in pairwise(found):
         told = [(one.effect, one.counts) for one in writes]
-        if not fits(value, other) or told != [(one.effect, one.counts) for one in others]:
+        if not held_fits(value, other) or told != [(one.effect, one.counts) for one in others]:
             return contributions(base, batches, None)
     return found[0] if found else contributions(base, batches, None)
 
@@ -1233,7 +1233,7 @@ def _fitting(one: Looked, look: Look, judgement: Judgement) -> WriteOrder:
     for way in one.ways:
         values = [[look.values[id(placed)] for placed in batch] for batch in way.batches] or [[]]
         for reducer in reducers:
-            if any(fits(result, one.stored) for result in reducer.results(one.base, values)):
+            if any(held_fits(result, one.stored) for result in reducer.results(one.base, values)):
                 return way
     return one.ways[0]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.changes import Change
-from ckpt_cli.core.replay import DamagedValue
+from ckpt_cli.core.repair import DamagedValue
 from ckpt_cli.operations.log import (
     AppliedChange,
     Chain,

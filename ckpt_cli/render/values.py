@@ -19,7 +19,7 @@ from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
 
 if TYPE_CHECKING:  # they load what computes replays and differences
     from ckpt_cli.core.diff import ShortChange
-    from ckpt_cli.core.replay import DamagedValue
+    from ckpt_cli.core.repair import DamagedValue
 
 # Possessive quantifiers: backtracking would take time quadratic in the number of digits.
 _SCALAR = re.compile(
