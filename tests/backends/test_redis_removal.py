@@ -384,6 +384,44 @@ def test_a_lock_that_went_in_the_middle_is_taken_again(
     assert admin.get(LOCK) is None
 
 
+def test_a_lock_is_extended_while_it_is_held(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(redis_stack_url, "trip", "other")
+    removals = [removal_of(redis_stack_url, name) for name in ("trip", "other")]
+    monkeypatch.setattr(purge_lock, "_KEPT", 0.0)
+    admin = client(redis_stack_url)
+    left: list[int] = []
+
+    def run_out() -> None:
+        admin.pexpire(LOCK, 900)
+
+    def look(lock: purge_lock.PurgeLock) -> None:
+        keep(lock)
+        left.append(admin.pttl(LOCK))
+
+    keep = purge_lock.PurgeLock.keep
+    monkeypatch.setattr(purge_lock.PurgeLock, "keep", look)
+    meanwhile = Meanwhile(monkeypatch, run_out)
+    with open_writable(parse_url(redis_stack_url)) as writable:
+        assert [one.skipped for one in writable.remove(removals)] == ["", ""]
+    assert meanwhile.happened
+    assert len(left) > 1
+    assert min(left) > 900
+
+
+def test_the_lock_of_another_run_is_not_released(redis_url: str) -> None:
+    """It took the lock when that of this run had run out."""
+    admin, url = client(redis_url), parse_url(redis_url)
+    lock = purge_lock.PurgeLock(admin, url)
+    lock.take()
+    admin.delete(LOCK)
+    purge_lock.PurgeLock(admin, url).take()
+    others = admin.get(LOCK)
+    lock.release()
+    assert admin.get(LOCK) == others
+
+
 def test_small_threads_share_a_transaction_and_a_scan(redis_url: str) -> None:
     names = ("a", "b", "c")
     fill_plain(redis_url, *names)

@@ -90,9 +90,18 @@ def test_values_are_hidden_unless_they_are_opened(hiding: Conversation) -> None:
         texts = [
             text_of(await call(client, name, **arguments)) for name, arguments in each_tool(THREAD)
         ]
-        where = await call(client, "threads", where='values.destination = "Kyoto"')
-        assert where.is_error
-        assert "--channels" in text_of(where)
+        for telling in (
+            'values.destination = "Kyoto"',
+            "metadata.user_id = anna",
+            "user = anna",
+            "question ~ budget",
+            "error ~ timeout",
+            "step > 1 and not question = x",
+        ):
+            where = await call(client, "threads", where=telling)
+            assert where.is_error, telling
+            assert "--channels" in text_of(where)
+        assert not (await call(client, "threads", where="status = error and step > 1")).is_error
         for name in ("show", "blame"):
             # Whether a key is there would tell of the value.
             guess = await call(client, name, thread=THREAD, path="messages[-1].content")
@@ -115,8 +124,9 @@ def test_values_are_hidden_unless_they_are_opened(hiding: Conversation) -> None:
         assert "redacted" not in by_channel["messages"]
         (hit, *_) = await items(client, "grep", pattern="euros")
         assert hit["channel"] == "messages"
-        refused = await call(client, "grep", pattern="Hotel", channels=["hotel"])
-        assert refused.is_error
+        for closed in (["hotel"], ["messages", "hotel"]):
+            refused = await call(client, "grep", pattern="Hotel", channels=closed)
+            assert refused.is_error
         assert not (await call(client, "threads", where="values.messages != null")).is_error
 
     talk(SAMPLE, opened, "--channels", "messages")

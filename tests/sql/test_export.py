@@ -245,6 +245,18 @@ def test_the_memory_of_others_is_not_written(lake: Path, tmp_path: Path, form: s
     assert ckpt("-s", store, *words, "-o", "json").json[0]["rows"] == 1
 
 
+def test_a_file_of_lines_is_the_same_whatever_is_printed(tmp_path: Path) -> None:
+    written = []
+    for form in ("table", "json", "ndjson"):
+        to = tmp_path / form
+        words = ("export", "trip-to-kyoto", "--format", "jsonl", "--to", to)
+        assert ckpt("-s", SAMPLE, *words, "-o", form).code == 0
+        (file,) = to.iterdir()
+        written.append(file.read_bytes())
+        assert all(json.loads(line) for line in file.read_text().splitlines())
+    assert written == written[:1] * 3
+
+
 def test_redacted_lines_are_not_added_to_values(tmp_path: Path) -> None:
     words = ("export", "trip-to-kyoto", "--format", "jsonl", "--to")
     values, redacted = tmp_path / "values", tmp_path / "redacted"

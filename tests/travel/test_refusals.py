@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ import pytest
 
 from ckpt_backends.changes import Change
 from ckpt_backends.errors import StoreChanged, StoreUnavailable
-from ckpt_backends.model import make_id
+from ckpt_backends.model import Checkpoint, make_id
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
@@ -231,13 +232,51 @@ def test_opening_for_a_change_makes_and_alters_nothing(sample: Path, tmp_path: P
 def test_a_change_that_fails_at_its_end_leaves_nothing(sample: Path) -> None:
     """The second of two checkpoints is there already."""
     before = ckpt("-s", sample, "history", HEAD, "-o", "json").raw
+    whole, heads = head_of(sample)
+    with open_writable(parse_url(str(sample))) as writable, pytest.raises(StoreChanged):
+        writable.apply(Change(HEAD, heads, checkpoints=(with_a_new_id(whole), whole)))
+    assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw == before
+
+
+def test_a_checkpoint_that_is_relied_on_must_still_be_there(sample: Path) -> None:
+    before = ckpt("-s", sample, "history", HEAD, "-o", "json").raw
+    whole, heads = head_of(sample)
+    gone = whole.key._replace(checkpoint_id=make_id(1, 1, 1))
+    change = Change(HEAD, heads, checkpoints=(with_a_new_id(whole),), relied_on=(whole.key, gone))
+    with open_writable(parse_url(str(sample))) as writable:
+        with pytest.raises(StoreChanged, match=gone.checkpoint_id):
+            writable.apply(change)
+        assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw == before
+        writable.apply(replace(change, relied_on=(whole.key,)))
+    assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw != before
+
+
+def test_a_checkpoint_that_an_agent_adds_within_the_transaction_is_seen(sample: Path) -> None:
+    """SQLite locks the file, so a trigger stands for an agent of an engine that does not."""
+    whole, heads = head_of(sample)
+    new = with_a_new_id(whole)
+    with closing(sqlite3.connect(sample)) as db:
+        db.execute(
+            "CREATE TRIGGER agent AFTER INSERT ON checkpoints WHEN NEW.checkpoint_id ="
+            f" '{new.key.checkpoint_id}' BEGIN INSERT INTO checkpoints SELECT thread_id,"
+            " checkpoint_ns, checkpoint_id || '-agent', parent_checkpoint_id, type, checkpoint,"
+            " metadata FROM checkpoints WHERE checkpoint_id = NEW.checkpoint_id; END"
+        )
+    before = ckpt("-s", sample, "history", HEAD, "-o", "json").raw
+    with open_writable(parse_url(str(sample))) as writable, pytest.raises(StoreChanged):
+        writable.apply(Change(HEAD, heads, checkpoints=(new,)))
+    assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw == before
+
+
+def head_of(sample: Path) -> tuple[Checkpoint, dict[str, str]]:
+    """Return the head of a thread, and the heads of its namespaces."""
     with open_store(str(sample)) as store:
-        whole = next(store.checkpoints(HEAD, checkpoint_ns="", body=True, metadata=True))
         heads = {
             ns: next(store.checkpoints(HEAD, checkpoint_ns=ns)).key.checkpoint_id
             for ns in store.namespaces(HEAD)
         }
-    new = whole._replace(key=whole.key._replace(checkpoint_id=make_id(1 << 58, 1, 1)))
-    with open_writable(parse_url(str(sample))) as writable, pytest.raises(StoreChanged):
-        writable.apply(Change(HEAD, heads, checkpoints=(new, whole)))
-    assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw == before
+        return next(store.checkpoints(HEAD, checkpoint_ns="", body=True, metadata=True)), heads
+
+
+def with_a_new_id(one: Checkpoint) -> Checkpoint:
+    return one._replace(key=one.key._replace(checkpoint_id=make_id(1 << 58, 1, 1)))

@@ -49,6 +49,14 @@ def holds(text: str, *values: Value, field: str = "metadata.x") -> bool:
     return answer
 
 
+def test_true_and_false_are_no_numbers() -> None:
+    for text in ("> 0", ">= 0", "< 2", "<= 2", "= 1", "= 0"):
+        assert not holds(text, True)
+        assert not holds(text, False)
+    assert holds("= true", True)
+    assert holds("> 0", 1)
+
+
 @pytest.mark.parametrize(
     ("text", "printed"),
     [
