@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpt_backends.errors import InsecureConnection, UsageError
 from ckpt_cli.config.store_names import StoreNames
@@ -29,6 +29,17 @@ if TYPE_CHECKING:
     from ckpt_cli.render.table import Column
 
 
+class Consent(NamedTuple):
+    """What a person said about a change before it was planned."""
+
+    dry_run: bool = False
+    """Whether the plan is only shown, or saved."""
+    yes: bool = False
+    """Whether it is carried out without a question."""
+    reason: str | None = None
+    """Is recorded with it."""
+
+
 class Session:
     """Everything a command works with. The parser stores global options in `settings`."""
 
@@ -44,6 +55,8 @@ class Session:
         self._lost: list[LostThread] = []
         self.review: PlanReview | None = None
         """The plan that this run saves, or that it applies; None in other runs."""
+        self.consent = Consent()
+        """Of a command that changes a store."""
 
     @cached_property
     def now(self) -> datetime:

@@ -31,10 +31,10 @@ from ckpt_cli.plans.saved_plan import (
     damaged,
     read_saved_plan,
 )
-from ckpt_cli.session import Session
+from ckpt_cli.session import Consent, Session
 
 _REMOVAL_OPTIONS = frozenset({"archive", "vacuum", "batch", "sleep", "max_duration", "reason"})
-_TERMS = (*OF_REMOVAL, "memory", "summary", "dry_run", "yes")
+_TERMS = (*OF_REMOVAL, "memory", "summary")
 _ALSO_FOR_REMOVALS = frozenset({"sign_key", "memory"})
 """Options that a plan of a removal may be made without."""
 
@@ -130,7 +130,8 @@ def apply(
             if isinstance(value, Path):
                 session.note(f"{name.replace('_', ' ')}: {value}")
         if header.kind == "removal":
-            values |= {"dry_run": dry_run, "yes": yes, "sign_key": sign_key, "memory": memory}
+            session.consent = Consent(dry_run, yes)
+            values |= {"sign_key": sign_key, "memory": memory}
             _remove(session, plan, values, skip_changed=skip_changed)
             return
         run = partial(parsed.invoke, command.callback, **values)

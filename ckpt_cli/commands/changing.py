@@ -23,7 +23,7 @@ from ckpt_backends.errors import (
 from ckpt_cli import diagnostics
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.apply.changes import ChangeReport, carry_out
-from ckpt_cli.apply.recording import collected_signals, refuse_copy
+from ckpt_cli.apply.recording import collected_signals
 from ckpt_cli.commands.arguments import TargetId, ThreadTargets, names_and_ref
 from ckpt_cli.core.forking import sealed_change
 from ckpt_cli.core.random_numbers import seeded_for
@@ -68,13 +68,14 @@ def confirm(question: str) -> None:
 
 
 def is_agreed(
-    session: Session, show: Callable[[], None], question: str, *, dry_run: bool, yes: bool
+    session: Session, show: Callable[[], None], question: str, *, asks: bool = True
 ) -> bool:
     """Show a plan, and ask whether to carry it out; False for a dry run.
 
-    With `yes` it is carried out first and shown then, so that a closed pipe cannot stop it halfway.
-    Raises `Refused` where nobody can be asked or the answer is no.
+    If it is not asked, it is carried out first and shown then, so that a closed pipe cannot stop it
+    halfway. Raises `Refused` where nobody can be asked or the answer is no.
     """
+    dry_run, yes = session.consent.dry_run, session.consent.yes or not asks
     if dry_run or not (yes or session.output.machine):
         show()
     if dry_run:
@@ -97,10 +98,12 @@ def carried_out(
     """Carry out proposals as one operation. Returns what became of them, and the id of the
     operation if it is recorded.
 
-    `total` is their number if they are several: then a signal stops between two of them. `ended`
-    tells why the operation ended early. Raises the error of a single one that was not carried out,
-    and that of the first one that failed otherwise than by its own thread.
+    `reason` is recorded, or that of the consent. `total` is the number of the proposals if they are
+    several: then a signal stops between two of them. `ended` tells why the operation ended early.
+    Raises the error of a single one that was not carried out, and that of the first one that failed
+    otherwise than by its own thread.
     """
+    reason = reason or session.consent.reason
     with session.recorder.operation(action, reason=reason, undoes=undoes) as recording:
         catching: AbstractContextManager[list[int]] = nullcontext([])
         if total is not None:
@@ -127,20 +130,16 @@ def show_and_apply(
     found: Proposal,
     question: str,
     *,
-    dry_run: bool,
-    yes: bool,
-    reason: str | None = None,
     undoes: str | None = None,
     more: Mapping[str, Any] | None = None,
     view: View = PLAN_VIEW,
 ) -> None:
     """Show the plan of a proposal and, unless it is a dry run, carry it out.
 
-    `reason` and `undoes`, the operation that it takes back, are recorded. `more` are other fields
-    of the `ShownPlan`. Raises what `is_agreed` and `carried_out` raise.
+    `undoes`, the operation that it takes back, is recorded. `more` are other fields of the
+    `ShownPlan`. Raises what `is_agreed` and `carried_out` raise.
     """
-    if not dry_run:
-        refuse_copy(session.names.store_url)
+    dry_run = session.consent.dry_run
     plan = reviewed(session, found).plan
     assert plan is not None  # noqa: S101 - other changes have another view
     undo = ""
@@ -151,10 +150,10 @@ def show_and_apply(
         plan.redacted() if hides else plan, undo, dry_run, has_rows=dry_run and not hides
     )._replace(**more or {})
     show = partial(session.show, Answer(shown, view))
-    if not is_agreed(session, show, question, dry_run=dry_run, yes=yes):
+    if not is_agreed(session, show, question):
         return
-    carried_out(session, [found], plan.action, reason=reason, undoes=undoes)
-    if yes or session.output.machine:
+    carried_out(session, [found], plan.action, undoes=undoes)
+    if session.consent.yes or session.output.machine:
         session.show(Answer(shown._replace(is_done=True), view))
     tell_done(session, done_lines(shown.plan, undo))
 
@@ -173,26 +172,18 @@ _OF_ONE_THREAD = (Refused, StoreChanged, Unreadable, Unsupported, NotFound)
 
 
 def change_many(
-    session: Session,
-    ids: Sequence[TargetId],
-    plan: PlanOne,
-    words: ChangeWords,
-    *,
-    dry_run: bool,
-    yes: bool,
-    reason: str | None = None,
+    session: Session, ids: Sequence[TargetId], plan: PlanOne, words: ChangeWords
 ) -> None:
     """Change those of these threads that need it; those that moved or are refused are skipped.
 
-    All of it is one operation, recorded with `reason`.
+    All of it is one operation.
 
     Raises `PartlyDone` if some were skipped, and `StoreChanged` or `Refused` if all were.
     """
-    if not dry_run:
-        refuse_copy(session.names.store_url)
+    dry_run = session.consent.dry_run
     before: list[Proposal] = []
     seen: dict[str | None, object] | None = None
-    if dry_run or not yes or session.review is not None:
+    if dry_run or not session.consent.yes or session.review is not None:
         seen = {}
         for one in _proposals(session, ids, plan, "planning"):
             reviewed(session, one)
@@ -208,7 +199,7 @@ def change_many(
                 _note_unneeded(session, before, words)
 
         question = f"{words.question} {counted(number, 'thread')}?"
-        if not is_agreed(session, show, question, dry_run=dry_run, yes=yes or not number):
+        if not is_agreed(session, show, question, asks=bool(number)):
             return
         ids = [one for one in ids if one[0] in seen]
         # Threads may have changed while a person thought.
@@ -218,7 +209,6 @@ def change_many(
         session,
         _as_seen(_proposals(session, ids, plan, words.doing), seen),
         words.action,
-        reason=reason,
         total=len(ids),
         ended=_stopped,
     )
@@ -318,8 +308,6 @@ def roll_back(
     options: RollbackOptions,
     *,
     new: str | None = None,
-    dry_run: bool,
-    yes: bool,
 ) -> None:
     """Roll back or fork the threads that words or conditions name: `THREAD REF MORE...`, --match
     and --where.
@@ -332,7 +320,7 @@ def roll_back(
     targets.check()
     check_store(session.rows)
     if targets.is_several:
-        rollback_many(session, targets, target, options, new=new, dry_run=dry_run, yes=yes)
+        rollback_many(session, targets, target, options, new=new)
         return
     target = replace(target, ref=ref)
     found = find_target(session.store, names[0], target, session.now, session.zone, session.note)
@@ -343,9 +331,7 @@ def roll_back(
         new_id = new_thread_id(new, reader.thread_id)
         plan = plan_fork_to_thread(reader, rows, checkpoint_id, new_id, options)
     question = f"{'Fork' if options.fork else 'Roll back'} thread '{reader.thread_id}'?"
-    show_and_apply(
-        session, Proposal.of(plan), question, dry_run=dry_run, yes=yes, reason=options.reason
-    )
+    show_and_apply(session, Proposal.of(plan), question)
 
 
 def rollback_many(
@@ -355,8 +341,6 @@ def rollback_many(
     options: RollbackOptions,
     *,
     new: str | None = None,
-    dry_run: bool,
-    yes: bool,
 ) -> None:
     """Roll back, fork or copy many threads, each at the checkpoint that `target` chooses.
 
@@ -380,7 +364,7 @@ def rollback_many(
             words = ChangeWords("copy", "copy", "copied", "copying")
         words = replace(words, new_id=partial(new_thread_id, new))
     plans = ManyRollbacks(session.editable, target, options, session.now, session.zone, new)
-    change_many(session, ids, plans.plan, words, dry_run=dry_run, yes=yes, reason=options.reason)
+    change_many(session, ids, plans.plan, words)
 
 
 def _check_refs(ids: Sequence[TargetId], target: TargetOptions) -> None:

@@ -15,7 +15,6 @@ from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.copy import CopyTerms, copy_threads, opened_sides, plan_threads
-from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.arguments import (
     Decrypt,
     Encrypt,
@@ -130,7 +129,7 @@ def copy(
         targets = ThreadTargets(
             tuple(threads or ()), None, match, tuple(where or ()), has_all=False
         )
-        _copy_here(session, targets, choice, as_, reason, dry_run=dry_run, yes=yes)
+        _copy_here(session, targets, choice, as_)
         return
     check_one_way(threads, match, where, everything=everything)
     keys = keys_of(session, new_key_file, encrypt=encrypt, decrypt=decrypt)
@@ -144,7 +143,7 @@ def copy(
         create=create,
         replace=replace,
     )
-    _copy_there(session, terms, ids, jobs, reason, dry_run=dry_run, yes=yes)
+    _copy_there(session, terms, ids, jobs)
 
 
 def _check_target(
@@ -168,20 +167,12 @@ def _check_target(
         raise UsageError("the new thread id is empty", hint="give one: --as NEW")
 
 
-def _copy_there(
-    session: Session,
-    terms: CopyTerms,
-    ids: Sequence[str],
-    jobs: int,
-    reason: str | None,
-    *,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+def _copy_there(session: Session, terms: CopyTerms, ids: Sequence[str], jobs: int) -> None:
     """Copy threads to another store, or show what would be copied."""
     if session.review is not None:
         _review(session.review, terms, ids)
     size = _size(session.store, ids) if shows_progress() else None
+    dry_run, yes, _ = session.consent
     if dry_run or (terms.replace and not yes):
         planned = _planned(terms, ids, size)
         if dry_run or not session.output.machine:
@@ -193,24 +184,15 @@ def _copy_there(
     if not yes:
         made = "Make the store if it is missing, and copy" if terms.create else "Copy"
         confirm(f"{made} {counted(len(ids), 'thread')} to '{terms.target}'?")
-    _copy(session, terms, ids, size, jobs, reason)
+    _copy(session, terms, ids, size, jobs)
 
 
-def _copy_here(
-    session: Session,
-    targets: ThreadTargets,
-    choice: TargetOptions,
-    new: str,
-    reason: str | None,
-    *,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+def _copy_here(session: Session, targets: ThreadTargets, choice: TargetOptions, new: str) -> None:
     """Copy a thread, or the history of a checkpoint of one or many, under new ids."""
     targets.check()
-    options = RollbackOptions(reason=reason, fork=True)
+    options = RollbackOptions(reason=session.consent.reason, fork=True)
     if targets.is_several:
-        rollback_many(session, targets, choice, options, new=new, dry_run=dry_run, yes=yes)
+        rollback_many(session, targets, choice, options, new=new)
         return
     choice.check()
     words = TargetArguments(targets.names[0], choice.at, as_of=choice.as_of)
@@ -218,33 +200,24 @@ def _copy_here(
     thread_id = named.reader.thread_id
     new_id = new_thread_id(new, thread_id)
     if not named.has_ref:
-        _copy_whole(session, named.reader, new_id, reason, dry_run=dry_run, yes=yes)
+        _copy_whole(session, named.reader, new_id)
         return
     target = named.checkpoint(session.now, session.zone).checkpoint_id
     plan = plan_fork_to_thread(named.reader, session.editable, target, new_id, options)
     question = f"Copy '{thread_id}' to '{new_id}' ({plan.why})?"
-    show_and_apply(session, Proposal.of(plan), question, dry_run=dry_run, yes=yes, reason=reason)
+    show_and_apply(session, Proposal.of(plan), question)
 
 
-def _copy_whole(
-    session: Session,
-    reader: ThreadReader,
-    new_id: str,
-    reason: str | None,
-    *,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+def _copy_whole(session: Session, reader: ThreadReader, new_id: str) -> None:
     """Copy all of a thread, and say how much it is."""
-    if not dry_run:
-        refuse_copy(session.names.store_url)
+    dry_run, yes, _ = session.consent
     plan = plan_thread_copy(reader, session.rows, new_id)
     proposal = reviewed(session, Proposal(plan.source, new_step(plan.change)))
     amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
     if not dry_run:
         if not yes:
             confirm(f"Copy '{plan.source}' to '{new_id}' ({amount})?")
-        carried_out(session, [proposal], "copy", reason=reason)
+        carried_out(session, [proposal], "copy")
     record = {
         "thread_id": new_id,
         "copied_from": plan.source,
@@ -284,12 +257,7 @@ def _planned(terms: CopyTerms, ids: Sequence[str], size: int | None) -> CopyRepo
 
 
 def _copy(
-    session: Session,
-    terms: CopyTerms,
-    ids: Sequence[str],
-    size: int | None,
-    jobs: int,
-    reason: str | None,
+    session: Session, terms: CopyTerms, ids: Sequence[str], size: int | None, jobs: int
 ) -> None:
     """Copy the threads, and print what became of them, also after an error or a signal."""
     report = CopyReport(str(terms.source), str(terms.target), is_dry_run=False)
@@ -297,7 +265,7 @@ def _copy(
     executor = session.executor(jobs, opening=Opening(terms.source))
     try:
         with (
-            recorder.operation("copy", reason=reason) as recording,
+            recorder.operation("copy", reason=session.consent.reason) as recording,
             Bar("copying", size, of_bytes=True) as bar,
             closing(copy_threads(terms, ids, executor, bar.advance, recording)) as copied,
         ):

@@ -52,9 +52,7 @@ def delete(
     ```
     """
     session: Session = ctx.obj
-    terms = RemovalTerms(
-        archive, sign_key, memory=memory, plan_out=plan_out, dry_run=dry_run, yes=yes
-    )
+    terms = RemovalTerms(archive, sign_key, memory=memory, plan_out=plan_out)
     run = RemovalRun(session, "threads delete", terms)
     given = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
     names = dict.fromkeys(given, "given by id")

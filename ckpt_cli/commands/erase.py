@@ -41,7 +41,7 @@ from ckpt_cli.apply.erase import (
     unfinished_erasure,
     write_receipt,
 )
-from ckpt_cli.apply.recording import check_removable, collected_signals, refuse_copy, writable_store
+from ckpt_cli.apply.recording import check_removable, collected_signals, writable_store
 from ckpt_cli.commands.arguments import LONGEST_INPUT, read_input
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
@@ -95,8 +95,6 @@ def erase_values(
     values_from: str | None = None,
     *,
     ns: str | None = None,
-    dry_run: bool = False,
-    yes: bool = False,
     rewrite: bool = False,
 ) -> None:
     """Overwrite the values that `targets` name (`THREAD[@REF]:PATH`), in the whole threads.
@@ -107,8 +105,7 @@ def erase_values(
     """
     if not targets and values_from is None:
         raise UsageError("no value to erase", hint="give --value 'THREAD:PATH', or --values-from -")
-    if not dry_run:
-        refuse_copy(session.names.store_url)
+    dry_run, yes, _ = session.consent
     check_removable(session.store)
     found = session.opening.keys()()
     layout = session.rows.describe().layout
@@ -338,16 +335,14 @@ def erase_person(
     command: str,
     receipt: Path | None,
     rewrite: bool,
-    dry_run: bool,
-    yes: bool,
 ) -> None:
     """Plan an erasure, show it and, unless it is a dry run, carry it out.
 
     `where` are the texts of the filter in the request; `command` is recorded. Raises `Refused`
     where nobody can be asked or the answer is no, and `PartlyDone` if something is left.
     """
+    dry_run, yes, _ = session.consent
     if not dry_run:
-        refuse_copy(session.names.store_url)
         if receipt is not None:
             check_receipt_path(receipt)
         session.settle()
@@ -673,9 +668,7 @@ def erase(
     if by_value:
         if verify is not None or archives:
             raise UsageError("--value takes no other selection, and writes no receipt")
-        erase_values(
-            session, value or (), values_from, ns=ns, dry_run=dry_run, yes=yes, rewrite=rewrite
-        )
+        erase_values(session, value or (), values_from, ns=ns, rewrite=rewrite)
         return
     if memory_namespace is not None and subject is None:
         raise UsageError("--memory-namespace belongs to --subject")
@@ -685,16 +678,7 @@ def erase(
     whom = threads or (), subject, where, match
     places = memory, memory_namespace, archives or ()
     request = erasure_request(session, *whom, *places, finds_mentions=not no_mentions)
-    erase_person(
-        session,
-        request,
-        where,
-        command=_command(ctx),
-        receipt=receipt,
-        rewrite=rewrite,
-        dry_run=dry_run,
-        yes=yes,
-    )
+    erase_person(session, request, where, command=_command(ctx), receipt=receipt, rewrite=rewrite)
 
 
 def _check_selection(

@@ -101,4 +101,4 @@ def fork(
         )
     choice = TargetOptions(None, at, as_of, options=FORK_OPTIONS, head_by_default=as_ is not None)
     words, conditions = (thread, ref, more), (match, where)
-    roll_back(session, words, conditions, choice, options, new=as_, dry_run=dry_run, yes=yes)
+    roll_back(session, words, conditions, choice, options, new=as_)

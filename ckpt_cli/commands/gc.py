@@ -59,7 +59,7 @@ def gc(
             f" --scope {', --scope '.join([*Scope][:-1])} or --scope {Scope.ALL}",
         )
     before = session.now - parse_duration(grace)
-    terms = RemovalTerms(archive, sign_key, batch, plan_out=plan_out, dry_run=dry_run, yes=yes)
+    terms = RemovalTerms(archive, sign_key, batch, plan_out=plan_out)
     run = RemovalRun(session, "gc", terms)
     found = plan_gc(session.store, scopes, before)
     run.carry_out(progress(found, total=None, label="looking for orphans"))

@@ -28,7 +28,6 @@ from ckpt_cli.apply.changes import (
     remove_items,
 )
 from ckpt_cli.apply.copy import copy_items, plan_items, restore_memory
-from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.arguments import AllowPickle, SignKey, Trust, TrustedKeys, signing_key
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
@@ -487,8 +486,6 @@ def delete(
     session: Session = ctx.obj
     until = session.time(older_than)
     wanted = ItemFilter(match=match, until=until, expired=expired or None)
-    if not dry_run:
-        refuse_copy(session.names.store_url)
     by_rule = wanted != ItemFilter() or everything
     _check_words(keys, namespace, by_rule=by_rule, everything=everything)
     key = signing_key(sign_key, archive)
@@ -684,8 +681,6 @@ def import_(
     ```
     """
     session: Session = ctx.obj
-    if not dry_run:
-        refuse_copy(session.names.store_url)
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
     with opened_memory(session).memory as memory:
         info = memory.describe()

@@ -16,7 +16,7 @@ from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_cli import __version__
 from ckpt_cli.ending import ReaderGone
-from ckpt_cli.session import Session
+from ckpt_cli.session import Consent, Session
 
 if TYPE_CHECKING:
     from ckpt_cli.plans.saved_plan import PlannedStore
@@ -81,8 +81,15 @@ def plannable(
         @wraps(command)
         def run(ctx: Context, *, plan_out: Path | None = None, **values: Any) -> None:
             session: Session = ctx.obj
-            if plan_out is not None or terms.changes(values):
+            changes = terms.changes(values)
+            if plan_out is not None or changes:
                 session.changes_store()
+            if plan_out is None and changes and values.get(_TARGET) is None:
+                # Late: it loads what opens a store for writing.
+                from ckpt_cli.apply.recording import refuse_copy
+
+                refuse_copy(session.names.store_url)
+            session.consent = _consent(values, plan_out)
             act = partial(command, ctx)
             if plan_out is None:
                 act(**values)
@@ -106,12 +113,18 @@ def removes(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]
             session: Session = ctx.obj
             if terms.changes(values):
                 session.changes_store()
+            session.consent = _consent(values, values["plan_out"])
             command(ctx, **values)
 
         setattr(run, TERMS, terms)
         return run
 
     return decorate
+
+
+def _consent(values: Mapping[str, Any], plan_out: Path | None) -> Consent:
+    is_shown = plan_out is not None or bool(values.get("dry_run"))
+    return Consent(is_shown, bool(values.get("yes")), values.get("reason"))
 
 
 def _save(

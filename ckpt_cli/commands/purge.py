@@ -68,15 +68,8 @@ class RemovalTerms:
     """Where the plan is saved instead."""
     summary: bool = False
     """Print one line instead of the plan and the report."""
-    dry_run: bool = False
-    yes: bool = False
     again: str = "run the same command again"
     """How to go on after a stop."""
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether the plan is only shown, or saved."""
-        return self.dry_run or self.plan_out is not None
 
     def pace(self) -> Pace:
         """Return how fast it runs. The time begins now. Raises `UsageError`."""
@@ -99,10 +92,11 @@ class RemovalRun:
         self.terms = terms
         self.pace = terms.pace()
         self.key = signing_key(terms.sign_key, terms.archive)
-        if not terms.is_shown:
+        is_shown = session.consent.dry_run
+        if not is_shown:
             refuse_copy(session.names.store_url)
         check_removable(session.store)
-        if terms.archive is not None and not terms.is_shown:
+        if terms.archive is not None and not is_shown:
             from ckpt_backends.archive import make_folder
 
             make_folder(terms.archive)
@@ -143,14 +137,14 @@ class RemovalRun:
         found = RemovedThreads(
             plan, PurgeReport(), True, terms.archive, session.names.words, self._memories(plan)
         )
-        if terms.is_shown:
+        if session.consent.dry_run:
             self._show(found, None)
             if terms.plan_out is None:
                 session.note_dry_run("removed")
             else:
                 note_saved(session, terms.plan_out)
             return found.report
-        if plan.going and not terms.yes:
+        if plan.going and not session.consent.yes:
             if session.output.text and not terms.summary:
                 session.show(Answer(found, REMOVAL_VIEW))
             confirm(question(plan.sums))
@@ -354,17 +348,7 @@ def purge(
             " or prune with --keep-last, --keep-within or --keep-tips",
         )
     terms = RemovalTerms(
-        archive,
-        sign_key,
-        batch,
-        sleep,
-        max_duration,
-        vacuum,
-        memory,
-        plan_out,
-        summary,
-        dry_run,
-        yes,
+        archive, sign_key, batch, sleep, max_duration, vacuum, memory, plan_out, summary
     )
     run = RemovalRun(session, "purge", terms)
     watch = partial(progress, total=None, label="planning")

@@ -47,4 +47,4 @@ def redo(
         check_place(session, found)
         if found.operation.action != UNDO:
             found = undo_of(log, found)
-    take_back_operation(session, found, dry_run=dry_run, yes=yes)
+    take_back_operation(session, found)

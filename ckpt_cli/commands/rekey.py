@@ -12,7 +12,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.copy import rekey_thread
-from ckpt_cli.apply.recording import refuse_copy, writable_store
+from ckpt_cli.apply.recording import writable_store
 from ckpt_cli.commands.arguments import (
     Decrypt,
     Encrypt,
@@ -75,8 +75,6 @@ def rekey(
     if not (new_key_file or encrypt or decrypt):
         raise UsageError("nothing to do", hint="add --new-key-file FILE, --encrypt or --decrypt")
     check_one_way(threads, match, where, everything=everything)
-    if not dry_run:
-        refuse_copy(session.names.store_url)
     keys = keys_of(session, new_key_file, encrypt=encrypt, decrypt=decrypt)
     assert keys is not None  # noqa: S101 - the options were checked
     side = rekey_side(session.rows, language_of(session.store) or Language.PYTHON, keys)

@@ -12,7 +12,6 @@ from typer import Argument, Context, Option
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, PartlyDone, Refused
 from ckpt_cli.api.answer import Answer
-from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.arguments import Reason, ThreadTargets
 from ckpt_cli.commands.changing import (
     carried_out,
@@ -108,7 +107,7 @@ def messages(
                 raise NotFound(error.message) from error
             raise
 
-    _repair(session, targets, "messages", plan, dry_run=dry_run, yes=yes, reason=reason)
+    _repair(session, targets, "messages", plan)
 
 
 @plannable("repair writes")
@@ -152,7 +151,7 @@ def writes(
             failed=not targets.is_several,
         )
 
-    _repair(session, targets, "the answers", plan, dry_run=dry_run, yes=yes, reason=reason)
+    _repair(session, targets, "the answers", plan)
 
 
 @plannable("repair values")
@@ -188,22 +187,20 @@ def values(
     told = known_reducers(dict(session.names.reducers))
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> Repair:
-        return _value_plan(session, told, reader, checkpoint_id, reason=reason, force=force)
+        return _value_plan(session, told, reader, checkpoint_id, force=force)
 
     if targets.is_several:
 
         def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> Proposal:
             return _one_of_many(plan(reader, checkpoint_id))
 
-        change_many(
-            session, targets.all(session), plan_one, _WORDS, dry_run=dry_run, yes=yes, reason=reason
-        )
+        change_many(session, targets.all(session), plan_one, _WORDS)
         return
     reader, checkpoint_id = targets.one(session)
     found = plan(reader, checkpoint_id)
     if not found.rebuilt and not found.refused:
         raise _nothing_damaged(reader.thread_id)
-    show_values_repair(session, found, dry_run=dry_run, yes=yes, reason=reason)
+    show_values_repair(session, found)
 
 
 def _targets(
@@ -227,7 +224,6 @@ def _value_plan(
     reader: ThreadReader,
     checkpoint_id: str | None,
     *,
-    reason: str | None,
     force: bool,
 ) -> Repair:
     found = plan_value_repair(
@@ -235,7 +231,7 @@ def _value_plan(
     )
     if found.plan is None:
         return found
-    plan = with_reason(found.plan, reason)
+    plan = with_reason(found.plan, session.consent.reason)
     return replace(found, plan=plan, change=plan.change)
 
 
@@ -244,15 +240,11 @@ def _repair(
     targets: ThreadTargets,
     what: str,
     plan_one: Callable[[ThreadReader, str | None], CheckpointPlan],
-    *,
-    dry_run: bool,
-    yes: bool,
-    reason: str | None,
 ) -> None:
     """Repair one thread as `rollback` changes one, or many."""
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
-        return with_reason(plan_one(reader, checkpoint_id), reason)
+        return with_reason(plan_one(reader, checkpoint_id), session.consent.reason)
 
     if targets.is_several:
 
@@ -263,20 +255,12 @@ def _repair(
                 return Proposal(reader.thread_id, state="unneeded")
             return replace(Proposal.of(found), mends=found.mends or (found.why,))
 
-        change_many(
-            session,
-            targets.all(session),
-            plan_for_many,
-            _WORDS,
-            dry_run=dry_run,
-            yes=yes,
-            reason=reason,
-        )
+        change_many(session, targets.all(session), plan_for_many, _WORDS)
         return
     reader, checkpoint_id = targets.one(session)
     question = f"Repair {what} of thread '{reader.thread_id}'?"
     found = Proposal.of(plan(reader, checkpoint_id))
-    show_and_apply(session, found, question, dry_run=dry_run, yes=yes, reason=reason)
+    show_and_apply(session, found, question)
 
 
 def _nothing_damaged(thread_id: str) -> NotFound:
@@ -303,12 +287,8 @@ def _proposal(found: Repair) -> Proposal:
     return Proposal(found.thread_id, new_step(change), heads=change.heads)
 
 
-def show_values_repair(
-    session: Session, found: Repair, *, dry_run: bool, yes: bool, reason: str | None = None
-) -> None:
+def show_values_repair(session: Session, found: Repair) -> None:
     """Show which values a repair restores and, unless it is a dry run, store them.
-
-    `reason` is recorded.
 
     Raises `PartlyDone` or `Refused` if some, or all, of the damaged values cannot be restored, and
     what `apply` raises.
@@ -319,14 +299,11 @@ def show_values_repair(
             session,
             _proposal(found),
             question,
-            dry_run=dry_run,
-            yes=yes,
-            reason=reason,
             more={"repair": found, "more": tuple(refused_lines(found))},
             view=PLAN_VIEW._replace(record=REPAIR.record),
         )
     else:
-        _store_again(session, found, question, dry_run=dry_run, yes=yes, reason=reason)
+        _store_again(session, found, question)
     if not found.refused:
         return
     said = f"cannot restore {counted(len(found.refused), 'value')}"
@@ -334,24 +311,22 @@ def show_values_repair(
         raise PartlyDone(said)
     words = session.names.words
     again = shell.command("ckpt", *words, "repair", "values", "--dry-run", ids=[found.thread_id])
-    raise Refused(said, hint=None if dry_run else f"`{again}` says why")
+    raise Refused(said, hint=None if session.consent.dry_run else f"`{again}` says why")
 
 
-def _store_again(
-    session: Session, found: Repair, question: str, *, dry_run: bool, yes: bool, reason: str | None
-) -> None:
+def _store_again(session: Session, found: Repair, question: str) -> None:
     """Store values again that a layout stores apart."""
-    if not dry_run:
-        refuse_copy(session.names.store_url)
     proposal = reviewed(session, _proposal(found))
     undo = undo_command(session.names.words, found.thread_id) if found.rebuilt else ""
-    show = partial(session.show, Answer(ShownRepair(found, undo, dry_run), REPAIR_VIEW))
+    show = partial(
+        session.show, Answer(ShownRepair(found, undo, session.consent.dry_run), REPAIR_VIEW)
+    )
     if not found.rebuilt:
         show()
-    elif is_agreed(session, show, question, dry_run=dry_run, yes=yes):
-        _, op = carried_out(session, [proposal], "repair", reason=reason)
+    elif is_agreed(session, show, question):
+        _, op = carried_out(session, [proposal], "repair")
         if op is None:
             session.warn("`ckpt undo` will not find this repair: it is not recorded")
-        if yes or session.output.machine:
+        if session.consent.yes or session.output.machine:
             show()
         tell_done(session, [line(f"restored {counted(len(found.rebuilt), 'value')}")])

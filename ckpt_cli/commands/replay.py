@@ -97,7 +97,7 @@ def replay(
         option = "--jobs" if jobs > 1 else "--cluster"
         raise UsageError(f"{option} requires --all, --match or --where")
     if repair:
-        _repair(session, thread, told, dry_run=dry_run, yes=yes)
+        _repair(session, thread, told)
     elif is_several:
         watch = partial(progress, total=None, label="replaying threads")
         found = session.handle.replay_all(
@@ -155,9 +155,7 @@ def _noting(
         yield answer
 
 
-def _repair(
-    session: Session, thread: str | None, told: dict[str, str], *, dry_run: bool, yes: bool
-) -> None:
+def _repair(session: Session, thread: str | None, told: dict[str, str]) -> None:
     # What changes a store takes as long to load as all the rest.
     from ckpt_cli.commands.repair import show_values_repair
     from ckpt_cli.plans.repair import plan_value_repair
@@ -169,7 +167,7 @@ def _repair(
     found = plan_value_repair(reader, session.editable, None, session.now, reducers)
     if not found.rebuilt and not found.refused:
         session.note("nothing to do: no value is missing or unreadable")
-    show_values_repair(session, found, dry_run=dry_run, yes=yes)
+    show_values_repair(session, found)
 
 
 def _conclude(

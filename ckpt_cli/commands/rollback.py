@@ -74,4 +74,4 @@ def rollback(
     options = RollbackOptions(sibling, root_only, reason, force=force)
     choice = TargetOptions(None, at, as_of, steps, to_last, last_good)
     words, conditions = (thread, ref, more), (match, where)
-    roll_back(session, words, conditions, choice, options, dry_run=dry_run, yes=yes)
+    roll_back(session, words, conditions, choice, options)

@@ -21,7 +21,6 @@ from ckpt_backends.errors import (
 )
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.changes import ChangeReport
-from ckpt_cli.apply.recording import refuse_copy
 from ckpt_cli.commands.changing import carried_out, is_agreed, show_and_apply, tell_done
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.diagnostics import progress
@@ -90,9 +89,9 @@ def undo(
     elif (named := _operation(session, what)) is not None:
         found = named
     else:
-        _undo_thread(session, what, force=force, dry_run=dry_run, yes=yes)
+        _undo_thread(session, what, force=force)
         return
-    take_back_operation(session, found, force=force, dry_run=dry_run, yes=yes)
+    take_back_operation(session, found, force=force)
 
 
 def _operation(session: Session, word: str) -> ListedOperation | None:
@@ -140,7 +139,7 @@ def check_place(session: Session, found: ListedOperation) -> None:
         )
 
 
-def _undo_thread(session: Session, thread: str, *, force: bool, dry_run: bool, yes: bool) -> None:
+def _undo_thread(session: Session, thread: str, *, force: bool) -> None:
     """Take back the last change of a thread, as the log or the thread itself tells it."""
     try:
         undo = undo_of_thread(session, thread, session.note, force=force)
@@ -149,12 +148,10 @@ def _undo_thread(session: Session, thread: str, *, force: bool, dry_run: bool, y
             error.message = f"no thread '{thread}', and no operation whose id begins like this"
             error.hint = f"{error.hint}; `ckpt ops list` lists the operations"
         raise
-    _take_back(session, undo, dry_run=dry_run, yes=yes)
+    _take_back(session, undo)
 
 
-def take_back_operation(
-    session: Session, found: ListedOperation, *, force: bool = False, dry_run: bool, yes: bool
-) -> None:
+def take_back_operation(session: Session, found: ListedOperation, *, force: bool = False) -> None:
     """Show what takes back an operation and, unless it is a dry run, carry it out.
 
     Raises `Refused` if it cannot be taken back, `StoreChanged` if all threads were used since, and
@@ -165,22 +162,20 @@ def take_back_operation(
         return progress(planned, total=total, label="planning")
 
     undo = undo_of_operation(session, found, force=force, watch=watch)
-    _take_back(session, undo, dry_run=dry_run, yes=yes)
+    _take_back(session, undo)
 
 
-def _take_back(session: Session, undo: Undo, *, dry_run: bool, yes: bool) -> None:
+def _take_back(session: Session, undo: Undo) -> None:
     """Show what takes back a change and, unless it is a dry run, carry it out."""
-    if not dry_run:
-        refuse_copy(session.names.store_url)
     if session.review is not None and undo.found is not None:
         session.review.see({"operation": undo.undoes})
     if undo.single is None:
-        _take_back_steps(session, undo, dry_run=dry_run, yes=yes)
+        _take_back_steps(session, undo)
         return
     thread_id, found = undo.single.thread_id, undo.found
     if found is None:
         question = f"Undo the last change of thread '{thread_id}'?"
-        show_and_apply(session, undo.single, question, dry_run=dry_run, yes=yes, undoes=undo.undoes)
+        show_and_apply(session, undo.single, question, undoes=undo.undoes)
         return
     named = original_of(found)
     name = field(f"{undo.action}es", operation_text(named, session.now), session.output.width)
@@ -188,14 +183,12 @@ def _take_back(session: Session, undo: Undo, *, dry_run: bool, yes: bool) -> Non
         session,
         undo.single,
         f"{undo.action.title()} {named.action} {named.op} of thread '{thread_id}'?",
-        dry_run=dry_run,
-        yes=yes,
         undoes=found.op,
         more={"undoes": found.op, "more": tuple(name)},
     )
 
 
-def _take_back_steps(session: Session, undo: Undo, *, dry_run: bool, yes: bool) -> None:
+def _take_back_steps(session: Session, undo: Undo) -> None:
     """Take back the steps of an operation, the last one first."""
     found, planned, action = undo.found, undo.proposals, undo.action
     assert found is not None  # noqa: S101 - only operations have steps
@@ -209,11 +202,11 @@ def _take_back_steps(session: Session, undo: Undo, *, dry_run: bool, yes: bool) 
         if len(refused) == len(planned):
             raise refused[0].error
 
-    shown = Answer(ShownUndo(undo, named, dry_run), undo_view(undo))
+    shown = Answer(ShownUndo(undo, named, session.consent.dry_run), undo_view(undo))
     show = partial(session.show, shown)
     going = [one for one in planned if one.step is not None]
     question = f"{action.title()} {named.action} {named.op} in {_amount(going)}?"
-    if not is_agreed(session, show, question, dry_run=dry_run, yes=yes):
+    if not is_agreed(session, show, question):
         return
     report, _ = carried_out(
         session,
@@ -224,7 +217,7 @@ def _take_back_steps(session: Session, undo: Undo, *, dry_run: bool, yes: bool) 
         total=len(planned),
         ended=_ended,
     )
-    if yes or session.output.machine:
+    if session.consent.yes or session.output.machine:
         show()
     if report.done:
         did = "undid" if action == UNDO else "redid"

@@ -19,7 +19,7 @@ from ckpt_backends.erasing.erasure import MARKER
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.commands.erase import erase_values
-from ckpt_cli.session import Session
+from ckpt_cli.session import Consent, Session
 
 SECRET = "sk-canary-4f1a9c27"
 THREAD, OTHER, TWIN = "leaky", "neighbour", "twin"
@@ -108,7 +108,8 @@ def erase(
     out = io.StringIO()
     try:
         with redirect_stdout(out):
-            erase_values(session, values, values_from, dry_run=dry_run, yes=True)
+            session.consent = Consent(dry_run=dry_run, yes=True)
+            erase_values(session, values, values_from)
     finally:
         session.close()
     return json.loads(out.getvalue())
