@@ -34,7 +34,6 @@ from ckpt_cli import __version__
 from ckpt_cli.api.answer import Answer, explain_short_forms, filter_of
 from ckpt_cli.apply.erase import (
     ErasureRun,
-    UnfinishedErasure,
     check_receipt_path,
     erase_values_of,
     kept_places,
@@ -61,7 +60,6 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.operations.log import AuditFile, OperationLog, OperationStep, place_of, store_text
 from ckpt_cli.options import DryRun, Match, Memory, Namespace, Where, Yes
 from ckpt_cli.plans.erase import (
-    ErasurePlan,
     ErasureRequest,
     erasure_facts,
     plan_everything,
@@ -327,187 +325,160 @@ def erasure_request(
     )
 
 
-def erase_person(
-    session: Session,
-    request: ErasureRequest,
-    where: Sequence[str] | None,
-    *,
-    command: str,
-    receipt: Path | None,
-    rewrite: bool,
-) -> None:
-    """Plan an erasure, show it and, unless it is a dry run, carry it out.
+class PersonErasure:
+    """One erasure of a person, or of threads: planned, shown and carried out."""
 
-    `where` are the texts of the filter in the request; `command` is recorded. Raises `Refused`
-    where nobody can be asked or the answer is no, and `PartlyDone` if something is left.
-    """
-    dry_run, yes, _ = session.consent
-    if not dry_run:
+    def __init__(self, session: Session, request: ErasureRequest, filters: Sequence[str]) -> None:
+        """Plan it. `filters` are the texts of the filter in the request."""
+        self.session = session
+        self.filters = filters
+        subject = None if request.subject is None else request.subject.text
+        asked = "\0".join([subject or "", request.match or "", *filters, *request.threads])
+        self.unfinished = unfinished_erasure(place_of(session.names.store_url), asked)
+        if self.unfinished.path is not None:
+            request = replace(request, earlier=self.unfinished.ids)
+        self.request = request
+        self.plan = plan_everything(
+            session.store,
+            session.opening,
+            request,
+            session.now,
+            lambda threads: progress(threads, total=None, label="reading threads"),
+        )
+        self.report = ErasureReport(
+            subject,
+            session.consent.dry_run,
+            mentions=self.plan.mentions,
+            has_more_mentions=self.plan.has_more_mentions,
+            is_searched=request.finds_mentions,
+        )
+
+    def carry_out(self, command: str, receipt: Path | None, *, rewrite: bool) -> None:
+        """Show it and, unless it is a dry run, carry it out.
+
+        `command` is recorded. Raises `Refused` where nobody can be asked or the answer is no, and
+        `PartlyDone` if something is left.
+        """
+        session, plan, report = self.session, self.plan, self.report
+        self._note_planned()
+        planned = replace(report, places=[*plan.found(), *plan.unread], is_dry_run=True)
+        shown = Answer(planned, ERASURE_VIEW)
+        if session.consent.dry_run:
+            session.show(shown)
+            session.note_dry_run("erased")
+            return
+        if not (plan.is_empty or session.consent.yes):
+            if session.output.text:
+                session.show(shown)
+            confirm(erasure_question(plan))
+        caught: list[int] = []
+        if plan.is_empty:
+            session.note("nothing to erase")
+            report.add(*plan.unread)
+            self._add_ids()
+        else:
+            caught = self._erase(command, rewrite=rewrite)
         if receipt is not None:
-            check_receipt_path(receipt)
-        session.settle()
-    check_removable(session.store)
-    subject = None if request.subject is None else request.subject.text
-    asked = "\0".join([subject or "", request.match or "", *(where or ()), *request.threads])
-    unfinished = unfinished_erasure(place_of(session.names.store_url), asked)
-    if unfinished.path is not None:
-        request = replace(request, earlier=unfinished.ids)
-    plan = plan_everything(
-        session.store,
-        session.opening,
-        request,
-        session.now,
-        lambda threads: progress(threads, total=None, label="reading threads"),
-    )
-    report = ErasureReport(
-        subject,
-        dry_run,
-        mentions=plan.mentions,
-        has_more_mentions=plan.has_more_mentions,
-        is_searched=request.finds_mentions,
-    )
-    _note_planned(session, request, where, plan)
-    shown = replace(report, places=[*plan.found(), *plan.unread], is_dry_run=True)
-    if dry_run:
-        session.show(Answer(shown, ERASURE_VIEW))
-        session.note_dry_run("erased")
-        return
-    if not (plan.is_empty or yes):
-        if session.output.text:
-            session.show(Answer(shown, ERASURE_VIEW))
-        confirm(erasure_question(plan))
-    caught: list[int] = []
-    if plan.is_empty:
-        session.note("nothing to erase")
-        report.add(*plan.unread)
-        _add_ids(plan, unfinished)
-    else:
-        caught = _erase(session, request, plan, report, unfinished, command, rewrite=rewrite)
-    if receipt is not None:
-        _write_receipt(session, receipt, plan, report, unfinished)
-    session.show(Answer(report, ERASURE_VIEW))
-    _end(report, caught)
+            self._write_receipt(receipt)
+        session.show(Answer(report, ERASURE_VIEW))
+        _end(report, caught)
 
+    def _note_planned(self) -> None:
+        """Name threads that were given and are not stored, as an id may be misspelled; tell what
+        could not be searched, and hand the plan to a run that saves or applies it.
+        """
+        session, plan = self.session, self.plan
+        found = {one.thread_id for one in plan.threads.rows}
+        missing = [one for one in self.request.threads if one not in found]
+        if missing:
+            named = ", ".join(f"'{one}'" for one in missing[:5])
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            session.note(f"not in this store: thread {named}{more}")
+        if not found:
+            explain_short_forms(session, self.filters)
+        if plan.unsearched:
+            values = counted(plan.unsearched, "value")
+            session.note(f"{values} could not be searched for the person's name")
+        for warning in plan.warnings:
+            session.note(warning)
+        if session.review is not None:
+            for fact in erasure_facts(plan, session.rows):
+                session.review.see(fact)
 
-def _note_planned(
-    session: Session, request: ErasureRequest, where: Sequence[str] | None, plan: ErasurePlan
-) -> None:
-    """Name threads that were given and are not stored, as an id may be misspelled; tell what could
-    not be searched, and hand the plan to a run that saves or applies it.
-    """
-    found = {one.thread_id for one in plan.threads.rows}
-    missing = [one for one in request.threads if one not in found]
-    if missing:
-        named = ", ".join(f"'{one}'" for one in missing[:5])
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        session.note(f"not in this store: thread {named}{more}")
-    if not found:
-        explain_short_forms(session, where)
-    if plan.unsearched:
-        values = counted(plan.unsearched, "value")
-        session.note(f"{values} could not be searched for the person's name")
-    for warning in plan.warnings:
-        session.note(warning)
-    if session.review is not None:
-        for fact in erasure_facts(plan, session.rows):
-            session.review.see(fact)
+    def _add_ids(self) -> None:
+        """Add the digests of all that is erased."""
+        ids, plan = self.unfinished.ids, self.plan
+        ids.add("thread", ((one,) for one in plan.scope.threads))
+        ids.add("namespace", plan.scope.namespaces)
+        items = (item.key for one in plan.memories for item in one.rows)
+        ids.add("item", ((*one.namespace, one.key) for one in items))
+        ids.add("session", ((one.key,) for one in plan.sessions.rows))
+        ids.add("archive", (one.thread for one in plan.archives if one.thread is not None))
+        ids.add("name", ((one.casefold(),) for one in plan.scope.names))
 
+    def _erase(self, command: str, *, rewrite: bool) -> list[int]:
+        """Erase everything that was planned. Returns the signals meanwhile.
 
-def _add_ids(plan: ErasurePlan, unfinished: UnfinishedErasure) -> None:
-    """Add the digests of all that is erased."""
-    ids = unfinished.ids
-    ids.add("thread", ((one,) for one in plan.scope.threads))
-    ids.add("namespace", plan.scope.namespaces)
-    items = (item.key for one in plan.memories for item in one.rows)
-    ids.add("item", ((*one.namespace, one.key) for one in items))
-    ids.add("session", ((one.key,) for one in plan.sessions.rows))
-    ids.add("archive", (one.thread for one in plan.archives if one.thread is not None))
-    ids.add("name", ((one.casefold(),) for one in plan.scope.names))
+        Raises `Refused` if the audit file cannot be written.
+        """
+        session = self.session
+        recorder = replace(session.recorder, command=command)
+        if recorder.audit is not None:
+            # Later, it would be one more place that is left, after others were erased.
+            AuditFile(recorder.audit).check()
+        self._add_ids()
+        self.unfinished.write(session.note)
+        cannot_undo = "an erasure cannot be undone"
+        with (
+            collected_signals() as caught,
+            recorder.operation("erase", cannot_undo=cannot_undo) as recording,
+        ):
+            ErasureRun(
+                self.plan,
+                self.unfinished.place,
+                OperationLog.of_user(),
+                (session.store,),
+                recording,
+                self.report,
+                lambda: f"received {signal.Signals(caught[0]).name}" if caught else "",
+                rewrite=rewrite,
+                # Each step of an engine may take long.
+                progress=session.note if session.settings.get("verbose") else lambda _: None,
+            ).carry_out()
+            self._add_survivors()
+        if self.report.is_complete:
+            self.unfinished.remove()
+        return caught
 
+    def _add_survivors(self) -> None:
+        """Add the place of threads that are stored still, unless the report names it already."""
+        report, store, plan = self.report, self.session.store, self.plan
+        known = (one for one in report.places if one.kind == "threads" and one.store == plan.store)
+        if report.stopped or any(one.is_left and not one.is_unknown for one in known):
+            return
+        store.refresh()
+        found = surviving_threads(store, self.request, plan.scope, self.session.now)
+        self.unfinished.ids.add("thread", ((one,) for one in found))
+        if found:
+            reason = "written again since the erasure began: stop the agents first"
+            report.add(left_place(plan.store, "threads", len(found), None, reason))
 
-def _erase(
-    session: Session,
-    request: ErasureRequest,
-    plan: ErasurePlan,
-    report: ErasureReport,
-    unfinished: UnfinishedErasure,
-    command: str,
-    *,
-    rewrite: bool,
-) -> list[int]:
-    """Erase everything that was planned. Returns the signals meanwhile.
-
-    Raises `Refused` if the audit file cannot be written.
-    """
-    recorder = replace(session.recorder, command=command)
-    if recorder.audit is not None:
-        # Later, it would be one more place that is left, after others were erased.
-        AuditFile(recorder.audit).check()
-    _add_ids(plan, unfinished)
-    unfinished.write(session.note)
-    cannot_undo = "an erasure cannot be undone"
-    with (
-        collected_signals() as caught,
-        recorder.operation("erase", cannot_undo=cannot_undo) as recording,
-    ):
-        ErasureRun(
-            plan,
-            unfinished.place,
-            OperationLog.of_user(),
-            (session.store,),
-            recording,
-            report,
-            lambda: f"received {signal.Signals(caught[0]).name}" if caught else "",
-            rewrite=rewrite,
-            # Each step of an engine may take long.
-            progress=session.note if session.settings.get("verbose") else lambda _: None,
-        ).carry_out()
-        _add_survivors(session, request, plan, report, unfinished)
-    if report.is_complete:
-        unfinished.remove()
-    return caught
-
-
-def _add_survivors(
-    session: Session,
-    request: ErasureRequest,
-    plan: ErasurePlan,
-    report: ErasureReport,
-    unfinished: UnfinishedErasure,
-) -> None:
-    """Add the place of the threads that are stored still, unless the report names it already."""
-    known = (one for one in report.places if one.kind == "threads" and one.store == plan.store)
-    if report.stopped or any(one.is_left and not one.is_unknown for one in known):
-        return
-    session.store.refresh()
-    found = surviving_threads(session.store, request, plan.scope, session.now)
-    unfinished.ids.add("thread", ((one,) for one in found))
-    if found:
-        reason = "written again since the erasure began: stop the agents first"
-        report.add(left_place(plan.store, "threads", len(found), None, reason))
-
-
-def _write_receipt(
-    session: Session,
-    path: Path,
-    plan: ErasurePlan,
-    report: ErasureReport,
-    unfinished: UnfinishedErasure,
-) -> None:
-    receipt = ErasureReceipt(
-        store_text(plan.url),
-        unfinished.place,
-        unfinished.ids,
-        tuple(str(one) for one in plan.folders),
-        tuple(sorted({place_of(one.url) for one in plan.memories})),
-    )
-    facts = {
-        "ckpt": __version__,
-        "by": session.recorder.user,
-        "began_at": iso(session.now),
-        "ended_at": iso(datetime.now(UTC)),
-    }
-    write_receipt(path, receipt_record(report, receipt, plan.scope, facts))
+    def _write_receipt(self, path: Path) -> None:
+        plan = self.plan
+        receipt = ErasureReceipt(
+            store_text(plan.url),
+            self.unfinished.place,
+            self.unfinished.ids,
+            tuple(str(one) for one in plan.folders),
+            tuple(sorted({place_of(one.url) for one in plan.memories})),
+        )
+        facts = {
+            "ckpt": __version__,
+            "by": self.session.recorder.user,
+            "began_at": iso(self.session.now),
+            "ended_at": iso(datetime.now(UTC)),
+        }
+        write_receipt(path, receipt_record(self.report, receipt, plan.scope, facts))
 
 
 def _end(report: ErasureReport, caught: list[int]) -> None:
@@ -678,7 +649,13 @@ def erase(
     whom = threads or (), subject, where, match
     places = memory, memory_namespace, archives or ()
     request = erasure_request(session, *whom, *places, finds_mentions=not no_mentions)
-    erase_person(session, request, where, command=_command(ctx), receipt=receipt, rewrite=rewrite)
+    if not dry_run:
+        if receipt is not None:
+            check_receipt_path(receipt)
+        session.settle()
+    check_removable(session.store)
+    erasure = PersonErasure(session, request, where or ())
+    erasure.carry_out(_command(ctx), receipt, rewrite=rewrite)
 
 
 def _check_selection(

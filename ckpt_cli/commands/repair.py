@@ -199,7 +199,8 @@ def values(
     reader, checkpoint_id = targets.one(session)
     found = plan(reader, checkpoint_id)
     if not found.rebuilt and not found.refused:
-        raise _nothing_damaged(reader.thread_id)
+        nothing = "no value is missing or unreadable"
+        raise NotFound(f"nothing to repair in thread '{reader.thread_id}': {nothing}")
     show_values_repair(session, found)
 
 
@@ -261,11 +262,6 @@ def _repair(
     question = f"Repair {what} of thread '{reader.thread_id}'?"
     found = Proposal.of(plan(reader, checkpoint_id))
     show_and_apply(session, found, question)
-
-
-def _nothing_damaged(thread_id: str) -> NotFound:
-    """Return the error for a thread whose values are all there."""
-    return NotFound(f"nothing to repair in thread '{thread_id}': no value is missing or unreadable")
 
 
 def _one_of_many(found: Repair) -> Proposal:
