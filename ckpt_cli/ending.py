@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from ckpt_backends.errors import PartlyDone, reason_of
-
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """The signals that end a process after it has cleaned up."""
 
@@ -61,15 +59,3 @@ def leave(number: int, frame: FrameType | None = None) -> None:  # noqa: ARG001
         temporary.remove_all()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-
-
-def flush() -> None:
-    """Write the rest of the answer. Raises `PartlyDone` if it cannot be written."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # Python would try again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise PartlyDone(f"cannot write the answer: {reason_of(error)}") from error

@@ -12,9 +12,9 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ckpt_backends.errors import CkptError, InsecureConnection, PartlyDone, UsageError
+from ckpt_backends.errors import CkptError, InsecureConnection, PartlyDone, UsageError, reason_of
 from ckpt_cli import __version__
-from ckpt_cli.ending import Ended, ReaderGone, flush
+from ckpt_cli.ending import Ended, ReaderGone
 from ckpt_cli.limits import out_of_memory, set_limits
 
 if TYPE_CHECKING:
@@ -88,8 +88,20 @@ def _guarded(act: Callable[[], int], argv: list[str], session: Session | None = 
 
 def _print_version() -> int:
     print(f"ckpt {__version__}")  # noqa: T201
-    flush()
+    _flush()
     return 0
+
+
+def _flush() -> None:
+    """Write the rest of the answer. Raises `PartlyDone` if it cannot be written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Python would try again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PartlyDone(f"cannot write the answer: {reason_of(error)}") from error
 
 
 def _carry_out_whole(argv: list[str], session: Session, *, limited: bool) -> int:
@@ -97,7 +109,7 @@ def _carry_out_whole(argv: list[str], session: Session, *, limited: bool) -> int
     if limited:
         set_limits(os.environ)
     code = _carry_out(argv, session)
-    flush()
+    _flush()
     session.check_complete()
     return code
 

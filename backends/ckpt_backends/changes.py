@@ -25,6 +25,11 @@ class NewBlob:
     version: str
     value: TypedBytes
 
+    @property
+    def key(self) -> BlobKey:
+        """Where it is stored."""
+        return BlobKey(self.checkpoint_ns, self.channel, self.version)
+
 
 @dataclass(frozen=True, slots=True)
 class CopyOfWrites:
@@ -63,7 +68,7 @@ class Change:
     copies: tuple[CopyOfCheckpoint, ...] = ()
     removed: Mapping[CheckpointKey, int] | None = None
     """The checkpoints to remove with all their writes, each with its number of writes."""
-    removed_blobs: tuple[tuple[str, str, str], ...] = ()
+    removed_blobs: tuple[BlobKey, ...] = ()
     """The values to remove, each as (namespace, channel, version)."""
     relied_on: tuple[CheckpointKey, ...] = ()
     """Checkpoints from which new ones were made. Engines with transactions check that they still
@@ -284,7 +289,7 @@ def change_from_record(record: Mapping[str, Any]) -> Change:
         ),
         removed=removed or None,
         removed_blobs=tuple(
-            (str(one["checkpoint_ns"]), str(one["channel"]), str(one["version"]))
+            BlobKey(str(one["checkpoint_ns"]), str(one["channel"]), str(one["version"]))
             for one in record["removed_blobs"]
         ),
         relied_on=tuple(map(_key_from, record["relied_on"])),

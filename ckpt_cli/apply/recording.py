@@ -643,10 +643,9 @@ def is_applied(change: Change, store: Store) -> bool:
     if change.removed:
         return len(_present(store, change.removed)) < len(change.removed)
     if change.blobs or change.removed_blobs:
-        wanted = {(one.checkpoint_ns, one.channel, one.version): one.value for one in change.blobs}
+        wanted = {one.key: one.value for one in change.blobs}
         places = {*wanted, *change.removed_blobs}
-        channels = sorted({channel for _, channel, _ in places})
-        stored = values_at(store, change.thread_id, places, channels)
+        stored = values_at(store, change.thread_id, places)
         return all(stored.get(place) == wanted.get(place) for place in places)
     keys = {(one.key, one.task_id, one.idx) for one in change.writes}
     ids = {key.checkpoint_id for key, _, _ in keys}

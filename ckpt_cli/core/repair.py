@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import Value
+from ckpt_backends.model import BlobKey
 from ckpt_cli.core.forking import CheckpointPlan
 
 
@@ -18,6 +19,11 @@ class DamagedValue:
     step: int | None
     channel: str
     version: str
+
+    @property
+    def key(self) -> BlobKey:
+        """Where the value is stored, if values are stored apart."""
+        return BlobKey(self.checkpoint_ns, self.channel, self.version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ckpt_backends.codec import DELTA_SNAPSHOT, UNDEFINED, decode, decode_channel, decode_checkpoint
 from ckpt_backends.codec.values import REDIS_JSON, Cut, Opaque, Tagged, Value, items_of
-from ckpt_backends.model import NULL_TASK_ID, Blob, Checkpoint, TypedBytes, Write
+from ckpt_backends.model import NULL_TASK_ID, Blob, BlobKey, Checkpoint, TypedBytes, Write
 from ckpt_cli.core.values import fields_of
 
 ERROR = "__error__"
@@ -124,6 +124,19 @@ def read_body(
     )
 
 
+def named_blobs(one: Checkpoint, body: Body | None = None) -> set[BlobKey]:
+    """Return the values that a checkpoint refers to, if values are stored apart.
+
+    `body` is its body, if that is read. A value that it refers to may not be stored: a channel may
+    have none, or a small one is in the body.
+    """
+    if one.blobs is None:
+        return set()
+    versions = (read_body(one) if body is None else body).versions
+    ns = one.key.checkpoint_ns
+    return {BlobKey(ns, channel, str(version)) for channel, version in versions.items()}
+
+
 def _lacking(fields: Mapping[Value, Value], *, is_apart: bool) -> tuple[str, ...]:
     """Return the keys without which LangGraph cannot load a checkpoint, or not go on from it.
 
@@ -151,6 +164,13 @@ def read_metadata(checkpoint: Checkpoint) -> dict[str, Value]:
     if checkpoint.metadata is None:
         return {}
     return _text_keys(decode(checkpoint.metadata))
+
+
+def root_of(one: Checkpoint) -> str | None:
+    """Return the root checkpoint with the step that called a subgraph; None if it is not stored."""
+    parents = read_metadata(one).get("parents")
+    root = parents.get("") if isinstance(parents, dict) else None
+    return root if isinstance(root, str) else None
 
 
 def step_from(metadata: Mapping[str, Value]) -> int | None:

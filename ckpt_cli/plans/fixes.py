@@ -122,8 +122,7 @@ class _Plans:
             return None
         if stores_apart(self._reader.capabilities):
             place = finding.checkpoint_ns, finding.channel, finding.version
-            rebuilt = (one.place for one in self._values.rebuilt)
-            found = any((one.checkpoint_ns, one.channel, one.version) == place for one in rebuilt)
+            found = any(one.place.key == place for one in self._values.rebuilt)
             return finding if found else None
         # A copy of the head gets the value. Only a deep check reads what is not the head any more.
         if self._terms.deep or not self._is_head(finding):
@@ -172,9 +171,7 @@ class _Plans:
 
     def _by_values_gc(self, finding: Finding) -> Finding | None:
         place = finding.checkpoint_ns, finding.channel, finding.version
-        blobs = self._removed(Scope.BLOBS).blobs
-        found = any((one.checkpoint_ns, one.channel, one.version) == place for one in blobs)
-        return finding if found else None
+        return finding if place in self._removed(Scope.BLOBS).blobs else None
 
     def _by_calls_gc(self, finding: Finding) -> Finding | None:
         found = self._removed(Scope.CALLS).checkpoints.get(finding.checkpoint_ns or "")

@@ -73,12 +73,13 @@ from ckpt_cli.core.state import (
     is_state,
     read_body,
     read_metadata,
+    root_of,
 )
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.tasks import NodePath, asked_by, is_handler, path_text
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.store import carried_metadata, rules_of
-from ckpt_cli.reading.thread import Moment, ThreadReader, ran_inside
+from ckpt_cli.reading.thread import Moment, ThreadReader, ran_inside, sizes_of_blobs
 
 _EDGES = ("branch:", "join:", "start:", "__pregel_tasks")
 
@@ -184,14 +185,10 @@ class ThreadContents:
 
 def contents_of(store: Store, thread_id: str) -> ThreadContents:
     """Return what a store has of a thread. Reads no values."""
-    blobs: dict[BlobKey, tuple[int, int]] = {}
-    for key, size in store.blobs(thread_id):
-        rows, taken = blobs.get(key, (0, 0))
-        blobs[key] = rows + 1, taken + size
     return ThreadContents(
         frozenset(one.key for one in store.checkpoints(thread_id)),
         Counter(one.key for one in store.writes(thread_id)),
-        blobs,
+        sizes_of_blobs(store, thread_id),
     )
 
 
@@ -930,8 +927,7 @@ def _calls(
     LangGraph before 0.2.57 does not store the caller; then the time decides.
     """
     for one in reader.checkpoints(ns, metadata=True):
-        parents = read_metadata(one).get("parents")
-        root = parents.get("") if isinstance(parents, dict) else None
+        root = root_of(one)
         earlier = is_head or one.key.checkpoint_id < target
         if root in passed or (root is None and earlier):
             yield one.key

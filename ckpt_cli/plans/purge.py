@@ -34,7 +34,7 @@ from ckpt_cli.core.retention import (
     to_plan_line,
     why_protected,
 )
-from ckpt_cli.core.state import SENDS, read_body
+from ckpt_cli.core.state import SENDS, named_blobs, read_body, root_of
 from ckpt_cli.plans.saved_plan import (
     NO_STORE,
     PlanHeader,
@@ -45,7 +45,6 @@ from ckpt_cli.plans.saved_plan import (
     unusable,
 )
 from ckpt_cli.queries.heads import Watch
-from ckpt_cli.queries.memory import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.queries.threads import Selection, selected_threads
 from ckpt_cli.reading.thread import (
     ThreadReader,
@@ -54,6 +53,7 @@ from ckpt_cli.reading.thread import (
     conditions_of_heads,
     head_keys,
     moment_time,
+    sizes_of_blobs,
     unreadable,
 )
 
@@ -344,7 +344,7 @@ class _Facts:
                     check_names_values(one.key, body)
                     if isinstance(metadata, Opaque):
                         raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", metadata)
-                self.blobs[key] = named_blobs(ns, one, body)
+                self.blobs[key] = named_blobs(one, body)
                 self.items.append(
                     RetentionCandidate(
                         *key,
@@ -477,7 +477,7 @@ def _unnamed(
             if needs_bodies:
                 check_names_values(one.key, body)
             if (ns, one.key.checkpoint_id) not in going:
-                for key in named_blobs(ns, one, body):
+                for key in named_blobs(one, body):
                     stored.pop(key, None)
     return stored
 

@@ -17,7 +17,7 @@ from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, Refused, Unsupported, UsageError
-from ckpt_backends.model import Capability, Checkpoint, Status, TypedBytes
+from ckpt_backends.model import BlobKey, Capability, Checkpoint, Status, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import CallForm, CallPlace, Pairing, mended, pair, result_like
 from ckpt_cli.core.diff import diff_channels
@@ -48,9 +48,6 @@ from ckpt_cli.reading.thread import Moment, ThreadReader, writes_inside
 _DAMAGED = ("msgpack", "json")
 """Type tags that ckpt can read: if decoding fails, the bytes are damaged."""
 
-_Key = tuple[str, str, str]
-"""(namespace, channel, version)."""
-
 
 class CannotRebuild(Exception):
     """The value cannot be restored; the message is the reason."""
@@ -77,14 +74,13 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
         )
     lost: list[Lost] = []
     (found,) = judge_all([replay_thread(reader, lost=lost)], reducers)
-    known: dict[_Key, TypedBytes] = {}
+    known: dict[BlobKey, TypedBytes] = {}
     rebuilt: list[Rebuilt] = []
     refused: list[Refusal] = []
     for one in lost:
         place = place_of(one)
-        key = (place.checkpoint_ns, place.channel, place.version)
         judgement = found.judgements[namespace_kind(place.checkpoint_ns), place.channel]
-        if key in known or not _is_damage(one, judgement):
+        if place.key in known or not _is_damage(one, judgement):
             continue
         pieces = Reassembly()
         try:
@@ -93,7 +89,7 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
         except (CannotRebuild, Unbuildable) as error:
             refused.append(Refusal(place, str(error)))
             continue
-        known[key] = typed
+        known[place.key] = typed
         names = judgement.survivors
         replaces = one.blob is not None
         size = len(typed.data)
@@ -102,11 +98,7 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
         reader.thread_id,
         {ns: head for ns in reader.namespaces if (head := reader.head(ns)) is not None},
         blobs=tuple(NewBlob(*key, typed) for key, typed in known.items()),
-        removed_blobs=tuple(
-            (one.place.checkpoint_ns, one.place.channel, one.place.version)
-            for one in rebuilt
-            if one.replaces
-        ),
+        removed_blobs=tuple(one.place.key for one in rebuilt if one.replaces),
     )
     if is_redacted(reader.store):
         rebuilt = [replace(one, value=redact(one.value)) for one in rebuilt]
@@ -164,11 +156,11 @@ def rebuild(
     return value, typed
 
 
-def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Reassembly) -> Held:
+def _base(one: Lost, known: Mapping[BlobKey, TypedBytes], pieces: Reassembly) -> Held:
     """Return the previous value of the channel, from its own bytes if it is stored apart."""
     parent, name = one.parent, one.check.channel
     version = str(parent.body.versions.get(name))
-    typed = known.get((parent.key.checkpoint_ns, name, version))
+    typed = known.get(BlobKey(parent.key.checkpoint_ns, name, version))
     if typed is not None:
         return pieces.read(typed)
     blob = (parent.checkpoint.blobs or {}).get(name)
@@ -740,22 +732,14 @@ def plan_value_repair(
 
 def _named_by(found: Repair, versions: Mapping[str, object]) -> Repair:
     """Return the part of a plan that is about these versions of the root namespace."""
-
-    def is_named(place: DamagedValue) -> bool:
-        version = versions.get(place.channel)
-        return not place.checkpoint_ns and version is not None and str(version) == place.version
-
-    keys = {("", name, str(version)) for name, version in versions.items()}
-    blobs = (
-        one for one in found.change.blobs if (one.checkpoint_ns, one.channel, one.version) in keys
-    )
+    keys = {BlobKey("", name, str(version)) for name, version in versions.items()}
     return replace(
         found,
-        rebuilt=tuple(one for one in found.rebuilt if is_named(one.place)),
-        refused=tuple(one for one in found.refused if is_named(one.place)),
+        rebuilt=tuple(one for one in found.rebuilt if one.place.key in keys),
+        refused=tuple(one for one in found.refused if one.place.key in keys),
         change=replace(
             found.change,
-            blobs=tuple(blobs),
+            blobs=tuple(one for one in found.change.blobs if one.key in keys),
             removed_blobs=tuple(one for one in found.change.removed_blobs if one in keys),
         ),
     )

@@ -16,7 +16,15 @@ from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged, UsageError
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, check_unchanged
-from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write, time_of
+from ckpt_backends.model import (
+    BlobKey,
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Write,
+    time_of,
+)
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import compare
@@ -34,7 +42,7 @@ from ckpt_cli.core.state import (
     THREAD,
     WITH,
     WRITES,
-    read_body,
+    named_blobs,
     read_metadata,
 )
 from ckpt_cli.operations.log import (
@@ -91,19 +99,18 @@ def reversal_of(change: Change, rows: Store) -> Change | None:
         writes=tuple(writes),
         blobs=tuple(_blobs_of(change, checkpoints, heads, rows)),
         removed=dict(_added(change, rows)) or None,
-        removed_blobs=tuple((one.checkpoint_ns, one.channel, one.version) for one in change.blobs),
+        removed_blobs=tuple(one.key for one in change.blobs),
     )
 
 
-def replaced_values(change: Change) -> set[tuple[str, str, str]]:
-    """Return the unreadable values that a change replaces, as (namespace, channel, version)."""
-    stored = {(one.checkpoint_ns, one.channel, one.version) for one in change.blobs}
-    return stored.intersection(change.removed_blobs)
+def replaced_values(change: Change) -> set[BlobKey]:
+    """Return the unreadable values that a change replaces."""
+    return {one.key for one in change.blobs}.intersection(change.removed_blobs)
 
 
-def check_unreadable(replaced: Collection[tuple[str, str, str]], back: Change) -> None:
+def check_unreadable(replaced: Collection[BlobKey], back: Change) -> None:
     """Raise `StoreChanged` unless `back` holds these values, and all are still unreadable."""
-    held = {(one.checkpoint_ns, one.channel, one.version): one.value for one in back.blobs}
+    held = {one.key: one.value for one in back.blobs}
     if not all(place in held and isinstance(decode(held[place]), Opaque) for place in replaced):
         raise StoreChanged(
             f"values of thread '{back.thread_id}' changed meanwhile, so nothing was written",
@@ -168,8 +175,8 @@ def _blobs_of(
     """
     wanted = set(change.removed_blobs)
     if removed and not heads:
-        wanted.update(*map(_named, removed))
-    channels = {channel for _, channel, _ in wanted}
+        wanted.update(*map(named_blobs, removed))
+    channels = {one.channel for one in wanted}
     if not wanted:
         return
     keys = [one.key for one in removed]
@@ -178,22 +185,22 @@ def _blobs_of(
         if keys
         else rows.checkpoints(change.thread_id, body=True, values=channels)
     )
+    yield from (NewBlob(*place, value) for place, value in _stored_values(found, wanted))
+
+
+def _stored_values(
+    found: Iterable[Checkpoint], wanted: Iterable[BlobKey]
+) -> Iterator[tuple[BlobKey, TypedBytes]]:
+    """Yield those of some values that checkpoints name and hold, until none is left."""
+    left = set(wanted)
     for one in found:
-        for place in _named(one) & wanted:
-            blob = (one.blobs or {}).get(place[1])
+        for place in sorted(named_blobs(one) & left):
+            blob = (one.blobs or {}).get(place.channel)
             if blob is not None and blob.value is not None:
-                wanted.discard(place)
-                yield NewBlob(*place, blob.value)
-        if not wanted:
+                left.discard(place)
+                yield place, blob.value
+        if not left:
             return
-
-
-def _named(one: Checkpoint) -> set[tuple[str, str, str]]:
-    """Return the values that a checkpoint names, each as (namespace, channel, version)."""
-    return {
-        (one.key.checkpoint_ns, channel, str(version))
-        for channel, version in read_body(one).versions.items()
-    }
 
 
 class Stores(Protocol):
@@ -504,63 +511,53 @@ def dependent(reader: ThreadReader, change: Change) -> str:
 
 
 def _naming(
-    reader: ThreadReader, others: Collection[CheckpointKey], blobs: Collection[tuple[str, str, str]]
+    reader: ThreadReader, others: Collection[CheckpointKey], blobs: Collection[BlobKey]
 ) -> str:
     """Return which other checkpoint names one of these values, in words."""
     if not blobs:
         return ""
     for one in reader.checkpoints(body=True):
-        if one.key not in others:
-            continue
-        for channel, version in read_body(one).versions.items():
-            if (one.key.checkpoint_ns, channel, str(version)) in blobs:
-                return f"checkpoint {one.key.checkpoint_id} uses its value of '{channel}'"
+        used = named_blobs(one).intersection(blobs) if one.key in others else ()
+        for place in used:
+            return f"checkpoint {one.key.checkpoint_id} uses its value of '{place.channel}'"
     return ""
 
 
 def changed_values(rows: Store, done: Change) -> str:
     """Return which values that a change stored apart have changed since; `''` if none has."""
-    wanted = {(one.checkpoint_ns, one.channel, one.version): one.value for one in done.blobs}
+    wanted = {one.key: one.value for one in done.blobs}
     if not wanted:
         return ""
-    names = sorted({channel for _, channel, _ in wanted})
-    stored = values_at(rows, done.thread_id, wanted.keys(), names)
-    changed = [place[1] for place, value in wanted.items() if stored.get(place) != value]
+    stored = values_at(rows, done.thread_id, wanted)
+    changed = [place.channel for place, value in wanted.items() if stored.get(place) != value]
     if not changed:
         return ""
     return f"the values of {', '.join(repr(one) for one in dict.fromkeys(changed))} changed since"
 
 
 def values_at(
-    rows: Store, thread_id: str, places: Collection[tuple[str, str, str]], channels: Collection[str]
-) -> dict[tuple[str, str, str], TypedBytes]:
-    """Return the values that are stored apart, by (namespace, channel, version)."""
-    found: dict[tuple[str, str, str], TypedBytes] = {}
-    for one in rows.checkpoints(thread_id, body=True, values=channels):
-        for channel, version in read_body(one).versions.items():
-            place = (one.key.checkpoint_ns, channel, str(version))
-            blob = (one.blobs or {}).get(channel)
-            if place in places and blob is not None and blob.value is not None:
-                found[place] = blob.value
-    return found
+    rows: Store, thread_id: str, places: Collection[BlobKey]
+) -> dict[BlobKey, TypedBytes]:
+    """Return those of some values that are stored apart."""
+    channels = sorted({one.channel for one in places})
+    found = rows.checkpoints(thread_id, body=True, values=channels)
+    return dict(_stored_values(found, places))
 
 
 def _values_of(change: Change, rows: Store) -> tuple[DamagedValue, ...]:
     """Return the values that a change removes or stores; none if it also changes checkpoints."""
     if change.added or change.removed:
         return ()
-    wanted = {
-        *change.removed_blobs,
-        *((one.checkpoint_ns, one.channel, one.version) for one in change.blobs),
-    }
+    wanted = {*change.removed_blobs, *(one.key for one in change.blobs)}
     if not wanted:
         return ()
-    found: dict[tuple[str, str, str], DamagedValue] = {}
+    found: dict[BlobKey, DamagedValue] = {}
     stored = rows.checkpoints(change.thread_id, body=True, metadata=True)
     for one in sorted(stored, key=lambda one: one.key.checkpoint_id):
         step = read_metadata(one).get("step")
-        for ns, channel, version in sorted(_named(one) & wanted - found.keys()):
-            found[ns, channel, version] = DamagedValue(
+        for place in sorted(named_blobs(one) & wanted - found.keys()):
+            ns, channel, version = place
+            found[place] = DamagedValue(
                 ns, one.key.checkpoint_id, step if isinstance(step, int) else None, channel, version
             )
     return tuple(found.values())
@@ -862,23 +859,16 @@ def _expected_writes(metadata: Mapping[str, Value]) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _blobs(reader: ThreadReader, added: Checkpoint) -> Iterator[tuple[str, str, str]]:
-    """Yield the values that were added with a checkpoint: versions that its original does not have.
+def _blobs(reader: ThreadReader, added: Checkpoint) -> list[BlobKey]:
+    """Return the values that were added with a checkpoint: those that its original does not name.
 
-    Yields (namespace, channel, version); nothing if values are stored in the body.
+    None if values are stored in the body.
     """
     ns, origin = added.key.checkpoint_ns, read_metadata(added).get(FROM)
     ids = [added.key.checkpoint_id, *([origin] if isinstance(origin, str) else [])]
-    bodies = {
-        one.key.checkpoint_id: read_body(one).versions
-        for one in reader.checkpoints(ns, ids, body=True)
-        if one.blobs is not None
-    }
-    if len(bodies) < len(ids):
-        return
-    for channel, version in bodies[ids[0]].items():
-        if bodies[ids[-1]].get(channel) != version:
-            yield ns, channel, str(version)
+    stored = reader.checkpoints(ns, ids, body=True)
+    found = {one.key.checkpoint_id: named_blobs(one) for one in stored}
+    return sorted(found[ids[0]] - found[ids[-1]]) if len(found) == len(ids) else []
 
 
 def _touched(one: Checkpoint) -> TouchedCheckpoint:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Ambiguous, CkptError, NotFound, UnknownLayout
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace, ThreadsOfMemory
-from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread
+from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory, threads_of_memory
 from ckpt_backends.url import StoreUrl
@@ -31,7 +31,6 @@ from ckpt_cli.core.memory import (
 )
 from ckpt_cli.core.redact import redact, redact_match
 from ckpt_cli.core.search import Finder, Match, gave_up, search
-from ckpt_cli.core.state import Body, read_metadata
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.target import Target
@@ -292,36 +291,6 @@ def _end_of_second(moment: datetime) -> datetime:
     older than the checkpoint that was saved just before it.
     """
     return moment if moment.microsecond else moment.replace(microsecond=999_999)
-
-
-def named_blobs(ns: str, one: Checkpoint, body: Body) -> set[BlobKey]:
-    """Return the values that a checkpoint refers to, if values are stored apart.
-
-    A value that it refers to may not be stored: a channel may have none, or a small one is in the
-    body.
-    """
-    if one.blobs is None:
-        return set()
-    return {BlobKey(ns, channel, str(version)) for channel, version in body.versions.items()}
-
-
-def root_of(one: Checkpoint) -> str | None:
-    """Return the root checkpoint with the step that called a subgraph; None if it is not stored."""
-    parents = read_metadata(one).get("parents")
-    root = parents.get("") if isinstance(parents, dict) else None
-    return root if isinstance(root, str) else None
-
-
-def sizes_of_blobs(
-    store: Store, thread_id: str, keys: Collection[BlobKey] | None = None
-) -> dict[BlobKey, tuple[int, int]]:
-    """Return (rows, bytes) of the values that are stored apart; with `keys`, only of those."""
-    found: dict[BlobKey, tuple[int, int]] = {}
-    for key, size in store.blobs(thread_id):
-        if keys is None or key in keys:
-            number, taken = found.get(key, (0, 0))
-            found[key] = number + 1, taken + size
-    return found
 
 
 FACTS = frozenset({"session_id", "user_id", "thread_id", "created_at", "updated_at"})

@@ -15,6 +15,7 @@ from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import CLOSED, expects_encrypted, is_encrypted_type
 from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
 from ckpt_backends.model import (
+    BlobKey,
     Capability,
     Checkpoint,
     CheckpointKey,
@@ -255,6 +256,18 @@ class Moment(DecodedCheckpoint):
     def conditions(self) -> tuple[Status, ...]:
         """All conditions of the step, the worst first."""
         return conditions_of(self.step)
+
+
+def sizes_of_blobs(
+    store: Store, thread_id: str, keys: Collection[BlobKey] | None = None
+) -> dict[BlobKey, tuple[int, int]]:
+    """Return (rows, bytes) of the values that are stored apart; with `keys`, only of those."""
+    found: dict[BlobKey, tuple[int, int]] = {}
+    for key, size in store.blobs(thread_id):
+        if keys is None or key in keys:
+            number, taken = found.get(key, (0, 0))
+            found[key] = number + 1, taken + size
+    return found
 
 
 def check_names_values(key: CheckpointKey, body: Body) -> None:

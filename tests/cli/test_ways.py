@@ -36,12 +36,12 @@ print(code, *sorted(os.path.relpath(one, root) for one in files), file=sys.stder
 @pytest.mark.parametrize(
     ("words", "most"),
     [
-        ("threads list", 24),
+        ("threads list", 23),
         ("show trip-to-kyoto --tree", 32),
         ("diff trip-to-kyoto --writes", 30),
-        ("replay trip-to-kyoto --verify", 32),
+        ("replay trip-to-kyoto --verify", 31),
         ("rollback --match trip-* --at ~1 --yes", 50),
-        ("purge --keep-last 2 --yes", 31),
+        ("purge --keep-last 2 --yes", 29),
         ("erase trip-to-kyoto --yes", 45),
     ],
 )

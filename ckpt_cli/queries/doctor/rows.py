@@ -50,10 +50,16 @@ from ckpt_cli.core.doctor.findings import Checked, Finding
 from ckpt_cli.core.doctor.types import TypeUse
 from ckpt_cli.core.lineage import is_in_call, is_stateful
 from ckpt_cli.core.replay import Replayed
-from ckpt_cli.core.state import SENDS, Version, delta_channels, version_number
+from ckpt_cli.core.state import (
+    SENDS,
+    Version,
+    delta_channels,
+    named_blobs,
+    root_of,
+    version_number,
+)
 from ckpt_cli.core.state import without_snapshot as without_snapshot_of_channels
 from ckpt_cli.core.values import fields_of
-from ckpt_cli.queries.memory import named_blobs, root_of
 from ckpt_cli.reading.states import State, read_state
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
@@ -290,7 +296,7 @@ class Orphans:
         """Note what a checkpoint refers to."""
         checkpoint, body = seen.moment.checkpoint, seen.moment.body
         ns = checkpoint.key.checkpoint_ns
-        named = named_blobs(ns, checkpoint, body)
+        named = named_blobs(checkpoint, body)
         if named:
             self._named |= named
             newest = max(map(version_number, body.versions.values()))
