@@ -66,8 +66,16 @@ from ckpt_cli.plans.erase import (
     surviving_threads,
     verified_places,
 )
-from ckpt_cli.plans.erase_value import EraseValuePlan, ErasingSide, ToErase, collected, plan_erasure
-from ckpt_cli.plans.repair import RecordedPlaces, ValuePlace, named_place
+from ckpt_cli.plans.erase_value import (
+    EraseValuePlan,
+    ErasingSide,
+    RecordedPlaces,
+    ToErase,
+    ValuePlace,
+    collected,
+    named_place,
+    plan_erasure,
+)
 from ckpt_cli.plans.saved_plan import key_fact
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.render.erase import (
