@@ -23,6 +23,11 @@ def not_huge(value: int | None) -> int | None:
     return value
 
 
+def number(text: str, *names: str) -> Any:
+    """Return an option that takes a number from 1 on, by its line in the help and its names."""
+    return Option(*names, metavar="N", help=text, min=1, callback=not_huge)
+
+
 def _keep(ctx: Context, param: CallbackParam, value: Any) -> None:
     """Store a global option in the settings of the run. Of two values, the last one holds."""
     if value in (None, False, []):

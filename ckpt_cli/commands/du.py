@@ -9,7 +9,7 @@ from typer import Argument, Context, Option
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Match, Where, not_huge
+from ckpt_cli.options import Match, Where, number
 from ckpt_cli.queries.usage import BYS, By
 from ckpt_cli.render.usage import amount_columns, more_text, scanned_text
 from ckpt_cli.session import Session
@@ -23,9 +23,7 @@ def du(
     by: Annotated[
         By | None, Option(metavar="KEY", help=f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}.")
     ] = None,
-    top: Annotated[
-        int | None, Option(metavar="N", help="Show the N largest.", min=1, callback=not_huge)
-    ] = None,
+    top: Annotated[int | None, number("Show the N largest.")] = None,
 ) -> None:
     """Show disk usage by thread, channel and type.
 

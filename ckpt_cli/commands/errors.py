@@ -12,7 +12,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import unwatched
 from ckpt_cli.core.support_matrix import limit as lacks
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import ExitCode, Match, Summary, Where, not_huge
+from ckpt_cli.options import ExitCode, Match, Summary, Where, number
 from ckpt_cli.queries.incidents import GROUPINGS, GroupBy
 from ckpt_cli.render.incidents import FAILURE_COLUMNS, FAILURE_HISTORY_COLUMNS, group_columns
 from ckpt_cli.render.summaries import errors_summary
@@ -42,10 +42,7 @@ def errors(
         GroupBy | None,
         Option(metavar="KEY", help=f"Count by {' or '.join(GROUPINGS)}: one line for each kind."),
     ] = None,
-    limit: Annotated[
-        int | None,
-        Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge),
-    ] = None,
+    limit: Annotated[int | None, number("Show at most N.", "-n", "--limit")] = None,
     summary: Summary = False,
     exit_code: ExitCode = False,
 ) -> None:

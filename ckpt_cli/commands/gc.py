@@ -12,7 +12,7 @@ from ckpt_cli.commands.plan_out import PlanOut, removes
 from ckpt_cli.commands.purge import ArchiveFolder, RemovalRun, RemovalTerms
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes, not_huge
+from ckpt_cli.options import DryRun, Yes, number
 from ckpt_cli.plans.purge import Scope, plan_gc
 from ckpt_cli.session import Session
 
@@ -33,9 +33,7 @@ def gc(
     archive: ArchiveFolder = None,
     sign_key: SignKey = None,
     plan_out: PlanOut = None,
-    batch: Annotated[
-        int, Option(metavar="N", help="Threads per transaction.", min=1, callback=not_huge)
-    ] = 100,
+    batch: Annotated[int, number("Threads per transaction.")] = 100,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:

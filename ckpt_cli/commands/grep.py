@@ -13,7 +13,7 @@ from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_backends.model import Thread
 from ckpt_cli.core.search import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Channels, Cluster, Jobs, Match, Where, not_huge
+from ckpt_cli.options import Channels, Cluster, Jobs, Match, Where, number
 from ckpt_cli.queries.replay import check_channels
 from ckpt_cli.render.search import HIT_COLUMNS, table_record
 from ckpt_cli.session import Session
@@ -42,10 +42,7 @@ def grep(
     head_only: Annotated[
         bool, Option("--head-only", help="Search only the newest checkpoints.")
     ] = False,
-    limit: Annotated[
-        int | None,
-        Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge),
-    ] = None,
+    limit: Annotated[int | None, number("Show at most N.", "-n", "--limit")] = None,
     jobs: Jobs = 1,
     cluster: Cluster = None,
 ) -> None:

@@ -10,7 +10,7 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import Unreadable
 from ckpt_cli.api.thread import CheckpointHandle
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.options import Namespace, not_huge
+from ckpt_cli.options import Namespace, number
 from ckpt_cli.render.history import history_columns
 from ckpt_cli.render.show import PLAINTEXT
 from ckpt_cli.render.values import counted
@@ -27,17 +27,7 @@ def history(
     ] = None,
     ns: Namespace = None,
     all_ns: Annotated[bool, Option("--all-ns", help="List all namespaces.")] = False,
-    limit: Annotated[
-        int | None,
-        Option(
-            "-n",
-            "--limit",
-            metavar="N",
-            help="Show at most N. [default: all]",
-            min=1,
-            callback=not_huge,
-        ),
-    ] = None,
+    limit: Annotated[int | None, number("Show at most N. [default: all]", "-n", "--limit")] = None,
     messages: Annotated[
         bool, Option("--messages", help="Add the conversation at each checkpoint, in JSON.")
     ] = False,

@@ -43,7 +43,7 @@ from ckpt_cli.core.memory import (
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.search import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Threads, Yes, not_huge
+from ckpt_cli.options import DryRun, Threads, Yes, number
 from ckpt_cli.plans.copy import MemoryCopyTerms
 from ckpt_cli.plans.saved_plan import PlanReview
 from ckpt_cli.queries.memory import (
@@ -100,9 +100,7 @@ def list_(
         str, Argument(metavar="NAMESPACE", help="Namespace and all below it, such as users/anna.")
     ] = "",
     flat: Annotated[bool, Option("--flat", help="Show a table, not a tree.")] = False,
-    limit: Annotated[
-        int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
-    ] = 50,
+    limit: Annotated[int, number("Show at most N.", "-n", "--limit")] = 50,
     everything: Annotated[bool, Option("--all", help="Show all.")] = False,
     match: Match = None,
     since: Annotated[
@@ -226,17 +224,7 @@ def search(
         bool, Option("-E", "--regex", help="TEXT is a Python regular expression.")
     ] = False,
     ignore_case: Annotated[bool, Option("-i", "--ignore-case", help="Ignore case.")] = False,
-    limit: Annotated[
-        int | None,
-        Option(
-            "-n",
-            "--limit",
-            metavar="N",
-            help="Stop after N matching lines.",
-            min=1,
-            callback=not_huge,
-        ),
-    ] = None,
+    limit: Annotated[int | None, number("Stop after N matching lines.", "-n", "--limit")] = None,
 ) -> None:
     """Search namespaces, keys and values.
 
@@ -459,10 +447,7 @@ def delete(
         Option(metavar="AGE", help="Select items not updated for AGE: 30d, 2h or a date."),
     ] = None,
     everything: Annotated[bool, Option("--all", help="Select all items of --namespace.")] = False,
-    limit: Annotated[
-        int,
-        Option("-n", "--limit", metavar="N", help="Delete at most N.", min=1, callback=not_huge),
-    ] = 100_000,
+    limit: Annotated[int, number("Delete at most N.", "-n", "--limit")] = 100_000,
     archive: Annotated[
         Path | None, Option(metavar="DIR", help="Archive the items in DIR first.")
     ] = None,

@@ -10,7 +10,7 @@ from ckpt_backends import shell
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.core.conversation import statistics
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.options import At, Namespace, OptionalThread, not_huge
+from ckpt_cli.options import At, Namespace, OptionalThread, number
 from ckpt_cli.queries.messages import USUAL, last_held
 from ckpt_cli.reading.target import Target, TargetArguments
 from ckpt_cli.render.messages import MESSAGES_VIEW, STATISTICS_VIEW
@@ -31,9 +31,7 @@ def messages(
             help="Channel with the messages. [default: messages, else the one with the most]",
         ),
     ] = None,
-    last: Annotated[
-        int | None, Option(metavar="N", help="Print the last N messages.", min=1, callback=not_huge)
-    ] = None,
+    last: Annotated[int | None, number("Print the last N messages.")] = None,
     full: Annotated[
         bool, Option("--full", help="Print all fields of each message, uncut.")
     ] = False,

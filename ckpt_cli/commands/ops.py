@@ -22,7 +22,7 @@ from ckpt_cli.operations.log import (
     unfinished,
     verified,
 )
-from ckpt_cli.options import not_huge
+from ckpt_cli.options import number
 from ckpt_cli.queries.operations import changed, operation_named, operations, redacted
 from ckpt_cli.render.operations import (
     CHAIN_VIEW,
@@ -37,9 +37,7 @@ from ckpt_cli.session import Session
 
 def list_(
     ctx: Context,
-    limit: Annotated[
-        int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
-    ] = 50,
+    limit: Annotated[int, number("Show at most N.", "-n", "--limit")] = 50,
     everything: Annotated[bool, Option("--all", help="Show all operations.")] = False,
     thread: Annotated[
         str | None, Option("--thread", metavar="THREAD", help="Only operations on this thread.")

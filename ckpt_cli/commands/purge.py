@@ -26,7 +26,7 @@ from ckpt_cli.commands.plan_out import KEYS_OF_REMOVAL, PlanOut, note_saved, rem
 from ckpt_cli.core.retention import PlannedRemoval, PurgeReport, RetentionRules
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Match, Memory, Statuses, Summary, Where, Yes, not_huge
+from ckpt_cli.options import DryRun, Match, Memory, Statuses, Summary, Where, Yes, number
 from ckpt_cli.plans.purge import PlanFile, Policy, plan_purge, removal_header, write_plan
 from ckpt_cli.plans.saved_plan import PlanHeader, PlannedStore
 from ckpt_cli.queries.threads import Selection
@@ -261,9 +261,7 @@ def purge(
     match: Match = None,
     where: Where = None,
     status: Statuses = None,
-    keep_last: Annotated[
-        int | None, Option(metavar="N", help="Prune: keep the newest N.", min=1, callback=not_huge)
-    ] = None,
+    keep_last: Annotated[int | None, number("Prune: keep the newest N.")] = None,
     keep_within: Annotated[
         str | None, Option(metavar="AGE", help="Prune: keep what is younger than AGE.")
     ] = None,
@@ -290,13 +288,7 @@ def purge(
         str | None, Option(metavar="TIME", help="Start no batch after TIME, such as 30m.")
     ] = None,
     batch: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            help="Threads per transaction (default: 200; more if keys are scanned).",
-            min=1,
-            callback=not_huge,
-        ),
+        int | None, number("Threads per transaction (default: 200; more if keys are scanned).")
     ] = None,
     sleep: Annotated[
         float, Option(metavar="SECONDS", help="Pause between transactions.", min=0)

@@ -9,7 +9,7 @@ from typer import Context, Option
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import At, Namespace, OptionalThread, not_huge
+from ckpt_cli.options import At, Namespace, OptionalThread, number
 from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.session import Session
 
@@ -27,9 +27,7 @@ def report(
     since: Annotated[
         str | None, Option(metavar="TIME", help="Only checkpoints from TIME on: 2h, 2026-04-07.")
     ] = None,
-    last: Annotated[
-        int, Option(metavar="N", help="Show the newest N checkpoints.", min=1, callback=not_huge)
-    ] = _LAST,
+    last: Annotated[int, number("Show the newest N checkpoints.")] = _LAST,
 ) -> None:
     """Write an HTML page about a thread, for a ticket.
 

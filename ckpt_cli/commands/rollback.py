@@ -9,7 +9,7 @@ from typer import Argument, Context, Option
 from ckpt_cli.commands.arguments import MoreThreads, Reason
 from ckpt_cli.commands.changing import roll_back
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes, not_huge
+from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes, number
 from ckpt_cli.plans.fork import RollbackOptions
 from ckpt_cli.plans.rollback import TargetOptions
 from ckpt_cli.session import Session
@@ -24,10 +24,7 @@ def rollback(
     match: Match = None,
     where: Where = None,
     at: At = None,
-    steps: Annotated[
-        int | None,
-        Option("--steps", metavar="N", help="Go N steps back.", min=1, callback=not_huge),
-    ] = None,
+    steps: Annotated[int | None, number("Go N steps back.", "--steps")] = None,
     to_last: Annotated[
         Literal["error", "interrupted", "pending", "done", "unknown"] | None,
         Option("--to-last", metavar="STATUS", help="Newest earlier checkpoint with this status."),

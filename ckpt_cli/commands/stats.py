@@ -10,7 +10,7 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Watcher
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Cluster, Jobs, Match, Where, not_huge
+from ckpt_cli.options import Cluster, Jobs, Match, Where, number
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -42,9 +42,7 @@ def stats(
     until: Annotated[
         str | None, Option(metavar="TIME", help="Only checkpoints up to TIME.")
     ] = None,
-    top: Annotated[
-        int, Option(metavar="N", help="Show the N largest.", min=1, callback=not_huge)
-    ] = _TOP,
+    top: Annotated[int, number("Show the N largest.")] = _TOP,
     jobs: Jobs = 1,
     cluster: Cluster = None,
 ) -> None:

@@ -17,7 +17,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.diagnostics import no_progress, progress
-from ckpt_cli.options import ExitCode, Match, Where, not_huge
+from ckpt_cli.options import ExitCode, Match, Where, number
 from ckpt_cli.queries.threads import SORTS, Sort
 from ckpt_cli.render.text import StyledLine, Ui, folded, line, safe_text
 from ckpt_cli.render.threads import thread_columns, thread_line
@@ -40,9 +40,7 @@ _SHARE = 5
 
 def list_(
     ctx: Context,
-    limit: Annotated[
-        int, Option("-n", "--limit", metavar="N", help="Show at most N.", min=1, callback=not_huge)
-    ] = 50,
+    limit: Annotated[int, number("Show at most N.", "-n", "--limit")] = 50,
     everything: Annotated[bool, Option("--all", help="Show all; --long adds the status.")] = (
         False
     ),
@@ -73,7 +71,7 @@ def list_(
     first_message: Annotated[
         bool, Option("--first-message", help="Show the first message by a human.")
     ] = False,
-    page: Annotated[int, Option(metavar="N", help="Page number.", min=1, callback=not_huge)] = 1,
+    page: Annotated[int, number("Page number.")] = 1,
     watch: Annotated[
         bool, Option("--watch", help="Refresh the list every --interval seconds, until Ctrl-C.")
     ] = False,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Context, Option
 
-from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, not_huge
+from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, number
 from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.session import Session
 
@@ -20,9 +20,7 @@ def timeline(
     since: Annotated[
         str | None, Option(metavar="TIME", help="Only steps that ended after TIME: 2h, 2026-04-07.")
     ] = None,
-    last: Annotated[
-        int | None, Option(metavar="N", help="Only the last N steps.", min=1, callback=not_huge)
-    ] = None,
+    last: Annotated[int | None, number("Only the last N steps.")] = None,
     ascii_only: Annotated[bool, Option("--ascii", help="Draw with ASCII characters only.")] = False,
 ) -> None:
     """Show how long each step of a thread took.
