@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.changes import Change
+from ckpt_backends.model import BlobKey
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
@@ -34,7 +35,7 @@ def test_a_value_is_stored_again_and_taken_back_by_plans(
         heads = {"": reader.head("") or ""}
         version = str(reader.stored("", heads[""]).body.versions["log"])
     with open_writable(parse_url(place.url)) as writable:
-        writable.apply(Change(THREAD, heads, removed_blobs=(("", "log", version),)))
+        writable.apply(Change(THREAD, heads, removed_blobs=(BlobKey("", "log", version),)))
     damaged = place.rows(THREAD)
     for command, rows in ((words, whole), (["undo"], damaged)):
         before = place.rows(THREAD)

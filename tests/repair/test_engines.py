@@ -10,6 +10,7 @@ import pytest
 from langgraph.types import Command
 
 from ckpt_backends.changes import Change
+from ckpt_backends.model import BlobKey
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
@@ -97,7 +98,7 @@ def test_a_value_that_is_stored_apart_is_stored_again_and_taken_back(place: Harn
         heads = {"": reader.head("") or ""}
         version = str(reader.stored("", heads[""]).body.versions["log"])
     with open_writable(parse_url(place.url)) as writable:
-        writable.apply(Change(THREAD, heads, removed_blobs=(("", "log", version),)))
+        writable.apply(Change(THREAD, heads, removed_blobs=(BlobKey("", "log", version),)))
     damaged = place.rows(THREAD)
     assert "log" not in values(saver)
     done = ckpt("-s", place.url, "repair", "values", THREAD, "--yes", "-o", "json")
