@@ -50,14 +50,7 @@ from ckpt_cli.core.doctor.findings import Checked, Finding
 from ckpt_cli.core.doctor.types import TypeUse
 from ckpt_cli.core.lineage import is_in_call, is_stateful
 from ckpt_cli.core.replay import Replayed
-from ckpt_cli.core.state import (
-    SENDS,
-    Version,
-    delta_channels,
-    named_blobs,
-    root_of,
-    version_number,
-)
+from ckpt_cli.core.state import SENDS, Version, delta_channels, named_blobs, root_of, version_number
 from ckpt_cli.core.state import without_snapshot as without_snapshot_of_channels
 from ckpt_cli.core.values import fields_of
 from ckpt_cli.reading.states import State, read_state
