@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.errors import CkptError, Closing, UnknownLayout, Unsupported
 from ckpt_backends.memory import Item, ItemKey, MemoryInfo, MemoryStore, ThreadsOfMemory
 from ckpt_backends.registry import open_memory
-from ckpt_cli.api.answer import (
-    Answer,
-    Surroundings,
-    Watcher,
-    When,
-    plain,
-    texts,
-    time_of,
-    unwatched,
-)
+from ckpt_cli.api import answer
 from ckpt_cli.core import memory as facts
 from ckpt_cli.core.memory import ItemFilter, parse_namespace, source_of, text_of
 from ckpt_cli.core.search import Finder, compile_pattern, stopped_text
@@ -43,7 +34,7 @@ if TYPE_CHECKING:
 _NAME_THREADS = "name their store: add --threads STORE"
 
 
-def opened_memory(around: Surroundings) -> MemoryHandle:
+def opened_memory(around: answer.Surroundings) -> MemoryHandle:
     """Open the long-term memory of the store that is named, and tell its notes.
 
     Raises `UsageError`, `StoreUnavailable`, `UnknownLayout` or `Unsupported`.
@@ -61,7 +52,7 @@ class MemoryHandle(Closing):
     joined by `/`, such as `users/anna`, and includes those below it.
     """
 
-    def __init__(self, memory: MemoryStore, around: Surroundings) -> None:
+    def __init__(self, memory: MemoryStore, around: answer.Surroundings) -> None:
         self.memory = memory
         self._around = around
         self._redacted = around.opening.redact
@@ -84,8 +75,8 @@ class MemoryHandle(Closing):
         namespace: str = "",
         *,
         match: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
+        since: answer.When | None = None,
+        until: answer.When | None = None,
         expired: bool | None = None,
         category: str | None = None,
         min_confidence: float | None = None,
@@ -101,8 +92,8 @@ class MemoryHandle(Closing):
         """
         wanted = ItemFilter(
             match=match,
-            since=time_of(self._around, since),
-            until=time_of(self._around, until),
+            since=answer.time_of(self._around, since),
+            until=answer.time_of(self._around, until),
             expired=expired,
             category=category,
             min_confidence=min_confidence,
@@ -110,20 +101,20 @@ class MemoryHandle(Closing):
         )
         prefix, now = parse_namespace(namespace), self._around.now
 
-        def read() -> Iterator[Answer[FoundItem]]:
+        def read() -> Iterator[answer.Answer[FoundItem]]:
             found = list_items(self.memory, prefix, wanted, now, redacted=self._redacted)
             if duplicates or orphans:
                 all_items = list(self.memory.items(prefix=prefix, values=True))
                 same = facts.duplicates(all_items) if duplicates else {}
                 gone = self._orphans(all_items, threads) if orphans else set()
                 found = _faulty(found, same, gone)
-            return (Answer(one, LISTED_ITEM.record) for one in found)
+            return (answer.Answer(one, LISTED_ITEM.record) for one in found)
 
         return MemoryItems(read)
 
     def export(
         self, namespace: str = "", *, match: str | None = None
-    ) -> Iterator[Answer[FoundItem]]:
+    ) -> Iterator[answer.Answer[FoundItem]]:
         """Yield the items with their values, as `ckpt memory export` prints them.
 
         `match` is a shell pattern for the whole key.
@@ -136,7 +127,7 @@ class MemoryHandle(Closing):
             redacted=self._redacted,
             values=True,
         )
-        return (Answer(one, READ_ITEM.record) for one in found)
+        return (answer.Answer(one, READ_ITEM.record) for one in found)
 
     def get(self, key: str, namespace: str = "") -> Any:
         """Return the value of an item, as plain Python values.
@@ -144,11 +135,11 @@ class MemoryHandle(Closing):
         `key` is a key below `namespace`, or `NAMESPACE/KEY`, such as `users/anna/profile`. Raises
         `NotFound`, or `Ambiguous` with the items that match.
         """
-        return plain(self._read(self._address(key, namespace)).value)
+        return answer.plain(self._read(self._address(key, namespace)).value)
 
     def show(
         self, key: str, namespace: str = "", *, threads: str | None = None
-    ) -> Answer[FoundItem]:
+    ) -> answer.Answer[FoundItem]:
         """Return an item as `ckpt memory show` prints it, with its origin.
 
         The origin is found in the store of its thread; `threads` names that store if it cannot be
@@ -157,13 +148,15 @@ class MemoryHandle(Closing):
         address = self._address(key, namespace)
         found = self._read(address)
         origin = self._origin(stored_item(self.memory, address), threads)
-        return Answer(found._replace(origin=origin), SHOWN_ITEM)
+        return answer.Answer(found._replace(origin=origin), SHOWN_ITEM)
 
     def secrets(self, *, ignore: str | Sequence[str] = ()) -> SecretSearch:
         """Find credentials in namespaces, keys and values, as `StoreHandle.secrets` does."""
         from ckpt_cli.api.questions import memory_search
 
-        return memory_search(self.memory, self._around, texts(ignore), redacted=self._redacted)
+        return memory_search(
+            self.memory, self._around, answer.texts(ignore), redacted=self._redacted
+        )
 
     def raw(self, key: str, namespace: str = "") -> bytes:
         """Return the stored bytes of a value, undecoded. Raises `NotFound` or `Ambiguous`."""
@@ -179,7 +172,7 @@ class MemoryHandle(Closing):
         *,
         regex: bool = False,
         ignore_case: bool = False,
-        watch: Watcher = unwatched,
+        watch: answer.Watcher = answer.unwatched,
     ) -> MemoryHits:
         """Search namespaces, keys and values for a text; with `regex`, for a regular expression.
 
@@ -256,14 +249,14 @@ def _faulty(
 class MemoryItems:
     """The items of a listing. Each iteration reads them anew."""
 
-    def __init__(self, read: Callable[[], Iterator[Answer[FoundItem]]]) -> None:
+    def __init__(self, read: Callable[[], Iterator[answer.Answer[FoundItem]]]) -> None:
         self._read = read
 
-    def __iter__(self) -> Iterator[Answer[FoundItem]]:
+    def __iter__(self) -> Iterator[answer.Answer[FoundItem]]:
         return self._read()
 
 
-class MemoryHits(Iterator[Answer[MemoryHit]]):
+class MemoryHits(Iterator[answer.Answer[MemoryHit]]):
     """Yields the hits, item by item. An item is read when its first hit is asked for.
 
     A value that cannot be read raises nothing: look at `missed` after the last hit.
@@ -286,9 +279,9 @@ class MemoryHits(Iterator[Answer[MemoryHit]]):
         unread = f"cannot read {counted(self.unread, 'value')} in full" if self.unread else ""
         return " and ".join(filter(None, [unread, stopped_text(self.stopped)]))
 
-    def __next__(self) -> Answer[MemoryHit]:
+    def __next__(self) -> answer.Answer[MemoryHit]:
         for one in self._found:
             if one is not None:
-                return Answer(one, ITEM_HIT.record)
+                return answer.Answer(one, ITEM_HIT.record)
             self.unread += 1
         raise StopIteration

@@ -10,29 +10,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ckpt_backends.errors import (
-    FILE_DAMAGED,
-    CkptError,
-    NotFound,
-    StoreUnavailable,
-    UnknownLayout,
-    Unsupported,
-    UsageError,
-)
+from ckpt_backends import errors
 from ckpt_backends.memory import MemoryStore
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
-from ckpt_cli.api.answer import (
-    Answer,
-    AnswerList,
-    Surroundings,
-    Watcher,
-    When,
-    filter_of,
-    time_of,
-    unwatched,
-)
+from ckpt_cli.api import answer
 from ckpt_cli.config.store_names import memory_place
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
 from ckpt_cli.core.doctor.types import TypeUses, is_strict
@@ -40,28 +23,12 @@ from ckpt_cli.core.reducers import known_reducers
 from ckpt_cli.core.replay import Replayed, ReplayedTogether, judge_all
 from ckpt_cli.core.search import compile_pattern, stopped_text
 from ckpt_cli.core.secrets import Scanner, SecretFinding, parse_ignored
+from ckpt_cli.queries import incidents
 from ckpt_cli.queries.bisect import Bisection, BisectOptions, Test, bisect, bisect_by_test
-from ckpt_cli.queries.doctor.examine import (
-    check_thread,
-    check_threads,
-    chosen_threads,
-    damage_findings,
-    findings_together,
-    hidden_findings,
-    store_findings,
-    terms_for,
-    threads_to_check,
-)
+from ckpt_cli.queries.doctor import examine
 from ckpt_cli.queries.doctor.rows import Terms, ThreadReport, ThreadToCheck
 from ckpt_cli.queries.doctor.values import blocked_findings
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, Searched, grep_threads
-from ckpt_cli.queries.incidents import (
-    Failure,
-    FailureGroup,
-    failures_of_threads,
-    group_failures,
-    grouping,
-)
 from ckpt_cli.queries.replay import check_channels, replay_threads
 from ckpt_cli.queries.secrets import SecretReport, search_memory, search_threads
 from ckpt_cli.queries.tail import Movement, StoreTail
@@ -88,7 +55,7 @@ _SCAN_INTERVAL = 60.0
 
 def follow_store(
     store: Store,
-    around: Surroundings,
+    around: answer.Surroundings,
     lines: int,
     match: str | None,
     where: str | Iterable[str] | None,
@@ -96,12 +63,12 @@ def follow_store(
     wait: Callable[[float], None],
     *,
     all_ns: bool,
-) -> Iterator[Answer[Movement]]:
+) -> Iterator[answer.Answer[Movement]]:
     """Yield the last checkpoints, then what happens; the arguments are those of `StoreHandle.tail`.
 
     A lost connection is noted once, and opened again.
     """
-    tail = StoreTail(match, filter_of(around, where), all_ns=all_ns)
+    tail = StoreTail(match, answer.filter_of(around, where), all_ns=all_ns)
     if interval is None:
         interval = _interval(store, around)
     live = LiveStore(lambda: around.open_other(around.names.store_url), store)
@@ -112,12 +79,12 @@ def follow_store(
             began = time.monotonic()
             try:
                 for one in found:
-                    yield Answer(one, movement_record)
+                    yield answer.Answer(one, movement_record)
                 live.store.refresh()
                 if failures:
                     around.note("connected again")
                 failures = 0
-            except StoreUnavailable as error:
+            except errors.StoreUnavailable as error:
                 if is_first or not is_passing(error):
                     raise
                 if not failures:
@@ -138,7 +105,7 @@ def _new(tail: StoreTail, live: LiveStore[Store]) -> Iterator[Movement]:
     yield from tail.new(live.store)
 
 
-def _interval(store: Store, around: Surroundings) -> float:
+def _interval(store: Store, around: answer.Surroundings) -> float:
     if not store.lists_by_scan:
         return 1.0
     around.note(
@@ -149,12 +116,12 @@ def _interval(store: Store, around: Surroundings) -> float:
 
 def replay_several(
     store: Store,
-    around: Surroundings,
+    around: answer.Surroundings,
     threads: Iterable[Thread],
     told: Mapping[str, str] | None,
     executor: Executor,
-    watch: Watcher,
-) -> Iterator[Answer[Replayed]]:
+    watch: answer.Watcher,
+) -> Iterator[answer.Answer[Replayed]]:
     """Yield each thread, replayed; those that contradict themselves come last.
 
     Raises what `replay_part` raises, at once.
@@ -164,35 +131,35 @@ def replay_several(
         threads = list(threads)
         check_channels(store, (one.thread_id for one in threads), told, "these threads")
     judged = judge_all(watch(replay_threads(store, executor, threads)), reducers)
-    return (Answer(one, REPLAYED_THREAD.record) for one in judged)
+    return (answer.Answer(one, REPLAYED_THREAD.record) for one in judged)
 
 
 def bisected(
     target: Target,
-    around: Surroundings,
+    around: answer.Surroundings,
     condition: str | None,
     test: Test | None,
-    within: tuple[When | None, When | None],
-    watch: Watcher,
+    within: tuple[answer.When | None, answer.When | None],
+    watch: answer.Watcher,
     *,
     binary: bool,
-) -> Answer[Bisection]:
+) -> answer.Answer[Bisection]:
     """Search by a filter or by a test; the arguments are those of `ThreadHandle.bisect`."""
     since, until = within
-    times = Range(time_of(around, since), time_of(around, until))
+    times = Range(answer.time_of(around, since), answer.time_of(around, until))
     options = BisectOptions(times, binary, watch)
-    wanted = filter_of(around, condition)
+    wanted = answer.filter_of(around, condition)
     if wanted is not None and test is None:
-        return Answer(bisect(target, wanted, options), BISECTION_VIEW)
+        return answer.Answer(bisect(target, wanted, options), BISECTION_VIEW)
     if wanted is None and test is not None:
-        return Answer(bisect_by_test(target, test, options), BISECTION_VIEW)
-    raise UsageError(
+        return answer.Answer(bisect_by_test(target, test, options), BISECTION_VIEW)
+    raise errors.UsageError(
         "bisect takes a condition or a test" + ("" if test is None else ", not both"),
         hint="such as 'values.plan = null'",
     )
 
 
-class SearchHits(Iterator[Answer[GrepHit]]):
+class SearchHits(Iterator[answer.Answer[GrepHit]]):
     """Yields the hits, thread by thread. A thread is searched when its first hit is asked for.
 
     A value that cannot be read raises nothing: look at `missed` after the last hit.
@@ -211,15 +178,15 @@ class SearchHits(Iterator[Answer[GrepHit]]):
         unread = f"{self.unread} values could not be read completely" if self.unread else ""
         return " and ".join(filter(None, [unread, stopped_text(self.stopped)]))
 
-    def __next__(self) -> Answer[GrepHit]:
+    def __next__(self) -> answer.Answer[GrepHit]:
         return next(self._hits)
 
-    def _of(self, threads: Iterator[Searched]) -> Iterator[Answer[GrepHit]]:
+    def _of(self, threads: Iterator[Searched]) -> Iterator[answer.Answer[GrepHit]]:
         for searched in threads:
             self.unread += searched.unread
             self.stopped += searched.stopped
             for hit in searched.hits:
-                yield Answer(hit, HIT.record)
+                yield answer.Answer(hit, HIT.record)
 
 
 def start_search(
@@ -227,14 +194,14 @@ def start_search(
     executor: Executor,
     threads: Iterable[Thread],
     wanted: GrepQuery,
-    watch: Watcher = unwatched,
+    watch: answer.Watcher = answer.unwatched,
 ) -> SearchHits:
     """Search threads in their order. Raises `UsageError` if the pattern cannot be read."""
     compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
     return SearchHits(iter(watch(grep_threads(store, executor, threads, wanted))))
 
 
-class SecretSearch(Iterator[Answer[SecretFinding]]):
+class SecretSearch(Iterator[answer.Answer[SecretFinding]]):
     """Yields the findings, thread by thread, then those of long-term memory.
 
     Nothing that cannot be read raises an error: look at `complete` after the last finding.
@@ -261,10 +228,10 @@ class SecretSearch(Iterator[Answer[SecretFinding]]):
         """Whether everything could be read and searched."""
         return not (self.unread or self.stopped or self.unchecked)
 
-    def __next__(self) -> Answer[SecretFinding]:
+    def __next__(self) -> answer.Answer[SecretFinding]:
         return next(self._findings)
 
-    def _of(self, reports: Iterator[SecretReport]) -> Iterator[Answer[SecretFinding]]:
+    def _of(self, reports: Iterator[SecretReport]) -> Iterator[answer.Answer[SecretFinding]]:
         for searched in reports:
             self.threads += bool(searched.name)
             self.ignored += searched.ignored
@@ -274,17 +241,17 @@ class SecretSearch(Iterator[Answer[SecretFinding]]):
                 self.unchecked[searched.name] = searched.unchecked
             for one in searched.findings:
                 self.kinds[one.kind] += 1
-                yield Answer(one, SECRET.record)
+                yield answer.Answer(one, SECRET.record)
 
 
 def secret_search(
     store: Store,
-    around: Surroundings,
+    around: answer.Surroundings,
     threads: Iterable[Thread] | None,
     memory: str | None,
     ignore: Sequence[str],
     executor: Executor,
-    watch: Watcher,
+    watch: answer.Watcher,
 ) -> SecretSearch:
     """Search some threads, or all of them and the memory if `threads` is None."""
     ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
@@ -300,7 +267,7 @@ def secret_search(
         lost.extend(SecretReport(name, unchecked=reason) for name, reason in pairs)
 
     def reports() -> Iterator[SecretReport]:
-        chosen = threads_to_check(store) if threads is None else threads
+        chosen = examine.threads_to_check(store) if threads is None else threads
         found = search_threads(store, executor, _unbroken(chosen, lost), ignored, lose)
         yield from watch(found)
         beside = _memory_beside(around, lost) if opened is None and threads is None else opened
@@ -313,7 +280,7 @@ def secret_search(
 
 
 def memory_search(
-    memory: MemoryStore, around: Surroundings, ignore: Sequence[str], *, redacted: bool
+    memory: MemoryStore, around: answer.Surroundings, ignore: Sequence[str], *, redacted: bool
 ) -> SecretSearch:
     """Search long-term memory alone."""
     ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
@@ -322,7 +289,7 @@ def memory_search(
     return SecretSearch(one)
 
 
-def without_secrets(error: NotFound) -> NotFound:
+def without_secrets(error: errors.NotFound) -> errors.NotFound:
     """Return an error without the credentials in names of the store that it lists."""
     scanner = Scanner()
     hint = None if error.hint is None else scanner.masked(error.hint)
@@ -335,29 +302,29 @@ def _unbroken(
     """Yield threads; if the list breaks off, that is noted."""
     try:
         yield from threads
-    except CkptError as error:
+    except errors.CkptError as error:
         lost.append(SecretReport("", unchecked=Scanner().masked(error.message)))
 
 
-def _named_memory(around: Surroundings, chosen: str | None) -> MemoryStore | None:
+def _named_memory(around: answer.Surroundings, chosen: str | None) -> MemoryStore | None:
     """Open the memory that was chosen, or that the profile names. Raises what opening it raises."""
     url = around.names.other_store("memory", chosen)
     return None if url is None else open_memory(url)
 
 
-def _memory_beside(around: Surroundings, lost: list[SecretReport]) -> MemoryStore | None:
+def _memory_beside(around: answer.Surroundings, lost: list[SecretReport]) -> MemoryStore | None:
     """Open the memory of DeerFlow, or the one in the same store; None if there is none."""
     place = memory_place(around.names.store_url, None)
     try:
         return open_memory(around.names.store_url if place is None else place.url)
-    except (UnknownLayout, Unsupported):  # it holds no memory
+    except (errors.UnknownLayout, errors.Unsupported):  # it holds no memory
         return None
-    except CkptError as error:
+    except errors.CkptError as error:
         lost.append(SecretReport("", unchecked=error.message))
         return None
 
 
-class Examination(Iterator[Answer[Finding]]):
+class Examination(Iterator[answer.Answer[Finding]]):
     """Yields the findings: those of the store, then those of each thread.
 
     The other attributes tell about what was checked so far; they are complete after the last
@@ -368,7 +335,7 @@ class Examination(Iterator[Answer[Finding]]):
         self,
         url: str,
         words: Sequence[str],
-        findings: Callable[[Examination], Iterator[Answer[Finding]]],
+        findings: Callable[[Examination], Iterator[answer.Answer[Finding]]],
     ) -> None:
         self.store = url
         """The URL of the store, without secrets."""
@@ -391,7 +358,7 @@ class Examination(Iterator[Answer[Finding]]):
         """Whether everything could be read that was to be checked."""
         return not self.unchecked
 
-    def __next__(self) -> Answer[Finding]:
+    def __next__(self) -> answer.Answer[Finding]:
         return next(self._findings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -402,22 +369,24 @@ class Examination(Iterator[Answer[Finding]]):
 
 def examination(
     store: Store,
-    around: Surroundings,
+    around: answer.Surroundings,
     threads: Iterable[Thread] | None,
     terms: Terms,
     executor: Executor,
-    watch: Watcher,
+    watch: answer.Watcher,
 ) -> Examination:
     """Check some threads, or all threads and the store itself if `threads` is None."""
     uses, told = TypeUses(), set[str]()
     is_whole = threads is None
     asked = terms
 
-    def find(into: Examination) -> Iterator[Answer[Finding]]:
+    def find(into: Examination) -> Iterator[answer.Answer[Finding]]:
         into.types = uses if asked.types else None
-        of_store = store_findings(store, asked) if is_whole else hidden_findings(store)
+        of_store = (
+            examine.store_findings(store, asked) if is_whole else examine.hidden_findings(store)
+        )
         own = list(_readable(of_store, into))
-        terms = replace(terms_for(store, asked, own), together=True)
+        terms = replace(examine.terms_for(store, asked, own), together=True)
         yield from (_counted(one, into) for one in own if one.code not in terms.ignored)
 
         def lose(lost: Sequence[LostThread]) -> None:
@@ -425,7 +394,9 @@ def examination(
 
         chosen = _to_check(store, threads, into)
         together = ReplayedTogether(terms.reducers)
-        for checked in watch(check_threads(store, executor, chosen, terms, lose, _with_fixes)):
+        for checked in watch(
+            examine.check_threads(store, executor, chosen, terms, lose, _with_fixes)
+        ):
             into.checked.add(checked.checked)
             if checked.unchecked:
                 into.unchecked[checked.thread_id] = checked.unchecked
@@ -434,12 +405,16 @@ def examination(
             yield from (_counted(one, into) for one in _once(checked.findings, told))
             if checked.replayed is not None:
                 together.add(checked.replayed)
-        last = findings_together(store, together, terms, _with_fixes)
+        last = examine.findings_together(store, together, terms, _with_fixes)
         yield from (_counted(one, into) for one in last)
         is_told = any(one.code == "file-damaged" for one in own)
-        if is_whole and not is_told and any(FILE_DAMAGED in why for why in into.unchecked.values()):
+        if (
+            is_whole
+            and not is_told
+            and any(errors.FILE_DAMAGED in why for why in into.unchecked.values())
+        ):
             # A large file is not checked as a whole until a part of it cannot be read.
-            late = _readable(damage_findings(store), into)
+            late = _readable(examine.damage_findings(store), into)
             yield from (_counted(one, into) for one in late if one.code not in terms.ignored)
         if terms.types and "type-blocked" not in terms.ignored:
             yield from (_counted(one, into) for one in blocked_findings(uses))
@@ -448,21 +423,23 @@ def examination(
 
 
 def checked_thread(
-    reader: ThreadReader, around: Surroundings, grace: When, *, deep: bool
-) -> Answer[ThreadReport]:
+    reader: ThreadReader, around: answer.Surroundings, grace: answer.When, *, deep: bool
+) -> answer.Answer[ThreadReport]:
     """Check one thread."""
-    checked = check_thread(reader, terms_of(around, grace, deep=deep), _with_fixes)
+    checked = examine.check_thread(reader, terms_of(around, grace, deep=deep), _with_fixes)
     shape = finding_shape(tuple(words_of(around)))
 
     def record(found: ThreadReport) -> dict[str, Any]:
         return THREAD_REPORT.record(found) | {"findings": [*map(shape.record, found.findings)]}
 
-    return Answer(checked, record)
+    return answer.Answer(checked, record)
 
 
-def terms_of(around: Surroundings, grace: When, *, deep: bool, types: bool = False) -> Terms:
+def terms_of(
+    around: answer.Surroundings, grace: answer.When, *, deep: bool, types: bool = False
+) -> Terms:
     """Return what is checked, by the configuration and by what is asked."""
-    before = time_of(around, grace)
+    before = answer.time_of(around, grace)
     assert before is not None  # noqa: S101 - it is only None if no time is given
     names = around.names
     return Terms(
@@ -485,7 +462,7 @@ def _with_fixes(store: Store, terms: Terms, report: ThreadReport) -> None:
         choose_fixes(store, terms, report)
 
 
-def words_of(around: Surroundings) -> list[str]:
+def words_of(around: answer.Surroundings) -> list[str]:
     """Return the options with which a command reads the store as this check did."""
     words, key = list(around.names.words), around.opening.aes_key_file
     if key is not None:
@@ -509,14 +486,14 @@ def _readable(findings: Iterator[Finding], into: Examination) -> Iterator[Findin
     """Yield what is wrong with the store itself, as far as it can be read."""
     try:
         yield from findings
-    except CkptError as error:
+    except errors.CkptError as error:
         into.unchecked[""] = error.message
 
 
-def _counted(finding: Finding, into: Examination) -> Answer[Finding]:
+def _counted(finding: Finding, into: Examination) -> answer.Answer[Finding]:
     into.severities[finding.severity] += 1
     into.codes[finding.code] += 1
-    return Answer(finding, finding_shape(tuple(into.words)).record)
+    return answer.Answer(finding, finding_shape(tuple(into.words)).record)
 
 
 def _to_check(
@@ -524,8 +501,10 @@ def _to_check(
 ) -> Iterator[ThreadToCheck]:
     """Yield the threads; a list that breaks off is noted, and the rest is checked."""
     try:
-        yield from threads_to_check(store) if threads is None else chosen_threads(threads)
-    except CkptError as error:
+        yield from (
+            examine.threads_to_check(store) if threads is None else examine.chosen_threads(threads)
+        )
+    except errors.CkptError as error:
         into.unchecked[""] = error.message
 
 
@@ -534,43 +513,45 @@ _TOP, _TOP_OF_ALL = 20, 8
 
 
 def disk_usage(
-    store: Store, names: Collection[str] | None, top: int | None, watch: Watcher
-) -> Answer[Survey]:
+    store: Store, names: Collection[str] | None, top: int | None, watch: answer.Watcher
+) -> answer.Answer[Survey]:
     """Measure a store, or the threads with these ids."""
     is_one = names is not None and len(names) == 1
     found = survey(store, names, top or _TOP_OF_ALL, scan=True, whole=is_one, watch=watch)
-    return Answer(found, DU_VIEW)
+    return answer.Answer(found, DU_VIEW)
 
 
 def disk_usage_by(
-    store: Store, names: Collection[str] | None, by: By, top: int | None, watch: Watcher
-) -> AnswerList[Survey]:
+    store: Store, names: Collection[str] | None, by: By, top: int | None, watch: answer.Watcher
+) -> answer.AnswerList[Survey]:
     """Measure only one listing. Raises `UsageError` if `by` is not one of `BYS`."""
     if by not in BYS:
-        raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")
+        raise errors.UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")
     scan = by == "channel"
     whole = scan or (names is not None and len(names) == 1)
     found = survey(store, names, top or _TOP, scan=scan, whole=whole, watch=watch)
-    return AnswerList(found, partial(amount_records, by=by))
+    return answer.AnswerList(found, partial(amount_records, by=by))
 
 
 def failed_tasks(
     store: Store,
-    around: Surroundings,
+    around: answer.Surroundings,
     threads: Iterable[Thread],
-    since: When | None,
+    since: answer.When | None,
     *,
     history: bool,
-) -> Iterator[Answer[Failure]]:
+) -> Iterator[answer.Answer[incidents.Failure]]:
     """Yield the failed tasks of some threads. Raises `UsageError` for a time that is none."""
-    found = failures_of_threads(store, threads, since=time_of(around, since), history=history)
-    return (Answer(one, FAILURE.record) for one in found)
+    found = incidents.failures_of_threads(
+        store, threads, since=answer.time_of(around, since), history=history
+    )
+    return (answer.Answer(one, FAILURE.record) for one in found)
 
 
 def counted_failures(
-    failures: Iterable[Answer[Failure]], by: str
-) -> AnswerList[list[FailureGroup]]:
+    failures: Iterable[answer.Answer[incidents.Failure]], by: str
+) -> answer.AnswerList[list[incidents.FailureGroup]]:
     """Return how many of these tasks failed alike. Raises `UsageError` for an unknown `by`."""
-    kind = grouping(by)
-    groups = group_failures((one.found for one in failures), kind)
-    return AnswerList(groups, partial(map, FAILURE_GROUPS[kind].record))
+    kind = incidents.grouping(by)
+    groups = incidents.group_failures((one.found for one in failures), kind)
+    return answer.AnswerList(groups, partial(map, FAILURE_GROUPS[kind].record))

@@ -14,14 +14,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.errors import (
-    Closing,
-    Refused,
-    StoreUnavailable,
-    UnknownLayout,
-    Unsupported,
-    reason_of,
-)
+from ckpt_backends import errors
 from ckpt_backends.files import (
     create_part,
     make_private_folder,
@@ -156,7 +149,7 @@ class SqlSource:
         assert items is not None  # noqa: S101
         try:
             memory = open_memory(self._memory_url)
-        except (UnknownLayout, Unsupported):
+        except (errors.UnknownLayout, errors.Unsupported):
             self._around.note("this store has no long-term memory: the table memory is empty")
             return
         with memory:
@@ -172,7 +165,7 @@ class SqlSource:
         return self._opening.url
 
 
-class SqlSession(Closing):
+class SqlSession(errors.Closing):
     """Answers queries over some stores, each in a schema of its own; nothing is kept between two.
 
     The first store is reached without a schema, too.
@@ -266,9 +259,11 @@ class Manifest:
             files = [_sound(one) for one in record["files"]]
             other = [key for key in self.about if record.get(key) != self.about[key]]
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-            raise Refused(f"cannot read '{self.path}'", hint="use an empty folder") from error
+            raise errors.Refused(
+                f"cannot read '{self.path}'", hint="use an empty folder"
+            ) from error
         if other:
-            raise Refused(
+            raise errors.Refused(
                 f"'{folder}' holds another export: {', '.join(other)} differ",
                 hint="use an empty folder",
             )
@@ -333,8 +328,8 @@ class TableExport:
                 finally:
                     manifest.save()
         except OSError as error:
-            reason = reason_of(error)
-            raise StoreUnavailable(f"cannot write to '{self._folder}': {reason}") from error
+            reason = errors.reason_of(error)
+            raise errors.StoreUnavailable(f"cannot write to '{self._folder}': {reason}") from error
 
     def _begin(self) -> None:
         make_private_folder(self._folder)
@@ -344,7 +339,7 @@ class TableExport:
             return
         left = [one.name for one in self._folder.iterdir() if one.name != PLAN]
         if any(not name.startswith(".") for name in left):
-            raise Refused(f"'{self._folder}' is not empty", hint="use an empty folder")
+            raise errors.Refused(f"'{self._folder}' is not empty", hint="use an empty folder")
         with writing(plan) as file:
             for part in _ranges(self._source.chosen(self._choice)):
                 line = json.dumps([one.thread_id for one in part], ensure_ascii=True)
@@ -396,7 +391,7 @@ class TableExport:
                 except (ValueError, RecursionError):
                     names = None
                 if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-                    raise Refused(f"cannot read '{path}'", hint="use an empty folder")
+                    raise errors.Refused(f"cannot read '{path}'", hint="use an empty folder")
                 yield part, names
 
     def _written(self, database: SqlDatabase, table: QueryTable, part: int) -> dict[str, Any]:
@@ -404,7 +399,7 @@ class TableExport:
         folder = self._folder / table.name
         make_private_folder(folder)
         if folder.is_symlink():
-            raise Refused(f"'{folder}' is a symbolic link", hint="use an empty folder")
+            raise errors.Refused(f"'{folder}' is a symbolic link", hint="use an empty folder")
         path = folder / _name(part, self._form)
         remove_unfinished(folder, path.name.__eq__)
         unfinished, file = create_part(path)
@@ -482,5 +477,5 @@ def _digest_of(path: Path) -> str | None:
             while block := file.read(1 << 20):
                 digest.update(block)
             return digest.hexdigest()
-    except (OSError, StoreUnavailable):
+    except (OSError, errors.StoreUnavailable):
         return None

@@ -13,20 +13,7 @@ from typing import TYPE_CHECKING
 from ckpt_backends.errors import CkptError, Closing, NotFound, UsageError
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import (
-    Answer,
-    AnswerList,
-    Surroundings,
-    Watcher,
-    When,
-    explained_if_none,
-    filter_of,
-    texts,
-    time_of,
-    time_text,
-    unwatched,
-    watchers,
-)
+from ckpt_cli.api import answer
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.queries.threads import SORTS, Selection, filtered_threads, parse_status
 from ckpt_cli.reading.thread import TriggerInference
@@ -49,12 +36,12 @@ if TYPE_CHECKING:
 
 
 def sessions_beside(
-    around: Surroundings,
+    around: answer.Surroundings,
     opened: Callable[[], Store],
     *,
     thread: str | None = None,
     user: str | None = None,
-) -> list[Answer[JoinedSession]]:
+) -> list[answer.Answer[JoinedSession]]:
     """Return the sessions in the store that is named, as `ckpt memory sessions` prints them.
 
     `opened` returns its checkpoints; there may be none. Raises `Unsupported` if applications store
@@ -67,12 +54,12 @@ def sessions_beside(
     with open_sessions(around.names.store_url) as sessions:
         threads = threads_beside(opened)
         found = list_sessions(sessions, threads, thread=thread, user=user)
-    return [Answer(one, SESSION.record) for one in found]
+    return [answer.Answer(one, SESSION.record) for one in found]
 
 
 def session_beside(
-    around: Surroundings, opened: Callable[[], Store], name: str
-) -> Answer[JoinedSession]:
+    around: answer.Surroundings, opened: Callable[[], Store], name: str
+) -> answer.Answer[JoinedSession]:
     """Return one session with all its fields, as `ckpt memory sessions SESSION` prints it.
 
     Raises `NotFound`, `Ambiguous` or `Unsupported`.
@@ -84,10 +71,10 @@ def session_beside(
     with open_sessions(around.names.store_url) as sessions:
         threads = threads_beside(opened)
         found = find_session(sessions, threads, name, redacted=around.opening.redact)
-    return Answer(found, SHOWN_SESSION)
+    return answer.Answer(found, SHOWN_SESSION)
 
 
-def stores(folder: str | os.PathLike[str] | None = None) -> list[Answer[FoundStore]]:
+def stores(folder: str | os.PathLike[str] | None = None) -> list[answer.Answer[FoundStore]]:
     """Return the stores in a folder, as `ckpt stores` prints them.
 
     Without `folder`, these are all profiles and the stores in the working folder. A store that
@@ -100,22 +87,22 @@ def stores(folder: str | os.PathLike[str] | None = None) -> list[Answer[FoundSto
     return list(_answers(in_folder(Path(folder))))
 
 
-def layouts() -> list[Answer[OpenableLayout]]:
+def layouts() -> list[answer.Answer[OpenableLayout]]:
     """Return the layouts that can be opened, as `ckpt stores --layouts` prints them."""
     from ckpt_cli.queries.stores import openable_layouts
     from ckpt_cli.render.stores import LAYOUT
 
-    return [Answer(one, LAYOUT.record) for one in openable_layouts()]
+    return [answer.Answer(one, LAYOUT.record) for one in openable_layouts()]
 
 
-def named_stores(names: StoreNames, name: str) -> list[Answer[FoundStore]]:
+def named_stores(names: StoreNames, name: str) -> list[answer.Answer[FoundStore]]:
     """Return the store with a name: one answer for each of its layouts."""
     from ckpt_cli.queries.stores import inspect
 
     return list(_answers(inspect(name, names.url_of(name))))
 
 
-def all_stores(names: StoreNames) -> Iterator[Answer[FoundStore]]:
+def all_stores(names: StoreNames) -> Iterator[answer.Answer[FoundStore]]:
     """Yield the stores of all profiles, and those in the working folder."""
     from ckpt_cli.queries.stores import in_folder
 
@@ -142,10 +129,10 @@ def _of_profiles(names: StoreNames) -> Iterator[FoundStore]:
             yield from inspect(name, url)
 
 
-def _answers(found: Iterable[FoundStore]) -> Iterator[Answer[FoundStore]]:
+def _answers(found: Iterable[FoundStore]) -> Iterator[answer.Answer[FoundStore]]:
     from ckpt_cli.render.stores import STORE
 
-    return (Answer(one, STORE.record) for one in found)
+    return (answer.Answer(one, STORE.record) for one in found)
 
 
 class StoreHandle(Closing):
@@ -155,7 +142,7 @@ class StoreHandle(Closing):
     is closed.
     """
 
-    def __init__(self, store: Store, around: Surroundings) -> None:
+    def __init__(self, store: Store, around: answer.Surroundings) -> None:
         self._store = store
         self._around = around
         self._inference = TriggerInference(store)
@@ -197,7 +184,7 @@ class StoreHandle(Closing):
         raise NotFound("this store has no threads")
 
     def at(
-        self, target: str, *, ns: str | None = None, as_of: When | None = None
+        self, target: str, *, ns: str | None = None, as_of: answer.When | None = None
     ) -> CheckpointHandle:
         """Return the checkpoint that `THREAD` or `THREAD@REF` names, as on the command line.
 
@@ -206,7 +193,7 @@ class StoreHandle(Closing):
         """
         from ckpt_cli.reading.target import TargetArguments
 
-        time = None if as_of is None else time_text(self._around, as_of)
+        time = None if as_of is None else answer.time_text(self._around, as_of)
         return self.checkpoint(self.named(TargetArguments(target, ns=ns, as_of=time)))
 
     def named(self, words: TargetArguments) -> NamedThread:
@@ -237,12 +224,12 @@ class StoreHandle(Closing):
         *,
         status: str | Sequence[str] | None = None,
         match: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
+        since: answer.When | None = None,
+        until: answer.When | None = None,
         user: str | None = None,
         sort: str = "last",
         limit: int | None = None,
-        watch: Watcher = unwatched,
+        watch: answer.Watcher = answer.unwatched,
     ) -> Iterator[ThreadHandle]:
         """Yield threads, newest first, with the options of `ckpt threads list`.
 
@@ -281,8 +268,8 @@ class StoreHandle(Closing):
         *,
         status: str | Sequence[str] | None = None,
         match: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
+        since: answer.When | None = None,
+        until: answer.When | None = None,
         user: str | None = None,
         sort: str = "last",
         skip: int = 0,
@@ -291,8 +278,8 @@ class StoreHandle(Closing):
         sizes: bool = False,
         first_messages: bool = False,
         titles: bool = False,
-        watch: Watcher = unwatched,
-    ) -> Iterator[Answer[ListedThread]]:
+        watch: answer.Watcher = answer.unwatched,
+    ) -> Iterator[answer.Answer[ListedThread]]:
         """Yield what `ckpt threads list` prints of each thread; the options are those of `threads`.
 
         `skip` leaves out the first threads. Without `details`, heads are read only if a filter
@@ -308,11 +295,11 @@ class StoreHandle(Closing):
             raise UsageError(f"cannot sort by '{sort}'", hint=f"use one of {', '.join(SORTS)}")
         wanted = Selection(
             match,
-            time_of(around, since),
-            time_of(around, until),
-            frozenset(map(parse_status, texts(status))),
+            answer.time_of(around, since),
+            answer.time_of(around, until),
+            frozenset(map(parse_status, answer.texts(status))),
             user,
-            filter_of(around, where),
+            answer.filter_of(around, where),
         )
         rows = list_threads(
             self._store,
@@ -327,14 +314,14 @@ class StoreHandle(Closing):
             now=around.now,
             watch=watch,
         )
-        return (Answer(row, LISTED.record) for row in rows)
+        return (answer.Answer(row, LISTED.record) for row in rows)
 
     def chosen(
         self,
         threads: str | Iterable[str] | None,
         match: str | None,
         where: str | Sequence[str],
-        watch: Watcher = unwatched,
+        watch: answer.Watcher = answer.unwatched,
         *,
         head_channels: frozenset[str] | None = None,
     ) -> Iterator[Thread] | None:
@@ -345,15 +332,15 @@ class StoreHandle(Closing):
         """
         if threads is None and match is None and not where and head_channels is None:
             return None
-        names = texts(threads)
+        names = answer.texts(threads)
         if threads is not None and not names:  # an empty selection is not all threads
             return iter(())
         around = self._around
-        condition = filter_of(around, where)
+        condition = answer.filter_of(around, where)
         found = filtered_threads(
             self._store, names, match, condition, around.now, watch, head_channels
         )
-        return explained_if_none(around, where, found)
+        return answer.explained_if_none(around, where, found)
 
     def _work(
         self,
@@ -362,15 +349,15 @@ class StoreHandle(Closing):
         where: str | Sequence[str],
         jobs: int,
         cluster: str | None,
-        watch: Watcher,
-    ) -> tuple[Iterator[Thread] | None, Executor, Watcher]:
+        watch: answer.Watcher,
+    ) -> tuple[Iterator[Thread] | None, Executor, answer.Watcher]:
         """Return the chosen threads, what works on them, and what watches the answers."""
         executor = self._around.executor(jobs, cluster)
-        choosing, answering = watchers(executor, where, watch)
+        choosing, answering = answer.watchers(executor, where, watch)
         return self.chosen(threads, match, where, choosing), executor, answering
 
     def _or_all(
-        self, chosen: Iterator[Thread] | None, watch: Watcher = unwatched
+        self, chosen: Iterator[Thread] | None, watch: answer.Watcher = answer.unwatched
     ) -> Iterator[Thread]:
         return iter(watch(self._store.threads())) if chosen is None else chosen
 
@@ -380,9 +367,9 @@ class StoreHandle(Closing):
         *,
         match: str | None = None,
         where: str | Sequence[str] = (),
-        older_than: When | None = None,
-        watch: Watcher = unwatched,
-    ) -> Iterator[Answer[Waiting]]:
+        older_than: answer.When | None = None,
+        watch: answer.Watcher = answer.unwatched,
+    ) -> Iterator[answer.Answer[Waiting]]:
         """Yield the questions that wait for an answer, as `ckpt interrupts` prints them.
 
         `threads` are ids, by default all; `match` is a pattern for ids, `where` is a filter as in
@@ -393,8 +380,10 @@ class StoreHandle(Closing):
         from ckpt_cli.render.incidents import WAITING
 
         chosen = self.chosen(threads, match, where, watch, head_channels=QUESTION_CHANNELS)
-        found = open_questions(self._store, self._or_all(chosen), time_of(self._around, older_than))
-        return (Answer(one, WAITING.record) for one in found)
+        found = open_questions(
+            self._store, self._or_all(chosen), answer.time_of(self._around, older_than)
+        )
+        return (answer.Answer(one, WAITING.record) for one in found)
 
     def grep(
         self,
@@ -410,7 +399,7 @@ class StoreHandle(Closing):
         head_only: bool = False,
         jobs: int = 1,
         cluster: str | None = None,
-        watch: Watcher = unwatched,
+        watch: answer.Watcher = answer.unwatched,
     ) -> SearchHits:
         """Search threads for a regular expression; with `fixed`, for plain text.
 
@@ -423,7 +412,9 @@ class StoreHandle(Closing):
         from ckpt_cli.api.questions import start_search
         from ckpt_cli.queries.grep import GrepQuery
 
-        wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
+        wanted = GrepQuery(
+            pattern, fixed, ignore_case, tuple(answer.texts(channels)), ns, head_only
+        )
         chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
         return start_search(self._store, executor, self._or_all(chosen), wanted, answering)
 
@@ -436,8 +427,8 @@ class StoreHandle(Closing):
         reducers: Mapping[str, str] | None = None,
         jobs: int = 1,
         cluster: str | None = None,
-        watch: Watcher = unwatched,
-    ) -> Iterator[Answer[Replayed]]:
+        watch: answer.Watcher = answer.unwatched,
+    ) -> Iterator[answer.Answer[Replayed]]:
         """Yield the verdicts on each thread, as `ckpt replay --all` prints them.
 
         `reducers` maps channels to the names of their reducers, as in `ThreadHandle.replay`. The
@@ -458,10 +449,10 @@ class StoreHandle(Closing):
         where: str | Sequence[str] = (),
         deep: bool = False,
         types: bool = False,
-        grace: When = "1m",
+        grace: answer.When = "1m",
         jobs: int = 1,
         cluster: str | None = None,
-        watch: Watcher = unwatched,
+        watch: answer.Watcher = answer.unwatched,
     ) -> Examination:
         """Check threads, by default all, and the store itself. Yields what `ckpt doctor` prints.
 
@@ -486,7 +477,7 @@ class StoreHandle(Closing):
         ignore: str | Sequence[str] = (),
         jobs: int = 1,
         cluster: str | None = None,
-        watch: Watcher = unwatched,
+        watch: answer.Watcher = answer.unwatched,
     ) -> SecretSearch:
         """Find credentials in threads, by default in all, and then in long-term memory.
 
@@ -498,7 +489,7 @@ class StoreHandle(Closing):
 
         chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
         return secret_search(
-            self._store, self._around, chosen, memory, texts(ignore), executor, answering
+            self._store, self._around, chosen, memory, answer.texts(ignore), executor, answering
         )
 
     def errors(
@@ -507,10 +498,10 @@ class StoreHandle(Closing):
         *,
         match: str | None = None,
         where: str | Sequence[str] = (),
-        since: When | None = None,
+        since: answer.When | None = None,
         history: bool = False,
-        watch: Watcher = unwatched,
-    ) -> Iterator[Answer[Failure]]:
+        watch: answer.Watcher = answer.unwatched,
+    ) -> Iterator[answer.Answer[Failure]]:
         """Yield the failed tasks for whose retry threads wait, as `ckpt errors` prints them.
 
         With `history`, yields all whose error is stored, also those that were retried or handled.
@@ -532,10 +523,10 @@ class StoreHandle(Closing):
         *,
         match: str | None = None,
         where: str | Sequence[str] = (),
-        since: When | None = None,
+        since: answer.When | None = None,
         history: bool = False,
-        watch: Watcher = unwatched,
-    ) -> AnswerList[list[FailureGroup]]:
+        watch: answer.Watcher = answer.unwatched,
+    ) -> answer.AnswerList[list[FailureGroup]]:
         """Count the same by `error` or `node`, largest first, as `ckpt errors --by` prints them.
 
         Errors that differ in numbers and ids only are one kind. The other arguments are those of
@@ -549,8 +540,12 @@ class StoreHandle(Closing):
         return counted_failures(found, by)
 
     def metrics(
-        self, *, since: When | None = None, heads: bool = True, watch: Watcher = unwatched
-    ) -> Answer[StoreMetrics]:
+        self,
+        *,
+        since: answer.When | None = None,
+        heads: bool = True,
+        watch: answer.Watcher = answer.unwatched,
+    ) -> answer.Answer[StoreMetrics]:
         """Return numbers for a monitoring system, as `ckpt metrics -o json` prints them.
 
         `since` is an age such as `2h`, or a time: tasks that failed earlier are not counted.
@@ -561,9 +556,9 @@ class StoreHandle(Closing):
         from ckpt_cli.render.usage import METRICS
 
         store = self._store
-        after = time_of(self._around, since)
+        after = answer.time_of(self._around, since)
         found = measure(store, watch(store.threads()), since=after, heads=heads)
-        return Answer(found, METRICS.record)
+        return answer.Answer(found, METRICS.record)
 
     def tail(
         self,
@@ -574,7 +569,7 @@ class StoreHandle(Closing):
         all_ns: bool = False,
         interval: float | None = None,
         wait: Callable[[float], None] = time.sleep,
-    ) -> Iterator[Answer[Movement]]:
+    ) -> Iterator[answer.Answer[Movement]]:
         """Yield the last checkpoints of all threads, then what happens, without an end.
 
         The records are those of `ckpt tail` without THREAD. A thread is chosen as in `threads`,
@@ -594,12 +589,12 @@ class StoreHandle(Closing):
         by: str | Sequence[str] | None = None,
         match: str | None = None,
         where: str | Sequence[str] = (),
-        since: When | None = None,
-        until: When | None = None,
+        since: answer.When | None = None,
+        until: answer.When | None = None,
         jobs: int = 1,
         cluster: str | None = None,
-        watch: Watcher = unwatched,
-    ) -> Answer[Stats]:
+        watch: answer.Watcher = answer.unwatched,
+    ) -> answer.Answer[Stats]:
         """Return what was written, how long it took and what it cost, as `ckpt stats` prints it.
 
         `by` is one or several of `node`, `channel`, `model`, `thread`, `day` and `user`; without
@@ -627,8 +622,8 @@ class StoreHandle(Closing):
         match: str | None = None,
         where: str | Sequence[str] = (),
         top: int | None = None,
-        watch: Watcher = unwatched,
-    ) -> Answer[Survey]:
+        watch: answer.Watcher = answer.unwatched,
+    ) -> answer.Answer[Survey]:
         """Return the disk usage, as `ckpt du` prints it; `top` limits each listing.
 
         `match` is a pattern for ids, `where` a filter as in `threads`: only these threads are
@@ -645,8 +640,8 @@ class StoreHandle(Closing):
         match: str | None = None,
         where: str | Sequence[str] = (),
         top: int | None = None,
-        watch: Watcher = unwatched,
-    ) -> AnswerList[Survey]:
+        watch: answer.Watcher = answer.unwatched,
+    ) -> answer.AnswerList[Survey]:
         """Return the largest threads, channels and so on, as `ckpt du --by` prints them.
 
         `by` is `thread`, `channel`, `ns`, `type` or `table`. The other arguments are those of `du`.
@@ -657,7 +652,7 @@ class StoreHandle(Closing):
         return disk_usage_by(self._store, self._ids(match, where, watch), by, top, watch)
 
     def _ids(
-        self, match: str | None, where: str | Sequence[str], watch: Watcher
+        self, match: str | None, where: str | Sequence[str], watch: answer.Watcher
     ) -> set[str] | None:
         """Return the ids of the chosen threads; None for all."""
         chosen = self.chosen(None, match, where, watch)
@@ -672,7 +667,7 @@ class StoreHandle(Closing):
 
     def sessions(
         self, *, thread: str | None = None, user: str | None = None
-    ) -> list[Answer[JoinedSession]]:
+    ) -> list[answer.Answer[JoinedSession]]:
         """Return the sessions of an application, as `ckpt memory sessions` prints them.
 
         `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
@@ -681,7 +676,7 @@ class StoreHandle(Closing):
 
         return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
 
-    def session(self, name: str) -> Answer[JoinedSession]:
+    def session(self, name: str) -> answer.Answer[JoinedSession]:
         """Return a session, as `ckpt memory sessions SESSION` prints it; by id, `USER:ID` or key.
 
         Raises `NotFound`, `Ambiguous` or `Unsupported`.

@@ -7,16 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from ckpt_cli.core.doctor import types
 from ckpt_cli.core.doctor.findings import Checked, Finding, Severity
-from ckpt_cli.core.doctor.types import (
-    VARIABLE,
-    NamedIn,
-    TypeUse,
-    TypeUses,
-    can_be_allowed,
-    is_blocked,
-    is_dangerous,
-)
 from ckpt_cli.render.fields import Field, Shape
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import Style, StyledLine, Ui, command_field, field, line
@@ -74,10 +66,12 @@ TYPE = Shape(
     Field("module", TEXT, "Module.", "named.module"),
     Field("name", TEXT, "Name in it.", "named.name"),
     Field("method", TEXT.or_null, "Method that is called.", lambda one: one.named.method or None),
-    Field("format", one_of(*NamedIn), "How values name it.", "named.form"),
+    Field("format", one_of(*types.NamedIn), "How values name it.", "named.form"),
     Field("count", INTEGER, "Number of values."),
-    Field("blocked", FLAG, f"{VARIABLE} refuses it.", lambda one: is_blocked(one.named)),
-    Field("dangerous", FLAG, "Decoding it does harm.", lambda one: is_dangerous(one.named)),
+    Field(
+        "blocked", FLAG, f"{types.VARIABLE} refuses it.", lambda one: types.is_blocked(one.named)
+    ),
+    Field("dangerous", FLAG, "Decoding it does harm.", lambda one: types.is_dangerous(one.named)),
     Field("thread_id", TEXT, "Thread that names it first.", "key.thread_id"),
     Field("checkpoint_ns", TEXT, "Namespace.", "key.checkpoint_ns"),
     Field("checkpoint_id", TEXT, "Oldest checkpoint.", "key.checkpoint_id"),
@@ -232,7 +226,7 @@ _TYPE_STYLES: Mapping[str, Style] = {
 }
 
 
-def type_lines(uses: TypeUses, ui: Ui) -> Iterator[StyledLine]:
+def type_lines(uses: types.TypeUses, ui: Ui) -> Iterator[StyledLine]:
     """Yield a table of the classes, and below it what admits those that strict mode blocks."""
     listed = uses.listed()
     if not listed:
@@ -242,12 +236,12 @@ def type_lines(uses: TypeUses, ui: Ui) -> Iterator[StyledLine]:
     allowed = uses.to_allow()
     if allowed:
         yield line("")
-        yield line(f"to admit these types with {VARIABLE}, give the saver this list:")
+        yield line(f"to admit these types with {types.VARIABLE}, give the saver this list:")
         yield line("")
         yield from _python(allowed)
 
 
-def _row(use: TypeUse) -> dict[str, Any]:
+def _row(use: types.TypeUse) -> dict[str, Any]:
     return {
         **TYPE.record(use),
         "strict": _strict(use),
@@ -255,12 +249,12 @@ def _row(use: TypeUse) -> dict[str, Any]:
     }
 
 
-def _strict(use: TypeUse) -> str:
+def _strict(use: types.TypeUse) -> str:
     """Return what LANGGRAPH_STRICT_MSGPACK does to a class, in words."""
-    if is_dangerous(use.named):
+    if types.is_dangerous(use.named):
         return _DANGEROUS
-    if is_blocked(use.named):
-        return _BLOCKED if can_be_allowed(use.named) else _NEVER
+    if types.is_blocked(use.named):
+        return _BLOCKED if types.can_be_allowed(use.named) else _NEVER
     return _ADMITTED if use.named.form.value.startswith("msgpack") else _UNAFFECTED
 
 

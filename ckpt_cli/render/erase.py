@@ -11,18 +11,7 @@ from typing import Any, NamedTuple, get_args
 from ckpt_backends.archive import SUFFIX
 from ckpt_backends.changes import Remaining, Remains
 from ckpt_backends.erasing.thread import ChangedPath
-from ckpt_cli.core.erasure import (
-    ERASED,
-    FORMAT,
-    ErasurePlace,
-    ErasureReceipt,
-    ErasureReport,
-    ErasureScope,
-    Mention,
-    PlaceKind,
-    PlaceState,
-    ids_record,
-)
+from ckpt_cli.core import erasure
 from ckpt_cli.core.values import format_path
 from ckpt_cli.plans.erase import DRY_RUN, ErasurePlan
 from ckpt_cli.plans.erase_value import EraseValuePlan
@@ -46,7 +35,7 @@ _NOUNS = {
 }
 
 
-def _is_unknown(one: ErasurePlace) -> bool:
+def _is_unknown(one: erasure.ErasurePlace) -> bool:
     """Whether a verification sees nothing of it: it was not looked at, or is bytes of an engine."""
     return one.is_unknown or (one.is_left and one.kind == "engine")
 
@@ -54,10 +43,10 @@ def _is_unknown(one: ErasurePlace) -> bool:
 PLACE = Shape(
     "A place that held something of the subject, or may still hold it.",
     Field("store", TEXT, "A URL without secrets, a folder or a file."),
-    Field("kind", one_of(*get_args(PlaceKind)), "What it holds."),
+    Field("kind", one_of(*get_args(erasure.PlaceKind)), "What it holds."),
     Field("items", INTEGER.or_null, "Threads, items, sessions or files; null if unknown."),
     Field("bytes", BYTES.or_null, "Their size; null if unknown."),
-    Field("state", one_of(*get_args(PlaceState)), "What became of them."),
+    Field("state", one_of(*get_args(erasure.PlaceState)), "What became of them."),
     Field("reason", TEXT, "Why it was not erased, or how it was."),
     optional("unknown", FLAG, "A verification cannot tell whether it is erased.", _is_unknown),
 )
@@ -86,7 +75,7 @@ _MENTION_COLUMNS = MENTION.columns(
 )
 
 
-def _mentions(report: ErasureReport) -> Sequence[Mention] | None:
+def _mentions(report: erasure.ErasureReport) -> Sequence[erasure.Mention] | None:
     return report.mentions if report.is_searched else None
 
 
@@ -116,11 +105,11 @@ VERIFICATION = Shape(
 )
 
 
-def _places(places: Iterable[ErasurePlace]) -> list[dict[str, Any]]:
+def _places(places: Iterable[erasure.ErasurePlace]) -> list[dict[str, Any]]:
     return list(map(PLACE.record, places))
 
 
-def _erasure_lines(report: ErasureReport, ui: Ui) -> Iterator[StyledLine]:
+def _erasure_lines(report: erasure.ErasureReport, ui: Ui) -> Iterator[StyledLine]:
     """Yield the places and the mentions."""
     if report.is_dry_run and report.places:
         yield from _plan_lines(report, ui)
@@ -136,7 +125,7 @@ def _erasure_lines(report: ErasureReport, ui: Ui) -> Iterator[StyledLine]:
         yield from _mention_lines(report, ui)
 
 
-def _plan_lines(report: ErasureReport, ui: Ui) -> Iterator[StyledLine]:
+def _plan_lines(report: erasure.ErasureReport, ui: Ui) -> Iterator[StyledLine]:
     """Yield what would be erased, and below it what would stay."""
     found = [one for one in report.places if one.reason == DRY_RUN]
     unread = [one for one in report.places if one.reason != DRY_RUN]
@@ -149,7 +138,7 @@ def _plan_lines(report: ErasureReport, ui: Ui) -> Iterator[StyledLine]:
         yield from table_lines(_places(unread), PLACE_COLUMNS[1:], ui)
 
 
-def _mention_lines(report: ErasureReport, ui: Ui) -> Iterator[StyledLine]:
+def _mention_lines(report: erasure.ErasureReport, ui: Ui) -> Iterator[StyledLine]:
     """Yield where the person is named elsewhere."""
     more = "more than " if report.has_more_mentions else ""
     yield line("")
@@ -177,7 +166,7 @@ class Verification(NamedTuple):
 
     receipt: str
     """Its file."""
-    places: Sequence[ErasurePlace]
+    places: Sequence[erasure.ErasurePlace]
 
 
 def erasure_question(plan: ErasurePlan) -> str:
@@ -194,7 +183,10 @@ _ARCHIVE = re.compile(rf"[^/]*{re.escape(SUFFIX)}")
 
 
 def receipt_record(
-    report: ErasureReport, receipt: ErasureReceipt, scope: ErasureScope, facts: Mapping[str, Any]
+    report: erasure.ErasureReport,
+    receipt: erasure.ErasureReceipt,
+    scope: erasure.ErasureScope,
+    facts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return a receipt as JSON, with the names of the scope hidden.
 
@@ -205,14 +197,14 @@ def receipt_record(
     hidden = scope.hidden_names("\n".join(texts))
 
     def shown(text: str) -> str:
-        text = _ARCHIVE.sub(f"{ERASED}{SUFFIX}", text)
-        return text if hidden is None else hidden.sub(ERASED, text)
+        text = _ARCHIVE.sub(f"{erasure.ERASED}{SUFFIX}", text)
+        return text if hidden is None else hidden.sub(erasure.ERASED, text)
 
     places = [
         replace(one, store=shown(one.store), reason=shown(one.reason)) for one in report.places
     ]
     return {
-        "ckpt_erasure_receipt": FORMAT,
+        "ckpt_erasure_receipt": erasure.FORMAT,
         **facts,
         "store": shown(receipt.store),
         "place": receipt.place,
@@ -223,7 +215,7 @@ def receipt_record(
         "mentions": len(report.mentions) if report.is_searched else None,
         "folders": list(map(shown, receipt.folders)),
         "memories": list(receipt.memories),
-        **ids_record(receipt.ids),
+        **erasure.ids_record(receipt.ids),
     }
 
 

@@ -13,18 +13,8 @@ from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.values import format_path, parse_path, unwrap
+from ckpt_cli.render import values
 from ckpt_cli.render.text import Span, StyledLine, cell_len, fit, line, safe_text, wrap
-from ckpt_cli.render.values import (
-    NDARRAY,
-    counted,
-    cut_note,
-    key_text,
-    leaf,
-    message_label,
-    noun_for,
-    short_class,
-    summary,
-)
 
 ITEMS = 100
 """Maximum number of items, keys or parts of a text that one node has as children."""
@@ -84,7 +74,7 @@ class ValueNode:
 def channel_node(name: str, value: Value) -> ValueNode:
     """Return the node of a channel."""
     text = format_path((name,))
-    is_array = isinstance(value, Tagged) and value.type == NDARRAY
+    is_array = isinstance(value, Tagged) and value.type == values.NDARRAY
     return ValueNode(text, text, name, value, 0, starts_open=not is_array)
 
 
@@ -154,7 +144,9 @@ def text_of(value: Value) -> str | None:
     held = value
     while isinstance(held, Tagged | Cut):
         held = held.payload if isinstance(held, Tagged) else held.kept
-    is_scalar = isinstance(value, Tagged) and isinstance(held, str) and leaf(value) is not None
+    is_scalar = (
+        isinstance(value, Tagged) and isinstance(held, str) and values.leaf(value) is not None
+    )
     return held if isinstance(held, str) and not is_scalar else None
 
 
@@ -163,7 +155,7 @@ def parts_of(value: Value) -> dict[Value, Value] | list[Value] | None:
     held = unwrap(value)
     if held is None or not isinstance(value, Tagged) or len(held) > _SCALAR_PARTS:
         return held
-    return held if leaf(value) is None else None
+    return held if values.leaf(value) is None else None
 
 
 def part_of(node: ValueNode) -> Value:
@@ -359,7 +351,7 @@ def node_lines(node: ValueNode, width: int, change: Span = ("", "plain")) -> lis
     if node.is_open is False:
         # A summary of a list looks at each item.
         is_long = len(parts_of(node.value) or ()) > ITEMS
-        shown = _held(node.value) if is_long else summary(node.value, _room(node, width))
+        shown = _held(node.value) if is_long else values.summary(node.value, _room(node, width))
         return [line(*lead, label, (": ", label[1]), shown)]
     return _wrapped(node, _scalar(node.value), width, [*lead, label])
 
@@ -372,7 +364,7 @@ def _room(node: ValueNode, width: int) -> int:
 def _label(node: ValueNode) -> Span:
     if node.parent is None:
         return safe_text(node.key if isinstance(node.key, str) else ""), "head"
-    return key_text(node.key, width=_WIDEST_KEY), "dim" if is_index(node.key) else "node"
+    return values.key_text(node.key, width=_WIDEST_KEY), "dim" if is_index(node.key) else "node"
 
 
 def _wrapped(node: ValueNode, text: str, width: int, lead: list[Span | str]) -> list[StyledLine]:
@@ -395,7 +387,7 @@ def _text(node: ValueNode, text: str, width: int, lead: list[Span | str]) -> lis
     label = _label(node)
     size: Span = (f"  ({_many(len(text), 'character')}{_wrapping(node.value)[1]})", "dim")
     if node.is_open is None:
-        return _wrapped(node, summary(node.value, BEGINNING), width, [*lead, label])
+        return _wrapped(node, values.summary(node.value, BEGINNING), width, [*lead, label])
     if node.is_open:
         shown = safe_text(text[:BEGINNING], newlines=True)
         return [
@@ -421,7 +413,7 @@ def _said_of(node: ValueNode) -> str:
         named = [key for key, one in node.value.items() if not is_empty(one)]
         empty = len(node.value) - len(named)
         words = [safe_text(str(key)) for key in named]
-        words += [counted(empty, "empty field")] if empty else []
+        words += [values.counted(empty, "empty field")] if empty else []
         return f"… {', '.join(words)}"
     text = text_of(node.value)
     if text is None:
@@ -437,9 +429,9 @@ def _said_of(node: ValueNode) -> str:
 def _scalar(value: Value) -> str:
     """Return a value without parts, or the beginning of a long one."""
     if isinstance(value, bytes) and len(value) > _BYTES:
-        return f"{leaf(value, _BYTES)} …"
-    text = leaf(value, _BYTES) if not isinstance(value, Cut) else None
-    return fit(text, BEGINNING) if text is not None else summary(value, BEGINNING)
+        return f"{values.leaf(value, _BYTES)} …"
+    text = values.leaf(value, _BYTES) if not isinstance(value, Cut) else None
+    return fit(text, BEGINNING) if text is not None else values.summary(value, BEGINNING)
 
 
 def _held(value: Value) -> str:
@@ -447,11 +439,11 @@ def _held(value: Value) -> str:
     held = parts_of(value) or ()
     message = as_message(value)
     if message is not None:
-        return message_label(message)
+        return values.message_label(message)
     if isinstance(held, dict):
         number = f"{{{_many(len(held), 'key')}}}"
     else:
-        number = f"[{_many(len(held), noun_for(islice(held, _SAMPLE)))}]"
+        number = f"[{_many(len(held), values.noun_for(islice(held, _SAMPLE)))}]"
     names, notes = _wrapping(value)
     return f"{names}{number}{notes}"
 
@@ -465,9 +457,9 @@ def _wrapping(value: Value) -> tuple[str, str]:
     names = notes = ""
     while isinstance(value, Tagged | Cut):
         if isinstance(value, Tagged):
-            names += f"{short_class(value.type)} "
+            names += f"{values.short_class(value.type)} "
             value = value.payload
         else:
-            notes += f" {cut_note(value)}"
+            notes += f" {values.cut_note(value)}"
             value = value.kept
     return names, notes

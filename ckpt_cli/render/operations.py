@@ -11,20 +11,7 @@ from typing import Any, NamedTuple
 from ckpt_backends import shell
 from ckpt_backends.changes import Change
 from ckpt_cli.core.repair import DamagedValue
-from ckpt_cli.operations.log import (
-    AppliedChange,
-    Chain,
-    ItemEdited,
-    ItemsAdded,
-    ItemsRemoved,
-    ItemsRestored,
-    Operation,
-    OperationStep,
-    RowsAdded,
-    RowsRemoved,
-    RowsRestored,
-    StepPart,
-)
+from ckpt_cli.operations import log
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.undo import Undo
 from ckpt_cli.queries.operations import REDO, UNDO, ListedOperation
@@ -85,7 +72,7 @@ class ShownOperation(NamedTuple):
     """An operation with its steps."""
 
     listed: ListedOperation
-    steps: Sequence[OperationStep]
+    steps: Sequence[log.OperationStep]
     words: Sequence[str]
     """The options that name its store."""
 
@@ -105,7 +92,7 @@ STEP = Shape(
         "archive",
         TEXT.or_null,
         "Archive from which it is taken back.",
-        lambda one: str(one.back.bundle) if isinstance(one.back, RowsRestored) else None,
+        lambda one: str(one.back.bundle) if isinstance(one.back, log.RowsRestored) else None,
     ),
 )
 SHOWN_OPERATION = Shape(
@@ -140,7 +127,7 @@ def shown_lines(found: ShownOperation, ui: Ui) -> Iterator[StyledLine]:
             yield from field(label, part_text(step.done) or "", width)
         for place in _checkpoints(step.done)[:_SHOWN]:
             yield from field("", place, width, "id")
-        if isinstance(step.back, RowsRestored):
+        if isinstance(step.back, log.RowsRestored):
             yield from field("archive", str(step.back.bundle), width)
     if len(steps) > _SHOWN:
         yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
@@ -159,7 +146,7 @@ OPERATION_VIEW = View(
 )
 
 
-def operation_text(one: Operation, now: datetime) -> str:
+def operation_text(one: log.Operation, now: datetime) -> str:
     """Return the name of an operation and its age: `rollback 3f2a9c0b7d41, 2 minutes ago`."""
     return f"{one.action} {one.op}, {age(one.at, now)} ago"
 
@@ -173,7 +160,7 @@ class ShownUndo(NamedTuple):
     """What takes back an operation."""
 
     undo: Undo
-    named: Operation
+    named: log.Operation
     """The operation as a person calls it."""
     dry_run: bool
 
@@ -293,7 +280,7 @@ class ShownChain(NamedTuple):
     """The check of an audit file."""
 
     path: Path
-    chain: Chain
+    chain: log.Chain
     is_missing: bool
     """Whether no line has the hash that was given."""
 
@@ -340,29 +327,29 @@ def chain_lines(found: ShownChain, ui: Ui) -> Iterator[StyledLine]:
 CHAIN_VIEW = View(CHAIN.record, chain_lines, lambda found: [CHAIN.record(found)], CHAIN.columns())
 
 
-def part_text(part: StepPart | None) -> str | None:
+def part_text(part: log.StepPart | None) -> str | None:
     """Return what a part of a step does, in words without values; None if there is none."""
     match part:
         case None:
             return None
-        case AppliedChange(change):
+        case log.AppliedChange(change):
             return _change_text(change)
-        case RowsRemoved(planned):
+        case log.RowsRemoved(planned):
             what = "the thread: " if planned.action == "remove" else ""
             numbers = ((planned.checkpoints, "checkpoint"), (planned.writes, "write"))
             said = ", ".join(counted(number, noun) for number, noun in numbers if number)
             return f"remove {what}{said or 'orphaned rows'}"
-        case RowsRestored(bundle):
+        case log.RowsRestored(bundle):
             return f"restore from '{bundle}'"
-        case RowsAdded():
+        case log.RowsAdded():
             return "add rows from another store"
-        case ItemsRemoved(items):
+        case log.ItemsRemoved(items):
             return f"remove {counted(len(items), 'item')} of long-term memory"
-        case ItemsRestored(bundle, _, number):
+        case log.ItemsRestored(bundle, _, number):
             return f"restore {counted(number, 'item')} of long-term memory from '{bundle}'"
-        case ItemsAdded(keys):
+        case log.ItemsAdded(keys):
             return f"add {counted(len(keys), 'item')} to long-term memory"
-        case ItemEdited(key):
+        case log.ItemEdited(key):
             return f"edit item '{key.key}' of long-term memory"
 
 
@@ -380,9 +367,9 @@ def _change_text(change: Change) -> str:
     return ", ".join(said) or "change nothing"
 
 
-def _checkpoints(part: StepPart | None) -> list[str]:
+def _checkpoints(part: log.StepPart | None) -> list[str]:
     """Return the checkpoints that a change adds or removes."""
-    if not isinstance(part, AppliedChange):
+    if not isinstance(part, log.AppliedChange):
         return []
     keys = [*part.change.added, *(part.change.removed or {})]
     return [

@@ -8,45 +8,27 @@ from functools import partial
 from typing import Any, get_args
 
 from ckpt_backends.codec.values import Value
+from ckpt_cli.core import replay
 from ckpt_cli.core.conversation import said
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.reducers import NOT_STORED, is_not_stored
-from ckpt_cli.core.replay import (
-    Contribution,
-    Differences,
-    Effect,
-    JudgedCheck,
-    Judgement,
-    Replayed,
-    ReplayedChannel,
-    Verdict,
-    label,
-)
 from ckpt_cli.queries.replay import NO_DELTA, StepChannel, StoredSizes, Written
 from ckpt_cli.reading.thread import Moment
+from ckpt_cli.render import table
 from ckpt_cli.render.checkpoint import WRITE
 from ckpt_cli.render.fields import Field, Shape, View, inside, optional
-from ckpt_cli.render.table import (
-    THREAD,
-    Column,
-    plain_columns,
-    size,
-    step_number,
-    step_words,
-    table_lines,
-)
 from ckpt_cli.render.text import Span, Style, StyledLine, Ui, cell_len, fit, line, safe_text
 from ckpt_cli.render.types import ANY, BYTES, FLAG, INTEGER, NUMBER, TEXT, VALUE, one_of
 from ckpt_cli.render.value_diff import difference_records, difference_texts
 from ckpt_cli.render.values import counted, summary
 
 _STYLES: Mapping[str, Style] = {
-    Verdict.MATCH: "plain",
-    Verdict.MISMATCH: "error",
-    Verdict.UNVERIFIABLE: "change",
+    replay.Verdict.MATCH: "plain",
+    replay.Verdict.MISMATCH: "error",
+    replay.Verdict.UNVERIFIABLE: "change",
 }
-_VERDICTS: Mapping[str, Style] = {**_STYLES, Verdict.MATCH: "add"}
-_EFFECTS: dict[Effect, tuple[str, Style]] = {
+_VERDICTS: Mapping[str, Style] = {**_STYLES, replay.Verdict.MATCH: "add"}
+_EFFECTS: dict[replay.Effect, tuple[str, Style]] = {
     "applied": ("", "plain"),
     "duplicate": ("changes nothing", "dim"),
     "overwritten": ("lost: replaced by an Overwrite in the same step", "remove"),
@@ -57,29 +39,29 @@ _EFFECTS: dict[Effect, tuple[str, Style]] = {
 }
 
 
-def _with_differences(text: str, found: Differences | None) -> str:
+def _with_differences(text: str, found: replay.Differences | None) -> str:
     return text if found is None else f"{text}: {', '.join(difference_texts(found))}"
 
 
-def _reason(one: JudgedCheck) -> str:
+def _reason(one: replay.JudgedCheck) -> str:
     """Return why a step is no match, and where its value differs."""
     return _with_differences(one.reason, one.differences)
 
 
-def _differences(one: JudgedCheck | StepChannel) -> dict[str, Any] | None:
+def _differences(one: replay.JudgedCheck | StepChannel) -> dict[str, Any] | None:
     return None if one.differences is None else difference_records(one.differences)
 
 
-_VERDICT = one_of(*Verdict)
+_VERDICT = one_of(*replay.Verdict)
 
 
-def _number(verdict: Verdict, found: Replayed | ReplayedChannel) -> int:
+def _number(verdict: replay.Verdict, found: replay.Replayed | replay.ReplayedChannel) -> int:
     return found.verdicts.get(verdict, 0)
 
 
 _COUNTS = tuple(
     Field(verdict.value, INTEGER, f"Number of transitions: {verdict}.", partial(_number, verdict))
-    for verdict in Verdict
+    for verdict in replay.Verdict
 )
 _REDUCER = (
     Field("reducer", TEXT.or_null, "Reducer; null if it is not known.", "judgement.reducer"),
@@ -97,7 +79,7 @@ _TRANSITION = (
 _DIFFERENCES = optional("differences", ANY, "Where the stored value differs.", _differences)
 
 
-def _count(name: str, one: Contribution) -> int | None:
+def _count(name: str, one: replay.Contribution) -> int | None:
     """Return a number of items; None if it is not known."""
     return None if one.counts is None else getattr(one.counts, name)
 
@@ -109,7 +91,7 @@ CONTRIBUTION = Shape(
     Field("value", VALUE, "Value."),
     Field(
         "effect",
-        one_of(*get_args(Effect)),
+        one_of(*get_args(replay.Effect)),
         "`applied`, `duplicate` (it changes nothing), `overwritten`, `dropped`, `ignored`,"
         " `special` (LangGraph's own) or `unknown`.",
     ),
@@ -195,14 +177,16 @@ def written_lines(found: Written, ui: Ui) -> Iterator[StyledLine]:
     yield line(
         ("  ", "plain"),
         (safe_text(child.key.checkpoint_id), "id"),
-        (f"  step {step_words(child.number, child.source)}", "dim"),
+        (f"  step {table.step_words(child.number, child.source)}", "dim"),
     )
     for name, one in found.channels.items():
         yield line("")
         yield from _block(name, one, width)
     if found.stored is not None and found.stored.written:
         yield line("")
-        is_whole = all(one.verdict is not Verdict.MISMATCH for one in found.channels.values())
+        is_whole = all(
+            one.verdict is not replay.Verdict.MISMATCH for one in found.channels.values()
+        )
         yield line((_stored_words(found.stored, is_whole=is_whole), "dim"))
     if found.others:
         yield line("")
@@ -215,7 +199,7 @@ WRITTEN_VIEW = View(
     WRITTEN.record,
     written_lines,
     _written_rows,
-    plain_columns(
+    table.plain_columns(
         *("channel", "node", "task_id", "task_path", "idx", "effect", "added", "removed"),
         *("changed", "bytes", "value", "reducer", "verdict", "reason"),
     ),
@@ -236,8 +220,8 @@ def _stored_words(found: StoredSizes, *, is_whole: bool) -> str:
     # Values that are missing were not saved by merging.
     less = f": merging saved {saved:.1%}" if saved > 0 and is_whole else ""
     return (
-        f"stored: {counted(found.writes, 'write')} of {size(found.written)},"
-        f" {counted(found.values, 'value')} of {size(found.kept)}{less}"
+        f"stored: {counted(found.writes, 'write')} of {table.size(found.written)},"
+        f" {counted(found.values, 'value')} of {table.size(found.kept)}{less}"
     )
 
 
@@ -254,7 +238,7 @@ def _block(name: str, one: StepChannel, width: int) -> Iterator[StyledLine]:
     yield _side("was", one.before, "plain", width)
     for write in one.writes:
         yield from _write_lines(write, width)
-    if one.verdict is Verdict.MISMATCH and judgement.reducer is not None:
+    if one.verdict is replay.Verdict.MISMATCH and judgement.reducer is not None:
         yield _side("expect", one.rebuilt, "add", width)
         yield _side("stored", one.stored, "remove", width)
     else:
@@ -264,14 +248,14 @@ def _block(name: str, one: StepChannel, width: int) -> Iterator[StyledLine]:
     sizes = one.sizes
     yield line(
         (
-            f"  as JSON: {counted(len(one.writes), 'write')} of {size(sizes.written)};"
+            f"  as JSON: {counted(len(one.writes), 'write')} of {table.size(sizes.written)};"
             f" value {_size(one.before, sizes.before)} → {_size(_stored_value(one), sizes.stored)}",
             "dim",
         )
     )
 
 
-def _reducer(judgement: Judgement) -> str:
+def _reducer(judgement: replay.Judgement) -> str:
     if judgement.chosen:
         return f"{judgement.reducer}, given"
     if judgement.reducer is not None:
@@ -284,7 +268,7 @@ def _stored_value(one: StepChannel) -> Value:
 
 
 def _size(value: Value, number: int) -> str:
-    return "not stored" if is_not_stored(value) else size(number)
+    return "not stored" if is_not_stored(value) else table.size(number)
 
 
 def _side(word: str, value: Any, style: Style, width: int) -> StyledLine:
@@ -293,7 +277,9 @@ def _side(word: str, value: Any, style: Style, width: int) -> StyledLine:
     return line((f"  {word:7}", "dim"), (summary(value, max(width - 9, 20), quote=True), style))
 
 
-def _write_lines(one: Contribution, width: int, *, channel: bool = False) -> Iterator[StyledLine]:
+def _write_lines(
+    one: replay.Contribution, width: int, *, channel: bool = False
+) -> Iterator[StyledLine]:
     write = one.placed.write
     node = safe_text(one.placed.node or "caller" if not one.placed.path else one.placed.node or "?")
     text, style = _EFFECTS[one.effect]
@@ -353,13 +339,13 @@ REPLAY = Shape(
         "channels",
         CHANNEL.by_name,
         "By channel; one of a subgraph is named after the node that calls it: `research/notes`.",
-        lambda found: {label(place): one for place, one in found.channels.items()},
+        lambda found: {replay.label(place): one for place, one in found.channels.items()},
     ),
     Field("findings", FINDING.list, "What does not match."),
 )
 
 
-def _first(found: Replayed) -> str | None:
+def _first(found: replay.Replayed) -> str | None:
     first = found.mismatches or found.findings
     return _said(first[0]) if first else None
 
@@ -376,31 +362,31 @@ def _wrong(number: int) -> Style:
 
 
 _NUMBERS = (
-    Column("MATCH", "match", right=True),
-    Column("MISMATCH", "mismatch", right=True, style=_wrong),
-    Column("UNVERIFIABLE", "unverifiable", right=True),
+    table.Column("MATCH", "match", right=True),
+    table.Column("MISMATCH", "mismatch", right=True, style=_wrong),
+    table.Column("UNVERIFIABLE", "unverifiable", right=True),
 )
 THREAD_COLUMNS = REPLAYED_THREAD.columns(
-    THREAD,
-    Column("TRANSITIONS", "transitions", right=True),
+    table.THREAD,
+    table.Column("TRANSITIONS", "transitions", right=True),
     *_NUMBERS,
-    Column("FIRST FINDING", "first", cut=True, drop=1),
+    table.Column("FIRST FINDING", "first", cut=True, drop=1),
     *("channels", "findings"),
 )
 _CHANNEL_COLUMNS = [
-    Column("THREAD", "thread_id", table=False),
-    Column("NAMESPACE", "namespace", drop=1),
-    Column("CHANNEL", "channel", style="head"),
+    table.Column("THREAD", "thread_id", table=False),
+    table.Column("NAMESPACE", "namespace", drop=1),
+    table.Column("CHANNEL", "channel", style="head"),
     *CHANNEL.columns(
-        Column("REDUCER", "reducer", empty="?"),
-        Column("EVIDENCE", "evidence", right=True, drop=2),
+        table.Column("REDUCER", "reducer", empty="?"),
+        table.Column("EVIDENCE", "evidence", right=True, drop=2),
         *_NUMBERS,
         "candidates",
     ),
 ]
 
 
-def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
+def transition_columns(refs: Mapping[str, str]) -> Sequence[table.Column]:
     """Return the columns of `replay --all-steps`; `refs` are short forms of checkpoint ids."""
 
     def short(checkpoint_id: str) -> str:
@@ -408,51 +394,51 @@ def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
 
     return TRANSITION.columns(
         "thread_id",
-        Column("NAMESPACE", "checkpoint_ns", namespace_kind, drop=3),
-        Column("STEP", "step", right=True),
-        Column("SOURCE", "source", drop=4),
-        Column("PARENT", "checkpoint_id", short, "id", drop=5),
-        Column("CHILD", "child", short, "id"),
-        Column("CHANNEL", "channel"),
-        Column("WRITES", "writes", right=True, drop=6),
-        Column("REDUCER", "reducer", drop=2, empty="?"),
-        Column("EVIDENCE", "evidence", right=True, drop=7),
-        Column("VERDICT", "verdict", style=lambda verdict: _STYLES[verdict]),
+        table.Column("NAMESPACE", "checkpoint_ns", namespace_kind, drop=3),
+        table.Column("STEP", "step", right=True),
+        table.Column("SOURCE", "source", drop=4),
+        table.Column("PARENT", "checkpoint_id", short, "id", drop=5),
+        table.Column("CHILD", "child", short, "id"),
+        table.Column("CHANNEL", "channel"),
+        table.Column("WRITES", "writes", right=True, drop=6),
+        table.Column("REDUCER", "reducer", drop=2, empty="?"),
+        table.Column("EVIDENCE", "evidence", right=True, drop=7),
+        table.Column("VERDICT", "verdict", style=lambda verdict: _STYLES[verdict]),
         *("assumed", "candidates"),
-        Column("REASON", "reason", cut=True, drop=1),
+        table.Column("REASON", "reason", cut=True, drop=1),
         "differences",
     )
 
 
-def _report_lines(found: Replayed, ui: Ui, refs: Mapping[str, str]) -> Iterator[StyledLine]:
+def _report_lines(found: replay.Replayed, ui: Ui, refs: Mapping[str, str]) -> Iterator[StyledLine]:
     """Yield the channels of one thread, what differs or cannot be verified, and the sum."""
     if found.channels:
-        yield from table_lines(_channel_rows(found), _CHANNEL_COLUMNS, ui)
+        yield from table.table_lines(_channel_rows(found), _CHANNEL_COLUMNS, ui)
     yield from _finding_lines(found, refs)
     if found.channels:
         yield line("")
     if found.assumed:
         yield line((f"{counted(found.assumed, 'value')} matched in an assumed order", "dim"))
     sums: list[Span | str] = []
-    for verdict in Verdict:
+    for verdict in replay.Verdict:
         if number := found.verdicts.get(verdict, 0):
             sums += [", " if sums else ": ", (f"{number} {verdict}", _STYLES[verdict])]
     yield line(counted(len(found.transitions), "transition"), *sums)
 
 
-def _channel_rows(found: Replayed) -> Iterator[dict[str, Any]]:
+def _channel_rows(found: replay.Replayed) -> Iterator[dict[str, Any]]:
     """Yield the channels of one thread, each with its namespace, one row each."""
     for (graph, channel), one in found.channels.items():
         place = {"thread_id": found.thread_id, "namespace": graph, "channel": channel}
         yield place | CHANNEL.record(one)
 
 
-def _finding_rows(found: Replayed) -> Iterator[dict[str, Any]]:
+def _finding_rows(found: replay.Replayed) -> Iterator[dict[str, Any]]:
     for one in found.findings:
         yield {"thread_id": found.thread_id, **FINDING.record(one)}
 
 
-def transitions(found: Replayed) -> Iterator[dict[str, Any]]:
+def transitions(found: replay.Replayed) -> Iterator[dict[str, Any]]:
     """Yield the answer of `replay --all-steps`."""
     return map(TRANSITION.record, found.judged())
 
@@ -460,7 +446,7 @@ def transitions(found: Replayed) -> Iterator[dict[str, Any]]:
 REPLAY_VIEW = View(REPLAY.record, _report_lines, _channel_rows, _CHANNEL_COLUMNS)
 VERIFY_VIEW = REPLAY_VIEW._replace(
     rows=_finding_rows,
-    columns=plain_columns(
+    columns=table.plain_columns(
         *("thread_id", "checkpoint_ns", "checkpoint_id", "child", "step", "source"),
         *("channel", "verdict", "reason"),
     ),
@@ -468,8 +454,8 @@ VERIFY_VIEW = REPLAY_VIEW._replace(
 """As TSV, this is a row for each finding."""
 
 
-def _finding_lines(found: Replayed, refs: Mapping[str, str]) -> Iterator[StyledLine]:
-    for verdict in (Verdict.MISMATCH, Verdict.UNVERIFIABLE):
+def _finding_lines(found: replay.Replayed, refs: Mapping[str, str]) -> Iterator[StyledLine]:
+    for verdict in (replay.Verdict.MISMATCH, replay.Verdict.UNVERIFIABLE):
         start: Span = (f"{verdict}  ", _STYLES[verdict])
         mine = [one for one in found.findings if one.verdict is verdict]
         shown: Counter[str] = Counter()
@@ -485,9 +471,9 @@ def _finding_lines(found: Replayed, refs: Mapping[str, str]) -> Iterator[StyledL
                 yield line(start, f"{number - _SHOWN} more: {reason}")
 
 
-def _said(one: JudgedCheck) -> str:
+def _said(one: replay.JudgedCheck) -> str:
     transition = one.transition
     where = f" in {transition.checkpoint_ns}" if transition.checkpoint_ns else ""
     channel = f" {one.check.channel}" if one.check.channel else ""
-    said = safe_text(f"step {step_number(transition.step)}{where}{channel}: {one.reason}")
+    said = safe_text(f"step {table.step_number(transition.step)}{where}{channel}: {one.reason}")
     return _with_differences(said, one.differences)

@@ -19,38 +19,20 @@ from ckpt_backends import shell
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
+from ckpt_cli.core import tasks
 from ckpt_cli.core.conversation import Call, Turn, content_text, is_error
-from ckpt_cli.core.tasks import (
-    HANDLED,
-    RETRIED,
-    asked_by,
-    failed_at,
-    has_failed,
-    next_paths,
-    node_path,
-    path_text,
-    waiting_paths,
-)
 from ckpt_cli.core.timeline import OpenStep, Timeline
 from ckpt_cli.core.tree import Key
 from ckpt_cli.queries.history import Entry
 from ckpt_cli.queries.messages import Conversation
 from ckpt_cli.queries.report import Report, ReportedCheckpoint
 from ckpt_cli.queries.show import Summary
+from ckpt_cli.render import timeline
 from ckpt_cli.render.history import given_text
 from ckpt_cli.render.show import PLAINTEXT, resume_call
 from ckpt_cli.render.table import age, duration, size, step_number
 from ckpt_cli.render.text import Style, StyledLine, Ui, safe_json, safe_text
 from ckpt_cli.render.threads import counted_names, next_node_names
-from ckpt_cli.render.timeline import (
-    NODE_TIME,
-    BarRow,
-    bar_rows,
-    by_total,
-    is_shown,
-    open_words,
-    spent_text,
-)
 from ckpt_cli.render.tree import has_zones
 from ckpt_cli.render.tree_pictures import add, draw_tree, element, html
 from ckpt_cli.render.value_diff import diff_text
@@ -296,7 +278,7 @@ def _facts(entry: Entry, refs: Mapping[str, str], at: str) -> Iterator[tuple[str
     yield "Made from", "" if parent_id is None else _ref(parent_id, refs)
     yield "Saved", at
     yield "Input", "" if entry.given is None else cut_text(given_text(entry.given))
-    yield "Next", next_node_names(next_paths(moment.step))
+    yield "Next", next_node_names(tasks.next_paths(moment.step))
     yield "Status", "" if entry.children else ", ".join(moment.conditions)
     yield "Writes", str(len(moment.writes) or "")
     if entry.operation is not None:
@@ -311,9 +293,9 @@ def _failures(entry: Entry) -> list[tuple[str, str, str]]:
     ns = entry.moment.key.checkpoint_ns
     return [
         (
-            path_text(node_path(ns, failed_at(run))),
+            tasks.path_text(tasks.node_path(ns, tasks.failed_at(run))),
             cut_text(run.error),
-            RETRIED if run.finished else HANDLED if run.handled else "",
+            tasks.RETRIED if run.finished else tasks.HANDLED if run.handled else "",
         )
         for run in entry.moment.step.runs
         if run.error is not None
@@ -329,7 +311,7 @@ def _error(found: tuple[str, str, str]) -> tuple[str, str, str]:
 def _questions(entry: Entry) -> Iterator[tuple[str, str, str]]:
     """Yield each question in the same form."""
     for one in entry.moment.step.questions:
-        node = path_text(node_path(entry.moment.key.checkpoint_ns, asked_by(one)))
+        node = tasks.path_text(tasks.node_path(entry.moment.key.checkpoint_ns, tasks.asked_by(one)))
         text = cut_text("\n".join(block(one.value, 0, _QUESTION_WIDTH)))
         yield "question", f"{node} asks" + (" (answered)" if one.answered else ""), text
 
@@ -367,12 +349,12 @@ def add_timeline(page: Element, found: Timeline, zone: tzinfo) -> int:
         add(section, "p", "The store holds no times of this thread.", class_="dim")
         return 0
     said = "A step takes from the checkpoint before it to its own, which is saved at its end."
-    add(section, "p", f"{spent_text(found)}. {said}", class_="dim")
-    steps = list(filter(is_shown, found.steps))
+    add(section, "p", f"{timeline.spent_text(found)}. {said}", class_="dim")
+    steps = list(filter(timeline.is_shown, found.steps))
     number = header("Duration", class_="number")
     heads = (*map(header, ("Step", "Nodes", "Saved")), number, header(""))
     table = add_table(section, "Steps", *heads)
-    for row in bar_rows(steps[-MOST_STEPS:]):
+    for row in timeline.bar_rows(steps[-MOST_STEPS:]):
         _add_step(table, row, zone)
     if found.open is not None:
         _add_open(table, found.open, zone)
@@ -381,8 +363,8 @@ def add_timeline(page: Element, found: Timeline, zone: tzinfo) -> int:
         names = ("Runs", "Total", "Median", "95 %", "Longest")
         numbers = (header(name, class_="number") for name in names)
         table = add_table(section, "Nodes", header("Node"), *numbers)
-        for name, node in by_total(found.nodes).items():
-            one = NODE_TIME.record(node)
+        for name, node in timeline.by_total(found.nodes).items():
+            one = timeline.NODE_TIME.record(node)
             times = (_time_text(one[key]) for key in ("seconds", "p50", "p95", "max"))
             texts = (str(one["runs"]), *times)
             add_row(table, name, *(element("td", text, class_="number") for text in texts))
@@ -393,7 +375,7 @@ def _time_text(seconds: float | None) -> str:
     return "" if seconds is None else duration(seconds)
 
 
-def _add_step(table: Element, row: BarRow, zone: tzinfo) -> None:
+def _add_step(table: Element, row: timeline.BarRow, zone: tzinfo) -> None:
     nodes = element("td", class_=f"depth-{min(row.depth, _DEEPEST)}")
     add(nodes, "span", row.name)
     if row.mark:
@@ -417,7 +399,7 @@ def _bar(kind: str, begins: float, width: float) -> Element:
 
 def _add_open(table: Element, step: OpenStep, zone: tzinfo) -> None:
     nodes = element("td", counted_names(step.nodes))
-    add(nodes, "span", f" {open_words(step)} since", class_="dim")
+    add(nodes, "span", f" {timeline.open_words(step)} since", class_="dim")
     kind = "human" if step.kind == "human" else "idle"
     add_row(table, "now", nodes, _when(step.since, zone), "", _bar(kind, 0, 100))
 
@@ -471,21 +453,23 @@ def add_problem(page: Element, found: Summary) -> None:
         add(add_section(page, "problem", "What is next"), "p", _MEANINGS[Status.EMPTY])
         return
     head, known = found.head.moment, found.head.resume
-    failed = list(filter(has_failed, head.step.runs))
+    failed = list(filter(tasks.has_failed, head.step.runs))
     asked = head.step.open_questions
     title = "What is wrong" if failed else "What it waits for" if asked else "What is next"
     section = add_section(page, "problem", title)
     for run in failed:
-        _add_trouble(section, "error", f"{path_text(failed_at(run))} failed", run.error or "")
+        _add_trouble(
+            section, "error", f"{tasks.path_text(tasks.failed_at(run))} failed", run.error or ""
+        )
     for one in asked:
         text = "\n".join(block(one.value, 0, _TEXT_WIDTH))
         if one.response_schema is not None:
             schema = "\n".join(block(one.response_schema, 2, _TEXT_WIDTH))
             text += f"\n\nThe answer must fit:\n{schema}"
-        _add_trouble(section, "question", f"{path_text(asked_by(one))} asks", text)
+        _add_trouble(section, "question", f"{tasks.path_text(tasks.asked_by(one))} asks", text)
     if not failed and not asked:
         add(section, "p", _MEANINGS.get(head.status, ""))
-    follows = next_node_names(waiting_paths(head.step))
+    follows = next_node_names(tasks.waiting_paths(head.step))
     words = f"Head: {head.key.checkpoint_id}, step {step_number(head.number)}. Next: {follows}."
     add(section, "p", words)
     if known is not None and (resume := resume_call(head, known)).call is not None:

@@ -11,34 +11,15 @@ from ckpt_backends import shell
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID, Status
+from ckpt_cli.core import tasks
 from ckpt_cli.core.conversation import said
 from ckpt_cli.core.resume import UserMetadata, handler_of, user_metadata
 from ckpt_cli.core.state import MEANINGS, NOT_STORED
-from ckpt_cli.core.tasks import (
-    HANDLED,
-    RETRIED,
-    TaskWrite,
-    asked_by,
-    error_start,
-    failed_at,
-    next_paths,
-    path_text,
-    waiting_paths,
-)
 from ckpt_cli.core.values import Selected, clip_state, format_path
 from ckpt_cli.queries.show import CheckpointView, Lifetime, Summary
+from ckpt_cli.render import table
 from ckpt_cli.render.checkpoint import CHECKPOINT, OPERATION, WRITE, checkpoint_fields
 from ckpt_cli.render.fields import Field, Part, Shape, View, inside, known, optional
-from ckpt_cli.render.table import (
-    Column,
-    age,
-    plain_columns,
-    size,
-    step_words,
-    table_lines,
-    values_record,
-    when,
-)
 from ckpt_cli.render.text import (
     Span,
     Style,
@@ -57,9 +38,9 @@ from ckpt_cli.render.types import ANY, FLAG, INTEGER, TEXT, TIME, VALUE, VALUES,
 from ckpt_cli.render.values import block, counted, summary, value_text
 
 if TYPE_CHECKING:
+    from ckpt_cli.core import tasks
     from ckpt_cli.core.resume import Resume
     from ckpt_cli.core.state import Join
-    from ckpt_cli.core.tasks import NodePath, Question, Step, Task
     from ckpt_cli.queries.show import WholeThread
     from ckpt_cli.reading.thread import Moment
 
@@ -105,7 +86,7 @@ def resume_call(head: Moment, found: Resume) -> ResumeCall:
     return ResumeCall(config, call, tuple(_sentences(head, found, asked)))
 
 
-def _sentences(head: Moment, found: Resume, asked: Sequence[Question]) -> Iterator[str]:
+def _sentences(head: Moment, found: Resume, asked: Sequence[tasks.Question]) -> Iterator[str]:
     if asked and found.stored_answer == "next":
         yield "gives the answer that is stored already to the first question"
     elif asked:
@@ -163,7 +144,7 @@ def _runs(head: Moment, found: Resume) -> Iterator[str]:
         yield "starts a new run with a new input"
 
 
-def handler_words(path: NodePath) -> str:
+def handler_words(path: tasks.NodePath) -> str:
     """Return the name of an error handler for people: `the error handler of charge`."""
     name = path[-1]
     if name == _DEFAULT_HANDLER:
@@ -206,12 +187,12 @@ def _joins(found: Summary) -> Sequence[Join]:
     return () if found.head is None else found.head.joins
 
 
-def _names(paths: Collection[NodePath]) -> str:
+def _names(paths: Collection[tasks.NodePath]) -> str:
     return counted_names(_texts(paths))
 
 
-def _texts(paths: Collection[NodePath]) -> list[str]:
-    return [path_text(path) for path in paths]
+def _texts(paths: Collection[tasks.NodePath]) -> list[str]:
+    return [tasks.path_text(path) for path in paths]
 
 
 def _configurable(one: _Resumed) -> dict[str, str]:
@@ -333,7 +314,7 @@ SOURCES_VIEW = View(
         StyledLine(((safe_text(query), "plain"),), whole=True) for query in found.queries
     ),
     lambda found: ({"query": query} for query in found.queries),
-    plain_columns("query"),
+    table.plain_columns("query"),
 )
 PICKED = Shape(
     "A part of the state.",
@@ -341,19 +322,19 @@ PICKED = Shape(
     Field("value", VALUE, "Value."),
 )
 _WRITE_COLUMNS = WRITE.columns(
-    Column("NODE", "node", style="node"),
-    Column("TASK", "task_id", lambda text: text[:8], style="dim"),
-    Column("IDX", "idx", right=True),
-    Column("CHANNEL", "channel", style="head"),
-    Column("TYPE", "type"),
-    Column("SIZE", "bytes", size, right=True),
-    Column("VALUE", "value", value_text, cut=True),
+    table.Column("NODE", "node", style="node"),
+    table.Column("TASK", "task_id", lambda text: text[:8], style="dim"),
+    table.Column("IDX", "idx", right=True),
+    table.Column("CHANNEL", "channel", style="head"),
+    table.Column("TYPE", "type"),
+    table.Column("SIZE", "bytes", table.size, right=True),
+    table.Column("VALUE", "value", value_text, cut=True),
 )
 
 
 def _channel_rows(found: CheckpointView) -> Iterator[dict[str, Any]]:
     """Yield one row for each channel."""
-    for name, value in values_record(found.state.values).items():
+    for name, value in table.values_record(found.state.values).items():
         yield {"channel": name, "value": value, "rebuilt": found.state.rebuilt.get(name)}
 
 
@@ -382,7 +363,7 @@ def _mapping(found: UserMetadata, *, is_javascript: bool) -> str:
     return f"{{{', '.join(f'{key(name)}: {value(one)}' for name, one in found.items())}}}"
 
 
-def _answer(asked: Sequence[Question], *, is_javascript: bool) -> str:
+def _answer(asked: Sequence[tasks.Question], *, is_javascript: bool) -> str:
     """Return the command that answers questions, with `...` for each answer."""
     ids = [one.interrupt_id for one in asked]
     texts = [literal(one, is_javascript=is_javascript) for one in ids if one is not None]
@@ -421,27 +402,29 @@ def thread_lines(found: WholeThread, words: Sequence[str], ui: Ui) -> Iterator[S
     thread = found.row.thread
     for name, moment in (("created", thread.first_at), ("active", thread.last_at)):
         if moment is not None:
-            at = f"{when(moment, ui.now, ui.zone)}  ({age(moment, ui.now)} ago)"
+            at = f"{table.when(moment, ui.now, ui.zone)}  ({table.age(moment, ui.now)} ago)"
             yield from field(name, at, ui.width)
     holds = counted(thread.checkpoints, "checkpoint")
     if thread.namespaces > 1:
         holds += f" of {thread.namespaces} namespaces"
     if found.size is not None:
-        holds = f"{size(found.size.bytes)} in {holds} and {counted(found.size.writes, 'write')}"
+        holds = (
+            f"{table.size(found.size.bytes)} in {holds} and {counted(found.size.writes, 'write')}"
+        )
     yield from field("size", holds, ui.width)
     yield from _operation_lines(found, words, ui)
     if found.in_namespaces is not None:
         yield line("")
         spaces = map(_NAMESPACE.record, found.in_namespaces)
-        yield from table_lines(spaces, _NAMESPACE_COLUMNS, ui)
+        yield from table.table_lines(spaces, _NAMESPACE_COLUMNS, ui)
 
 
 _NAMESPACE_COLUMNS = _NAMESPACE.columns(
-    Column("NAMESPACE", "checkpoint_ns", lambda ns: short_ns(ns) or "(root)"),
-    Column("CHECKPOINTS", "checkpoints", right=True),
-    Column("FORKS", "forks", right=True, drop=2),
-    Column("TIPS", "tips", right=True, drop=2),
-    Column("HEAD", "head", style="id", drop=1),
+    table.Column("NAMESPACE", "checkpoint_ns", lambda ns: short_ns(ns) or "(root)"),
+    table.Column("CHECKPOINTS", "checkpoints", right=True),
+    table.Column("FORKS", "forks", right=True, drop=2),
+    table.Column("TIPS", "tips", right=True, drop=2),
+    table.Column("HEAD", "head", style="id", drop=1),
 )
 
 
@@ -474,7 +457,7 @@ def _operation_lines(found: WholeThread, words: Sequence[str], ui: Ui) -> Iterat
     """Yield what `ckpt` changed, and the command that takes back the newest change."""
     for place, one in enumerate(found.operations):
         operation = one.operation
-        text = f"{operation.op}  {operation.action}, {age(operation.at, ui.now)} ago"
+        text = f"{operation.op}  {operation.action}, {table.age(operation.at, ui.now)} ago"
         text += f", undone by {one.undone_by}" if one.undone_by else ""
         text += f": {operation.reason}" if operation.reason else ""
         style: Style = "dim" if place else "plain"
@@ -499,7 +482,7 @@ def lifetime_lines(found: Lifetime | None, ui: Ui) -> Iterator[StyledLine]:
         return
     text = "never"
     if found.at is not None:
-        text = f"{when(found.at, ui.now, ui.zone)}  ({age(found.at, ui.now)})"
+        text = f"{table.when(found.at, ui.now, ui.zone)}  ({table.age(found.at, ui.now)})"
     yield from field("expires", text, ui.width, "time")
     for remark in found.remarks:
         yield from field("note", remark, ui.width, "dim")
@@ -521,13 +504,15 @@ def step_lines(
         yield from field("saved", f"the {results} of {counted_names(saved)}", width)
     for task in step.runs:
         if task.error is not None:
-            became = RETRIED if task.finished else HANDLED if _is_over(task, step) else ""
-            text = f"{path_text(failed_at(task))}: {error_start(task.error)}"
+            became = (
+                tasks.RETRIED if task.finished else tasks.HANDLED if _is_over(task, step) else ""
+            )
+            text = f"{tasks.path_text(tasks.failed_at(task))}: {tasks.error_start(task.error)}"
             yield from field("error", text + (f"  ({became})" if became else ""), width, "error")
     for question in step.questions:
         mark = "question" if question.is_open else "answered"
         style: Style = "question" if question.is_open else "dim"
-        asked = f"{path_text(asked_by(question))}: {summary(question.value, _QUESTION)}"
+        asked = f"{tasks.path_text(tasks.asked_by(question))}: {summary(question.value, _QUESTION)}"
         yield from field(mark, asked, width, style)
         if question.response_schema is not None:
             schema = summary(question.response_schema, _QUESTION, quote=True)
@@ -536,7 +521,7 @@ def step_lines(
         yield from resume_lines(moment, resume, width)
 
 
-def _is_over(task: Task, step: Step) -> bool:
+def _is_over(task: tasks.Task, step: tasks.Step) -> bool:
     """Return whether the error handler of a failed task has finished."""
     handler = handler_of(task, step)
     return task.handled and handler is not None and handler.finished
@@ -548,7 +533,7 @@ def _next_words(moment: Moment, *, live: bool) -> str:
     if step.next is None:
         problem = moment.body.problem
         return f"unknown: {_NOT_STORED if problem is None else 'the checkpoint cannot be read'}"
-    text = next_node_names(waiting_paths(step) if live else next_paths(step))
+    text = next_node_names(tasks.waiting_paths(step) if live else tasks.next_paths(step))
     return f"{text}  (assumed: {_NOT_STORED})" if step.assumed else text
 
 
@@ -612,7 +597,7 @@ def show_lines(
 
 
 SHOW_VIEW = View(
-    SHOW.record, show_lines, _channel_rows, plain_columns("channel", "value", "rebuilt")
+    SHOW.record, show_lines, _channel_rows, table.plain_columns("channel", "value", "rebuilt")
 )
 WRITES_VIEW = SHOW_VIEW._replace(
     rows=lambda found: map(WRITE.record, found.writes), columns=_WRITE_COLUMNS
@@ -694,13 +679,13 @@ def _place_lines(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:
     key, parent = moment.key, moment.checkpoint.parent_checkpoint_id
     at = ""
     if moment.at is not None:
-        at = f"  {when(moment.at, ui.now, ui.zone)} ({age(moment.at, ui.now)} ago)"
+        at = f"  {table.when(moment.at, ui.now, ui.zone)} ({table.age(moment.at, ui.now)} ago)"
     facts: list[tuple[str, str | None, Style]] = [
         ("ns", key.checkpoint_ns or None, "plain"),
         ("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id"),
         ("parent", "none" if parent is None else parent, "plain"),
         ("children", ", ".join(found.children) if len(found.children) > 1 else None, "plain"),
-        ("step", f"{step_words(moment.number, moment.source)}{at}", "plain"),
+        ("step", f"{table.step_words(moment.number, moment.source)}{at}", "plain"),
     ]
     for name, text, style in facts:
         if text is not None:
@@ -741,7 +726,9 @@ def _long(value: Value) -> bool:
     return isinstance(value, list | dict) and bool(value)
 
 
-def placed_lines(writes: Sequence[TaskWrite], ui: Ui, *, dropped: bool) -> Iterator[StyledLine]:
+def placed_lines(
+    writes: Sequence[tasks.TaskWrite], ui: Ui, *, dropped: bool
+) -> Iterator[StyledLine]:
     """Yield the writes of a checkpoint's tasks, one per line, with times if known."""
     remark = "  dropped: a new input came before all tasks had finished" if dropped else ""
     yield line((f"writes  {len(writes)}", "head"), (remark, "dim"))
@@ -761,4 +748,4 @@ def placed_lines(writes: Sequence[TaskWrite], ui: Ui, *, dropped: bool) -> Itera
         room = ui.width - len(at) - cell_len(first) - cell_len(second) - _SIZE_CELLS
         value = "" if write.value is None else summary(said(placed.value), max(room, _INDENT))
         spans: list[Span | str] = [(at, "time"), "  ", (first, "node"), "  ", (second, "head")]
-        yield line(*spans, (f"  {size(write.size):>8}", "dim"), f"  {value}" if value else "")
+        yield line(*spans, (f"  {table.size(write.size):>8}", "dim"), f"  {value}" if value else "")

@@ -21,15 +21,7 @@ from threading import Thread as ThreadingThread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ckpt_backends.errors import (
-    CkptError,
-    Closing,
-    MissingDependency,
-    ParseError,
-    Refused,
-    StoreUnavailable,
-    UsageError,
-)
+from ckpt_backends import errors
 from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.installing import install_command
 from ckpt_backends.model import Thread
@@ -101,7 +93,7 @@ def reported(query: str, *, lines_before: int = 0) -> Iterator[None]:
     try:
         yield
     except (duckdb.OutOfMemoryException, MemoryError) as error:
-        raise Refused(
+        raise errors.Refused(
             "the query needs more room than it may have",
             hint="choose fewer threads or columns, or aggregate earlier",
         ) from error
@@ -109,19 +101,19 @@ def reported(query: str, *, lines_before: int = 0) -> Iterator[None]:
         raise _mistake(str(error), query, lines_before) from error
 
 
-def _mistake(text: str, query: str, lines_before: int) -> CkptError:
+def _mistake(text: str, query: str, lines_before: int) -> errors.CkptError:
     found = _PLACE.search(text)
     lines = [one.strip() for one in text[: found.start() if found else None].splitlines()]
     lines = [one for one in lines if one]
     message = _KIND.sub("", lines[0] if lines else text)[:_LONGEST].rstrip(" !")
     if message.startswith("Max expression depth"):
         # DuckDB advises to change a setting, which no query here can.
-        return UsageError("the query is nested too deeply", hint="use fewer brackets")
+        return errors.UsageError("the query is nested too deeply", hint="use fewer brackets")
     message = message[:1].lower() + message[1:]
     hints = [one for one in lines[1:] if _NEAR.match(one) and "pg_" not in one]
     hint = hints[0][:_LONGEST] if hints else _WAY_OUT
     if found is None:
-        return UsageError(message, hint=hint)
+        return errors.UsageError(message, hint=hint)
     line = query.splitlines()[int(found["number"]) - 1 - lines_before]
     shown = found["text"].removeprefix("...").removesuffix("...")
     start = line.find(shown)
@@ -129,7 +121,7 @@ def _mistake(text: str, query: str, lines_before: int) -> CkptError:
     cut = len("...") if found["text"].startswith("...") else 0
     indent = len(f"LINE {found['number']}: ")
     place = max(start, 0) + len(found["caret"]) - 1 - indent - cut
-    return ParseError(message, text=line, position=max(0, min(place, len(line))), hint=hint)
+    return errors.ParseError(message, text=line, position=max(0, min(place, len(line))), hint=hint)
 
 
 RowBatch: TypeAlias = str
@@ -311,7 +303,7 @@ def connect(
         import duckdb
     except ImportError:
         needed = "langgraph-ckpt[sql]"
-        raise MissingDependency(
+        raise errors.MissingDependency(
             "SQL needs the package duckdb, which is not installed", hint=install_command(needed)
         ) from None
     # Else a table of a query could be a variable of this program.
@@ -335,7 +327,7 @@ def connect(
     return con
 
 
-class SqlDatabase(Closing):
+class SqlDatabase(errors.Closing):
     """Tables that are loaded, and queries over them."""
 
     def __init__(self, zone: tzinfo, *, writes_files: bool = False) -> None:
@@ -375,7 +367,7 @@ class SqlDatabase(Closing):
             try:
                 self._con.execute(statement, [batch if batch.isascii() else _unicode(batch)])
             except duckdb.Error as error:
-                raise StoreUnavailable(
+                raise errors.StoreUnavailable(
                     f"cannot hold the rows of {table.name}: {str(error).splitlines()[0]}",
                     hint="choose fewer threads or columns",
                 ) from error
@@ -457,7 +449,7 @@ class BoundedAnswer:
             try:
                 # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
                 if not is_done.wait(self._left):
-                    raise Refused(
+                    raise errors.Refused(
                         f"the query was stopped after {self._seconds:g} s",
                         hint="--timeout allows more time",
                     )
@@ -575,7 +567,7 @@ class QueryResult:
                     yield found
         except OverflowError as error:
             # Times and intervals of DuckDB reach further than those of Python.
-            raise UsageError(
+            raise errors.UsageError(
                 "the answer has a time or an interval that is too large to be shown",
                 hint="cast it: CAST(... AS VARCHAR)",
             ) from error
