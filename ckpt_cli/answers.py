@@ -29,11 +29,11 @@ from ckpt_cli.render import (
     value_diff,
 )
 from ckpt_cli.render.fields import Schema, Shape, Type
-from ckpt_cli.render.types import ANY
+from ckpt_cli.render.types import ANY, either
 from ckpt_cli.sql.planning import COLUMN, TABLE
 
 _SQL = "The columns of a query; a second column of one name gets `_2`."
-ANSWERS: Mapping[str, Type] = {
+_ANSWERS: Mapping[str, Type] = {
     "threads list": threads.LISTED.list,
     "show": show.SHOW,
     "show --path": ANY,
@@ -72,6 +72,12 @@ ANSWERS: Mapping[str, Type] = {
     "ops show": operations.SHOWN_OPERATION,
     "ops verify": operations.CHAIN,
     "copy": copy.COPY,
+    "copy --as": either(
+        "A copy in the same store: of a thread, of its history, or of that of several threads.",
+        copy.DUPLICATE,
+        plan.PLAN,
+        plan.OUTCOME.list,
+    ),
     "import": copy.RESTORED.list,
     "export": copy.EXPORTED.list,
     **dict.fromkeys(
@@ -111,6 +117,18 @@ ANSWERS: Mapping[str, Type] = {
     "erase --value": erase.ERASED_ANSWER,
     "erase --values-from": erase.ERASED_ANSWER,
     "erase --verify": erase.VERIFICATION,
+}
+_PLANNED = (
+    *("rollback THREAD", "rollback THREADS", "repair values THREAD", "undo OP", "copy"),
+    *("copy --as", "rekey", "memory copy", "memory edit", "memory delete", "erase"),
+    *("erase --value", "purge", "purge --summary"),
+)
+"""The answers of commands whose plans can be saved."""
+ANSWERS: Mapping[str, Type] = {
+    **_ANSWERS,
+    "apply": either(
+        "As the command prints that made the plan.", *map(_ANSWERS.__getitem__, _PLANNED)
+    ),
 }
 """By the words of a command line, with an option only where the answer differs from that without.
 

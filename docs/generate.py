@@ -113,15 +113,28 @@ def keys(text: str) -> str:
         schema = schema_of(name)
         kind = "A list. " if schema.get("type") == "array" else ""
         parts.append(f"### `{name}`\n\n{kind}{schema['description']}")
-        same = shown.setdefault(json.dumps(schema.get("items", schema)), name)
-        rows = [[f"`{key}`", kind, what] for key, kind, what in _nested("", schema, {})]
-        if same != name:
-            parts.append(f"Its keys are those of `{same}`.")
-        elif rows:
+        same = [(one, shown.setdefault(json.dumps(one), name)) for one in _forms(schema)]
+        others = list(dict.fromkeys(f"`{other}`" for _, other in same if other != name))
+        own = {"anyOf": [one for one, other in same if other == name]}
+        rows = [[f"`{key}`", kind, what] for key, kind, what in _nested("", own, {})]
+        if rows:
             parts.append(_table([["key", "type", "what"], ["---"] * 3, *rows]).rstrip())
+        if others:
+            parts.append(f"Its keys are {'also ' if rows else ''}those of {', '.join(others)}.")
         link = file_name(name)
         parts.append(f"[{link}](schema/{link})")
     return _between("<!-- answers -->\n", "\n\n".join(parts) + "\n", text)
+
+
+def _forms(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the forms of an answer, or of its items, without what is particular to a file."""
+    if "items" in schema:
+        yield from _forms(schema["items"])
+    elif "anyOf" in schema:
+        for one in schema["anyOf"]:
+            yield from _forms(one)
+    else:
+        yield {key: one for key, one in schema.items() if key not in {"$schema", "$id", "title"}}
 
 
 def schemas() -> Mapping[str, str]:

@@ -38,10 +38,8 @@ from ckpt_cli.queries.stores import language_of
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.target import TargetArguments, find_named
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.copy import COPIED
+from ckpt_cli.render.copy import COPIED, DUPLICATE_VIEW, Duplicate
 from ckpt_cli.render.plan import undo_command
-from ckpt_cli.render.table import plain_columns
-from ckpt_cli.render.text import command_field, line, safe_text
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -213,29 +211,13 @@ def _copy_whole(session: Session, reader: ThreadReader, new_id: str) -> None:
     dry_run, yes, _ = session.consent
     plan = plan_thread_copy(reader, session.rows, new_id)
     proposal = reviewed(session, Proposal(plan.source, new_step(plan.change)))
-    amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
+    undo = "" if dry_run else undo_command(session.names.words, new_id)
+    found = Duplicate(new_id, plan, dry_run, undo)
     if not dry_run:
         if not yes:
-            confirm(f"Copy '{plan.source}' to '{new_id}' ({amount})?")
+            confirm(f"Copy '{plan.source}' to '{new_id}' ({found.amount})?")
         carried_out(session, [proposal], "copy")
-    record = {
-        "thread_id": new_id,
-        "copied_from": plan.source,
-        "checkpoints": plan.checkpoints,
-        "writes": plan.writes,
-        "dry_run": dry_run,
-        "undo": None if dry_run else undo_command(session.names.words, new_id),
-    }
-    text = f"{'Would copy' if dry_run else 'Copied'} {amount} to "
-    session.output.document(
-        lambda: record,
-        lambda: [
-            line(text, (safe_text(new_id), "head")),
-            *([command_field("undo", str(record["undo"]))] if record["undo"] else ()),
-        ],
-        rows=lambda: [record],
-        columns=plain_columns(*record),
-    )
+    session.show(Answer(found, DUPLICATE_VIEW))
     if dry_run:
         session.note_dry_run()
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from ckpt_backends.archive import Bundle
 from ckpt_backends.rows import Restored
 from ckpt_cli.core.copying import CopiedThread, CopyReport, CopyStep, RekeyReport
+from ckpt_cli.plans.fork import ThreadCopyPlan
 from ckpt_cli.render.fields import Field, Shape, View, known
 from ckpt_cli.render.table import THREAD, Column, size, table_lines
-from ckpt_cli.render.text import StyledLine, Ui, line, safe_text
+from ckpt_cli.render.text import StyledLine, Ui, command_field, line, safe_text
 from ckpt_cli.render.types import BYTES, FLAG, INTEGER, TEXT
 from ckpt_cli.render.values import counted
 
@@ -86,6 +87,45 @@ def _copy_lines(report: CopyReport, ui: Ui) -> Iterator[StyledLine]:
 
 COPIED = View(COPY.record, _copy_lines, lambda one: [COPY.record(one)], COPY.columns())
 
+
+class Duplicate(NamedTuple):
+    """A copy of all of a thread in its own store."""
+
+    thread_id: str
+    """The new one."""
+    plan: ThreadCopyPlan
+    dry_run: bool
+    undo: str
+    """The command that takes it back; `''` if nothing was copied."""
+
+    @property
+    def amount(self) -> str:
+        """How much it is, in words."""
+        checkpoints, writes = self.plan.checkpoints, self.plan.writes
+        return f"{counted(checkpoints, 'checkpoint')}, {counted(writes, 'write')}"
+
+
+DUPLICATE = Shape(
+    "A copy of all of a thread under a new id.",
+    Field("thread_id", TEXT, "The new thread."),
+    Field("copied_from", TEXT, "The old one.", "plan.source"),
+    Field("checkpoints", INTEGER, "Checkpoints of the copy.", "plan.checkpoints"),
+    Field("writes", INTEGER, "Its writes.", "plan.writes"),
+    Field("dry_run", FLAG, "Whether nothing was copied."),
+    Field("undo", TEXT.or_null, "Command that takes it back.", lambda one: one.undo or None),
+)
+
+
+def _duplicate_lines(found: Duplicate, _: Ui) -> Iterator[StyledLine]:
+    done = "Would copy" if found.dry_run else "Copied"
+    yield line(f"{done} {found.amount} to ", (safe_text(found.thread_id), "head"))
+    if found.undo:
+        yield command_field("undo", found.undo)
+
+
+DUPLICATE_VIEW = View(
+    DUPLICATE.record, _duplicate_lines, lambda found: [DUPLICATE.record(found)], DUPLICATE.columns()
+)
 REKEY = Shape(
     "Values of which the encryption was changed, or would be.",
     Field("store", TEXT, "URL of the store."),

@@ -15,10 +15,10 @@ from ckpt_cli.core import erasure
 from ckpt_cli.core.values import format_path
 from ckpt_cli.plans.erase import DRY_RUN, ErasurePlan
 from ckpt_cli.plans.erase_value import EraseValuePlan
-from ckpt_cli.render.fields import Field, Shape, Type, View, optional
+from ckpt_cli.render.fields import Field, Shape, View, optional
 from ckpt_cli.render.table import THREAD, Column, size, table_lines
 from ckpt_cli.render.text import Style, StyledLine, Ui, line, safe_text, wrap
-from ckpt_cli.render.types import BYTES, FLAG, INTEGER, TEXT, one_of
+from ckpt_cli.render.types import BYTES, FLAG, INTEGER, TEXT, either, one_of
 from ckpt_cli.render.values import counted
 
 _STYLES: dict[str, Style] = {"erased": "add", "kept": "change", "unreachable": "dim"}
@@ -276,11 +276,10 @@ ERASED_VALUES = Shape(
     Field("values", INTEGER, "Values stored apart that change.", "plan.counts.values"),
     Field("remains", _REMAINS.or_null, "What the engine may keep; null in a dry run."),
 )
-ERASED_ANSWER = Type(
-    {
-        "description": "What happens to the values of a thread; a list for several threads.",
-        "anyOf": [ERASED_VALUES.schema, ERASED_VALUES.list.schema],
-    }
+ERASED_ANSWER = either(
+    "What happens to the values of a thread; a list for several threads.",
+    ERASED_VALUES,
+    ERASED_VALUES.list,
 )
 _ERASED_COLUMNS = [
     THREAD,

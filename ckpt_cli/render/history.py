@@ -80,7 +80,7 @@ _DELETED = Shape(
     Field("thread_id", TEXT, "Thread."),
     Field("ts", TIME.or_null, "When that was noticed.", "at"),
 )
-MOVEMENT = either(_MOVED, _DELETED)
+MOVEMENT = either("What happened to a thread.", _MOVED, _DELETED)
 
 
 def movement_record(found: Movement) -> dict[str, Any]:

@@ -30,9 +30,9 @@ def one_of(*texts: str) -> Type:
     return Type({"enum": list(texts)}, "VARCHAR", str)
 
 
-def either(*kinds: Type) -> Type:
-    """Return the type of records of several shapes; what makes them chooses among these."""
-    return Type({"anyOf": [one.schema for one in kinds]})
+def either(text: str, *kinds: Type) -> Type:
+    """Return the type of answers of several forms; what makes them chooses among these."""
+    return Type({"description": text, "anyOf": [one.schema for one in kinds]})
 
 
 KEY_IN_THREAD = (
