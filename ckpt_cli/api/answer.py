@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 from ckpt_backends.codec.values import TUPLE, Cut, Tagged, Value
 from ckpt_backends.errors import StoreUnavailable, UsageError
@@ -16,6 +16,7 @@ from ckpt_cli.reading.store import Opening
 from ckpt_cli.render.fields import View
 
 if TYPE_CHECKING:
+    from ckpt_backends.model import Thread
     from ckpt_backends.protocol import ScanObserver
     from ckpt_cli.core.filters import Filter
     from ckpt_cli.reading.executor import Executor
@@ -277,6 +278,23 @@ def watchers(executor: Executor, where: object, watch: Watcher) -> tuple[Watcher
     these are chosen ahead, so only the answers tell how far the work is.
     """
     return (watch, unwatched) if where and executor.is_here else (unwatched, watch)
+
+
+class Work(NamedTuple):
+    """Threads that are asked about, and what works on them."""
+
+    store: Store
+    around: Surroundings
+    chosen: Iterable[Thread] | None
+    """None: the whole store."""
+    executor: Executor
+    watch: Watcher = unwatched
+    """Watches the answers."""
+
+    @property
+    def threads(self) -> Iterable[Thread]:
+        """The threads, also if these are all."""
+        return self.store.threads() if self.chosen is None else self.chosen
 
 
 Found = TypeVar("Found")

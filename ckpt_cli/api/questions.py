@@ -33,7 +33,6 @@ from ckpt_cli.queries.replay import check_channels, replay_threads
 from ckpt_cli.queries.secrets import SecretReport, search_memory, search_threads
 from ckpt_cli.queries.tail import Movement, StoreTail
 from ckpt_cli.queries.usage import BYS, By, Range, Survey, survey
-from ckpt_cli.reading.executor import Executor
 from ckpt_cli.reading.store import LiveStore, is_passing, is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
@@ -115,22 +114,18 @@ def _interval(store: Store, around: answer.Surroundings) -> float:
 
 
 def replay_several(
-    store: Store,
-    around: answer.Surroundings,
-    threads: Iterable[Thread],
-    told: Mapping[str, str] | None,
-    executor: Executor,
-    watch: answer.Watcher,
+    work: answer.Work, told: Mapping[str, str] | None
 ) -> Iterator[answer.Answer[Replayed]]:
     """Yield each thread, replayed; those that contradict themselves come last.
 
     Raises what `replay_part` raises, at once.
     """
-    reducers = known_reducers({**around.names.reducers, **(told or {})})
+    reducers = known_reducers({**work.around.names.reducers, **(told or {})})
+    threads = work.threads
     if told:
         threads = list(threads)
-        check_channels(store, (one.thread_id for one in threads), told, "these threads")
-    judged = judge_all(watch(replay_threads(store, executor, threads)), reducers)
+        check_channels(work.store, (one.thread_id for one in threads), told, "these threads")
+    judged = judge_all(work.watch(replay_threads(work.store, work.executor, threads)), reducers)
     return (answer.Answer(one, REPLAYED_THREAD.record) for one in judged)
 
 
@@ -189,16 +184,11 @@ class SearchHits(Iterator[answer.Answer[GrepHit]]):
                 yield answer.Answer(hit, HIT.record)
 
 
-def start_search(
-    store: Store,
-    executor: Executor,
-    threads: Iterable[Thread],
-    wanted: GrepQuery,
-    watch: answer.Watcher = answer.unwatched,
-) -> SearchHits:
+def start_search(work: answer.Work, wanted: GrepQuery) -> SearchHits:
     """Search threads in their order. Raises `UsageError` if the pattern cannot be read."""
     compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
-    return SearchHits(iter(watch(grep_threads(store, executor, threads, wanted))))
+    found = grep_threads(work.store, work.executor, work.threads, wanted)
+    return SearchHits(iter(work.watch(found)))
 
 
 class SecretSearch(Iterator[answer.Answer[SecretFinding]]):
@@ -244,16 +234,9 @@ class SecretSearch(Iterator[answer.Answer[SecretFinding]]):
                 yield answer.Answer(one, SECRET.record)
 
 
-def secret_search(
-    store: Store,
-    around: answer.Surroundings,
-    threads: Iterable[Thread] | None,
-    memory: str | None,
-    ignore: Sequence[str],
-    executor: Executor,
-    watch: answer.Watcher,
-) -> SecretSearch:
-    """Search some threads, or all of them and the memory if `threads` is None."""
+def secret_search(work: answer.Work, memory: str | None, ignore: Sequence[str]) -> SecretSearch:
+    """Search some threads, or the whole store and the memory."""
+    store, around, threads = work.store, work.around, work.chosen
     ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
     _ = Scanner()  # raises an error if its library is not installed
     opened = _named_memory(around, memory) if memory is not None or threads is None else None
@@ -268,8 +251,8 @@ def secret_search(
 
     def reports() -> Iterator[SecretReport]:
         chosen = examine.threads_to_check(store) if threads is None else threads
-        found = search_threads(store, executor, _unbroken(chosen, lost), ignored, lose)
-        yield from watch(found)
+        found = search_threads(store, work.executor, _unbroken(chosen, lost), ignored, lose)
+        yield from work.watch(found)
         beside = _memory_beside(around, lost) if opened is None and threads is None else opened
         yield from lost
         if beside is not None:
@@ -367,15 +350,9 @@ class Examination(Iterator[answer.Answer[Finding]]):
         return (EXAMINATION if self.types is None else EXAMINATION_WITH_TYPES).record(self)
 
 
-def examination(
-    store: Store,
-    around: answer.Surroundings,
-    threads: Iterable[Thread] | None,
-    terms: Terms,
-    executor: Executor,
-    watch: answer.Watcher,
-) -> Examination:
-    """Check some threads, or all threads and the store itself if `threads` is None."""
+def examination(work: answer.Work, terms: Terms) -> Examination:
+    """Check some threads, or the whole store."""
+    store, threads = work.store, work.chosen
     uses, told = TypeUses(), set[str]()
     is_whole = threads is None
     asked = terms
@@ -394,8 +371,8 @@ def examination(
 
         chosen = _to_check(store, threads, into)
         together = ReplayedTogether(terms.reducers)
-        for checked in watch(
-            examine.check_threads(store, executor, chosen, terms, lose, _with_fixes)
+        for checked in work.watch(
+            examine.check_threads(store, work.executor, chosen, terms, lose, _with_fixes)
         ):
             into.checked.add(checked.checked)
             if checked.unchecked:
@@ -419,7 +396,7 @@ def examination(
         if terms.types and "type-blocked" not in terms.ignored:
             yield from (_counted(one, into) for one in blocked_findings(uses))
 
-    return Examination(store.describe().url, words_of(around), find)
+    return Examination(store.describe().url, words_of(work.around), find)
 
 
 def checked_thread(

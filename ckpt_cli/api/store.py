@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.stores import FoundStore, OpenableLayout
     from ckpt_cli.queries.tail import Movement
     from ckpt_cli.queries.usage import By, StatsQuery, StoreMetrics, Survey
-    from ckpt_cli.reading.executor import Executor
     from ckpt_cli.reading.target import NamedThread, Target, TargetArguments
     from ckpt_cli.reading.thread import ThreadReader
 
@@ -350,11 +349,12 @@ class StoreHandle(Closing):
         jobs: int,
         cluster: str | None,
         watch: answer.Watcher,
-    ) -> tuple[Iterator[Thread] | None, Executor, answer.Watcher]:
-        """Return the chosen threads, what works on them, and what watches the answers."""
+    ) -> answer.Work:
+        """Return the chosen threads, and what works on them."""
         executor = self._around.executor(jobs, cluster)
         choosing, answering = answer.watchers(executor, where, watch)
-        return self.chosen(threads, match, where, choosing), executor, answering
+        chosen = self.chosen(threads, match, where, choosing)
+        return answer.Work(self._store, self._around, chosen, executor, answering)
 
     def _or_all(
         self, chosen: Iterator[Thread] | None, watch: answer.Watcher = answer.unwatched
@@ -415,8 +415,7 @@ class StoreHandle(Closing):
         wanted = GrepQuery(
             pattern, fixed, ignore_case, tuple(answer.texts(channels)), ns, head_only
         )
-        chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
-        return start_search(self._store, executor, self._or_all(chosen), wanted, answering)
+        return start_search(self._work(threads, match, where, jobs, cluster, watch), wanted)
 
     def replay_all(
         self,
@@ -436,10 +435,7 @@ class StoreHandle(Closing):
         """
         from ckpt_cli.api.questions import replay_several
 
-        chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
-        return replay_several(
-            self._store, self._around, self._or_all(chosen), reducers, executor, answering
-        )
+        return replay_several(self._work(threads, match, where, jobs, cluster, watch), reducers)
 
     def doctor(
         self,
@@ -463,9 +459,8 @@ class StoreHandle(Closing):
         """
         from ckpt_cli.api.questions import examination, terms_of
 
-        chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
-        terms = terms_of(self._around, grace, deep=deep, types=types)
-        return examination(self._store, self._around, chosen, terms, executor, answering)
+        work = self._work(threads, match, where, jobs, cluster, watch)
+        return examination(work, terms_of(self._around, grace, deep=deep, types=types))
 
     def secrets(
         self,
@@ -487,10 +482,8 @@ class StoreHandle(Closing):
         """
         from ckpt_cli.api.questions import secret_search
 
-        chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
-        return secret_search(
-            self._store, self._around, chosen, memory, answer.texts(ignore), executor, answering
-        )
+        work = self._work(threads, match, where, jobs, cluster, watch)
+        return secret_search(work, memory, answer.texts(ignore))
 
     def errors(
         self,
@@ -607,10 +600,9 @@ class StoreHandle(Closing):
         from ckpt_cli.queries.usage import threads_stats
 
         def count(wanted: StatsQuery) -> Stats:
-            chosen, executor, answering = self._work(threads, match, where, jobs, cluster, watch)
+            work = self._work(threads, match, where, jobs, cluster, watch)
             found = Stats(wanted.by, wanted.parts)
-            threads_ = self._or_all(chosen)
-            for one in answering(threads_stats(self._store, executor, threads_, wanted)):
+            for one in work.watch(threads_stats(self._store, work.executor, work.threads, wanted)):
                 found.add(one)
             return found
 

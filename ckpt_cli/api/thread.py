@@ -15,6 +15,7 @@ from ckpt_cli.api.answer import (
     Surroundings,
     Watcher,
     When,
+    Work,
     texts,
     time_of,
     time_text,
@@ -595,8 +596,8 @@ class ThreadHandle:
         from ckpt_cli.queries.grep import GrepQuery
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
-        reader = self.reader
-        return start_search(reader.store, self.around.executor(), [reader.thread], wanted)
+        store, thread = self.reader.store, self.reader.thread
+        return start_search(Work(store, self.around, [thread], self.around.executor()), wanted)
 
     def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
         """Return how long each step took, as `ckpt timeline THREAD` prints it.
