@@ -18,12 +18,12 @@ from ckpt_cli.render.doctor import (
     RECORD_COLUMNS,
     TYPE,
     finding_row,
-    progress_text,
     summary_text,
     type_lines,
     unchecked_notes,
 )
 from ckpt_cli.render.summaries import doctor_summary
+from ckpt_cli.render.values import progress_text
 from ckpt_cli.session import Session
 
 
@@ -83,7 +83,7 @@ def doctor(
         grace=grace,
         jobs=jobs,
         cluster=cluster,
-        watch=partial(progress, total=None, label=lambda: progress_text(found.codes)),
+        watch=partial(progress, total=None, label=lambda: progress_text("checking", found.codes)),
     )
     output = session.output
     if summary:

@@ -19,9 +19,8 @@ from ckpt_cli.render.search import (
     SECRET_RECORD_COLUMNS,
     found_text,
     secret_row,
-    secrets_progress_text,
 )
-from ckpt_cli.render.values import counted
+from ckpt_cli.render.values import counted, progress_text
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def secrets(
                 jobs=jobs,
                 cluster=cluster,
                 watch=partial(
-                    progress, total=None, label=lambda: secrets_progress_text(found.kinds)
+                    progress, total=None, label=lambda: progress_text("searching", found.kinds)
                 ),
             )
         except NotFound as error:

@@ -10,7 +10,7 @@ from ckpt_backends import shell
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.queries.bisect import Bisection
 from ckpt_cli.render.fields import Field, Shape, View
-from ckpt_cli.render.table import age, step_words, when
+from ckpt_cli.render.table import step_at
 from ckpt_cli.render.text import StyledLine, Ui, command_field, field
 from ckpt_cli.render.threads import counted_names
 from ckpt_cli.render.types import FLAG, INTEGER, TEXT, TIME, VALUE
@@ -85,11 +85,8 @@ def _lines(found: Bisection, ui: Ui, words: Sequence[str]) -> Iterator[StyledLin
     moment, width = found.moment, ui.width
     if moment is None:
         return
-    at = ""
-    if moment.at is not None:
-        at = f"  {when(moment.at, ui.now, ui.zone)} ({age(moment.at, ui.now)} ago)"
     yield from field("first", moment.key.checkpoint_id, width, "id")
-    yield from field("step", f"{step_words(moment.number, moment.source)}{at}", width)
+    yield from field("step", step_at(moment.number, moment.source, moment.at, ui), width)
     if found.nodes:
         yield from field("by", counted_names(found.nodes), width, "node")
     for task in _tasks(found):

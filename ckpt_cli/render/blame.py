@@ -11,7 +11,7 @@ from ckpt_cli.core.values import format_path
 from ckpt_cli.queries.blame import Blame, By
 from ckpt_cli.render.checkpoint import CHECKPOINT
 from ckpt_cli.render.fields import Field, Shape, Type, View
-from ckpt_cli.render.table import age, step_words, when
+from ckpt_cli.render.table import step_at
 from ckpt_cli.render.text import StyledLine, Ui, field, line, safe_text
 from ckpt_cli.render.threads import counted_names
 from ckpt_cli.render.types import INTEGER, TEXT, VALUE, one_of
@@ -76,14 +76,11 @@ BLAME = Shape(
 
 def _lines(found: Blame, ui: Ui) -> Iterator[StyledLine]:
     """Yield the value, where it was set, and by whom."""
-    now, zone, width = ui.now, ui.zone, ui.width
-    moment = found.moment
+    moment, width = found.moment, ui.width
     path = safe_text(format_path(found.place.path))
     yield line((path, "head"), "  ", summary(found.value, max(width - len(path) - 2, 20)))
-    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
-    step = step_words(moment.number, moment.source)
     yield from field("set at", moment.key.checkpoint_id, width, "id")
-    yield from field("step", f"{step}{at}", width)
+    yield from field("step", step_at(moment.number, moment.source, moment.at, ui), width)
     who = _WORDS[found.by]
     if found.edit is not None and found.edit.forked_by == NAME:
         who = "an edit made with `ckpt fork`"

@@ -15,8 +15,6 @@ from ckpt_cli.render.text import Style, StyledLine, Ui, command_field, field, li
 from ckpt_cli.render.types import FLAG, INTEGER, TEXT, one_of
 from ckpt_cli.render.values import counted
 
-_SHOWN = 3
-"""Number of codes in the label of the progress bar."""
 _NAMED = 3
 """Maximum number of threads that have a line of their own for the same reason."""
 
@@ -195,14 +193,6 @@ def unchecked_notes(unchecked: Mapping[str, str]) -> Iterator[str]:
         whole = ["the whole store"] if "" in ids else []
         for what in [*whole, *named]:
             yield f"cannot check {what}: {reason}"
-
-
-def progress_text(codes: Counter[str]) -> str:
-    """Return the label of the progress bar: how often each code was found so far."""
-    listed = [f"{number} {code}" for code, number in codes.most_common(_SHOWN)]
-    if len(codes) > _SHOWN:
-        listed.append(f"{codes.total() - sum(n for _, n in codes.most_common(_SHOWN))} others")
-    return f"checking threads: {', '.join(listed)}" if listed else "checking threads"
 
 
 def _help(finding: Finding, store_words: Sequence[str]) -> tuple[str, str]:

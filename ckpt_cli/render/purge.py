@@ -12,7 +12,7 @@ from ckpt_backends import shell
 from ckpt_backends.model import ThreadSize
 from ckpt_cli.core.retention import NOT_FOUND, PlannedRemoval, PurgeReport, PurgeSums, RemovalSum
 from ckpt_cli.plans.purge import PlanFile
-from ckpt_cli.render.fields import Field, Shape, View, optional
+from ckpt_cli.render.fields import Field, Shape, View, known, optional
 from ckpt_cli.render.summaries import grouped_count, most_frequent
 from ckpt_cli.render.table import THREAD, Column, size, table_lines
 from ckpt_cli.render.text import StyledLine, Ui, command_field, field, line, safe_text, wrap
@@ -136,7 +136,7 @@ REMOVAL = Shape(
         "Folder of the archives.",
         lambda one: one.archive and str(one.archive),
     ),
-    optional(
+    known(
         "memories",
         OBJECT.list,
         "Items of long-term memory that came from removed threads and stay, if a memory is known.",
@@ -144,16 +144,6 @@ REMOVAL = Shape(
     optional("before", _TOTAL, "Of a deletion: what the threads had.", _before),
     optional("after", _TOTAL, "Of a deletion: what is left of them.", _after),
 )
-
-
-def _record(found: RemovedThreads) -> dict[str, Any]:
-    record = REMOVAL.record(found)
-    if found.memories is not None and not found.memories:
-        # A memory is known, but nothing in it came from these threads.
-        last = ("before", "after")
-        sizes: dict[str, Any] = {name: record.pop(name) for name in last if name in record}
-        record |= {"memories": [], **sizes}
-    return record
 
 
 def removal_lines(found: RemovedThreads, ui: Ui) -> Iterator[StyledLine]:
@@ -201,7 +191,7 @@ def _memory_lines(found: RemovedThreads, ui: Ui) -> Iterator[StyledLine]:
         yield from going_lines(found.memories, ui.width)
 
 
-REMOVAL_VIEW = View(_record, removal_lines, RemovedThreads.records, REMOVED_COLUMNS)
+REMOVAL_VIEW = View(REMOVAL.record, removal_lines, RemovedThreads.records, REMOVED_COLUMNS)
 
 
 def question(sums: PurgeSums) -> str:

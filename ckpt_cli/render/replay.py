@@ -19,7 +19,7 @@ from ckpt_cli.render.checkpoint import WRITE
 from ckpt_cli.render.fields import Field, Shape, View, inside, optional
 from ckpt_cli.render.text import Span, Style, StyledLine, Ui, cell_len, fit, line, safe_text
 from ckpt_cli.render.types import ANY, BYTES, FLAG, INTEGER, NUMBER, TEXT, VALUE, one_of
-from ckpt_cli.render.value_diff import difference_records, difference_texts
+from ckpt_cli.render.value_diff import count_marks, difference_records, difference_texts
 from ckpt_cli.render.values import counted, summary
 
 _STYLES: Mapping[str, Style] = {
@@ -285,12 +285,7 @@ def _write_lines(
     text, style = _EFFECTS[one.effect]
     marks: list[Span] = []
     if one.counts is not None:
-        tally: list[tuple[str, int, Style]] = [
-            ("+", one.counts.added, "add"),
-            ("-", one.counts.removed, "remove"),
-            ("~", one.counts.changed, "change"),
-        ]
-        marks = [(f" {mark}{n}", kind) for mark, n, kind in tally if n]
+        marks = [(f" {mark}{n}", kind) for mark, n, kind in count_marks(one.counts)]
     name = f" {safe_text(write.channel)}" if channel else ""
     start: list[Span] = [("  ← ", "dim"), (node, "node"), (f" {write.idx}{name}", "dim"), *marks]
     room = width - sum(cell_len(part) for part, _ in start) - 2

@@ -79,8 +79,6 @@ HIT_COLUMNS = HIT.columns(
 """A table shows short refs, TSV full ids."""
 
 
-_SHOWN = 3
-"""Number of kinds in the label of the progress bar."""
 _PREFIXED = ("write:", "metadata:")
 
 
@@ -163,11 +161,3 @@ def found_text(kinds: Counter[str], threads: int | None, ignored: int) -> str:
         return f"{searched}: no secrets{left_out}"
     listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
     return f"{searched}: {counted(kinds.total(), 'secret')} ({listed}){left_out}"
-
-
-def secrets_progress_text(kinds: Counter[str]) -> str:
-    """Return the label of the progress bar: how often each kind was found so far."""
-    listed = [f"{number} {kind}" for kind, number in kinds.most_common(_SHOWN)]
-    if len(kinds) > _SHOWN:
-        listed.append(f"{kinds.total() - sum(n for _, n in kinds.most_common(_SHOWN))} others")
-    return f"searching threads: {', '.join(listed)}" if listed else "searching threads"

@@ -677,15 +677,12 @@ def _place_lines(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:
     """Yield the ids of a checkpoint and its place in the thread."""
     moment = found.moment
     key, parent = moment.key, moment.checkpoint.parent_checkpoint_id
-    at = ""
-    if moment.at is not None:
-        at = f"  {table.when(moment.at, ui.now, ui.zone)} ({table.age(moment.at, ui.now)} ago)"
     facts: list[tuple[str, str | None, Style]] = [
         ("ns", key.checkpoint_ns or None, "plain"),
         ("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id"),
         ("parent", "none" if parent is None else parent, "plain"),
         ("children", ", ".join(found.children) if len(found.children) > 1 else None, "plain"),
-        ("step", f"{table.step_words(moment.number, moment.source)}{at}", "plain"),
+        ("step", table.step_at(moment.number, moment.source, moment.at, ui), "plain"),
     ]
     for name, text, style in facts:
         if text is not None:

@@ -98,6 +98,12 @@ def step_words(step: int | None, source: str | None) -> str:
     return f"{step_number(step)} {source or '?'}"
 
 
+def step_at(step: int | None, source: str | None, at: datetime | None, ui: Ui) -> str:
+    """Return the same with the time, if it is known, and its age."""
+    text = step_words(step, source)
+    return text if at is None else f"{text}  {when(at, ui.now, ui.zone)} ({age(at, ui.now)} ago)"
+
+
 def iso(moment: datetime) -> str:
     """Return a time in UTC as ISO 8601 with microseconds, for JSON."""
     if moment.tzinfo is not UTC:  # times from ids are in UTC already

@@ -190,6 +190,12 @@ class TreeWording:
             facts.append(counted(row.branches, "branch"))
         return self.glyphs.dot.join(facts)
 
+    def section_facts(self, row: SectionRow) -> str:
+        kind = "keeps its state between calls"
+        if row.call:
+            kind = "subgraph call, its step is not stored"
+        return self.glyphs.dot.join((counted(row.checkpoints, "checkpoint"), kind))
+
     def call_status(self, row: CallRow) -> str:
         """Return the status of the call; empty if its own tree shows it, or if it is not known."""
         if row.nested:
@@ -513,12 +519,9 @@ class TreeDrafter:
         )
 
     def _section_row(self, row: SectionRow) -> RowDraft:
-        kind = (
-            "subgraph call, its step is not stored" if row.call else "keeps its state between calls"
-        )
-        facts = self.glyphs.dot.join((counted(row.checkpoints, "checkpoint"), kind))
         name: Span = (self.words.short_ns(row.ns), "bold")
-        return RowDraft((), (name,), ((f"   {facts}", "plain"),), remark=True, row=row)
+        facts = f"   {self.words.section_facts(row)}"
+        return RowDraft((), (name,), ((facts, "plain"),), remark=True, row=row)
 
     def _graph(self, lanes: str, depth: int, *, branch: bool = False) -> tuple[Span, ...]:
         glyphs = self.glyphs

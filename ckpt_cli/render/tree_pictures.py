@@ -307,11 +307,8 @@ class _Drawing:
         self.y += _ROW
 
     def _section(self, group: Element, row: SectionRow) -> None:
-        kind = (
-            "subgraph call, its step is not stored" if row.call else "keeps its state between calls"
-        )
-        facts = f"  {counted(row.checkpoints, 'checkpoint')} · {kind}"
-        self._text(group, _EDGE, [(self.words.short_ns(row.ns), "bold"), (facts, "dim")])
+        name, facts = self.words.short_ns(row.ns), f"  {self.words.section_facts(row)}"
+        self._text(group, _EDGE, [(name, "bold"), (facts, "dim")])
         self.y += _ROW
 
     def _place(self, depth: int) -> tuple[float, float]:

@@ -267,7 +267,7 @@ def _heading(name: str, change: ChannelChange) -> StyledLine:
     if change.change != "changed":
         style: Style = "add" if change.change == "added" else "remove"
         return line(title, "  ", (change.change, style), (_held(change), "dim"))
-    tally = [(f" {mark}{n}", style) for mark, n, style in _marks(counts)]
+    tally = [(f" {mark}{n}", style) for mark, n, style in count_marks(counts)]
     return line(title, " ", *tally, (_held(change), "dim"))
 
 
@@ -412,10 +412,12 @@ def _sums(rows: list[Counts]) -> Iterator[str]:
 
 def _bar(counts: Counts, most: int) -> StyledLine:
     scale = min(1.0, MAX_BAR / most) if most else 1.0
-    return line(*((mark * max(round(n * scale), 1), style) for mark, n, style in _marks(counts)))
+    marks = count_marks(counts)
+    return line(*((mark * max(round(n * scale), 1), style) for mark, n, style in marks))
 
 
-def _marks(counts: Counts) -> list[tuple[str, int, Style]]:
+def count_marks(counts: Counts) -> list[tuple[str, int, Style]]:
+    """Return the numbers that are not 0, each with its sign and style."""
     marks: list[tuple[str, int, Style]] = [
         ("+", counts.added, "add"),
         ("-", counts.removed, "remove"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import PurePosixPath, PureWindowsPath
@@ -25,6 +26,8 @@ if TYPE_CHECKING:  # they load what computes replays and differences
 _SCALAR = re.compile(
     r"[-+]?(\d++\.?+\d*+|\.\d++)(e[-+]?\d++)?|[-+]?(inf|nan)|null|true|false", re.I
 )
+_COUNTED = 3
+"""Number of kinds in the label of a progress bar."""
 _SHOWN = 200
 """Width of a value in a table."""
 _AS_TEXT = ("datetime.datetime", "decimal.Decimal", "uuid.UUID", "zoneinfo.ZoneInfo")
@@ -163,6 +166,15 @@ def counted(n: int, noun: str) -> str:
     if n == 1:
         return f"1 {noun}"
     return f"{n} {noun}es" if noun.endswith("ch") else f"{n} {noun}s"
+
+
+def progress_text(doing: str, found: Counter[str]) -> str:
+    """Return the label of a progress bar, with how often each kind was found so far."""
+    shown = found.most_common(_COUNTED)
+    listed = [f"{number} {kind}" for kind, number in shown]
+    if len(found) > _COUNTED:
+        listed.append(f"{found.total() - sum(number for _, number in shown)} others")
+    return f"{doing} threads" + (f": {', '.join(listed)}" if listed else "")
 
 
 def noun_for(items: Iterable[Value]) -> str:

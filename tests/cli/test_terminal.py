@@ -62,11 +62,11 @@ list(progress(range(3), total=3, label="after"))
 COUNTING = """
 from collections import Counter
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.render.doctor import progress_text
+from ckpt_cli.render.values import progress_text
 
 codes = Counter()
 for code in progress(["clock-ahead", "parent-missing", "clock-ahead", "clock-ahead"], total=None,
-                     label=lambda: progress_text(codes)):
+                     label=lambda: progress_text("checking", codes)):
     codes[code] += 1
 """
 
