@@ -37,14 +37,13 @@ from ckpt_cli.reading.store import Opening, is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import DecodedCheckpoint, ThreadReader, TriggerInference, number_of
 from ckpt_cli.render.checkpoint import TASK, WRITE
-from ckpt_cli.render.fields import Shape, Type
+from ckpt_cli.render.fields import Shape
 from ckpt_cli.render.history import ENTRY
 from ckpt_cli.render.incidents import FAILURE, WAITING
 from ckpt_cli.render.memory import ITEM, READ_ITEM
 from ckpt_cli.render.messages import MESSAGE, message_records
 from ckpt_cli.render.table import optional_iso, values_record
 from ckpt_cli.render.threads import LISTED
-from ckpt_cli.render.types import ANY
 from ckpt_cli.sql.bounds import RowBounds
 
 SqlRow: TypeAlias = Mapping[str, Any]
@@ -159,8 +158,7 @@ def columns_of(shape: Shape, *keys: str, needs: Need) -> Iterator[SqlColumn]:
     for one in keys:
         name, _, key = one.rpartition("=")
         field = shape.fields[key]
-        kind = field.type if isinstance(field.type, Type) else ANY
-        yield SqlColumn(name or key, kind.sql, field.text, needs, kind.unit)
+        yield SqlColumn(name or key, field.type.sql, field.text, needs, field.type.unit)
 
 
 def keys_of(*more: SqlColumn) -> tuple[SqlColumn, ...]:
@@ -307,18 +305,8 @@ MEMORY = QueryTable(
     "memory",
     "Items of long-term memory, as `memory list` and `memory export` list them.",
     (
-        SqlColumn("namespace", "VARCHAR[]", "Labels of the namespace."),
-        SqlColumn("key", "VARCHAR", "Key."),
-        SqlColumn("created_at", "TIMESTAMPTZ", "When it was first stored."),
-        SqlColumn("updated_at", "TIMESTAMPTZ", "When it was last stored."),
-        SqlColumn("expires_at", "TIMESTAMPTZ", "When it expires."),
-        SqlColumn("expired", "BOOLEAN", "Whether it has expired."),
-        SqlColumn("bytes", "BIGINT", "Stored size of the value.", unit="bytes"),
-        SqlColumn("vectors", "JSON", "Fields with vectors, and their sizes, a list."),
-        SqlColumn("category", "VARCHAR", "Category of a fact."),
-        SqlColumn("confidence", "DOUBLE", "Confidence of a fact, from 0 to 1."),
-        SqlColumn("source", "JSON", "Where a fact came from: kind, thread_id."),
-        SqlColumn("value", "JSON", "Value.", Need.VALUE),
+        *columns_of(ITEM, *ITEM.fields, needs=Need.INDEX),
+        *columns_of(READ_ITEM, "value", needs=Need.VALUE),
     ),
     items=_items,
     commands="memory list, memory export",
