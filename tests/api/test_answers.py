@@ -195,7 +195,8 @@ def test_a_handle_raises_at_once_what_the_command_reports(
     error = raised.value
     said = {"error": error.code, "message": error.message, "exit_code": error.exit_code}
     if error.hint is not None:
-        said["hint"] = error.hint
+        # A command names the store of its run in the commands to paste.
+        said["hint"] = error.hint.replace("`ckpt ", f"`ckpt -s {path} ")
     if isinstance(error, ParseError):
         said["position"] = error.position
     assert json.loads(printed.err) == said
