@@ -280,7 +280,7 @@ def watchers(executor: Executor, where: object, watch: Watcher) -> tuple[Watcher
     return (watch, unwatched) if where and executor.is_here else (unwatched, watch)
 
 
-class Work(NamedTuple):
+class ThreadWork(NamedTuple):
     """Threads that are asked about, and what works on them."""
 
     store: Store

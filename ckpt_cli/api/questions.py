@@ -114,7 +114,7 @@ def _interval(store: Store, around: answer.Surroundings) -> float:
 
 
 def replay_several(
-    work: answer.Work, told: Mapping[str, str] | None
+    work: answer.ThreadWork, told: Mapping[str, str] | None
 ) -> Iterator[answer.Answer[Replayed]]:
     """Yield each thread, replayed; those that contradict themselves come last.
 
@@ -184,7 +184,7 @@ class SearchHits(Iterator[answer.Answer[GrepHit]]):
                 yield answer.Answer(hit, HIT.record)
 
 
-def start_search(work: answer.Work, wanted: GrepQuery) -> SearchHits:
+def start_search(work: answer.ThreadWork, wanted: GrepQuery) -> SearchHits:
     """Search threads in their order. Raises `UsageError` if the pattern cannot be read."""
     compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
     found = grep_threads(work.store, work.executor, work.threads, wanted)
@@ -234,7 +234,9 @@ class SecretSearch(Iterator[answer.Answer[SecretFinding]]):
                 yield answer.Answer(one, SECRET.record)
 
 
-def secret_search(work: answer.Work, memory: str | None, ignore: Sequence[str]) -> SecretSearch:
+def secret_search(
+    work: answer.ThreadWork, memory: str | None, ignore: Sequence[str]
+) -> SecretSearch:
     """Search some threads, or the whole store and the memory."""
     store, around, threads = work.store, work.around, work.chosen
     ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
@@ -350,7 +352,7 @@ class Examination(Iterator[answer.Answer[Finding]]):
         return (EXAMINATION if self.types is None else EXAMINATION_WITH_TYPES).record(self)
 
 
-def examination(work: answer.Work, terms: Terms) -> Examination:
+def examination(work: answer.ThreadWork, terms: Terms) -> Examination:
     """Check some threads, or the whole store."""
     store, threads = work.store, work.chosen
     uses, told = TypeUses(), set[str]()

@@ -349,12 +349,12 @@ class StoreHandle(Closing):
         jobs: int,
         cluster: str | None,
         watch: answer.Watcher,
-    ) -> answer.Work:
+    ) -> answer.ThreadWork:
         """Return the chosen threads, and what works on them."""
         executor = self._around.executor(jobs, cluster)
         choosing, answering = answer.watchers(executor, where, watch)
         chosen = self.chosen(threads, match, where, choosing)
-        return answer.Work(self._store, self._around, chosen, executor, answering)
+        return answer.ThreadWork(self._store, self._around, chosen, executor, answering)
 
     def _or_all(
         self, chosen: Iterator[Thread] | None, watch: answer.Watcher = answer.unwatched

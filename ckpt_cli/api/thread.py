@@ -13,9 +13,9 @@ from ckpt_cli.api.answer import (
     Answer,
     AnswerList,
     Surroundings,
+    ThreadWork,
     Watcher,
     When,
-    Work,
     texts,
     time_of,
     time_text,
@@ -597,7 +597,9 @@ class ThreadHandle:
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
         store, thread = self.reader.store, self.reader.thread
-        return start_search(Work(store, self.around, [thread], self.around.executor()), wanted)
+        return start_search(
+            ThreadWork(store, self.around, [thread], self.around.executor()), wanted
+        )
 
     def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
         """Return how long each step took, as `ckpt timeline THREAD` prints it.

@@ -19,8 +19,8 @@ from ckpt_cli.render.checkpoint import WRITE
 from ckpt_cli.render.fields import Field, Shape, View, inside, optional
 from ckpt_cli.render.text import Span, Style, StyledLine, Ui, cell_len, fit, line, safe_text
 from ckpt_cli.render.types import ANY, BYTES, FLAG, INTEGER, NUMBER, TEXT, VALUE, one_of
-from ckpt_cli.render.value_diff import count_marks, difference_records, difference_texts
-from ckpt_cli.render.values import counted, summary
+from ckpt_cli.render.value_diff import difference_records, difference_texts
+from ckpt_cli.render.values import count_marks, counted, summary
 
 _STYLES: Mapping[str, Style] = {
     replay.Verdict.MATCH: "plain",

@@ -31,7 +31,7 @@ from ckpt_cli.render.text import (
     wrap,
 )
 from ckpt_cli.render.types import INTEGER, KEY, OBJECT, TIME, VALUE, one_of
-from ckpt_cli.render.values import counted, noun_for, summary
+from ckpt_cli.render.values import count_marks, counted, noun_for, summary
 
 CHANGE = Shape(
     "A channel that differs.",
@@ -414,16 +414,6 @@ def _bar(counts: Counts, most: int) -> StyledLine:
     scale = min(1.0, MAX_BAR / most) if most else 1.0
     marks = count_marks(counts)
     return line(*((mark * max(round(n * scale), 1), style) for mark, n, style in marks))
-
-
-def count_marks(counts: Counts) -> list[tuple[str, int, Style]]:
-    """Return the numbers that are not 0, each with its sign and style."""
-    marks: list[tuple[str, int, Style]] = [
-        ("+", counts.added, "add"),
-        ("-", counts.removed, "remove"),
-        ("~", counts.changed, "change"),
-    ]
-    return [mark for mark in marks if mark[1]]
 
 
 def _signed(n: int) -> str:

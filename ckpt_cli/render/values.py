@@ -16,10 +16,10 @@ from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.core.state import LOST_DELTA
 from ckpt_cli.core.values import is_set
 from ckpt_cli.render.table import size, step_number
-from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
+from ckpt_cli.render.text import Style, cell_len, fit, safe_text, wrap
 
 if TYPE_CHECKING:  # they load what computes replays and differences
-    from ckpt_cli.core.diff import ShortChange
+    from ckpt_cli.core.diff import Counts, ShortChange
     from ckpt_cli.core.repair import DamagedValue
 
 # Possessive quantifiers: backtracking would take time quadratic in the number of digits.
@@ -175,6 +175,16 @@ def progress_text(doing: str, found: Counter[str]) -> str:
     if len(found) > _COUNTED:
         listed.append(f"{found.total() - sum(number for _, number in shown)} others")
     return f"{doing} threads" + (f": {', '.join(listed)}" if listed else "")
+
+
+def count_marks(counts: Counts) -> list[tuple[str, int, Style]]:
+    """Return the numbers that are not 0, each with its sign and style."""
+    marks: list[tuple[str, int, Style]] = [
+        ("+", counts.added, "add"),
+        ("-", counts.removed, "remove"),
+        ("~", counts.changed, "change"),
+    ]
+    return [mark for mark in marks if mark[1]]
 
 
 def noun_for(items: Iterable[Value]) -> str:
