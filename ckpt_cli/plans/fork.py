@@ -561,6 +561,38 @@ def named(
     return {one: ShownCheckpoint(refs[one], step) for one, step in steps.items()}
 
 
+def copy_plan(
+    reader: ThreadReader,
+    head: Moment,
+    target: Moment,
+    main: TouchedCheckpoint,
+    change: Change,
+    after: Mapping[str, Value],
+    step: int | None = None,
+) -> CheckpointPlan:
+    """Return the plan of a change that makes `main`, a copy of the target, the new head.
+
+    `after` is its state, and `step` its step if it is in the same thread. It says neither why the
+    copy has its form, nor what a resume does: the caller adds that.
+    """
+    added = {} if main.form == "clone" else {main.key.checkpoint_id: step}
+    return CheckpointPlan(
+        action="copy",
+        main=main,
+        before=head.key,
+        head=main.key,
+        why="",
+        next=None,
+        changes=diff_channels(read_state(reader, head).values, after),
+        configurable=configurable(main.key),
+        metadata=carried_metadata(reader.store, target.metadata),
+        change=change,
+        names=named(reader, head, target, added),
+        now=head.step,
+        is_javascript=target.body.is_javascript,
+    )
+
+
 def left_behind(reader: ThreadReader, head: Moment, target: Moment) -> list[str]:
     """Return the checkpoints that are on the head's branch but not on the target's, newest
     first.
@@ -681,33 +713,25 @@ def plan_values_rollback(
     body = set_keys(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
     preview, edit_notes = previewed(reader, target, options.edits)
     no_reason = [] if options.reason is None else ["this layout cannot store the reason"]
-    left = left_behind(reader, head, target)
     step = None if target.number is None else target.number + 1
-    return CheckpointPlan(
+    change = Change(
+        reader.thread_id,
+        heads_of(reader),
+        checkpoints=(Checkpoint(key, checkpoint_id, body, TypedBytes("json", b"{}")),),
+        blobs=tuple(edited.blobs),
+    )
+    main = TouchedCheckpoint(key, checkpoint_id, "child", checkpoint_id)
+    return replace(
+        copy_plan(reader, head, target, main, change, preview, step),
         action="fork" if options.fork else "rollback",
-        main=TouchedCheckpoint(key, checkpoint_id, "child", checkpoint_id),
-        before=head.key,
-        head=key,
         why="this layout stores only values, which are copied to a new child of the target",
-        next=None,
-        changes=diff_channels(read_state(reader, head).values, preview),
-        configurable=configurable(key),
-        metadata=carried_metadata(reader.store, target.metadata),
-        change=Change(
-            reader.thread_id,
-            heads_of(reader),
-            checkpoints=(Checkpoint(key, checkpoint_id, body, TypedBytes("json", b"{}")),),
-            blobs=tuple(edited.blobs),
-        ),
         notes=(
             *edit_notes,
             *no_reason,
             *_left(reader, target),
             *notes_of(reader, head, target, now),
         ),
-        names=named(reader, head, target, {key.checkpoint_id: step}),
-        now=head.step,
-        abandoned=len(left),
+        abandoned=len(left_behind(reader, head, target)),
     )
 
 
@@ -735,21 +759,13 @@ def plan_values_fork(
     writes = sum(one.key.checkpoint_id in line for one in reader.writes())
     key = CheckpointKey(thread_id, "", checkpoint_id)
     copies = [CopyOfCheckpoint(CheckpointKey(reader.thread_id, "", one)) for one in line]
-    return CheckpointPlan(
-        action="copy",
-        main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
-        before=head.key,
-        head=key,
+    main = TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id)
+    change, state = Change(thread_id, {}, copies=tuple(copies)), read_state(reader, target).values
+    return replace(
+        copy_plan(reader, head, target, main, change, state),
         why=f"{len(copies)} checkpoints and {writes} writes",
-        next=None,
-        changes=diff_channels(read_state(reader, head).values, read_state(reader, target).values),
-        configurable=configurable(key),
-        metadata=carried_metadata(reader.store, target.metadata),
-        change=Change(thread_id, {}, copies=tuple(copies)),
         notes=(_NEXT, "this layout cannot mark the copy, so `ckpt undo` does not find it"),
         is_undoable=False,
-        names=named(reader, head, target, {}),
-        now=head.step,
     )
 
 
@@ -838,31 +854,21 @@ def plan_fork_to_thread(
     # Without an id, LangGraph continues from the head instead of travelling in time.
     left_out = {"checkpoint_id"} if is_head else set[str]()
     at = {name: one for name, one in configurable(key).items() if name not in left_out}
-    return CheckpointPlan(
+    main = TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id)
+    change = Change(
+        thread_id, {}, copies=tuple(copies), writes=tuple(edited.writes), blobs=tuple(edited.blobs)
+    )
+    return replace(
+        copy_plan(reader, head, target, main, change, preview),
         action="fork" if options.edits_state else "copy",
-        main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
-        before=head.key,
-        head=key,
         why=f"{len(copies)} checkpoints and {writes} writes",
         next=_next(target, edges, is_head),
         saved=finished_nodes(target) if goes_on else (),
         again=() if is_head or edges is not None else repeated_nodes(reader, target),
         asked=() if is_head or edges is not None else asking_nodes(target),
-        changes=diff_channels(read_state(reader, head).values, preview),
         configurable=at,
-        metadata=carried_metadata(reader.store, target.metadata),
-        change=Change(
-            thread_id,
-            {},
-            copies=tuple(copies),
-            writes=tuple(edited.writes),
-            blobs=tuple(edited.blobs),
-        ),
         notes=(*edit_notes, *_notes(target)),
-        names=named(reader, head, target, {}),
-        now=head.step,
         waits=open_questions(target) if goes_on else None,
-        is_javascript=target.body.is_javascript,
     )
 
 

@@ -478,12 +478,7 @@ def plan_write_repair(
     that `plan_rollback` raises.
     """
     check_store(rows)
-    info = rows.describe()
-    if reader.is_values_only or Capability.WRITES not in info.capabilities:
-        raise Unsupported(
-            f"a store of layout '{info.layout}' {NO_ANSWERS}",
-            hint="the application asks again when it resumes",
-        )
+    _check_writes(reader, NO_ANSWERS, "the application asks again when it resumes")
     head = readable_head(reader, checkpoint_id, "the writes", state=False)
     asked = [one for task in head.step.tasks for one in task.questions if one.is_open]
     stale = [one.detail for one in stale_resumes(head.key, head.step, head.writes)]
@@ -507,6 +502,13 @@ def plan_write_repair(
         )
     dropped = {one.task_id for one in answered}
     return plan_head_copy(reader, rows, head, now, mends=stale, force=force, unanswered=dropped)
+
+
+def _check_writes(reader: ThreadReader, lack: str, hint: str) -> None:
+    """Raise `Unsupported` if the layout does not store what tasks wrote."""
+    info = reader.store.describe()
+    if reader.is_values_only or Capability.WRITES not in info.capabilities:
+        raise Unsupported(f"a store of layout '{info.layout}' {lack}", hint=hint)
 
 
 def _is_used_inside(reader: ThreadReader, head: Moment) -> bool:
@@ -577,12 +579,8 @@ def _plan_head(
     force: bool,
 ) -> Repair:
     check_store(rows)
-    info = rows.describe()
-    if reader.is_values_only or Capability.WRITES not in info.capabilities:
-        raise Unsupported(
-            f"a store of layout '{info.layout}' {NO_STEPS}",
-            hint="roll back to a checkpoint with sound values: `ckpt rollback THREAD REF`",
-        )
+    back = "roll back to a checkpoint with sound values: `ckpt rollback THREAD REF`"
+    _check_writes(reader, NO_STEPS, back)
     head = readable_head(reader, checkpoint_id, "the values", state=True)
     rebuilt: list[Rebuilt] = []
     values: dict[str, Put] = {}

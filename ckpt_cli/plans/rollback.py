@@ -12,7 +12,6 @@ from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.edit_state import VALUES
 from ckpt_cli.core.forking import (
     NEWEST_FORMAT,
@@ -33,6 +32,7 @@ from ckpt_cli.plans.fork import (
     asking_nodes,
     check_store,
     configurable,
+    copy_plan,
     edges_of,
     finished_nodes,
     head_notes,
@@ -41,7 +41,6 @@ from ckpt_cli.plans.fork import (
     known_channels,
     later_nodes,
     left_behind,
-    named,
     new_key,
     nodes_behind,
     nodes_of_copy,
@@ -54,7 +53,6 @@ from ckpt_cli.plans.fork import (
     target_and_head,
 )
 from ckpt_cli.plans.proposal import Proposal, ResumePoint
-from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.store import carried_metadata
 from ckpt_cli.reading.target import NamedThread, Target, TargetArguments, find_checkpoint
 from ckpt_cli.reading.thread import Moment, ThreadReader
@@ -262,31 +260,23 @@ def plan_rollback(
     preview, edit_notes = previewed(reader, target, options.edits)
     left = left_behind(reader, head, target)
     also, main = tuple(made.added[:-1]), made.added[-1]
-    return CheckpointPlan(
+    change, step = made.change(reader.thread_id, heads), (target.number or 0) + 1
+    return replace(
+        copy_plan(reader, head, target, main, change, preview, step),
         action="fork" if options.fork else "rollback",
-        main=main,
-        before=head.key,
-        head=key,
         why=why,
         next=nodes_of_copy(target) if edges is None else nodes_behind(edges),
         again=repeated_nodes(reader, target) if edges is None else (),
         asked=asking_nodes(target) if edges is None else (),
-        changes=diff_channels(read_state(reader, head).values, preview),
         also=also,
-        configurable=configurable(key),
-        metadata=carried_metadata(reader.store, target.metadata),
-        change=made.change(reader.thread_id, heads),
         notes=(
             *edit_notes,
             *notes_of(reader, head, target, now),
             *(f"the subgraph '{ns}' keeps its current state" for ns in kept),
             *_too_early(reader, target, main),
         ),
-        names=named(reader, head, target, {key.checkpoint_id: (target.number or 0) + 1}),
-        now=head.step,
         abandoned=len(left),
         later=later_nodes(reader, left),
-        is_javascript=target.body.is_javascript,
     )
 
 

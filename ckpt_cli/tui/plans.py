@@ -85,38 +85,20 @@ class ReviewedRemoval:
     """The name of the operation that is recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
-    """The fields of the purge form."""
-
-    match: str = ""
-    older_than: str = ""
-    keep_last: str = ""
-
-    def policy(self, now: datetime, zone: tzinfo) -> Policy:
-        """Return the policy of the same `ckpt purge`. Raises `UsageError` if the form is
-        invalid.
-        """
-        if self.keep_last and not (self.keep_last.isdecimal() and int(self.keep_last)):
-            raise UsageError(f"cannot keep '{self.keep_last}' checkpoints: not a number above 0")
-        found = Policy(
-            Selection(match=self.match or None),
-            parse_time(self.older_than, now, zone) if self.older_than else None,
-            keep=RetentionRules(int(self.keep_last) if self.keep_last else None),
-        )
-        if found.is_empty:
-            raise UsageError("nothing selected", hint="fill in at least one field")
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """The fields of the fork form."""
-
-    to: str = ""
-    """The new thread; empty for a new branch of the same thread."""
-    edit: EditedValue | None = None
-    as_node: str | None = None
+def policy_of(match: str, older_than: str, keep_last: str, now: datetime, zone: tzinfo) -> Policy:
+    """Return the policy of the same `ckpt purge`, from the fields of a form. Raises `UsageError`
+    if they are invalid.
+    """
+    if keep_last and not (keep_last.isdecimal() and int(keep_last)):
+        raise UsageError(f"cannot keep '{keep_last}' checkpoints: not a number above 0")
+    found = Policy(
+        Selection(match=match or None),
+        parse_time(older_than, now, zone) if older_than else None,
+        keep=RetentionRules(int(keep_last) if keep_last else None),
+    )
+    if found.is_empty:
+        raise UsageError("nothing selected", hint="fill in at least one field")
+    return found
 
 
 class _Stores:
@@ -160,24 +142,27 @@ class Planner:
 
     def rollback(self, store: Store, place: CheckpointKey) -> Reviewed:
         """Plan to roll the thread back to a checkpoint."""
-        return self._forked(store, place, Fork(), RollbackOptions())
+        return self._forked(store, place, RollbackOptions())
 
-    def fork(self, store: Store, place: CheckpointKey, how: Fork) -> Reviewed:
-        """Plan to fork a checkpoint: to a new branch, or to a new thread."""
-        edits = () if how.edit is None else (how.edit.edit,)
-        return self._forked(
-            store, place, how, RollbackOptions(fork=True, edits=edits, as_node=how.as_node)
-        )
+    def fork(
+        self,
+        store: Store,
+        place: CheckpointKey,
+        to: str = "",
+        edit: EditedValue | None = None,
+        as_node: str | None = None,
+    ) -> Reviewed:
+        """Plan to fork a checkpoint to the new thread `to`; to a new branch if that is empty."""
+        edits = () if edit is None else (edit.edit,)
+        options = RollbackOptions(fork=True, edits=edits, as_node=as_node)
+        return self._forked(store, place, options, to, edit)
 
-    def undo(self, store: Store, thread_id: str) -> Reviewed:
-        """Plan to undo the last rollback, fork or repair of a thread."""
+    def undo(self, store: Store, thread_id: str, op: str = "") -> Reviewed:
+        """Plan to undo the last change of a thread, or what a recorded operation did to it."""
         with self.opened(store) as stores:
-            return _taken_back(undo_of_thread(stores, thread_id, lambda _: None))
-
-    def undo_operation(self, store: Store, thread_id: str, op: str) -> Reviewed:
-        """Plan to undo what a recorded operation did to a thread."""
-        found = operation_named(OperationLog.of_user(), op, place_of(self._opening.url))
-        with self.opened(store) as stores:
+            if not op:
+                return _taken_back(undo_of_thread(stores, thread_id, lambda _: None))
+            found = operation_named(OperationLog.of_user(), op, place_of(self._opening.url))
             return _taken_back(undo_of_operation(stores, found, thread_id))
 
     def repair(
@@ -220,7 +205,12 @@ class Planner:
         )
 
     def _forked(
-        self, store: Store, place: CheckpointKey, how: Fork, options: RollbackOptions
+        self,
+        store: Store,
+        place: CheckpointKey,
+        options: RollbackOptions,
+        to: str = "",
+        edit: EditedValue | None = None,
     ) -> Reviewed:
         if place.checkpoint_ns:
             raise UsageError(
@@ -230,13 +220,13 @@ class Planner:
         reader = ThreadReader(store, place.thread_id)
         with self.opened(store) as stores:
             rows = stores.editable
-            if how.to:
-                plan = plan_fork_to_thread(reader, rows, place.checkpoint_id, how.to, options)
+            if to:
+                plan = plan_fork_to_thread(reader, rows, place.checkpoint_id, to, options)
             else:
                 plan = plan_rollback(reader, rows, place.checkpoint_id, self._now(), options)
-        if how.edit is not None:
-            plan = replace(plan, changes=_with_edited(plan.changes, how.edit))
-        return _reviewed(plan, values=how.edit is not None)
+        if edit is not None:
+            plan = replace(plan, changes=_with_edited(plan.changes, edit))
+        return _reviewed(plan, values=edit is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,16 +46,15 @@ from ckpt_cli.tui.plans import (
     KINDS,
     Editable,
     EditedValue,
-    Fork,
     Kind,
     Mending,
     Planner,
-    Purge,
     Reviewed,
     ReviewedRemoval,
     channels_of,
     editable,
     mending,
+    policy_of,
 )
 from ckpt_cli.tui.reading import ask, say, screen_hint, screen_message, show_error
 from ckpt_cli.tui.screens.dialogs import KeyLine, PlanScreen
@@ -281,8 +280,8 @@ class PurgeForm(DialogForm[Policy, ReviewedRemoval]):
         super().__init__("Purge", fields, self._wish, plan)
 
     def _wish(self) -> Policy:
-        found = Purge(self._match.value, self._age.value, self._keep.value)
-        return found.policy(self._now, self._zone)
+        values = self._match.value, self._age.value, self._keep.value
+        return policy_of(*values, self._now, self._zone)
 
 
 _Answer = TypeVar("_Answer")
@@ -320,7 +319,7 @@ class Writing:
             "rollback": self._roll_back,
             "fork": self._fork,
             "undo": self._undo,
-            "undo_operation": partial(self._undo_operation, op),
+            "undo_operation": partial(self._undo, op),
             "repair": self._repair,
             "delete": self._delete,
             "purge": self._purge,
@@ -334,16 +333,11 @@ class Writing:
             question = partial(self._planner.rollback, place=place)
             await self._propose(question, "Roll back this thread?", _UNDO)
 
-    async def _undo(self) -> None:
+    async def _undo(self, op: str = "") -> None:
+        """Undo the last change of this thread, or what an operation did to it."""
         if (thread_id := self._main.here_thread()) is not None:
-            question = partial(self._planner.undo, thread_id=thread_id)
-            await self._propose(question, "Undo this?")
-
-    async def _undo_operation(self, op: str) -> None:
-        """Undo what an operation did to this thread."""
-        if (thread_id := self._main.here_thread()) is not None:
-            question = partial(self._planner.undo_operation, thread_id=thread_id, op=op)
-            await self._propose(question, "Undo this operation?")
+            question = partial(self._planner.undo, thread_id=thread_id, op=op)
+            await self._propose(question, f"Undo this{' operation' if op else ''}?")
 
     async def _repair(self) -> None:
         finding = self._main.inspector.rows.finding
@@ -380,7 +374,7 @@ class Writing:
             edit = None if before is None else self._edit(before)
             if edit is None:
                 return None
-        question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
+        question = partial(self._planner.fork, place=place, to=to, edit=edit, as_node=node)
         return await self._ask(question, refuse)
 
     async def _delete(self) -> None:
