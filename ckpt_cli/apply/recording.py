@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -196,6 +196,34 @@ class Recorder:
 
 
 @dataclass(slots=True)
+class _StepSums:
+    """What steps did that were carried out, as the log tells it."""
+
+    number: int = 0
+    """Of the threads or items that were changed."""
+    threads: dict[str, None] = field(default_factory=dict)
+    added: list[str] = field(default_factory=list)
+
+    def add(self, one: OperationStep) -> None:
+        """Count a step."""
+        self.number += one.number
+        if one.thread_id is not None and len(self.threads) < MOST_THREADS:
+            self.threads[one.thread_id] = None
+        if isinstance(one.done, AppliedChange) and len(self.added) < MOST_THREADS:
+            self.added += [new.key.checkpoint_id for new in one.done.change.checkpoints]
+
+    def ended(self, planned: Operation, cannot_undo: str, ended: str) -> Operation:
+        """Return the operation as it is recorded."""
+        return planned._replace(
+            threads=tuple(self.threads),
+            number=self.number,
+            added=tuple(self.added),
+            cannot_undo=cannot_undo,
+            ended=ended,
+        )
+
+
+@dataclass(slots=True)
 class Recording:
     """One operation that is being carried out."""
 
@@ -210,10 +238,7 @@ class Recording:
     _is_unsure: bool = False
     """Whether only the store can tell what became of some steps."""
     _can_undo: bool = True
-    _threads: dict[str, None] = field(default_factory=dict)
-    _added: list[str] = field(default_factory=list)
-    _number: int = 0
-    """Of the threads or items that were changed."""
+    _sums: _StepSums = field(default_factory=_StepSums)
     _next: int = 0
     """The number of the next step in the journal."""
     _open: dict[int, OperationStep] = field(default_factory=dict)
@@ -227,7 +252,7 @@ class Recording:
     @property
     def recorded(self) -> str | None:
         """The id of the operation; None if nothing was changed, or the log does not have it."""
-        return self.op if self._number and self._lost is None else None
+        return self.op if self._sums.number and self._lost is None else None
 
     def intend(self, steps: Sequence[OperationStep], *, must_record: bool = False) -> None:
         """Record steps that are about to be carried out. What was intended before is done.
@@ -357,15 +382,9 @@ class Recording:
         why = self.planned.cannot_undo
         if not why and not self._can_undo:
             why = self.planned.why_not_kept
-        done = self.planned._replace(
-            threads=tuple(self._threads),
-            number=self._number,
-            added=tuple(self._added),
-            cannot_undo=why,
-            ended=ended,
-        )
+        done = self._sums.ended(self.planned, why, ended)
         try:
-            if not self._number:
+            if not done.number:
                 journal.close(keep=False)
                 return
             journal.record(done)
@@ -384,12 +403,8 @@ class Recording:
     def _count(self, steps: Iterable[OperationStep]) -> None:
         """Count steps that were carried out."""
         for one in steps:
-            self._number += one.number
+            self._sums.add(one)
             self._can_undo &= one.back is not None
-            if one.thread_id is not None and len(self._threads) < MOST_THREADS:
-                self._threads[one.thread_id] = None
-            if isinstance(one.done, AppliedChange) and len(self._added) < MOST_THREADS:
-                self._added += [new.key.checkpoint_id for new in one.done.change.checkpoints]
 
     def _lose(self, error: UsageError) -> None:
         # Without a traceback, which would keep the journal open, and so locked.
@@ -529,7 +544,11 @@ def _settled(claim: Claim, url: StoreUrl) -> Operation | None:
         claim.close(keep=False)
         return None
     claim.not_done(steps.keys() - done.keys())
-    found = _ended(claim.planned, list(done.values()))
+    sums = _StepSums()
+    for step in done.values():
+        sums.add(step)
+    why = claim.planned.cannot_undo or _why_not(claim.planned, done.values(), list(sums.threads))
+    found = sums.ended(claim.planned, why, FOUND_LATER)
     claim.log.append(found)
     _audited(audit, found)
     claim.close(keep=found.keeps_steps)
@@ -570,25 +589,7 @@ def _without_doubles(steps: Mapping[int, OperationStep]) -> dict[int, OperationS
     return found
 
 
-def _ended(planned: Operation, steps: list[OperationStep]) -> Operation:
-    """Return the operation as it is recorded."""
-    threads = dict.fromkeys(one.thread_id for one in steps if one.thread_id is not None)
-    added = [
-        new.key.checkpoint_id
-        for one in steps
-        if isinstance(one.done, AppliedChange)
-        for new in one.done.change.checkpoints
-    ]
-    return planned._replace(
-        threads=tuple(threads)[:MOST_THREADS],
-        number=sum(one.number for one in steps),
-        added=tuple(added)[:MOST_THREADS],
-        cannot_undo=planned.cannot_undo or _why_not(planned, steps, list(threads)),
-        ended=FOUND_LATER,
-    )
-
-
-def _why_not(planned: Operation, steps: Iterable[OperationStep], threads: Sequence[str]) -> str:
+def _why_not(planned: Operation, steps: Collection[OperationStep], threads: Sequence[str]) -> str:
     """Return why an operation cannot be taken back, and what to do instead; `''` if it can."""
     lacking = [one for one in steps if one.back is None]
     if not lacking:
