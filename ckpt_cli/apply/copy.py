@@ -455,7 +455,7 @@ class RestoreReport:
             self.failed.append(error)
 
     def raise_failures(self, noun: str, verb: str = "were not") -> None:
-        """Raise the error if all archives failed, or `PartlyDone` if some did."""
+        """Raise the error if all archives failed, or `PartlyDone` if some did or rows expired."""
         if self.failed and not self.done:
             raise self.failed[0]
         if self.failed:
@@ -465,6 +465,11 @@ class RestoreReport:
                 f"{len(self.failed)} of {number} {noun} {verb} restored: {first.message}",
                 hint=first.hint,
             ) from first
+        if self.expired:
+            rows = "1 row" if self.expired == 1 else f"{self.expired} rows"
+            raise PartlyDone(
+                f"{rows} left out: their time to live has ended", hint=f"the {noun} still hold them"
+            )
 
 
 def _recorded(

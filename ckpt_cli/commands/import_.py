@@ -13,7 +13,7 @@ from typer import Argument, Context, Option
 
 from ckpt_backends import shell
 from ckpt_backends.archive import Bundle, bundles_in, read_header
-from ckpt_backends.errors import NotFound, PartlyDone
+from ckpt_backends.errors import NotFound
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.apply.copy import RestoreReport, make_target, opened_target, restore_threads
 from ckpt_cli.apply.recording import Recorder, refuse_copy
@@ -98,11 +98,6 @@ def import_(
     if dry_run:
         session.note_dry_run()
     report.raise_failures("bundles", "would not be" if dry_run else "were not")
-    if report.expired:
-        raise PartlyDone(
-            f"{counted(report.expired, 'row')} left out: their time to live has passed",
-            hint="the bundles still hold them",
-        )
 
 
 def _review(review: PlanReview, target: ArchiveImport, bundles: Iterable[Bundle]) -> None:

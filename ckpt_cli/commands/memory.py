@@ -694,11 +694,6 @@ def import_(
     )
     session.output.records(restored, RESTORED_COLUMNS)
     report.raise_failures("archives")
-    if report.expired:
-        raise PartlyDone(
-            f"{counted(report.expired, 'row')} left out: their time to live has ended",
-            hint="the archives still hold them",
-        )
 
 
 def _review(review: PlanReview, memory: MemoryStore, one: ItemArchive) -> None:

@@ -273,19 +273,6 @@ class ItemEdited:
 MemoryPart: TypeAlias = ItemsRemoved | ItemsRestored | ItemsAdded | ItemEdited
 
 
-def items_of(part: MemoryPart) -> int:
-    """Return the number of items that a part concerns."""
-    match part:
-        case ItemsRemoved(items):
-            return len(items)
-        case ItemsRestored():
-            return part.items
-        case ItemsAdded(keys):
-            return len(keys)
-        case ItemEdited():
-            return 1
-
-
 StepPart: TypeAlias = AppliedChange | RowsRemoved | RowsRestored | RowsAdded | MemoryPart
 
 
@@ -303,8 +290,11 @@ class OperationStep:
     @property
     def number(self) -> int:
         """The number of threads, or of items of long-term memory, that it changes."""
-        if isinstance(self.done, MemoryPart):
-            return items_of(self.done)
+        match self.done:
+            case ItemsRemoved(found) | ItemsAdded(found):
+                return len(found)
+            case ItemsRestored():
+                return self.done.items
         return 1
 
     def turned(self) -> OperationStep:
@@ -347,8 +337,14 @@ def _record(part: StepPart | None) -> dict[str, Any] | None:
             return {"restore": {"bundle": str(bundle), "sha256": digest}}
         case RowsAdded(checkpoints, writes):
             return {"add": {"checkpoints": checkpoints, "writes": writes}}
-        case ItemsRemoved() | ItemsRestored() | ItemsAdded() | ItemEdited():
-            return memory_record(part)
+        case ItemsRemoved(items):
+            return {"remove_items": list(map(_item_record, items))}
+        case ItemsRestored(bundle, digest, number):
+            return {"restore_items": {"bundle": str(bundle), "sha256": digest, "items": number}}
+        case ItemsAdded(keys):
+            return {"add_items": list(map(_key_record, keys))}
+        case ItemEdited(key, fields):
+            return {"edit_item": {**_key_record(key), "fields": dict(fields)}}
 
 
 def _part(record: Mapping[str, Any] | None) -> StepPart | None:
@@ -363,25 +359,6 @@ def _part(record: Mapping[str, Any] | None) -> StepPart | None:
             return RowsRestored(Path(bundle), str(digest))
         case {"add": {"checkpoints": checkpoints, "writes": writes}}:
             return RowsAdded(int(checkpoints), int(writes))
-    return memory_part(record)
-
-
-def memory_record(part: MemoryPart) -> dict[str, Any]:
-    """Return a part as JSON."""
-    match part:
-        case ItemsRemoved(items):
-            return {"remove_items": list(map(_item_record, items))}
-        case ItemsRestored(bundle, digest, number):
-            return {"restore_items": {"bundle": str(bundle), "sha256": digest, "items": number}}
-        case ItemsAdded(keys):
-            return {"add_items": list(map(_key_record, keys))}
-        case ItemEdited(key, fields):
-            return {"edit_item": {**_key_record(key), "fields": dict(fields)}}
-
-
-def memory_part(record: Mapping[str, Any]) -> MemoryPart:
-    """Parse a part. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError`."""
-    match record:
         case {"remove_items": items}:
             return ItemsRemoved(tuple(map(_item_from, items)))
         case {"restore_items": {"bundle": bundle, "sha256": digest, "items": number}}:
@@ -702,12 +679,7 @@ def steps_of(log: OperationLog, op: str) -> Iterator[OperationStep]:
 
     Raises `UsageError` if they are not kept, or damaged.
     """
-    yield from read_steps(steps_path(log, op))
-
-
-def read_steps(path: Path) -> Iterator[OperationStep]:
-    """Yield the steps in a file that were carried out. Raises `UsageError`."""
-    for _, step in read_numbered(path):
+    for _, step in read_numbered(steps_path(log, op)):
         yield step
 
 
