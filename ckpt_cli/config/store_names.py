@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COPY = "copy"
 """The URL parameter that stands for --copy, in the declarations of backends that can do that."""
 
-_COMMAND = r"`ckpt (?!-s )([a-z]+ [^`]*)`"
+_COMMAND = r"`ckpt ([a-z]+ [^`]*)`"
 """A command to paste. One of a single word is only named."""
 _TO_FILL_IN = (
     r"(?<![\w-])(?:THREAD|REF|OP|FILE|STORE|NEW|URL|DIR|KEY|PATTERN|FILTER|NODE|--help)(?![\w-])"
@@ -68,10 +68,13 @@ class StoreNames:
         """The options that name the store again in a command to paste, without a password."""
         from ckpt_backends.url import printable
 
-        name = self._settings.get("store")
+        name, config = self._settings.get("store"), self._settings.get("config")
         if self._found is not None:
             return list(self._found.words)
-        return [] if name is None else ["-s", printable(name)]
+        if name is None:
+            return []
+        # The name may be that of a profile.
+        return [*(["--config", config] if config else []), "-s", printable(name)]
 
     def with_store(self, text: str) -> str:
         """Return a text whose commands to paste name the store of this run, if it was named.

@@ -70,6 +70,17 @@ def test_a_command_on_a_whole_thread_says_that_it_takes_no_ref(sample: Path, com
     assert named.split()[:2] == ["-s", str(sample)]
 
 
+def test_a_command_to_paste_names_the_configuration_with_its_profile(
+    sample: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "own.toml"
+    config.write_text(f'[stores.agent]\nurl = "{sample}"\n')
+    answer = ckpt("--config", config, "-s", "agent", "tail", "trip-to-kyoto@step:3")
+    named = answer.err.partition("`ckpt ")[2].partition("`")[0]
+    assert named == f"--config {config} -s agent show trip-to-kyoto@step:3"
+    assert ckpt(*named.split()).code == 0
+
+
 class State(TypedDict, total=False):
     x: str
 
