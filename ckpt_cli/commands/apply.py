@@ -15,7 +15,7 @@ from ckpt_backends.files import TemporaryFolder
 from ckpt_cli.commands.arguments import AllowPickle, NewKeyFile, SignKey, TrustedKeys
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
-from ckpt_cli.commands.purge import OF_REMOVAL, RemovalRun, RemovalTerms
+from ckpt_cli.commands.purge import OF_REMOVAL, RemovalRun
 from ckpt_cli.core.random_numbers import seeded
 from ckpt_cli.lazy import Group
 from ckpt_cli.options import DryRun, Summary, Yes, not_huge
@@ -294,10 +294,8 @@ def _remove(
     run = RemovalRun(
         session,
         plan.header.action,
-        RemovalTerms(
-            again=again if skip_changed else f"{again} with --skip-changed",
-            **{name: values[name] for name in _TERMS if name in values},
-        ),
+        again=again if skip_changed else f"{again} with --skip-changed",
+        **{name: values[name] for name in _TERMS if name in values},
     )
     found = counted_plan(plan)
     session.review = PlanReview(plan.header)

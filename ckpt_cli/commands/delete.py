@@ -9,7 +9,7 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import NotFound, PartlyDone, StoreChanged, UsageError
 from ckpt_cli.commands.arguments import SignKey, read_input, threads_to_change
 from ckpt_cli.commands.plan_out import PlanOut, removes
-from ckpt_cli.commands.purge import ArchiveFolder, RemovalRun, RemovalTerms
+from ckpt_cli.commands.purge import ArchiveFolder, RemovalRun
 from ckpt_cli.core.retention import NOT_FOUND
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes
 from ckpt_cli.plans.purge import plan_named
@@ -52,8 +52,7 @@ def delete(
     ```
     """
     session: Session = ctx.obj
-    terms = RemovalTerms(archive, sign_key, memory=memory, plan_out=plan_out)
-    run = RemovalRun(session, "threads delete", terms)
+    run = RemovalRun(session, "threads delete", archive, sign_key, memory=memory, plan_out=plan_out)
     given = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
     names = dict.fromkeys(given, "given by id")
     chosen_by = [*(["--match"] if match is not None else []), *(["--where"] if where else [])]

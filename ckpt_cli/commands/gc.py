@@ -9,7 +9,7 @@ from typer import Context, Option
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.arguments import SignKey
 from ckpt_cli.commands.plan_out import PlanOut, removes
-from ckpt_cli.commands.purge import ArchiveFolder, RemovalRun, RemovalTerms
+from ckpt_cli.commands.purge import ArchiveFolder, RemovalRun
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes, number
@@ -57,7 +57,6 @@ def gc(
             f" --scope {', --scope '.join([*Scope][:-1])} or --scope {Scope.ALL}",
         )
     before = session.now - parse_duration(grace)
-    terms = RemovalTerms(archive, sign_key, batch, plan_out=plan_out)
-    run = RemovalRun(session, "gc", terms)
+    run = RemovalRun(session, "gc", archive, sign_key, batch, plan_out=plan_out)
     found = plan_gc(session.store, scopes, before)
     run.carry_out(progress(found, total=None, label="looking for orphans"))

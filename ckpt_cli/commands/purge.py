@@ -50,10 +50,16 @@ OF_REMOVAL = ("archive", "sign_key", "batch", "sleep", "max_duration", "vacuum")
 """The options that a saved plan of a removal holds, or needs again."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemovalTerms:
-    """How a removal is carried out, as the options say."""
+@dataclass
+class RemovalRun:
+    """One run that removes threads, or what is inside them, as the options say.
 
+    Raises `UsageError`, `Refused` or `StoreUnavailable` early for what fails after planning.
+    """
+
+    session: Session
+    action: str
+    """The name of the operation that is recorded: the words of the command."""
     archive: Path | None = None
     """Where each thread is archived before anything of it is removed."""
     sign_key: Path | None = None
@@ -71,35 +77,20 @@ class RemovalTerms:
     again: str = "run the same command again"
     """How to go on after a stop."""
 
-    def pace(self) -> Pace:
-        """Return how fast it runs. The time begins now. Raises `UsageError`."""
+    def __post_init__(self) -> None:
         until = None
         if self.max_duration is not None:
             until = time.monotonic() + parse_duration(self.max_duration).total_seconds()
-        return Pace(self.batch, self.sleep, until)
-
-
-class RemovalRun:
-    """One run that removes threads, or what is inside them."""
-
-    def __init__(self, session: Session, action: str, terms: RemovalTerms) -> None:
-        """Raise `UsageError`, `Refused` or `StoreUnavailable` early for what fails after planning.
-
-        `action` is the name of the operation that is recorded: the words of the command.
-        """
-        self.session = session
-        self.action = action
-        self.terms = terms
-        self.pace = terms.pace()
-        self.key = signing_key(terms.sign_key, terms.archive)
-        is_shown = session.consent.dry_run
+        self.pace = Pace(self.batch, self.sleep, until)
+        self.key = signing_key(self.sign_key, self.archive)
+        is_shown = self.session.consent.dry_run
         if not is_shown:
-            refuse_copy(session.names.store_url)
-        check_removable(session.store)
-        if terms.archive is not None and not is_shown:
+            refuse_copy(self.session.names.store_url)
+        check_removable(self.session.store)
+        if self.archive is not None and not is_shown:
             from ckpt_backends.archive import make_folder
 
-            make_folder(terms.archive)
+            make_folder(self.archive)
 
     def carry_out(self, threads: Iterable[PlannedRemoval], *, receipt: bool = False) -> PurgeReport:
         """Plan, show, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.
@@ -111,12 +102,12 @@ class RemovalRun:
 
     def planned(self, threads: Iterable[PlannedRemoval], folder: Path) -> PlanFile:
         """Write the plan: to --plan-out for another run, or to a private folder for this one."""
-        session, out = self.session, self.terms.plan_out
+        session, out = self.session, self.plan_out
         layout = session.store.describe().layout
         if out is None:
             header = removal_header(layout, session.now, self.action)
             return write_plan(folder / "plan.ndjson", header, threads)
-        given = {name: getattr(self.terms, name) for name in OF_REMOVAL}
+        given = {name: getattr(self, name) for name in OF_REMOVAL}
         given = {name: one for name, one in given.items() if one}
         header = PlanHeader(
             action=self.action,
@@ -133,36 +124,36 @@ class RemovalRun:
 
     def carry_out_plan(self, plan: PlanFile, *, receipt: bool = False) -> PurgeReport:
         """Show a plan, ask, remove and report, as `carry_out` does."""
-        session, terms = self.session, self.terms
+        session = self.session
         found = RemovedThreads(
-            plan, PurgeReport(), True, terms.archive, session.names.words, self._memories(plan)
+            plan, PurgeReport(), True, self.archive, session.names.words, self._memories(plan)
         )
         if session.consent.dry_run:
             self._show(found, None)
-            if terms.plan_out is None:
+            if self.plan_out is None:
                 session.note_dry_run("removed")
             else:
-                note_saved(session, terms.plan_out)
+                note_saved(session, self.plan_out)
             return found.report
         if plan.going and not session.consent.yes:
-            if session.output.text and not terms.summary:
+            if session.output.text and not self.summary:
                 session.show(Answer(found, REMOVAL_VIEW))
             confirm(question(plan.sums))
         report, started = PurgeReport(), time.monotonic()
-        if plan.going or terms.vacuum:
+        if plan.going or self.vacuum:
             report = self._remove(plan)
-        if not (plan.going or terms.summary):
+        if not (plan.going or self.summary):
             session.note("nothing to remove")
-        if terms.summary or report.sums.threads or session.output.machine or not _is_quiet(session):
+        if self.summary or report.sums.threads or session.output.machine or not _is_quiet(session):
             self._show(_done(session, found, report, receipt=receipt), time.monotonic() - started)
-        if self.action == "purge" and report.sums.threads and not (terms.vacuum or terms.summary):
+        if self.action == "purge" and report.sums.threads and not (self.vacuum or self.summary):
             _note_free_space(session)
-        _raise_stopped(report, terms.again)
+        _raise_stopped(report, self.again)
         return report
 
     def _show(self, found: RemovedThreads, seconds: float | None) -> None:
         """Print what was found, or its numbers; without `seconds`, it is a plan."""
-        if self.terms.summary:
+        if self.summary:
             sums = found.plan.sums if seconds is None else found.report.sums
             numbers = PurgeSummary(sums, found.plan.kept, found.report, seconds)
             self.session.output.summary(PURGE_SUMMARY.record(numbers))
@@ -171,7 +162,7 @@ class RemovalRun:
 
     def _memories(self, plan: PlanFile) -> list[dict[str, Any]] | None:
         """Return the memories that came from removed threads; None where no memory is known."""
-        found = memories_from(self.session, self.terms.memory, lambda _: True)
+        found = memories_from(self.session, self.memory, lambda _: True)
         if not found:
             return found
         named = {row["thread_id"] for row in found}
@@ -182,10 +173,10 @@ class RemovalRun:
     def _remove(self, plan: PlanFile) -> PurgeReport:
         session, readers = self.session, [self.session.store]
         archive: Archive | None = None
-        if self.terms.archive is not None:
+        if self.archive is not None:
             made_at = iso(session.now)
             archive = partial(
-                archive_threads, self.terms.archive, session.rows, made_at, __version__, self.key
+                archive_threads, self.archive, session.rows, made_at, __version__, self.key
             )
             readers.append(session.rows)
         cannot_undo = "no archive was made" if archive is None else ""
@@ -197,7 +188,7 @@ class RemovalRun:
                 readers,
                 self.pace,
                 archive,
-                vacuum=self.terms.vacuum,
+                vacuum=self.vacuum,
                 catch_signals=True,
             )
         if report.not_erased:
@@ -339,10 +330,8 @@ def purge(
             hint="select threads with --older-than, --expired, --match, --where or --status,"
             " or prune with --keep-last, --keep-within or --keep-tips",
         )
-    terms = RemovalTerms(
-        archive, sign_key, batch, sleep, max_duration, vacuum, memory, plan_out, summary
-    )
-    run = RemovalRun(session, "purge", terms)
+    pace = batch, sleep, max_duration
+    run = RemovalRun(session, "purge", archive, sign_key, *pace, vacuum, memory, plan_out, summary)
     watch = partial(progress, total=None, label="planning")
     found = plan_purge(session.store, policy, session.now, watch)
     run.carry_out(explained_if_none(session, where, found))
