@@ -1,12 +1,15 @@
 """Loads the project's own plug-in for its tests and for the conformance suite."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 # The tests start hundreds of processes, which take half as long again if each compiles all modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A shell ignores SIGINT in what it starts in the background, and processes inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

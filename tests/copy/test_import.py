@@ -243,9 +243,7 @@ def test_damage_in_each_cell_ends_in_a_clear_error(
         target.unlink(missing_ok=True)
         write_bundle(path, bundle.header, changed)
         done = restored(path, str(target), "--allow-pickle")
-        assert done.code in {0, 4, 5, 6}, done.err
-        assert "Traceback" not in done.err
-        assert "internal error" not in done.err
+        done.ends_cleanly(0, 4, 5, 6)
 
     settings(
         max_examples=40,

@@ -72,7 +72,7 @@ STAYS: dict[str, tuple[str, ...]] = {
     "test_a_redis_store_of_an_older_era_reads_as_its_library_read_it": ("lg-0.4.10",),
     "tests/conformance/test_truth_of_eras.py::"
     "test_a_store_of_an_older_era_reads_as_its_library_read_it": (
-        *("lg-0.2.14-json", "lg-0.6.11", "js-1", "deepagents-0.7"),
+        *("lg-0.2.14-json", "lg-0.6.11", "js-1", "agents/deepagents-0.7"),
     ),
     "tests/copy/test_copied_eras.py::test_a_database_of_an_older_era_is_copied": ("lg-0.6.11",),
     "tests/copy/test_copied_eras.py::test_a_file_of_an_older_era_is_copied": (

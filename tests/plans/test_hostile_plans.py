@@ -170,8 +170,7 @@ def test_hostile_plans_are_used_or_refused(sample: Path, plan: Path) -> None:
         plan.write_text("".join(json.dumps(one, separators=(",", ":")) + "\n" for one in changed))
         reseal(plan)
         answer = ckpt("-s", sample, "apply", plan, "--dry-run")
-        assert answer.code in {0, 2, 3, 4, 5, 6}, answer.err
-        assert "Traceback" not in answer.err
+        answer.ends_cleanly(0, 2, 3, 4, 5, 6)
         assert sample.read_bytes() == before
 
     run = given(st.tuples(st.integers(0, 99), st.integers(0, 99), documents))(check)

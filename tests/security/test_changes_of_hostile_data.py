@@ -36,8 +36,7 @@ def rows(store: Path, thread_id: str) -> list[Any]:
 
 
 def clean(answer: CommandResult, marker: Path) -> CommandResult:
-    assert answer.code in {0, 3, 4, 5}, answer.err
-    assert "Traceback" not in answer.err
+    answer.ends_cleanly(0, 3, 4, 5)
     assert FORBIDDEN.search(answer.out + answer.err) is None
     assert not marker.exists()
     return answer

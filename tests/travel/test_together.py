@@ -166,7 +166,7 @@ def serially(filled: Filled, prepare: Callable[[str], None], lines: list[list[st
     store = fresh(filled, prepare)
     for words in lines:
         answer = ckpt("-s", store, *named(words))
-        assert answer.code in {0, 3, 5, 6}, (words, answer.err)
+        answer.ends_cleanly(0, 3, 5, 6)
     return state(filled)
 
 

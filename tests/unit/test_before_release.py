@@ -1,14 +1,54 @@
-"""The list of variants that wait for a release names tests that exist."""
+"""The lists of what waits for a later tier name tests, and variants of tests, that exist."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import pytest
 
+from tests.harness import tiers
 from tests.harness.before_release import STAYS
 from tests.support import ROOT
+
+SUITE = "backends/ckpt_backends/testing/conformance"
 
 
 @pytest.mark.parametrize("name", STAYS)
 def test_a_listed_test_exists(name: str) -> None:
     path, _, function = name.partition("::")
     assert f"def {function}(" in (ROOT / path).read_text()
+
+
+def test_the_tests_of_tiers_exist() -> None:
+    source = "".join(path.read_text() for path in (ROOT / SUITE).glob("test_*.py"))
+    defined = set(re.findall(r"^def (test_\w+)\(", source, re.MULTILINE))
+    listed = [
+        *(tiers.OF_EACH_LAYOUT, tiers.OF_SLOW_SERVERS, tiers.PROVED_ON_SQLITE, tiers.OF_A_LAYOUT),
+        *(tiers.ASKED_THROUGH_STORE, tiers.OF_FEW_VALUES, *tiers.LATER.values()),
+    ]
+    assert set().union(*listed) <= defined
+
+
+@pytest.mark.engines
+def test_a_listed_variant_exists() -> None:
+    """What stays in the run is found by the start of its name, which a rename would change."""
+    paths = sorted({name.partition("::")[0] for name in STAYS})
+    words = ["-p", "no:xdist", "--collect-only", "-q", "-m", "", *paths]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    found = done.stdout.splitlines()
+    unused = [
+        (name, variant)
+        for name, variants in STAYS.items()
+        for variant in variants
+        if not any(one.startswith(f"{name}[{variant}") for one in found)
+    ]
+    assert unused == []

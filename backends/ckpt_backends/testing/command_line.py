@@ -31,6 +31,18 @@ class CommandResult:
         assert self.code in {0, 1}, self.err
         return json.loads(self.out)
 
+    def ends_cleanly(self, *codes: int) -> None:
+        """Fail the test unless it ended with one of these codes and, if it failed, said why.
+
+        For data that may be damaged in a way that a command does not look at.
+        """
+        assert self.code in codes, self.err
+        for text in (self.raw.decode(errors="replace"), self.err):
+            assert "Traceback" not in text
+            assert "internal error" not in text
+        if self.code > 1:
+            assert "ckpt: " in self.err or '"exit_code": ' in self.err, self.err
+
 
 class _Out(io.TextIOWrapper):
     """Standard output as bytes and text, like a pipe."""

@@ -300,7 +300,7 @@ def test_values_kept_apart_are_read_only_where_asked_for(store: Store, thread_id
     everything = read(True)
     assert all(one.blobs is None for one in store.checkpoints(thread_id))
     if not everything:
-        return
+        pytest.skip("keeps no values apart")
     own = ("__", "branch:", "join:", "start:")
     control = {name for name in everything if name.startswith(own) and name not in USERS}
     users = sorted(everything - control)

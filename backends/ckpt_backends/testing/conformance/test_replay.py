@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.replaying import (
     ALWAYS,
@@ -19,7 +21,7 @@ VALUES_ONLY = False
 def test_every_step_is_explained_by_its_writes(filled: FilledStore) -> None:
     harness = filled.harness
     if not harness.has_history:
-        return
+        pytest.skip("keeps no history")
     with open_store(harness.url) as store:
         reports = replay_store(store)
     if harness.has_writes:
