@@ -19,14 +19,7 @@ from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.recording import Recording, refuse_copy, writable_store
 from ckpt_cli.core.forking import sealed_change
-from ckpt_cli.operations.log import (
-    AppliedChange,
-    ItemEdited,
-    ItemsRemoved,
-    ItemsRestored,
-    OperationStep,
-    RowsRemoved,
-)
+from ckpt_cli.operations import log
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.undo import Stores, item_to_take_back, recorded_archive
 
@@ -86,11 +79,11 @@ def remove_items(
         return MemoryReport(removed, stopped, writable.finish_removal())
 
 
-def _removal_step(batch: Sequence[Item], archive: Bundle | None) -> OperationStep:
+def _removal_step(batch: Sequence[Item], archive: Bundle | None) -> log.OperationStep:
     back = None
     if archive is not None:
-        back = ItemsRestored(archive.path.absolute(), archive.digest, len(batch))
-    return OperationStep(None, ItemsRemoved(without_values(batch)), back)
+        back = log.ItemsRestored(archive.path.absolute(), archive.digest, len(batch))
+    return log.OperationStep(None, log.ItemsRemoved(without_values(batch)), back)
 
 
 def without_values(items: Iterable[Item]) -> tuple[Item, ...]:
@@ -115,9 +108,9 @@ def edit_item(
     before = {name: was for name, (was, _) in fields.items()}
     after = {name: new for name, (_, new) in fields.items()}
     # A field that was not there cannot be taken away again.
-    back = None if None in before.values() else ItemEdited(item.key, before)
+    back = None if None in before.values() else log.ItemEdited(item.key, before)
     with open_editable_memory(url) as writable:
-        recording.intend([OperationStep(None, ItemEdited(item.key, after), back)])
+        recording.intend([log.OperationStep(None, log.ItemEdited(item.key, after), back)])
         writable.edit(item, after)
 
 
@@ -196,7 +189,7 @@ class Work:
         self._has_removed = False
         self._not_erased = ""
 
-    def carry_out(self, one: Proposal, step: OperationStep) -> Proposal:
+    def carry_out(self, one: Proposal, step: log.OperationStep) -> Proposal:
         """Return what became of a proposal."""
         try:
             if step.thread_id is None:
@@ -210,13 +203,13 @@ class Work:
         self._recording.done()
         return replace(one, state="done").without_values()
 
-    def _change(self, step: OperationStep, bundle: Bundle | None) -> None:
+    def _change(self, step: log.OperationStep, bundle: Bundle | None) -> None:
         """Carry out a step on a thread. Raises `StoreChanged` if the thread was used meanwhile."""
         # An open read of a file that is not in WAL mode would block the writer, and an agent.
         for reader in (self._stores.store, self._stores.rows):
             reader.refresh()
         done = step.done
-        if isinstance(done, AppliedChange):
+        if isinstance(done, log.AppliedChange):
             change = sealed_change(done.change, self._stores.opening.keys())
             if step.back is None:
                 self._recording.intend_change(change, self._stores.rows)
@@ -226,7 +219,7 @@ class Work:
             self._has_removed |= bool(change.removed or change.removed_blobs)
             return
         self._recording.intend([step])
-        if isinstance(done, RowsRemoved):
+        if isinstance(done, log.RowsRemoved):
             (removed,) = self._store().remove([done.planned.removal])
             if removed.skipped:
                 raise StoreChanged(f"thread '{step.thread_id}' {removed.skipped}")
@@ -258,14 +251,14 @@ def change_items(url: StoreUrl, one: Proposal) -> str:
     with open_memory(url) as memory:
         item = item_to_take_back(memory, one.takes_back)
     match one.takes_back.back:
-        case ItemsRemoved(items):
+        case log.ItemsRemoved(items):
             with open_writable_memory(url) as writable:
                 writable.remove(items)
                 return writable.finish_removal()
-        case ItemsRestored() as part:
+        case log.ItemsRestored() as part:
             with open_writable_memory(url) as writable:
                 writable.restore(recorded_archive(part).rows())
-        case ItemEdited(_, fields) if item is not None:
+        case log.ItemEdited(_, fields) if item is not None:
             with open_editable_memory(url) as editable:
                 editable.edit(item, fields)
         case _:

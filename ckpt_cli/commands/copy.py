@@ -15,16 +15,7 @@ from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.copy import CopyTerms, copy_threads, opened_sides, plan_threads
-from ckpt_cli.commands.arguments import (
-    Decrypt,
-    Encrypt,
-    NewKeyFile,
-    Reason,
-    ThreadTargets,
-    check_one_way,
-    keys_of,
-    threads_to_change,
-)
+from ckpt_cli.commands import arguments
 from ckpt_cli.commands.changing import carried_out, confirm, reviewed, rollback_many, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import CopyReport
@@ -74,11 +65,11 @@ def copy(
     replace: Annotated[
         bool, Option("--replace", help="Replace threads of the target that have diverged.")
     ] = False,
-    new_key_file: NewKeyFile = None,
-    encrypt: Encrypt = False,
-    decrypt: Decrypt = False,
+    new_key_file: arguments.NewKeyFile = None,
+    encrypt: arguments.Encrypt = False,
+    decrypt: arguments.Decrypt = False,
     jobs: Jobs = 1,
-    reason: Reason = None,
+    reason: arguments.Reason = None,
     plan_out: PlanOut = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -124,14 +115,14 @@ def copy(
     _check_target(to, as_, there, here)
     if as_ is not None:
         choice = TargetOptions(None, at, as_of, options=COPY_OPTIONS)
-        targets = ThreadTargets(
+        targets = arguments.ThreadTargets(
             tuple(threads or ()), None, match, tuple(where or ()), has_all=False
         )
         _copy_here(session, targets, choice, as_)
         return
-    check_one_way(threads, match, where, everything=everything)
-    keys = keys_of(session, new_key_file, encrypt=encrypt, decrypt=decrypt)
-    ids = [one.thread_id for one in threads_to_change(session, threads, match, where)]
+    arguments.check_one_way(threads, match, where, everything=everything)
+    keys = arguments.keys_of(session, new_key_file, encrypt=encrypt, decrypt=decrypt)
+    ids = [one.thread_id for one in arguments.threads_to_change(session, threads, match, where)]
     language = language_of(session.store, ids[0]) if ids else None
     terms = CopyTerms(
         session.names.store_url,
@@ -185,7 +176,9 @@ def _copy_there(session: Session, terms: CopyTerms, ids: Sequence[str], jobs: in
     _copy(session, terms, ids, size, jobs)
 
 
-def _copy_here(session: Session, targets: ThreadTargets, choice: TargetOptions, new: str) -> None:
+def _copy_here(
+    session: Session, targets: arguments.ThreadTargets, choice: TargetOptions, new: str
+) -> None:
     """Copy a thread, or the history of a checkpoint of one or many, under new ids."""
     targets.check()
     options = RollbackOptions(reason=session.consent.reason, fork=True)

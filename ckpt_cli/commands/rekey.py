@@ -13,14 +13,7 @@ from ckpt_backends.transfer.form import Language
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.apply.copy import rekey_thread
 from ckpt_cli.apply.recording import writable_store
-from ckpt_cli.commands.arguments import (
-    Decrypt,
-    Encrypt,
-    NewKeyFile,
-    check_one_way,
-    keys_of,
-    threads_to_change,
-)
+from ckpt_cli.commands import arguments
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import RekeyReport
@@ -45,9 +38,9 @@ def rekey(
     match: Match = None,
     where: Where = None,
     everything: Annotated[bool, Option("--all", help="Rekey all threads.")] = False,
-    new_key_file: NewKeyFile = None,
-    encrypt: Encrypt = False,
-    decrypt: Decrypt = False,
+    new_key_file: arguments.NewKeyFile = None,
+    encrypt: arguments.Encrypt = False,
+    decrypt: arguments.Decrypt = False,
     vacuum: Annotated[
         bool, Option("--vacuum", help="Remove old values from unused space, too (VACUUM).")
     ] = False,
@@ -74,11 +67,11 @@ def rekey(
     session: Session = ctx.obj
     if not (new_key_file or encrypt or decrypt):
         raise UsageError("nothing to do", hint="add --new-key-file FILE, --encrypt or --decrypt")
-    check_one_way(threads, match, where, everything=everything)
-    keys = keys_of(session, new_key_file, encrypt=encrypt, decrypt=decrypt)
+    arguments.check_one_way(threads, match, where, everything=everything)
+    keys = arguments.keys_of(session, new_key_file, encrypt=encrypt, decrypt=decrypt)
     assert keys is not None  # noqa: S101 - the options were checked
     side = rekey_side(session.rows, language_of(session.store) or Language.PYTHON, keys)
-    ids = [one.thread_id for one in threads_to_change(session, threads, match, where)]
+    ids = [one.thread_id for one in arguments.threads_to_change(session, threads, match, where)]
     if session.review is not None:
         for thread_id in progress(ids, total=len(ids), label="reading"):
             session.review.see_thread(thread_id, rows=session.rows)

@@ -12,15 +12,8 @@ from typer import Argument, Context, Option
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, PartlyDone, Refused
 from ckpt_cli.api.answer import Answer
+from ckpt_cli.commands import changing
 from ckpt_cli.commands.arguments import Reason, ThreadTargets
-from ckpt_cli.commands.changing import (
-    carried_out,
-    change_many,
-    is_agreed,
-    reviewed,
-    show_and_apply,
-    tell_done,
-)
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.core.reducers import known_reducers
@@ -194,7 +187,7 @@ def values(
         def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> Proposal:
             return _one_of_many(plan(reader, checkpoint_id))
 
-        change_many(session, targets.all(session), plan_one, _WORDS)
+        changing.change_many(session, targets.all(session), plan_one, _WORDS)
         return
     reader, checkpoint_id = targets.one(session)
     found = plan(reader, checkpoint_id)
@@ -256,12 +249,12 @@ def _repair(
                 return Proposal(reader.thread_id, state="unneeded")
             return replace(Proposal.of(found), mends=found.mends or (found.why,))
 
-        change_many(session, targets.all(session), plan_for_many, _WORDS)
+        changing.change_many(session, targets.all(session), plan_for_many, _WORDS)
         return
     reader, checkpoint_id = targets.one(session)
     question = f"Repair {what} of thread '{reader.thread_id}'?"
     found = Proposal.of(plan(reader, checkpoint_id))
-    show_and_apply(session, found, question)
+    changing.show_and_apply(session, found, question)
 
 
 def _one_of_many(found: Repair) -> Proposal:
@@ -291,7 +284,7 @@ def show_values_repair(session: Session, found: Repair) -> None:
     """
     question = f"Restore {counted(len(found.rebuilt), 'value')} of thread '{found.thread_id}'?"
     if found.plan is not None:
-        show_and_apply(
+        changing.show_and_apply(
             session,
             _proposal(found),
             question,
@@ -312,17 +305,17 @@ def show_values_repair(session: Session, found: Repair) -> None:
 
 def _store_again(session: Session, found: Repair, question: str) -> None:
     """Store values again that a layout stores apart."""
-    proposal = reviewed(session, _proposal(found))
+    proposal = changing.reviewed(session, _proposal(found))
     undo = undo_command(session.names.words, found.thread_id) if found.rebuilt else ""
     show = partial(
         session.show, Answer(ShownRepair(found, undo, session.consent.dry_run), REPAIR_VIEW)
     )
     if not found.rebuilt:
         show()
-    elif is_agreed(session, show, question):
-        _, op = carried_out(session, [proposal], "repair")
+    elif changing.is_agreed(session, show, question):
+        _, op = changing.carried_out(session, [proposal], "repair")
         if op is None:
             session.warn("`ckpt undo` will not find this repair: it is not recorded")
         if session.consent.yes or session.output.machine:
             show()
-        tell_done(session, [line(f"restored {counted(len(found.rebuilt), 'value')}")])
+        changing.tell_done(session, [line(f"restored {counted(len(found.rebuilt), 'value')}")])

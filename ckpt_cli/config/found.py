@@ -12,17 +12,9 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 
-from ckpt_backends import shell
+from ckpt_backends import errors, shell
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import backend_of, bundled
-from ckpt_backends.errors import (
-    CkptError,
-    ForeignFile,
-    SeveralLayouts,
-    StoreUnavailable,
-    UnknownLayout,
-    UsageError,
-)
 from ckpt_backends.url import VARIABLE, StoreUrl, parse_url
 from ckpt_cli.config import trust
 from ckpt_cli.config.trust import needs_trust
@@ -107,7 +99,7 @@ def _server(text: str, key: str, source: trust.Contents) -> NamedServer | None:
         return None
     try:
         url = parse_url(text)
-    except UsageError:
+    except errors.UsageError:
         return None
     backend = backend_of(url.scheme)
     if "://" not in text or backend is None or backend.is_local:
@@ -129,7 +121,7 @@ def _read(folder: Path, name: str) -> trust.Contents | None:
         path = trust.where_it_lies(folder / name)
         inside = Path(os.path.realpath(path)).is_relative_to(folder)
         return trust.read(path) if inside and os.path.lexists(path) else None
-    except (UsageError, ValueError):
+    except (errors.UsageError, ValueError):
         return None
 
 
@@ -175,11 +167,13 @@ def only_store(folder: Path) -> StoreHere | None:
     here = here or [*_below(folder)] or [*_usual(folder)]
     found = [one for one in here if one.has_threads] or here
     if len(found) > 1:
-        raise UsageError(f"no store given, and there are {len(found)} {where}", hint=_choice(found))
+        raise errors.UsageError(
+            f"no store given, and there are {len(found)} {where}", hint=_choice(found)
+        )
     for one in found:
         if one.server is not None and one.server.distrust is not None:
             source = os.path.relpath(one.server.source)
-            raise UsageError(
+            raise errors.UsageError(
                 f"no store given; '{source}' {one.server.distrust} and names a server",
                 hint=f"read the file, then run `ckpt trust {shell.word(source)}`; or use -s URL",
             )
@@ -226,7 +220,7 @@ def _local(folder: Path, inside: str = "") -> Iterator[StoreHere]:
             if backend is not None and needs_trust(str(folder / entry.name), {}, top) is None:
                 names[entry.name] = backend
     if len(names) > _FILES:
-        raise UsageError(
+        raise errors.UsageError(
             f"no store given, and {len(names)} files here may be one",
             hint="use -s FILE; `ckpt stores` lists the stores",
         )
@@ -257,14 +251,14 @@ def _has_threads(url: StoreUrl, path: Path, backend: Backend) -> bool | None:
     try:
         with open_store(url):
             return True
-    except SeveralLayouts:
+    except errors.SeveralLayouts:
         return True
-    except UnknownLayout:
-        with suppress(CkptError), open_memory(url):
+    except errors.UnknownLayout:
+        with suppress(errors.CkptError), open_memory(url):
             return False
-    except ForeignFile:
+    except errors.ForeignFile:
         pass
-    except StoreUnavailable:
+    except errors.StoreUnavailable:
         # It may be a store that is locked, damaged or not readable: it must not be passed over.
         return True
     return None

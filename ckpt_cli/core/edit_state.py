@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ckpt_backends import shell
+from ckpt_backends import model, shell
 from ckpt_backends.changes import NewBlob
 from ckpt_backends.codec import decode, from_json, to_json
 from ckpt_backends.codec.bson import map_leaves
@@ -16,14 +16,6 @@ from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.codec.values import JSON_TYPES, TUPLE, Tagged, Value
 from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
-from ckpt_backends.model import (
-    NULL_TASK_ID,
-    Checkpoint,
-    CheckpointKey,
-    Encryption,
-    TypedBytes,
-    Write,
-)
 from ckpt_cli.core.conversation import as_message
 from ckpt_cli.core.forking import as_snapshot, raised_channel
 from ckpt_cli.core.random_numbers import random_id
@@ -45,7 +37,7 @@ class ChannelEdit:
     channel: str
     value: Any
     """Plain JSON; with `store`, the decoded value of the channel after the edit."""
-    stored: TypedBytes | None = None
+    stored: model.TypedBytes | None = None
     """With `store`, the new value as stored, before the caller's writes are merged into it."""
 
 
@@ -54,7 +46,7 @@ class EditedState:
     """What the edits change in a copy, apart from its id."""
 
     body: dict[str, Edit]
-    writes: list[Write]
+    writes: list[model.Write]
     blobs: list[NewBlob]
     dropped: set[str]
     """Channels that are replaced; the caller's writes to them are not copied."""
@@ -96,7 +88,7 @@ def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelE
     return ChannelEdit(kind, channel, plain)
 
 
-def check_editable(original: Checkpoint) -> None:
+def check_editable(original: model.Checkpoint) -> None:
     """Raise `Unsupported` if the checkpoint can only be copied, not edited (pickled body)."""
     if original.body is not None and original.body.type == "pickle":
         raise Unsupported(
@@ -106,11 +98,11 @@ def check_editable(original: Checkpoint) -> None:
 
 
 def edit_copy(
-    original: Checkpoint,
+    original: model.Checkpoint,
     body: Body,
-    key: CheckpointKey,
+    key: model.CheckpointKey,
     edits: Sequence[ChannelEdit],
-    kept: Sequence[Write],
+    kept: Sequence[model.Write],
     delta: Collection[str],
     known: Collection[str],
     version: Version,
@@ -145,9 +137,11 @@ def edit_copy(
     tag = value_type(original, body) if edits else ""
     for number, edit in enumerate(one for one in edits if one.kind == "set"):
         data = encode_lossless(tag, with_message_ids(edit.value))
-        stored = TypedBytes(tag, data)
+        stored = model.TypedBytes(tag, data)
         found.writes.append(
-            Write(key, NULL_TASK_ID, "", place + number, edit.channel, len(data), stored)
+            model.Write(
+                key, model.NULL_TASK_ID, "", place + number, edit.channel, len(data), stored
+            )
         )
     if form := _encryption(original):
         found.writes = [one._replace(value=_to_seal(one.value, form)) for one in found.writes]
@@ -155,7 +149,7 @@ def edit_copy(
     return found
 
 
-def _encryption(original: Checkpoint) -> bool | Encryption:
+def _encryption(original: model.Checkpoint) -> bool | model.Encryption:
     """Return whether and how values of a checkpoint are stored encrypted, as far as was read."""
     if original.body is not None and original.body.encrypted:
         return original.body.encrypted
@@ -164,7 +158,7 @@ def _encryption(original: Checkpoint) -> bool | Encryption:
     return max(forms, default=False) or any(is_encrypted_type(one.type) for one in blobs)
 
 
-def _to_seal(value: TypedBytes | None, form: bool | Encryption) -> TypedBytes:
+def _to_seal(value: model.TypedBytes | None, form: bool | model.Encryption) -> model.TypedBytes:
     """Return a new value that is to be stored encrypted."""
     if value is None:
         raise ValueError("a new write has its value")
@@ -172,7 +166,7 @@ def _to_seal(value: TypedBytes | None, form: bool | Encryption) -> TypedBytes:
 
 
 def _check(
-    edit: ChannelEdit, channels: Sequence[str], seen: Collection[str], kept: Sequence[Write]
+    edit: ChannelEdit, channels: Sequence[str], seen: Collection[str], kept: Sequence[model.Write]
 ) -> None:
     """Raise `NotFound`, `UsageError` or `Refused` for an edit that cannot be made."""
     if edit.channel not in channels:
@@ -191,7 +185,7 @@ def _check(
 
 def schedule_after_nodes(
     found: EditedState,
-    original: Checkpoint,
+    original: model.Checkpoint,
     body: Body,
     ns: str,
     channels: Iterable[str],
@@ -218,13 +212,13 @@ def schedule_after_nodes(
         if original.blobs is None or _holds_values(original):
             values[name] = Put(None)
         else:
-            nothing = TypedBytes("msgpack", b"\xc0", encrypted=_encryption(original))
+            nothing = model.TypedBytes("msgpack", b"\xc0", encrypted=_encryption(original))
             found.blobs.append(NewBlob(ns, name, str(version), nothing))
     found.body["updated_channels"] = Put(None)
 
 
 def raise_version(
-    found: EditedState, original: Checkpoint, body: Body, ns: str, new: Version
+    found: EditedState, original: model.Checkpoint, body: Body, ns: str, new: Version
 ) -> None:
     """Raise one version above all others of the thread, so that later versions are unused.
 
@@ -234,7 +228,7 @@ def raise_version(
     """
     channel = raised_channel(body)
     old = body.versions[channel]
-    value = stored_value(original, body, channel) or TypedBytes("empty", b"")
+    value = stored_value(original, body, channel) or model.TypedBytes("empty", b"")
     found.blobs.append(NewBlob(ns, channel, str(new), value))
     _part(found, VERSIONS)[channel] = Put(new)
     seen = {
@@ -246,7 +240,7 @@ def raise_version(
         found.body[SEEN] = seen
 
 
-def value_type(original: Checkpoint, body: Body) -> str:
+def value_type(original: model.Checkpoint, body: Body) -> str:
     """Return the type tag under which the application's saver stores plain values.
 
     Without the `+aes` of encrypted values.
@@ -273,7 +267,7 @@ def with_message_ids(value: Any) -> Any:
 
 def _edit_value(
     found: EditedState,
-    original: Checkpoint,
+    original: model.Checkpoint,
     body: Body,
     ns: str,
     edit: ChannelEdit,
@@ -290,10 +284,10 @@ def _edit_value(
         new: Edit = Put(edit.value)
         if edit.kind == "append":
             item = encode_lossless(tag, edit.value)
-            new = lambda stored: append_item(TypedBytes(tag, stored), item).data  # noqa: E731
+            new = lambda stored: append_item(model.TypedBytes(tag, stored), item).data  # noqa: E731
         _part(found, VALUES)[name] = new
         return
-    value = TypedBytes(tag, encode_lossless(tag, edit.value))
+    value = model.TypedBytes(tag, encode_lossless(tag, edit.value))
     if edit.kind == "append":
         stored = stored_value(original, body, name)
         if stored is None:
@@ -307,11 +301,11 @@ def _edit_value(
 
 def _store_value(
     found: EditedState,
-    original: Checkpoint,
+    original: model.Checkpoint,
     ns: str,
     name: str,
     version: Version,
-    stored: TypedBytes,
+    stored: model.TypedBytes,
     *,
     is_delta: bool,
 ) -> None:
@@ -329,14 +323,14 @@ def _store_value(
         if _holds_values(original):
             values[name] = None
         return
-    snapshot = TypedBytes(stored.type, encode_lossless(stored.type, as_snapshot(stored)))
+    snapshot = model.TypedBytes(stored.type, encode_lossless(stored.type, as_snapshot(stored)))
     found.blobs.append(NewBlob(ns, name, str(version), snapshot))
     if _holds_values(original):
         # PostgreSQL's saver marks a snapshot with this value.
         values[name] = Put(True)
 
 
-def stored_value(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None:
+def stored_value(original: model.Checkpoint, body: Body, channel: str) -> model.TypedBytes | None:
     """Return a value as stored, either apart from the body or inside it; None if it is not stored.
 
     On Redis, LangGraph.js stores the values that changed in the step in the body.
@@ -355,7 +349,7 @@ def stored_value(original: Checkpoint, body: Body, channel: str) -> TypedBytes |
         return stored
 
     set_keys(original.body, {VALUES: {channel: keep}})
-    return TypedBytes(original.body.type, found[0]) if found else None
+    return model.TypedBytes(original.body.type, found[0]) if found else None
 
 
 def _check_item(value: Value, edit: ChannelEdit) -> None:
@@ -376,7 +370,7 @@ def _json_for(edit: ChannelEdit) -> str:
     return shell.word(f"{edit.channel}=JSON")
 
 
-def _holds_values(original: Checkpoint) -> bool:
+def _holds_values(original: model.Checkpoint) -> bool:
     """Return whether the body holds small values although other values are stored apart."""
     return original.body is not None and b'"channel_values"' in original.body.data
 
@@ -403,7 +397,7 @@ def _has_objects(value: Value) -> bool:
 # compared.
 
 
-def objects_of(checkpoint: Checkpoint, body: Body) -> StoredObjects:
+def objects_of(checkpoint: model.Checkpoint, body: Body) -> StoredObjects:
     """Return the objects in a checkpoint and in those of its values that were read."""
     tag = value_type(checkpoint, body)
     values = [blob.value for blob in (checkpoint.blobs or {}).values()]
@@ -411,7 +405,7 @@ def objects_of(checkpoint: Checkpoint, body: Body) -> StoredObjects:
     if tag == "bson":
         tag, documents, stored = "msgpack", stored, []
 
-        def keep(leaf: TypedBytes) -> TypedBytes:
+        def keep(leaf: model.TypedBytes) -> model.TypedBytes:
             stored.append(leaf)
             return leaf
 
@@ -423,7 +417,7 @@ def objects_of(checkpoint: Checkpoint, body: Body) -> StoredObjects:
 class StoredObjects:
     """The objects in some stored values, in their stored form."""
 
-    def __init__(self, tag: str, stored: Iterable[TypedBytes]) -> None:
+    def __init__(self, tag: str, stored: Iterable[model.TypedBytes]) -> None:
         """`stored` are values with the same type tag as the edited value."""
         self._tag = tag
         self._whole: dict[str, Any] = {}
@@ -472,7 +466,7 @@ class StoredObjects:
         )
 
     def _decoded(self, node: Any) -> Value:
-        return decode(TypedBytes(self._tag, encode_lossless(self._tag, node)))
+        return decode(model.TypedBytes(self._tag, encode_lossless(self._tag, node)))
 
     def _like(self, sample: Any, payload: Any) -> Iterator[Any]:
         """Yield an object like the sample with another payload, in each possible form."""
@@ -489,7 +483,7 @@ class StoredObjects:
                 yield {**sample, name: [payload]}
 
 
-def _nodes(stored: TypedBytes) -> Iterator[Any]:
+def _nodes(stored: model.TypedBytes) -> Iterator[Any]:
     """Yield every map and object of a stored value, including those inside objects."""
     try:
         todo = [decode_lossless(stored)]
@@ -510,7 +504,7 @@ def _nodes(stored: TypedBytes) -> Iterator[Any]:
 def _inside(node: Ext) -> Any:
     """Return the contents of an object; its bytes if their form is not known."""
     try:
-        return decode_lossless(TypedBytes("msgpack", node.data))
+        return decode_lossless(model.TypedBytes("msgpack", node.data))
     except Unsupported:
         return node.data
 

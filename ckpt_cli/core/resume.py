@@ -9,25 +9,8 @@ from typing import Any, Literal, NamedTuple
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, Write
+from ckpt_cli.core import state
 from ckpt_cli.core.redact import REDACTED
-from ckpt_cli.core.state import (
-    BY,
-    ERROR,
-    MARKS,
-    NAME,
-    REASON,
-    RESUME,
-    SENDS,
-    START,
-    Body,
-    Readers,
-    has_branches,
-    is_available,
-    is_joined,
-    learn,
-    named_node,
-    sends_among,
-)
 from ckpt_cli.core.tasks import (
     CONTROL,
     ERROR_SOURCE,
@@ -49,7 +32,7 @@ from ckpt_cli.core.values import same
 def callers_answer(writes: Iterable[Write]) -> Write | None:
     """Return the answer that the caller gave last at a checkpoint; None if there is none."""
     return next(
-        (one for one in writes if one.task_id == NULL_TASK_ID and one.channel == RESUME), None
+        (one for one in writes if one.task_id == NULL_TASK_ID and one.channel == state.RESUME), None
     )
 
 
@@ -68,7 +51,11 @@ def is_used(answer: Write, writes: Iterable[Write]) -> bool:
 def used_answers(writes: Iterable[Write]) -> Iterator[Value]:
     """Yield the answers that tasks have used, from their own lists of answers."""
     for write in writes:
-        if write.task_id != NULL_TASK_ID and write.channel == RESUME and write.value is not None:
+        if (
+            write.task_id != NULL_TASK_ID
+            and write.channel == state.RESUME
+            and write.value is not None
+        ):
             value = decode(write.value)
             yield from value if isinstance(value, list) else [value]
 
@@ -77,7 +64,7 @@ _AFTER_FINISH = 2
 """The channel of a deferred node holds a pair: its value, and whether all others have finished."""
 
 
-_OWN_METADATA = MARKS | {
+_OWN_METADATA = state.MARKS | {
     *("source", "step", "writes", "parents", "run_id", "counters_since_delta_snapshot"),
     *("thread_id", "thread_ts", "checkpoint_id", "checkpoint_ns", "checkpoint_map"),
     *("langgraph_step", "langgraph_node", "langgraph_triggers", "langgraph_path"),
@@ -102,7 +89,7 @@ def user_metadata(metadata: Mapping[str, Value]) -> UserMetadata:
     `get_checkpoint_metadata` in `langgraph/checkpoint/base/__init__.py`, 4.2, which takes texts,
     numbers and booleans from `config["metadata"]` and `config["configurable"]`.
     """
-    own = _OWN_METADATA | {REASON} if metadata.get(BY) == NAME else _OWN_METADATA
+    own = _OWN_METADATA | {state.REASON} if metadata.get(state.BY) == state.NAME else _OWN_METADATA
     found: dict[str, str | int | float | bool | None] = {}
     for name, value in metadata.items():
         if name in own or name.startswith("__"):
@@ -191,7 +178,7 @@ class Level(NamedTuple):
 
 
 def resume_level(
-    body: Body, writes: Sequence[Write], step: Step, goes_to: Sequence[tuple[str, str]]
+    body: state.Body, writes: Sequence[Write], step: Step, goes_to: Sequence[tuple[str, str]]
 ) -> Level:
     """Return what a resume does in the namespace of a head, given its step.
 
@@ -199,7 +186,7 @@ def resume_level(
     returns them.
     """
     replaces_sends = any(
-        write.task_id == NULL_TASK_ID and write.channel == SENDS for write in writes
+        write.task_id == NULL_TASK_ID and write.channel == state.SENDS for write in writes
     )
     planned = [
         task
@@ -232,17 +219,17 @@ def resume_level(
     )
 
 
-def candidates(tasks: Iterable[Task], body: Body, writes: Iterable[Write]) -> list[Task]:
+def candidates(tasks: Iterable[Task], body: state.Body, writes: Iterable[Write]) -> list[Task]:
     """Return the tasks that a resume looks at, of those that are next.
 
     It looks only at nodes that read a channel which the last step, or the caller since, wrote to.
     `get_state` looks at all, so a node whose `defer` was changed since can be next and never run.
     """
-    if not body.updated or not has_branches(body):
+    if not body.updated or not state.has_branches(body):
         return list(tasks)
-    own = learn([body])
+    own = state.learn([body])
     named = {write.channel for write in writes if write.task_id == NULL_TASK_ID}
-    woken = {START}.union(*(own.get(channel, ()) for channel in body.updated | named))
+    woken = {state.START}.union(*(own.get(channel, ()) for channel in body.updated | named))
     return [one for one in tasks if one.node in woken or sent_index(one.path) is not None]
 
 
@@ -251,7 +238,7 @@ def is_routed(task: Task) -> bool:
     handler does, even if that has finished.
     """
     channels = {write.channel for write in task.writes}
-    return ERROR in channels and ERROR_SOURCE in channels
+    return state.ERROR in channels and ERROR_SOURCE in channels
 
 
 def handler_of(task: Task, step: Step) -> Task | None:
@@ -281,7 +268,7 @@ def paths_of_calls(step: Step) -> dict[str, NodePath]:
 
 
 def goto_tasks(
-    body: Body, writes: Iterable[Write], sends: Callable[[], Sequence[Write]]
+    body: state.Body, writes: Iterable[Write], sends: Callable[[], Sequence[Write]]
 ) -> list[tuple[str, str]]:
     """Return the node and the path of each task that the caller's `Command(goto=...)` starts, if it
     is stored on a head.
@@ -291,10 +278,10 @@ def goto_tasks(
     if body.is_javascript:  # There, they are tasks of the step.
         return []
     chosen = [write.channel for write in writes if write.task_id == NULL_TASK_ID]
-    nodes = [node for one in chosen if (node := named_node(one)) is not None]
+    nodes = [node for one in chosen if (node := state.named_node(one)) is not None]
     found = [(node, pull_path(node)) for node in nodes]
-    if SENDS in chosen:
-        sent = sends_among(write for write in sends() if write.task_id == NULL_TASK_ID) or ()
+    if state.SENDS in chosen:
+        sent = state.sends_among(write for write in sends() if write.task_id == NULL_TASK_ID) or ()
         found += [
             (node, send_path(place, body.v)) for place, node in enumerate(sent) if node is not None
         ]
@@ -302,11 +289,11 @@ def goto_tasks(
 
 
 def following(
-    body: Body,
+    body: state.Body,
     tasks: Iterable[Task],
     *,
     sends: Callable[[], Sequence[Write]],
-    learned: Callable[[], Readers],
+    learned: Callable[[], state.Readers],
     deferred: Callable[[Collection[str]], Mapping[str, bool]],
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return the nodes that run once the saved results of all tasks of a step are applied.
@@ -325,20 +312,20 @@ def following(
             if write.channel not in CONTROL:
                 written.setdefault(write.channel, set()).add(task.node or "")
     sent: list[str | None] | None = []
-    if SENDS in written:
+    if state.SENDS in written:
         ids = {write.task_id for task in done for write in task.writes}
-        sent = sends_among(write for write in sends() if write.task_id in ids)
+        sent = state.sends_among(write for write in sends() if write.task_id in ids)
     if sent is None or None in sent:
         return None, ()
     edges: dict[str, str] = {}
     ready: set[str] = set()
-    is_named = has_branches(body) or any(map(_names_node, (*body.versions, *written)))
+    is_named = state.has_branches(body) or any(map(_names_node, (*body.versions, *written)))
     for channel, writers in written.items():
-        target = named_node(channel)
+        target = state.named_node(channel)
         if target is not None:
             if _is_complete(channel, body, writers):
                 edges[channel] = target
-        elif channel != SENDS and not (is_named and body.names_edges):
+        elif channel != state.SENDS and not (is_named and body.names_edges):
             readers = learned().get(channel, ())
             if not readers and (channel in writers or not is_named):
                 # Before LangGraph 0.3.15, the edges after a node read a channel with its name.
@@ -351,7 +338,7 @@ def _in_order(
     sent: Sequence[str],
     edges: Mapping[str, str],
     ready: Collection[str],
-    body: Body,
+    body: state.Body,
     deferred: Callable[[Collection[str]], Mapping[str, bool]],
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return which of the nodes that were triggered run first: deferred ones run when no other
@@ -360,7 +347,7 @@ def _in_order(
     waiting = {
         node
         for channel, value in body.values.items()
-        if (node := named_node(channel)) is not None
+        if (node := state.named_node(channel)) is not None
         and channel not in edges
         and _is_pair(value)
         and _is_unfinished(channel, value)
@@ -377,14 +364,14 @@ def _in_order(
     return tuple(sorted({*edges.values(), *waiting})), ()
 
 
-def deferred_channels(bodies: Iterable[Body]) -> dict[str, bool]:
+def deferred_channels(bodies: Iterable[state.Body]) -> dict[str, bool]:
     """Return, for channels that trigger nodes, whether the node is deferred, as their values in
     these bodies tell; without those on which they disagree, as `defer` was changed since.
     """
     found: dict[str, set[bool]] = {}
     for body in bodies:
         for channel, value in body.values.items():
-            if named_node(channel) is not None:
+            if state.named_node(channel) is not None:
                 found.setdefault(channel, set()).add(_is_pair(value))
     return {channel: forms.pop() for channel, forms in found.items() if len(forms) == 1}
 
@@ -432,24 +419,26 @@ def _handler_name(failed: Task, run: Task | None, known: Collection[str]) -> tup
     return (default, True) if default in known and own not in known else (own, own in known)
 
 
-def _is_complete(channel: str, body: Body, writers: Collection[str]) -> bool:
+def _is_complete(channel: str, body: state.Body, writers: Collection[str]) -> bool:
     """Return whether a channel triggers its node once these nodes have written to it."""
     if not channel.startswith("join:"):
         return True
     value = body.values.get(channel)
     # One that was complete has made its node run in this step, and is empty again.
-    held = None if is_available(channel, value) else value
-    return is_joined(channel, held, writers)
+    held = None if state.is_available(channel, value) else value
+    return state.is_joined(channel, held, writers)
 
 
 def _names_node(channel: str) -> bool:
-    return named_node(channel) is not None
+    return state.named_node(channel) is not None
 
 
 def _is_unfinished(channel: str, value: Value) -> bool:
     """Return whether a deferred node waits for its turn, and for no other node."""
     items = items_of(value) or []
-    return items[1] is False and (not channel.startswith("join:") or is_joined(channel, items[0]))
+    return items[1] is False and (
+        not channel.startswith("join:") or state.is_joined(channel, items[0])
+    )
 
 
 def _is_pair(value: Value) -> bool:

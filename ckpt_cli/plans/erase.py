@@ -17,18 +17,11 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from ckpt_backends import errors
 from ckpt_backends.app_sessions import AppSession
 from ckpt_backends.archive import SUFFIX, Bundle, Header, bundles_in, check_bundle, read_header
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import (
-    CkptError,
-    SeveralLayouts,
-    StoreUnavailable,
-    UnknownLayout,
-    Unsupported,
-    UsageError,
-)
 from ckpt_backends.files import open_regular
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace
 from ckpt_backends.model import Thread
@@ -211,7 +204,7 @@ def _file(kind: PlaceKind, path: Path) -> FoundFile:
 
 def is_half_erased(path: Path) -> bool:
     """Return whether a file begins with zeros, as no file of `ckpt` does."""
-    with suppress(OSError, CkptError), open_regular(path, follow=False) as file:
+    with suppress(OSError, errors.CkptError), open_regular(path, follow=False) as file:
         return file.read(16) == bytes(16)
     return False
 
@@ -390,9 +383,9 @@ def _sessions(plan: ErasurePlan) -> Sequence[AppSession]:
     try:
         with open_sessions(plan.url) as sessions:
             return list(sessions.sessions())
-    except (Unsupported, UnknownLayout):
+    except (errors.Unsupported, errors.UnknownLayout):
         pass
-    except CkptError as error:
+    except errors.CkptError as error:
         plan.unread.append(left_place(str(plan.url), "sessions", None, None, error.message))
     return []
 
@@ -411,10 +404,10 @@ def _memories(
             for hidden in memory.hidden_rows():
                 unread.append(left_place(str(one.url), "memory", None, None, hidden.reason))
             yield one.url, memory
-        except (Unsupported, UnknownLayout):
+        except (errors.Unsupported, errors.UnknownLayout):
             if one.named:
                 raise
-        except CkptError as error:
+        except errors.CkptError as error:
             if one.named:
                 raise
             unread.append(left_place(str(one.url), "memory", None, None, error.message))
@@ -435,7 +428,7 @@ def _plan_memory(
             found = [one for prefix in scope.namespaces for one in memory.items(prefix=prefix)]
         items = [replace(one, value=None) for one in found]
         warning = memory.describe().needs_write
-    except CkptError as error:
+    except errors.CkptError as error:
         plan.unread.append(left_place(str(url), "memory", None, None, error.message))
         return
     if items:
@@ -443,7 +436,7 @@ def _plan_memory(
         plan.warnings += [f"'{url}': {warning}"] if warning else []
     if looks_at_all or scope.namespaces:
         return
-    with suppress(CkptError):  # It is a place that could not be read already.
+    with suppress(errors.CkptError):  # It is a place that could not be read already.
         sizes = Counter({one.namespace: one.items for one in memory.namespaces()})
         sizes -= Counter(one.key.namespace for one in items)
         if sizes:
@@ -469,7 +462,7 @@ def _in_other_stores(
                 found = other.threads_with_rows(sorted(scope.threads))
                 if request.is_by_filter:
                     found |= _matching(other, request, now)[0]
-        except CkptError as error:
+        except errors.CkptError as error:
             yield left_place(str(one), "threads", None, None, error.message)
             continue
         if found:
@@ -483,11 +476,11 @@ def _other_stores(url: StoreUrl) -> Iterator[StoreUrl]:
     bare = url.with_params({}, without=_CHOOSING)
     try:
         open_store(bare).close()
-    except SeveralLayouts as several:
+    except errors.SeveralLayouts as several:
         for choice in several.choices:
             if any(url.params.get(name, value) != value for name, value in choice.items()):
                 yield bare.with_params(choice)
-    except CkptError:
+    except errors.CkptError:
         # It is read by its own parameters all the same, and only they name it.
         return
 
@@ -582,7 +575,7 @@ def _plan_operations(
     named = [line for line in log.lines() if naming.is_in(line)]
     audited = 0
     if audit is not None:
-        with suppress(OSError, CkptError), open_regular(audit) as file:
+        with suppress(OSError, errors.CkptError), open_regular(audit) as file:
             audited = sum(map(naming.is_in, file))
     size += sum(map(len, named))
     operations = frozenset(naming.operations)
@@ -643,7 +636,7 @@ def _is_in_operation(record: Mapping[str, Any], place: str, erased: Erased) -> b
 
 def _records_in(path: Path) -> Iterator[Any]:
     """Yield the JSON values of a file with one on each line; damaged lines are left out."""
-    with suppress(OSError, CkptError), open_regular(path, follow=False) as file:
+    with suppress(OSError, errors.CkptError), open_regular(path, follow=False) as file:
         yield from (one for one in map(json_of, file) if one is not None)
 
 
@@ -657,9 +650,9 @@ def _histories() -> Sequence[Path]:
 
 
 def _named_history(scope: ErasureScope) -> Iterator[Path]:
-    with suppress(UsageError):
+    with suppress(errors.UsageError):
         for path in _histories():
-            with suppress(OSError, CkptError), open_regular(path, follow=False) as file:
+            with suppress(OSError, errors.CkptError), open_regular(path, follow=False) as file:
                 if named_queries(file.read(), scope):
                     yield path
 
@@ -668,7 +661,7 @@ def _named_plans(folders: Iterable[Path], erased: Erased) -> Iterator[Path]:
     """Yield the saved plans in some folders that name an erased thread or the person."""
     for folder in folders:
         for path in sorted(folder.glob("*")) if folder.is_dir() else ():
-            with suppress(OSError, CkptError):
+            with suppress(OSError, errors.CkptError):
                 if not path.is_file() or path.stat().st_size > _LONGEST:
                     continue
                 with open_regular(path, follow=False) as file:
@@ -730,7 +723,7 @@ def _is_from_store(written: str, url: StoreUrl) -> bool:
     """
     if written == str(url):
         return True
-    with suppress(UsageError):
+    with suppress(errors.UsageError):
         named = parse_url(written)
         if place_of(named) == place_of(url):
             return True
@@ -790,7 +783,7 @@ class ArchiveSearch:
         """Yield the archives of a folder; what cannot be read becomes a place that is left."""
         try:
             paths = bundles_in(folder)
-        except StoreUnavailable as error:
+        except errors.StoreUnavailable as error:
             if folder.exists():
                 self._unread(folder, error)
             return
@@ -799,16 +792,16 @@ class ArchiveSearch:
         for path in paths:
             try:
                 yield path, read_header(path)
-            except CkptError as error:
+            except errors.CkptError as error:
                 self._failed(path, error)
 
-    def _failed(self, path: Path, error: CkptError) -> None:
+    def _failed(self, path: Path, error: errors.CkptError) -> None:
         if is_half_erased(path):
             self.plan.archives.append(_file("archives", path))
         elif path.exists():
             self._unread(path, error)
 
-    def _unread(self, path: Path, error: CkptError) -> None:
+    def _unread(self, path: Path, error: errors.CkptError) -> None:
         self.plan.unread.append(left_place(str(path), "archives", None, None, error.message))
 
     def _looked(self, found: Mapping[Path, Header]) -> dict[Path, _Looked]:
@@ -819,7 +812,7 @@ class ArchiveSearch:
             one = _Looked(self, header, is_named)
             try:
                 one.read(path)
-            except CkptError as error:
+            except errors.CkptError as error:
                 self._failed(path, error)
             else:
                 looked[path] = one
@@ -919,7 +912,7 @@ class _Looked:
         answers: set[bool | None] = set()
         try:
             answers = set(map(decide, self._facts(bundle)))
-        except (CkptError, ValueError, KeyError, TypeError):
+        except (errors.CkptError, ValueError, KeyError, TypeError):
             answers.add(None)
         self.is_matched = self.is_erased = True in answers
         self.is_unsure = search.of_person and not self.is_matched and None in answers
@@ -961,7 +954,7 @@ class _Looked:
             self.number += 1
             goes = False
             if key_of is not None:
-                with suppress(CkptError):
+                with suppress(errors.CkptError):
                     goes = scope.has_item(key_of(row))
             if goes or any(map(self._comes_from, _texts(row))):
                 self.drops.append(number)
@@ -1022,7 +1015,7 @@ def verified_places(
     keys_of: dict[str, Callable[[Row], ItemKey]] = {}
     for one in memories:
         yield from _checked(str(one), "memory", partial(_items_back, ids, one), may_lack=True)
-        with suppress(CkptError), open_memory(one) as memory:
+        with suppress(errors.CkptError), open_memory(one) as memory:
             keys_of[memory.describe().layout] = memory.key_of
     if not set(receipt.memories) <= set(map(place_of, memories)):
         why = "another memory was erased, too; name it with --memory"
@@ -1045,8 +1038,8 @@ def _checked(
     """Yield a place with what is back in it; none if the store `may_lack` things of this kind."""
     try:
         number = count()
-    except CkptError as error:
-        if not (may_lack and isinstance(error, UnknownLayout | Unsupported)):
+    except errors.CkptError as error:
+        if not (may_lack and isinstance(error, errors.UnknownLayout | errors.Unsupported)):
             yield ErasurePlace(store, kind, None, None, "unreachable", error.message)
     else:
         found = ErasurePlace(store, kind, number, None, "erased")

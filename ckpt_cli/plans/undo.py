@@ -9,42 +9,23 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from ckpt_backends import shell
+from ckpt_backends import model, shell
 from ckpt_backends.archive import Bundle, check_bundle
 from ckpt_backends.changes import GONE, Change, NewBlob
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged, UsageError
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, check_unchanged
-from ckpt_backends.model import (
-    BlobKey,
-    Capability,
-    Checkpoint,
-    CheckpointKey,
-    TypedBytes,
-    Write,
-    time_of,
-)
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import compare
 from ckpt_backends.transfer.parts import CheckpointPart, parts_of_rows
+from ckpt_cli.core import state
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.forking import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.repair import DamagedValue
 from ckpt_cli.core.retention import PlannedRemoval
-from ckpt_cli.core.state import (
-    BY,
-    CHECKPOINTS,
-    FROM,
-    NAME,
-    THREAD,
-    WITH,
-    WRITES,
-    named_blobs,
-    read_metadata,
-)
 from ckpt_cli.operations.log import (
     AppliedChange,
     ItemEdited,
@@ -103,12 +84,12 @@ def reversal_of(change: Change, rows: Store) -> Change | None:
     )
 
 
-def replaced_values(change: Change) -> set[BlobKey]:
+def replaced_values(change: Change) -> set[model.BlobKey]:
     """Return the unreadable values that a change replaces."""
     return {one.key for one in change.blobs}.intersection(change.removed_blobs)
 
 
-def check_unreadable(replaced: Collection[BlobKey], back: Change) -> None:
+def check_unreadable(replaced: Collection[model.BlobKey], back: Change) -> None:
     """Raise `StoreChanged` unless `back` holds these values, and all are still unreadable."""
     held = {one.key: one.value for one in back.blobs}
     if not all(place in held and isinstance(decode(held[place]), Opaque) for place in replaced):
@@ -119,7 +100,7 @@ def check_unreadable(replaced: Collection[BlobKey], back: Change) -> None:
 
 
 def _cannot_be_held(change: Change, rows: Store) -> bool:
-    if Capability.VALUES_ONLY in rows.capabilities:
+    if model.Capability.VALUES_ONLY in rows.capabilities:
         return True  # what is read of its checkpoints is not what is stored
     if len(change.removed or {}) > _MOST_REMOVED:
         return True
@@ -135,7 +116,7 @@ def _remaining(change: Change, rows: Store) -> dict[str, str]:
     return heads
 
 
-def _added(change: Change, rows: Store) -> Counter[CheckpointKey]:
+def _added(change: Change, rows: Store) -> Counter[model.CheckpointKey]:
     """Return the checkpoints that a change adds, with their numbers of writes."""
     found = Counter({one.key: 0 for one in change.checkpoints})
     for write in change.writes:
@@ -147,14 +128,16 @@ def _added(change: Change, rows: Store) -> Counter[CheckpointKey]:
     source = change.copies[0].source.thread_id
     stored = Counter(write.key for write in rows.writes(source))
     for copy in change.copies:
-        key = CheckpointKey(change.thread_id, copy.source.checkpoint_ns, copy.source.checkpoint_id)
+        key = model.CheckpointKey(
+            change.thread_id, copy.source.checkpoint_ns, copy.source.checkpoint_id
+        )
         found[key] += stored[copy.source] if copy.writes is None else len(copy.writes)
     return found
 
 
 def _content_of(
-    thread_id: str, removed: Mapping[CheckpointKey, int], rows: Store
-) -> tuple[list[Checkpoint], list[Write]]:
+    thread_id: str, removed: Mapping[model.CheckpointKey, int], rows: Store
+) -> tuple[list[model.Checkpoint], list[model.Write]]:
     if not removed:
         return [], []
     ids = [key.checkpoint_id for key in removed]
@@ -167,7 +150,7 @@ def _content_of(
 
 
 def _blobs_of(
-    change: Change, removed: list[Checkpoint], heads: Mapping[str, str], rows: Store
+    change: Change, removed: list[model.Checkpoint], heads: Mapping[str, str], rows: Store
 ) -> Iterator[NewBlob]:
     """Yield the values that a change removes or replaces, as they are stored.
 
@@ -175,7 +158,7 @@ def _blobs_of(
     """
     wanted = set(change.removed_blobs)
     if removed and not heads:
-        wanted.update(*map(named_blobs, removed))
+        wanted.update(*map(state.named_blobs, removed))
     channels = {one.channel for one in wanted}
     if not wanted:
         return
@@ -189,12 +172,12 @@ def _blobs_of(
 
 
 def _stored_values(
-    found: Iterable[Checkpoint], wanted: Iterable[BlobKey]
-) -> Iterator[tuple[BlobKey, TypedBytes]]:
+    found: Iterable[model.Checkpoint], wanted: Iterable[model.BlobKey]
+) -> Iterator[tuple[model.BlobKey, model.TypedBytes]]:
     """Yield those of some values that checkpoints name and hold, until none is left."""
     left = set(wanted)
     for one in found:
-        for place in sorted(named_blobs(one) & left):
+        for place in sorted(state.named_blobs(one) & left):
             blob = (one.blobs or {}).get(place.channel)
             if blob is not None and blob.value is not None:
                 left.discard(place)
@@ -370,7 +353,7 @@ def _has_lost_steps(reader: ThreadReader, recorded: ListedOperation) -> bool:
 def _has_newer(stores: Stores, reader: ThreadReader, recorded: ListedOperation) -> bool:
     """Return whether the thread has a newer change by ckpt that is not recorded here."""
     added = _newest_id(reader)
-    at = None if added is None else time_of(added)
+    at = None if added is None else model.time_of(added)
     if added is None or (at is not None and at <= recorded.operation.at):
         return False
     return not is_recorded(OperationLog.of_user(), place_of(stores.opening.url), added)
@@ -501,7 +484,7 @@ def dependent(reader: ThreadReader, change: Change) -> str:
             continue
         if one.parent_checkpoint_id in ids:
             return f"checkpoint {key.checkpoint_id} follows"
-        if read_metadata(one).get(FROM) in ids:
+        if state.read_metadata(one).get(state.FROM) in ids:
             return f"checkpoint {key.checkpoint_id} is a copy of it"
     writes = Counter(one.key for one in reader.writes(ids=ids))
     for key, number in removed.items():
@@ -511,13 +494,13 @@ def dependent(reader: ThreadReader, change: Change) -> str:
 
 
 def _naming(
-    reader: ThreadReader, others: Collection[CheckpointKey], blobs: Collection[BlobKey]
+    reader: ThreadReader, others: Collection[model.CheckpointKey], blobs: Collection[model.BlobKey]
 ) -> str:
     """Return which other checkpoint names one of these values, in words."""
     if not blobs:
         return ""
     for one in reader.checkpoints(body=True):
-        used = named_blobs(one).intersection(blobs) if one.key in others else ()
+        used = state.named_blobs(one).intersection(blobs) if one.key in others else ()
         for place in used:
             return f"checkpoint {one.key.checkpoint_id} uses its value of '{place.channel}'"
     return ""
@@ -536,8 +519,8 @@ def changed_values(rows: Store, done: Change) -> str:
 
 
 def values_at(
-    rows: Store, thread_id: str, places: Collection[BlobKey]
-) -> dict[BlobKey, TypedBytes]:
+    rows: Store, thread_id: str, places: Collection[model.BlobKey]
+) -> dict[model.BlobKey, model.TypedBytes]:
     """Return those of some values that are stored apart."""
     channels = sorted({one.channel for one in places})
     found = rows.checkpoints(thread_id, body=True, values=channels)
@@ -551,11 +534,11 @@ def _values_of(change: Change, rows: Store) -> tuple[DamagedValue, ...]:
     wanted = {*change.removed_blobs, *(one.key for one in change.blobs)}
     if not wanted:
         return ()
-    found: dict[BlobKey, DamagedValue] = {}
+    found: dict[model.BlobKey, DamagedValue] = {}
     stored = rows.checkpoints(change.thread_id, body=True, metadata=True)
     for one in sorted(stored, key=lambda one: one.key.checkpoint_id):
-        step = read_metadata(one).get("step")
-        for place in sorted(named_blobs(one) & wanted - found.keys()):
+        step = state.read_metadata(one).get("step")
+        for place in sorted(state.named_blobs(one) & wanted - found.keys()):
             ns, channel, version = place
             found[place] = DamagedValue(
                 ns, one.key.checkpoint_id, step if isinstance(step, int) else None, channel, version
@@ -580,7 +563,7 @@ def after_restoring(planned: PlannedRemoval, store: Store) -> PlannedRemoval:
     if thread is None:
         return planned
     ids = removal.inside.checkpoints.values() if removal.inside is not None else ()
-    times = [thread.last_at, *(time_of(one) for some in ids for one in some)]
+    times = [thread.last_at, *(model.time_of(one) for some in ids for one in some)]
     known = [one for one in times if one is not None]
     return replace(
         planned,
@@ -617,7 +600,7 @@ def check_removed(planned: PlannedRemoval, bundle: Bundle, rows: Store) -> None:
         why = "exists again" if present else ""
     else:
         removed = {
-            CheckpointKey(removal.thread_id, ns, one)
+            model.CheckpointKey(removal.thread_id, ns, one)
             for ns, ids in removal.inside.checkpoints.items()
             for one in ids
         }
@@ -723,7 +706,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
     """
     check_store(rows)
     added = newest_added(reader)
-    if THREAD in read_metadata(added):
+    if state.THREAD in state.read_metadata(added):
         return _plan_removal(reader, added)
     before = _head_before(reader, added)
     parts = _parts(reader, added)
@@ -747,7 +730,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
         change=Change(
             reader.thread_id,
             heads_of(reader),
-            removed={one.key: _expected_writes(read_metadata(one)) for one in parts},
+            removed={one.key: _expected_writes(state.read_metadata(one)) for one in parts},
             removed_blobs=tuple(blob for one in parts for blob in _blobs(reader, one)),
         ),
         names=named(reader, head, earlier, {}),
@@ -755,15 +738,15 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
     )
 
 
-def _plan_removal(reader: ThreadReader, added: Checkpoint) -> CheckpointPlan:
+def _plan_removal(reader: ThreadReader, added: model.Checkpoint) -> CheckpointPlan:
     """Plan to remove a thread that is a copy. Raises `Refused` if it was used since it was made."""
-    metadata = read_metadata(added)
-    every: Counter[CheckpointKey] = Counter()
+    metadata = state.read_metadata(added)
+    every: Counter[model.CheckpointKey] = Counter()
     for one in reader.checkpoints():
         every[one.key] = 0
     for write in reader.writes():
         every[write.key] += 1
-    number = metadata.get(CHECKPOINTS), metadata.get(WRITES)
+    number = metadata.get(state.CHECKPOINTS), metadata.get(state.WRITES)
     if (len(every), every.total()) != number or reader.head("") != added.key.checkpoint_id:
         raise Refused(
             f"cannot undo: the copy '{reader.thread_id}' has been used since", hint=_delete(reader)
@@ -788,7 +771,7 @@ def _delete(reader: ThreadReader) -> str:
     return f"`{line}` deletes the thread"
 
 
-def newest_added(reader: ThreadReader) -> Checkpoint:
+def newest_added(reader: ThreadReader) -> model.Checkpoint:
     """Return the nearest checkpoint on the head's branch that `ckpt` added.
 
     Raises `NotFound` if there is none.
@@ -797,7 +780,7 @@ def newest_added(reader: ThreadReader) -> Checkpoint:
     line = [] if head is None else reader.ancestry("", head)
     place = {checkpoint_id: number for number, checkpoint_id in enumerate(line)}
     found = reader.checkpoints("", line, metadata=True)
-    ours = [one for one in found if _is_ours(read_metadata(one))]
+    ours = [one for one in found if _is_ours(state.read_metadata(one))]
     if not ours:
         raise NotFound(
             f"nothing to undo in thread '{reader.thread_id}': no rollback, fork or repair on its"
@@ -809,10 +792,12 @@ def newest_added(reader: ThreadReader) -> Checkpoint:
 
 
 def _is_ours(metadata: Mapping[str, Value]) -> bool:
-    return metadata.get(BY) == NAME and (metadata.get("source") == "fork" or THREAD in metadata)
+    return metadata.get(state.BY) == state.NAME and (
+        metadata.get("source") == "fork" or state.THREAD in metadata
+    )
 
 
-def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
+def _head_before(reader: ThreadReader, added: model.Checkpoint) -> str:
     """Return the previous head: an added checkpoint is newer than all others at that time."""
     ids = [one.key.checkpoint_id for one in reader.index("")]
     for before in ids[ids.index(added.key.checkpoint_id) + 1 :]:
@@ -822,7 +807,7 @@ def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
     )
 
 
-def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
+def _parts(reader: ThreadReader, added: model.Checkpoint) -> list[model.Checkpoint]:
     """Return the checkpoints that one command added: the root's first, then those of subgraphs."""
     parts = [added]
     for ns in reader.namespaces:
@@ -831,13 +816,13 @@ def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
             parts += [
                 one
                 for one in of_ns
-                if read_metadata(one).get(WITH) == added.key.checkpoint_id
-                and _is_ours(read_metadata(one))
+                if state.read_metadata(one).get(state.WITH) == added.key.checkpoint_id
+                and _is_ours(state.read_metadata(one))
             ]
     return parts
 
 
-def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
+def _built_on(reader: ThreadReader, parts: list[model.Checkpoint]) -> str:
     """Return what follows the added checkpoints, in words; `''` if nothing does."""
     root = parts[0].key.checkpoint_id
     heads = heads_of(reader)
@@ -855,30 +840,30 @@ def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
 
 
 def _expected_writes(metadata: Mapping[str, Value]) -> int:
-    number = metadata.get(WRITES, 0)
+    number = metadata.get(state.WRITES, 0)
     return number if isinstance(number, int) else 0
 
 
-def _blobs(reader: ThreadReader, added: Checkpoint) -> list[BlobKey]:
+def _blobs(reader: ThreadReader, added: model.Checkpoint) -> list[model.BlobKey]:
     """Return the values that were added with a checkpoint: those that its original does not name.
 
     None if values are stored in the body.
     """
-    ns, origin = added.key.checkpoint_ns, read_metadata(added).get(FROM)
+    ns, origin = added.key.checkpoint_ns, state.read_metadata(added).get(state.FROM)
     ids = [added.key.checkpoint_id, *([origin] if isinstance(origin, str) else [])]
     stored = reader.checkpoints(ns, ids, body=True)
-    found = {one.key.checkpoint_id: named_blobs(one) for one in stored}
+    found = {one.key.checkpoint_id: state.named_blobs(one) for one in stored}
     return sorted(found[ids[0]] - found[ids[-1]]) if len(found) == len(ids) else []
 
 
-def _touched(one: Checkpoint) -> TouchedCheckpoint:
-    origin = read_metadata(one).get(FROM)
+def _touched(one: model.Checkpoint) -> TouchedCheckpoint:
+    origin = state.read_metadata(one).get(state.FROM)
     return TouchedCheckpoint(
         one.key, one.parent_checkpoint_id, "removal", origin if isinstance(origin, str) else None
     )
 
 
-def _as_undo(back: CheckpointPlan, added: Checkpoint, why: str) -> CheckpointPlan:
+def _as_undo(back: CheckpointPlan, added: model.Checkpoint, why: str) -> CheckpointPlan:
     notes = [f"checkpoint {added.key.checkpoint_id} is kept: {why}"]
     if back.again:
         notes.append("answers and task results from before the rollback are not restored")

@@ -11,15 +11,7 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, Status
-from ckpt_cli.core.filters import (
-    METADATA,
-    VALUES,
-    Filter,
-    FilterField,
-    decision,
-    fields_in,
-    format_field,
-)
+from ckpt_cli.core import filters
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import is_state
 from ckpt_cli.core.tasks import TaskWrite, task_writes
@@ -91,19 +83,19 @@ class BisectOptions:
     """Gets the checkpoints in the order in which they are judged, to show progress."""
 
 
-def bisect(target: Target, condition: Filter, options: BisectOptions) -> Bisection:
+def bisect(target: Target, condition: filters.Filter, options: BisectOptions) -> Bisection:
     """Find where a filter begins to hold, along the checkpoints that lead to the target.
 
     Raises `UsageError` if the filter asks about a thread, or if no checkpoint is in the range.
     """
-    fields = tuple(fields_in(condition))
+    fields = tuple(filters.fields_in(condition))
     names = {field.name for field in fields}
     for name in sorted(names.difference(FIELDS_OF_CHECKPOINT)):
         raise UsageError(
             f"bisect cannot ask about '{name}', which a checkpoint does not have",
             hint=f"use {', '.join(FIELDS_OF_CHECKPOINT)}",
         )
-    asked = _Asked(names, channels_named(fields), decision(condition), fields)
+    asked = _Asked(names, channels_named(fields), filters.decision(condition), fields)
     return _bisect(target, asked, options)
 
 
@@ -132,7 +124,7 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
             )
         )
 
-    return _bisect(target, _Asked({VALUES, METADATA}, None, judge, ()), options)
+    return _bisect(target, _Asked({filters.VALUES, filters.METADATA}, None, judge, ()), options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +134,7 @@ class _Asked:
     names: Collection[str]
     channels: Collection[str] | None
     judge: Callable[[CheckpointFacts], Verdict]
-    fields: Sequence[FilterField]
+    fields: Sequence[filters.FilterField]
     """What is shown of the checkpoint that is found and of its parent."""
 
 
@@ -164,7 +156,7 @@ def _bisect(target: Target, asked: _Asked, options: BisectOptions) -> Bisection:
         )
     else:
         search, ids = _in_order(lineage, asked, ids, options.watch)
-    names = tuple(dict.fromkeys(map(format_field, asked.fields)))
+    names = tuple(dict.fromkeys(map(filters.format_field, asked.fields)))
     found = Bisection(reader.thread_id, ns, total, search, names)
     if search.onset is None:
         return found
@@ -224,7 +216,7 @@ def _redacted(values: Mapping[str, Value] | None) -> dict[str, Value] | None:
     """Hide values, metadata and errors, but not steps, nodes and statuses."""
     if values is None:
         return None
-    hidden = (VALUES, METADATA, "error")
+    hidden = (filters.VALUES, filters.METADATA, "error")
     return {
         name: redact(value) if name.startswith(hidden) else value for name, value in values.items()
     }
@@ -248,11 +240,11 @@ def _values_asked(lineage: Lineage, checkpoint_id: str, asked: _Asked) -> dict[s
     for field in asked.fields:
         values = facts(field)
         if values and (All.ALL in field.path or field.name in {"next", "status"}):
-            found[format_field(field)] = [
+            found[filters.format_field(field)] = [
                 str(one) if isinstance(one, Status) else one for one in values
             ]
         elif values:
-            found[format_field(field)] = values[0]
+            found[filters.format_field(field)] = values[0]
     return found
 
 

@@ -6,17 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from ckpt_backends import model
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import (
-    NULL_TASK_ID,
-    Checkpoint,
-    CheckpointKey,
-    Status,
-    Write,
-    in_chunks,
-    step_of,
-    time_of,
-)
 from ckpt_cli.core.state import BY, ERROR, INTERRUPT, NAME, read_metadata, source_from, step_from
 from ckpt_cli.core.tasks import (
     CONTROL,
@@ -117,7 +108,7 @@ NO_KEYS = StepKeys()
 """Of a checkpoint without writes."""
 
 
-def step_keys(writes: Iterable[Write]) -> dict[Key, StepKeys]:
+def step_keys(writes: Iterable[model.Write]) -> dict[Key, StepKeys]:
     """Return what the keys of writes tell, by the checkpoint that they are stored on."""
     found: dict[Key, StepKeys] = {}
     place, here = None, NO_KEYS
@@ -128,7 +119,7 @@ def step_keys(writes: Iterable[Write]) -> dict[Key, StepKeys]:
         _, task_id, path, idx, channel, size, *_ = write
         here.writes += 1
         here.seal = hash((here.seal, task_id, idx, channel, size))
-        if task_id == NULL_TASK_ID:
+        if task_id == model.NULL_TASK_ID:
             continue
         task = here.tasks.get(task_id)
         if task is None:
@@ -140,7 +131,7 @@ def step_keys(writes: Iterable[Write]) -> dict[Key, StepKeys]:
 
 
 def skeletons_of(
-    reader: ThreadReader, index: Mapping[Key, Checkpoint], stored: Mapping[Key, StepKeys]
+    reader: ThreadReader, index: Mapping[Key, model.Checkpoint], stored: Mapping[Key, StepKeys]
 ) -> dict[Key, Skeleton]:
     """Return the facts that decide the place of each checkpoint in the tree.
 
@@ -156,14 +147,14 @@ def skeletons_of(
             ns,
             checkpoint_id,
             one.parent_checkpoint_id,
-            step=step_of(checkpoint_id),
+            step=model.step_of(checkpoint_id),
             ran=nodes_that_ran(made_by),
             tasks=tuple(own.tasks),
             marked=own.is_marked,
             place=-number if only else 0,
         )
-    wanted = (CheckpointKey(reader.thread_id, *key) for key in undecided(found.values()))
-    for some in in_chunks(wanted):
+    wanted = (model.CheckpointKey(reader.thread_id, *key) for key in undecided(found.values()))
+    for some in model.in_chunks(wanted):
         for checkpoint in reader.store.checkpoints_at(some, metadata=True):
             metadata, key = read_metadata(checkpoint), checkpoint.key
             forked_from, parents = metadata.get("forked_from"), metadata.get("parents")
@@ -189,7 +180,7 @@ def nodes_that_ran(made_by: StepKeys) -> tuple[str, ...] | None:
 
 
 def timed_checkpoint(
-    reader: ThreadReader, one: Checkpoint, skeleton: Skeleton, stored: Mapping[Key, StepKeys]
+    reader: ThreadReader, one: model.Checkpoint, skeleton: Skeleton, stored: Mapping[Key, StepKeys]
 ) -> TimedCheckpoint:
     """Return what keys, and the metadata that was read, tell of the time of a checkpoint."""
     ns, checkpoint_id = skeleton.key
@@ -201,8 +192,8 @@ def timed_checkpoint(
         checkpoint_ns=ns,
         checkpoint_id=checkpoint_id,
         parent_checkpoint_id=one.parent_checkpoint_id,
-        at=one.at or time_of(checkpoint_id),
-        step=step_of(checkpoint_id) if skeleton.step is None else skeleton.step,
+        at=one.at or model.time_of(checkpoint_id),
+        step=model.step_of(checkpoint_id) if skeleton.step is None else skeleton.step,
         source=skeleton.source,
         nodes=_ran(skeleton.source, made_by),
         asking={} if reader.is_values_only else own.asking,
@@ -217,7 +208,7 @@ def timed_checkpoint(
 
 
 def read_steps(
-    reader: ThreadReader, *, whole: bool, writes: Iterable[Write] | None = None
+    reader: ThreadReader, *, whole: bool, writes: Iterable[model.Write] | None = None
 ) -> ThreadSteps:
     """Return the steps of a thread; with `whole`, all bodies of a small thread are read.
 
@@ -381,12 +372,12 @@ def timeline_of(
 def _open(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> OpenStep | None:
     """Return what happens since a head; None if its run is over."""
     head = reader.moment(checkpoint_ns, checkpoint_id)
-    if head.status not in {Status.INTERRUPTED, Status.PENDING, Status.ERROR}:
+    if head.status not in {model.Status.INTERRUPTED, model.Status.PENDING, model.Status.ERROR}:
         return None
     nodes = tuple(map(path_text, next_paths(head.step) or ()))
-    if Status.INTERRUPTED in head.conditions:
+    if model.Status.INTERRUPTED in head.conditions:
         return OpenStep("human", nodes, head.at)
-    if head.status is Status.ERROR:
+    if head.status is model.Status.ERROR:
         return OpenStep("idle", nodes, head.at, "failed")
     if head.metadata.get(BY) == NAME and not any(run.writes for run in head.step.tasks):
         return OpenStep("idle", nodes, head.at, "fork")

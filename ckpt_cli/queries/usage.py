@@ -11,24 +11,11 @@ from itertools import groupby
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from ckpt_backends import model
 from ckpt_backends.codec import channel_sizes, decode
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
-from ckpt_backends.model import (
-    NULL_TASK_ID,
-    Capability,
-    Checkpoint,
-    Status,
-    StoreInfo,
-    Thread,
-    TypedBytes,
-    Usage,
-    Write,
-    in_chunks,
-    step_of,
-    time_of,
-)
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import (
     MODEL_ROLES,
@@ -114,7 +101,7 @@ class Scanned:
 class Survey:
     """A store, or some threads of it, in bytes."""
 
-    info: StoreInfo
+    info: model.StoreInfo
     bytes: int
     """Stored length of all values."""
     tables: Ranking[tuple[str, str]]
@@ -141,7 +128,7 @@ def survey(
     channels = SizeTally[ChannelSize]()
     bodies = SizeTally[None]()
     info = store.describe()
-    has_inline = Capability.INLINE_VALUES in info.capabilities
+    has_inline = model.Capability.INLINE_VALUES in info.capabilities
 
     def threads() -> Iterator[ByteSum[str]]:
         for thread, used in groupby(_usage(store, names), lambda one: one.thread_id):
@@ -189,7 +176,7 @@ def survey(
     )
 
 
-def _usage(store: Store, names: Collection[str] | None) -> Iterator[Usage]:
+def _usage(store: Store, names: Collection[str] | None) -> Iterator[model.Usage]:
     """Yield what is stored, thread by thread."""
     if names is None:
         yield from store.usage()
@@ -225,14 +212,14 @@ def _scan(
     return Scanned(number, size, of.rows, of.bytes)
 
 
-def _bodies(store: Store, threads: Iterable[str]) -> Iterator[TypedBytes]:
+def _bodies(store: Store, threads: Iterable[str]) -> Iterator[model.TypedBytes]:
     for thread_id in threads:
         for one in store.checkpoints(thread_id, body=True):
             if one.body is not None:
                 yield one.body
 
 
-def _tell_types_apart(others: Counter[tuple[str, str]], used: Usage) -> None:
+def _tell_types_apart(others: Counter[tuple[str, str]], used: model.Usage) -> None:
     """Count the rows of which the metadata has another type than the body, by namespace and type.
 
     A row counts once for each type that it has.
@@ -242,11 +229,11 @@ def _tell_types_apart(others: Counter[tuple[str, str]], used: Usage) -> None:
         others[used.checkpoint_ns, used.type] += sign * used.rows
 
 
-def _is_body(usage: Usage) -> bool:
+def _is_body(usage: model.Usage) -> bool:
     return usage.channel is None and usage.column != METADATA
 
 
-def _channel(usage: Usage) -> ChannelSize:
+def _channel(usage: model.Usage) -> ChannelSize:
     return ChannelSize(None, "metadata") if usage.channel is None else ChannelSize(usage.channel)
 
 
@@ -314,7 +301,7 @@ def _ledger(reader: ThreadReader, only: str | None) -> MessageLedger:
 def _add_states(
     reader: ThreadReader,
     found: MessageLedger,
-    index: dict[tuple[str, str], Checkpoint],
+    index: dict[tuple[str, str], model.Checkpoint],
     stored: set[tuple[str, str]],
 ) -> None:
     """Add the messages in states that are not made of stored writes, and in the newest ones."""
@@ -325,7 +312,7 @@ def _add_states(
         if (key not in parents and not is_subgraph_call(key[0]))
         or not _is_explained(key, one, index, stored, reader)
     )
-    for some in in_chunks(wanted, _AT_ONCE):
+    for some in model.in_chunks(wanted, _AT_ONCE):
         for one in reader.store.checkpoints_at(some, body=True, values=True):
             ns, checkpoint_id = one.key.checkpoint_ns, one.key.checkpoint_id
             origin = Origin(ns, checkpoint_id, at=_time(one, checkpoint_id))
@@ -337,8 +324,8 @@ def _add_states(
 
 def _is_explained(
     key: tuple[str, str],
-    one: Checkpoint,
-    index: dict[tuple[str, str], Checkpoint],
+    one: model.Checkpoint,
+    index: dict[tuple[str, str], model.Checkpoint],
     stored: set[tuple[str, str]],
     reader: ThreadReader,
 ) -> bool:
@@ -348,19 +335,19 @@ def _is_explained(
     parent = key[0], one.parent_checkpoint_id or ""
     if parent not in index:
         # The first checkpoint of a graph holds its input, which `__start__` writes.
-        return not parent[1] and step_of(key[1]) == -1
-    steps = step_of(parent[1]), step_of(key[1])
+        return not parent[1] and model.step_of(key[1]) == -1
+    steps = model.step_of(parent[1]), model.step_of(key[1])
     # With durability="exit", only the writes of one of several steps are stored.
     follows = None in steps or (steps[1] or 0) - (steps[0] or 0) in {0, 1}
     return parent in stored and follows
 
 
-def _may_tell(value: TypedBytes) -> bool:
+def _may_tell(value: model.TypedBytes) -> bool:
     return value.type not in _PLAIN or any(mark in value.data for mark in _MARKS)
 
 
-def _time(one: Checkpoint | None, checkpoint_id: str) -> datetime | None:
-    return (None if one is None else one.at) or time_of(checkpoint_id)
+def _time(one: model.Checkpoint | None, checkpoint_id: str) -> datetime | None:
+    return (None if one is None else one.at) or model.time_of(checkpoint_id)
 
 
 def _told(value: Value, depth: int = 0) -> Iterator[tuple[Message, FoundMessage | None]]:
@@ -412,7 +399,7 @@ def nodes_of(reader: ThreadReader, messages: Iterable[FoundMessage]) -> dict[Ori
 
 
 def _named(origin: Origin) -> str | None:
-    if origin.task_id == NULL_TASK_ID:
+    if origin.task_id == model.NULL_TASK_ID:
         return CALLER
     if origin.task_path.startswith(UPDATE_PATH):
         return UPDATE
@@ -471,7 +458,7 @@ def thread_stats(
 
 
 def threads_stats(
-    store: Store, executor: Executor, threads: Iterable[Thread], wanted: StatsQuery
+    store: Store, executor: Executor, threads: Iterable[model.Thread], wanted: StatsQuery
 ) -> Iterator[Stats]:
     """Yield the statistics of each thread, in the order given."""
     return executor.run(store, threads, partial(_counting, wanted))
@@ -517,7 +504,7 @@ class _ThreadCount:
             self.said["user"] = user_of(reader)
 
     @cached_property
-    def _keys(self) -> list[Write]:
+    def _keys(self) -> list[model.Write]:
         """The writes of the thread, without their values."""
         return list(self.reader.writes(self.only))
 
@@ -528,7 +515,7 @@ class _ThreadCount:
             # One query, where each namespace would need its own.
             self.reader.indexes()
         if StatsPart.WRITES in parts:
-            by_namespace: dict[str, list[Write]] = {}
+            by_namespace: dict[str, list[model.Write]] = {}
             for write in self._keys:
                 by_namespace.setdefault(write.key.checkpoint_ns, []).append(write)
             for ns in self.reader.namespaces if self.only is None else [self.only]:
@@ -561,7 +548,7 @@ class _ThreadCount:
         ids = self._ids(ns)
         return ids is None or checkpoint_id in ids
 
-    def _count_namespace(self, ns: str, writes: Iterable[Write]) -> None:
+    def _count_namespace(self, ns: str, writes: Iterable[model.Write]) -> None:
         reader, ids = self.reader, self._ids(ns)
         times = reader.times(ns) if "day" in self.wanted.by else {}
         for write, node in self._named(ns, writes, ids):
@@ -577,8 +564,8 @@ class _ThreadCount:
         self.found.checkpoints += len(reader.index(ns) if ids is None else ids)
 
     def _named(
-        self, ns: str, writes: Iterable[Write], ids: set[str] | None
-    ) -> Iterator[tuple[Write, str]]:
+        self, ns: str, writes: Iterable[model.Write], ids: set[str] | None
+    ) -> Iterator[tuple[model.Write, str]]:
         """Yield the writes of these checkpoints with the node in their task path.
 
         For Sends and rows without a path, the node is found with the checkpoint's body.
@@ -600,12 +587,15 @@ class _ThreadCount:
                 open_ids.append(checkpoint_id)
                 continue
             yield from zip(here, (node or UNKNOWN for node in nodes), strict=True)
-        for some in in_chunks(open_ids):
+        for some in model.in_chunks(open_ids):
             for moment in reader.moments(ns, some):
                 for placed in task_writes(moment.writes, moment.step):
                     by_hand = placed.path.startswith(UPDATE_PATH)
                     node = placed.node or (UPDATE if by_hand else UNKNOWN)
-                    yield placed.write, CALLER if placed.write.task_id == NULL_TASK_ID else node
+                    yield (
+                        placed.write,
+                        CALLER if placed.write.task_id == model.NULL_TASK_ID else node,
+                    )
 
     def _count_values(self, ns: str, ids: set[str] | None) -> None:
         seen: set[tuple[str, object]] = set()
@@ -677,15 +667,15 @@ def _running(step: TimedStep) -> float | None:
     return step.seconds - step.waiting_seconds
 
 
-def _node_in_path(write: Write) -> str | None:
-    if write.task_id == NULL_TASK_ID:
+def _node_in_path(write: model.Write) -> str | None:
+    if write.task_id == model.NULL_TASK_ID:
         return CALLER
     if write.task_path.startswith(UPDATE_PATH):
         return UPDATE
     return pulled_node(write.task_path) if write.task_path else None
 
 
-def _count_blobs(one: Checkpoint, seen: set[tuple[str, object]], found: Stats) -> None:
+def _count_blobs(one: model.Checkpoint, seen: set[tuple[str, object]], found: Stats) -> None:
     """Count values that are stored apart, each version of a channel once."""
     body = read_body(one)
     for channel, blob in (one.blobs or {}).items():
@@ -711,7 +701,7 @@ class StoreMetrics:
     checkpoints: int = 0
     newest_at: datetime | None = None
     """Time of the newest checkpoint."""
-    statuses: Counter[Status] | None = None
+    statuses: Counter[model.Status] | None = None
     """Threads by status."""
     questions: int | None = None
     """Questions that wait for an answer."""
@@ -723,7 +713,11 @@ class StoreMetrics:
 
 
 def measure(
-    store: Store, threads: Iterable[Thread], *, since: datetime | None = None, heads: bool = True
+    store: Store,
+    threads: Iterable[model.Thread],
+    *,
+    since: datetime | None = None,
+    heads: bool = True,
 ) -> StoreMetrics:
     """Return the numbers of a store with these threads; some hundred are in memory at a time.
 
@@ -740,7 +734,7 @@ def measure(
     if has_tasks:
         found.questions = found.failed = 0
     inference = TriggerInference(store)
-    for some in in_chunks(threads):
+    for some in model.in_chunks(threads):
         _add_index(found, some)
         if found.statuses is not None:
             read = heads_of(store, some, inference)
@@ -751,7 +745,7 @@ def measure(
     return found
 
 
-def _add_index(found: StoreMetrics, threads: list[Thread]) -> None:
+def _add_index(found: StoreMetrics, threads: list[model.Thread]) -> None:
     found.threads += len(threads)
     found.checkpoints += sum(one.checkpoints for one in threads)
     times = [one.last_at for one in threads if one.last_at is not None]
@@ -759,7 +753,7 @@ def _add_index(found: StoreMetrics, threads: list[Thread]) -> None:
 
 
 def _add_tasks(
-    found: StoreMetrics, store: Store, threads: list[Thread], since: datetime | None
+    found: StoreMetrics, store: Store, threads: list[model.Thread], since: datetime | None
 ) -> None:
     asked = list(open_questions(store, threads))
     times = [one.since for one in asked if one.since is not None]

@@ -22,17 +22,7 @@ from ckpt_backends.model import (
     ticks_of,
     time_of,
 )
-from ckpt_cli.core.conversation import (
-    MODEL_ROLES,
-    CallForm,
-    CallPlace,
-    Counterparts,
-    Message,
-    as_message,
-    content_blocks,
-    duplicates,
-    pair,
-)
+from ckpt_cli.core import conversation
 from ckpt_cli.core.doctor.findings import Finding, Severity
 from ckpt_cli.core.reducers import overwrite
 from ckpt_cli.core.replay import Replayed
@@ -84,7 +74,7 @@ def message_findings(
     key: CheckpointKey,
     channel: str,
     items: Sequence[Value],
-    others: Counterparts,
+    others: conversation.Counterparts,
     *,
     names: bool = True,
 ) -> Iterator[Finding]:
@@ -96,7 +86,7 @@ def message_findings(
     def finding(code: str, detail: str) -> Finding:
         return Finding.at(key, code, detail, channel)
 
-    found = pair(items, others)
+    found = conversation.pair(items, others)
     for number, one in enumerate((*found.unanswered, *found.final), 1):
         tool = _tool(one) if names else f"a tool (unanswered call {number})"
         text, severity = f"message {one.index} calls {tool}, and no message after it has the", None
@@ -104,15 +94,15 @@ def message_findings(
             # Some applications carry out such calls, and send the result as the next input.
             text = f"the last message calls {tool}, and nothing that runs next has the"
             severity = Severity.INFO
-        elif one.form is CallForm.FUNCTION:
+        elif one.form is conversation.CallForm.FUNCTION:
             severity = Severity.WARNING  # Google's API refuses it, others may not.
         unanswered = finding("tool-call-unanswered", f"{text} result")
         # A result of these would be a picture or a file.
-        has_fix = one.form is not CallForm.DEVICE
+        has_fix = one.form is not conversation.CallForm.DEVICE
         yield replace(unanswered, own_severity=severity, has_fix=has_fix)
     for index in found.orphaned:
         yield finding("tool-result-orphaned", _orphan_text(items, index, names=names))
-    for first, index, message_id in duplicates(items):
+    for first, index, message_id in conversation.duplicates(items):
         if channel != _MERGED_BY_ID and same(items[first], items[index]):
             continue  # A list that only grows, such as a transcript, may hold a message twice.
         yield finding(
@@ -122,13 +112,13 @@ def message_findings(
         )
 
 
-def _tool(one: CallPlace) -> str:
-    of = "" if one.form is CallForm.FUNCTION else f" ({_short(one.id)})"
+def _tool(one: conversation.CallPlace) -> str:
+    of = "" if one.form is conversation.CallForm.FUNCTION else f" ({_short(one.id)})"
     return f"'{_short(one.call.name)}'{of}"
 
 
 def _orphan_text(items: Sequence[Value], index: int, *, names: bool) -> str:
-    message = as_message(items[index])
+    message = conversation.as_message(items[index])
     fields = {} if message is None else message.fields
     name, call_id = fields.get("name"), fields.get("tool_call_id")
     of = f" of '{_short(name)}'" if names and isinstance(name, str) and name else ""
@@ -164,7 +154,7 @@ def is_replaced(value: Value) -> bool:
 
 def holds_replaced(value: Value) -> bool:
     """Return whether a list of messages goes on from that text: a reducer made it a message."""
-    messages = map(as_message, value if isinstance(value, list) else ())
+    messages = map(conversation.as_message, value if isinstance(value, list) else ())
     return any(one is not None and is_replaced(one.content) for one in messages)
 
 
@@ -329,7 +319,7 @@ class DeltaChains:
 def are_messages(value: Value) -> bool:
     """Return whether a value is a list of one message or more."""
     items = items_of(value)
-    return bool(items) and all(as_message(item) is not None for item in items or ())
+    return bool(items) and all(conversation.as_message(item) is not None for item in items or ())
 
 
 def may_remove(writes: Iterable[Value]) -> bool:
@@ -345,7 +335,7 @@ def _adds(write: Value) -> bool:
     if overwrite(write)[0]:
         return False
     items = items_of(write)
-    found = [as_message(item) for item in ([write] if items is None else items)]
+    found = [conversation.as_message(item) for item in ([write] if items is None else items)]
     return bool(found) and all(one is not None and one.role != "remove" for one in found)
 
 
@@ -585,7 +575,7 @@ def repeated_calls(
 
     Texts contain the names of tools only with `names`, and never the arguments.
     """
-    calls = Counter(call for item in items for call in calls_of(as_message(item)))
+    calls = Counter(call for item in items for call in calls_of(conversation.as_message(item)))
     told: set[str] = set()
     for (name, _), number in calls.most_common():
         if number < _MANY or name in told:
@@ -596,12 +586,12 @@ def repeated_calls(
         yield Finding.at(key, "tool-call-repeated", text, channel)
 
 
-def calls_of(message: Message | None) -> Iterator[Call]:
+def calls_of(message: conversation.Message | None) -> Iterator[Call]:
     """Yield the tool calls of a message, each once, in whatever form its provider has them.
 
     LangChain repeats in `tool_calls` what stands in the content.
     """
-    if message is None or message.role not in MODEL_ROLES:
+    if message is None or message.role not in conversation.MODEL_ROLES:
         return
     ids: set[Value] = set()
     known: set[Call] = set()
@@ -624,9 +614,9 @@ def calls_of(message: Message | None) -> Iterator[Call]:
         known.add(call)
 
 
-def _blocks(message: Message) -> Iterator[dict[Value, Value]]:
+def _blocks(message: conversation.Message) -> Iterator[dict[Value, Value]]:
     """Yield what calls a tool in the content, and OpenAI's old `function_call` beside it."""
-    for one in content_blocks(message):
+    for one in conversation.content_blocks(message):
         kind = one.get("type")
         if isinstance(kind, str):
             if any(part in kind for part in _CALLS) and not kind.endswith(_RESULTS):

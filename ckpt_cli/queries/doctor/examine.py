@@ -33,27 +33,7 @@ from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.replay import Replayed, ReplayedTogether, judge_all
 from ckpt_cli.core.resume import callers_answer, stored_answer
 from ckpt_cli.core.state import delta_channels, read_body
-from ckpt_cli.queries.doctor.rows import (
-    MissingParents,
-    Orphans,
-    SeenCheckpoint,
-    Terms,
-    ThreadReport,
-    ThreadToCheck,
-    conversation_findings,
-    key_findings,
-    library_findings,
-    seen_checkpoint,
-)
-from ckpt_cli.queries.doctor.values import (
-    EmptiedMessages,
-    PlainRows,
-    TypeChecks,
-    UnreadableValues,
-    gather_types,
-    missing_value,
-    type_findings,
-)
+from ckpt_cli.queries.doctor import rows, values
 from ckpt_cli.queries.replay import KeptCheckpoint, replay_thread
 from ckpt_cli.reading.executor import Executor
 from ckpt_cli.reading.states import LostValues, read_state
@@ -76,7 +56,7 @@ def head_findings(
     reader: ThreadReader,
     head: Moment,
     memo: Memo,
-    terms: Terms,
+    terms: rows.Terms,
     checked: Checked,
     *,
     is_suspect: bool,
@@ -87,16 +67,16 @@ def head_findings(
     Raises `Unreadable` at the end if something could not be checked, such as encrypted values.
     """
     has_bodies = not reader.is_values_only
-    unread = UnreadableValues(memo, has_bodies=has_bodies)
+    unread = values.UnreadableValues(memo, has_bodies=has_bodies)
     if not terms.deep:  # The deep check finds these in all checkpoints.
         yield from _unreadable(reader, head, unread, terms)
         checked.values += unread.values
     if head.body.problem is None and not (has_bodies and head.body.lacks):
         if head.at is not None and head.at < terms.before:
             yield from _unfinished(reader, head)
-        yield from conversation_findings(reader, head, terms)
+        yield from rows.conversation_findings(reader, head, terms)
         if not (terms.deep or terms.types):
-            yield from type_findings(head.checkpoint, head.writes, terms)
+            yield from values.type_findings(head.checkpoint, head.writes, terms)
         if not terms.deep:
             yield from _unanchored(reader, head, is_suspect=is_suspect)
     if unread.unchecked:
@@ -104,13 +84,13 @@ def head_findings(
 
 
 def _unreadable(
-    reader: ThreadReader, head: Moment, unread: UnreadableValues, terms: Terms
+    reader: ThreadReader, head: Moment, unread: values.UnreadableValues, terms: rows.Terms
 ) -> Iterator[Finding]:
-    seen = seen_checkpoint(head, None, terms.before, is_head=True)
+    seen = rows.seen_checkpoint(head, None, terms.before, is_head=True)
     yield from unread.at(seen)
     yield from unread.end()
     for channel in LostValues(reader).at(head):
-        yield missing_value(seen, channel)
+        yield values.missing_value(seen, channel)
 
 
 def _unfinished(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
@@ -170,11 +150,11 @@ def _stored(reader: ThreadReader, ancestors: list[str]) -> Iterator[Collection[s
         yield from (stored.get(one, ()) for one in some)
 
 
-Finish = Callable[[Store, Terms, ThreadReport], None]
+Finish = Callable[[Store, rows.Terms, rows.ThreadReport], None]
 """Adds to the report on a thread what follows from all of its findings."""
 
 
-def store_findings(store: Store, terms: Terms) -> Iterator[Finding]:
+def store_findings(store: Store, terms: rows.Terms) -> Iterator[Finding]:
     """Yield what is wrong with the store as a whole. A large file is read only for `--deep`."""
     yield from hidden_findings(store)
     yield from map(from_fault, store.damage(whole=terms.deep))
@@ -192,7 +172,7 @@ def hidden_findings(store: Store) -> Iterator[Finding]:
         yield Finding(code="rows-hidden", detail=f"{one.reason}; {one.remedy}")
 
 
-def terms_for(store: Store, terms: Terms, found: Iterable[Finding] = ()) -> Terms:
+def terms_for(store: Store, terms: rows.Terms, found: Iterable[Finding] = ()) -> rows.Terms:
     """Return what can be told of a store: without what may be hidden, lost in a damaged file, or
     evicted.
 
@@ -204,7 +184,7 @@ def terms_for(store: Store, terms: Terms, found: Iterable[Finding] = ()) -> Term
     return replace(terms, ignored=terms.ignored | UNTOLD_IF_HIDDEN)
 
 
-def threads_to_check(store: Store) -> Iterator[ThreadToCheck]:
+def threads_to_check(store: Store) -> Iterator[rows.ThreadToCheck]:
     """Yield all threads of a store, and last those of which only writes or other rows are left.
 
     If the store cannot say which are suspect, all are, and its error is raised at the end.
@@ -217,27 +197,27 @@ def threads_to_check(store: Store) -> Iterator[ThreadToCheck]:
         failure = error
     for thread in store.threads():
         is_suspect = failure is not None or thread.thread_id in suspects
-        yield ThreadToCheck(thread.thread_id, thread, is_suspect)
+        yield rows.ThreadToCheck(thread.thread_id, thread, is_suspect)
         suspects.discard(thread.thread_id)
     for thread_id in sorted(suspects):
-        yield ThreadToCheck(thread_id, None, is_suspect=True)
+        yield rows.ThreadToCheck(thread_id, None, is_suspect=True)
     if failure is not None:
         raise failure
 
 
-def chosen_threads(threads: Iterable[Thread]) -> Iterator[ThreadToCheck]:
+def chosen_threads(threads: Iterable[Thread]) -> Iterator[rows.ThreadToCheck]:
     """Yield some threads of a store. The keys of each are checked."""
-    return (ThreadToCheck(one.thread_id, one, is_suspect=True) for one in threads)
+    return (rows.ThreadToCheck(one.thread_id, one, is_suspect=True) for one in threads)
 
 
 def check_threads(
     store: Store,
     executor: Executor,
-    threads: Iterable[ThreadToCheck],
-    terms: Terms,
+    threads: Iterable[rows.ThreadToCheck],
+    terms: rows.Terms,
     lost: Callable[[Sequence[LostThread]], None],
     finish: Finish,
-) -> Iterator[ThreadReport]:
+) -> Iterator[rows.ThreadReport]:
     """Yield the report on each thread, in the order given; `lost` is told those left out.
 
     `finish` is a function of a module, which is called with each report where the thread was read.
@@ -246,20 +226,20 @@ def check_threads(
     return executor.run(store, threads, check, at_once=_AT_ONCE, lost=lost)
 
 
-def check_thread(reader: ThreadReader, terms: Terms, finish: Finish) -> ThreadReport:
+def check_thread(reader: ThreadReader, terms: rows.Terms, finish: Finish) -> rows.ThreadReport:
     """Return the report on one thread, with which `finish` was called."""
-    thread = ThreadToCheck(reader.thread_id, reader.thread, is_suspect=True)
+    thread = rows.ThreadToCheck(reader.thread_id, reader.thread, is_suspect=True)
     (report,) = _checking(terms_for(reader.store, terms), finish, reader.store)([thread])
     report.findings[:0] = hidden_findings(reader.store)
     return report
 
 
 def findings_together(
-    store: Store, together: ReplayedTogether, terms: Terms, finish: Finish
+    store: Store, together: ReplayedTogether, terms: rows.Terms, finish: Finish
 ) -> Iterator[Finding]:
     """Yield the mismatches that only all threads together show."""
     for found in together.last():
-        report = ThreadReport(found.thread_id)
+        report = rows.ThreadReport(found.thread_id)
         kept = [one for one in mismatch_findings(found) if one.code not in terms.ignored]
         report.findings = list(_with_refs(store, found.thread_id, kept))
         if terms.evicted:
@@ -269,12 +249,12 @@ def findings_together(
 
 
 def _checking(
-    terms: Terms, finish: Finish, store: Store
-) -> Callable[[Sequence[ThreadToCheck]], list[ThreadReport]]:
+    terms: rows.Terms, finish: Finish, store: Store
+) -> Callable[[Sequence[rows.ThreadToCheck]], list[rows.ThreadReport]]:
     inference = TriggerInference(store)
 
-    def check(threads: Sequence[ThreadToCheck]) -> list[ThreadReport]:
-        reports = {one.thread_id: ThreadReport(one.thread_id) for one in threads}
+    def check(threads: Sequence[rows.ThreadToCheck]) -> list[rows.ThreadReport]:
+        reports = {one.thread_id: rows.ThreadReport(one.thread_id) for one in threads}
         faults = _faults_of(store, [one.thread_id for one in threads if _has_odd_keys(one, terms)])
         for one in threads:
             report = reports[one.thread_id]
@@ -288,7 +268,7 @@ def _checking(
                 reader = ThreadReader(store, one.thread, inference)
                 _collect(report, deep_findings(reader, terms, report), terms)
             if terms.types and one.thread is not None:
-                _collect(report, gather_types(store, one.thread_id, report), terms)
+                _collect(report, values.gather_types(store, one.thread_id, report), terms)
             if terms.evicted:
                 report.findings = list(_as_evicted(report, terms.evicted))
             report.findings = list(_with_refs(store, one.thread_id, report.findings))
@@ -300,10 +280,10 @@ def _checking(
 
 def _key_findings(
     store: Store,
-    one: ThreadToCheck,
+    one: rows.ThreadToCheck,
     inference: TriggerInference,
-    terms: Terms,
-    report: ThreadReport,
+    terms: rows.Terms,
+    report: rows.ThreadReport,
     faults: Mapping[str, Iterable[Fault]],
 ) -> Iterator[Finding]:
     if _has_odd_keys(one, terms):
@@ -311,7 +291,7 @@ def _key_findings(
         known = store.thread_faults(one.thread_id) if known is None else known
         yield from map(from_fault, known)
         layout = inference.capabilities
-        yield from key_findings(store, one.thread_id, layout, terms, report.checked)
+        yield from rows.key_findings(store, one.thread_id, layout, terms, report.checked)
     elif one.thread is not None:
         # The store compared its keys to find out that the thread is not suspect.
         report.checked.checkpoints += one.thread.checkpoints
@@ -325,21 +305,21 @@ def _faults_of(store: Store, thread_ids: Sequence[str]) -> Mapping[str, Iterable
         return {}
 
 
-def _has_odd_keys(one: ThreadToCheck, terms: Terms) -> bool:
+def _has_odd_keys(one: rows.ThreadToCheck, terms: rows.Terms) -> bool:
     return one.is_suspect or terms.deep or _is_ahead(one.thread, terms)
 
 
-def _is_ahead(thread: Thread | None, terms: Terms) -> bool:
+def _is_ahead(thread: Thread | None, terms: rows.Terms) -> bool:
     """Return whether a checkpoint may be dated in the future."""
     return thread is not None and thread.last_at is not None and thread.last_at > terms.now
 
 
 def _check_heads(
     store: Store,
-    threads: Sequence[ThreadToCheck],
-    reports: Mapping[str, ThreadReport],
+    threads: Sequence[rows.ThreadToCheck],
+    reports: Mapping[str, rows.ThreadReport],
     inference: TriggerInference,
-    terms: Terms,
+    terms: rows.Terms,
 ) -> None:
     """Add what is found at the heads, with one head in memory at a time.
 
@@ -364,7 +344,7 @@ def _check_heads(
                     reports[thread_id].unchecked = error.message
 
 
-def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
+def _collect(report: rows.ThreadReport, findings: Iterable[Finding], terms: rows.Terms) -> None:
     """Add the findings that are wanted and new to a report, and why there may be more."""
     known = {_place(one) for one in report.findings}
     mild = {_row(one) for one in report.findings if one.own_severity is not None}
@@ -385,7 +365,7 @@ def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) ->
         report.unchecked = error.message
 
 
-def _as_evicted(report: ThreadReport, reason: str) -> Iterator[Finding]:
+def _as_evicted(report: rows.ThreadReport, reason: str) -> Iterator[Finding]:
     """Yield the findings with one in the place of those that missing rows explain."""
     explained = Counter(one.code for one in report.findings if one.code in EXPLAINED_IF_EVICTED)
     if explained:
@@ -430,7 +410,9 @@ def _place(finding: Finding) -> tuple[object, ...]:
     )
 
 
-def deep_findings(reader: ThreadReader, terms: Terms, report: ThreadReport) -> Iterator[Finding]:
+def deep_findings(
+    reader: ThreadReader, terms: rows.Terms, report: rows.ThreadReport
+) -> Iterator[Finding]:
     """Yield what is wrong with the bodies, values and writes of all checkpoints of a thread.
 
     Counts them in the report, and notes there why some could not be checked.
@@ -453,22 +435,22 @@ def deep_findings(reader: ThreadReader, terms: Terms, report: ThreadReport) -> I
 class _DeepCheck:
     """Reads a thread once, and shows each checkpoint to all checks."""
 
-    def __init__(self, reader: ThreadReader, terms: Terms, memo: Memo) -> None:
+    def __init__(self, reader: ThreadReader, terms: rows.Terms, memo: Memo) -> None:
         self.found: list[Finding] = []
         self.checked = Checked()
-        self.unreadable = UnreadableValues(memo, has_bodies=not reader.is_values_only)
+        self.unreadable = values.UnreadableValues(memo, has_bodies=not reader.is_values_only)
         self.replayed: Replayed | None = None
         self._reader = reader
         self._terms = terms
-        self._plain = PlainRows()
+        self._plain = values.PlainRows()
         self._lost = LostValues(reader)
-        self._emptied = EmptiedMessages(reader)
-        self._parents = MissingParents(reader)
-        self._orphans = Orphans(reader, terms.before)
+        self._emptied = values.EmptiedMessages(reader)
+        self._parents = rows.MissingParents(reader)
+        self._orphans = rows.Orphans(reader, terms.before)
         self._young: set[tuple[str, str]] = set()
         """Checkpoints of which a write may still be missing: savers store writes in the background.
         """
-        self._types = TypeChecks(terms, memo)
+        self._types = values.TypeChecks(terms, memo)
 
     def replay(self) -> None:
         """Check all checkpoints, then what only all of them together show."""
@@ -503,7 +485,7 @@ class _DeepCheck:
 
     def _watch(self, here: KeptCheckpoint, parent: KeptCheckpoint | None) -> None:
         key = here.moment.key
-        seen = seen_checkpoint(
+        seen = rows.seen_checkpoint(
             here.moment,
             None if parent is None else parent.moment,
             self._terms.settled,
@@ -517,10 +499,10 @@ class _DeepCheck:
         self._orphans.at(seen)
         self._emptied.at(seen)
 
-    def _findings(self, seen: SeenCheckpoint) -> Iterator[Finding]:
+    def _findings(self, seen: rows.SeenCheckpoint) -> Iterator[Finding]:
         yield from self.unreadable.at(seen)
         for channel in self._lost.here(seen.moment, seen.parent, seen.introduced):
-            yield missing_value(seen, channel)
+            yield values.missing_value(seen, channel)
         yield from self._plain.at(seen)
         yield from self._parents.at(seen)
         yield from self._types.at(seen.stored_here, seen.moment.writes)
@@ -529,4 +511,4 @@ class _DeepCheck:
             seen.is_head and seen.moment.key.checkpoint_ns and names
         ):  # that of the root was read before
             state = read_state(self._reader, seen.moment, names)
-            yield from library_findings(seen.moment.key, state)
+            yield from rows.library_findings(seen.moment.key, state)

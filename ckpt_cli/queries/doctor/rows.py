@@ -9,17 +9,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
+from ckpt_backends import model
 from ckpt_backends.codec.values import Tagged, Value
-from ckpt_backends.model import (
-    NULL_TASK_ID,
-    BlobKey,
-    Capability,
-    Checkpoint,
-    CheckpointKey,
-    Status,
-    Thread,
-    time_of,
-)
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import (
     Counterparts,
@@ -30,22 +21,7 @@ from ckpt_cli.core.conversation import (
     last_turn,
     result_ids,
 )
-from ckpt_cli.core.doctor.checks import (
-    DeltaChains,
-    WritesOfOne,
-    ahead_finding,
-    is_orphaned,
-    known_versions,
-    lineage_findings,
-    message_findings,
-    new_versions,
-    orphan_finding,
-    repeated_calls,
-    supersteps,
-    without_past,
-    without_snapshot,
-    without_writes,
-)
+from ckpt_cli.core.doctor import checks
 from ckpt_cli.core.doctor.findings import Checked, Finding
 from ckpt_cli.core.doctor.types import TypeUse
 from ckpt_cli.core.lineage import is_in_call, is_stateful
@@ -77,7 +53,7 @@ class SeenCheckpoint(NamedTuple):
         return self.moment.checkpoint.blobs is not None
 
     @property
-    def stored_here(self) -> Checkpoint:
+    def stored_here(self) -> model.Checkpoint:
         """The checkpoint without values that were stored with an earlier one."""
         blobs = self.moment.checkpoint.blobs
         if blobs is None:
@@ -167,7 +143,7 @@ class ThreadToCheck:
     """A thread, and what is known about it before it is read."""
 
     thread_id: str
-    thread: Thread | None
+    thread: model.Thread | None
     """None if only its id is known; it may have no checkpoint."""
     is_suspect: bool
     """Whether its keys may contradict each other."""
@@ -188,12 +164,12 @@ class ThreadReport:
     """The classes that its values name, if they were to be gathered."""
 
 
-_Missing = dict[str, dict[str, WritesOfOne]]
+_Missing = dict[str, dict[str, checks.WritesOfOne]]
 """By namespace and id, the writes of checkpoints that are not stored."""
 
 
 def key_findings(
-    store: Store, thread_id: str, layout: Capability, terms: Terms, checked: Checked
+    store: Store, thread_id: str, layout: model.Capability, terms: Terms, checked: Checked
 ) -> Iterator[Finding]:
     """Yield what is wrong with the keys of a thread, which may have writes only.
 
@@ -206,7 +182,7 @@ def key_findings(
     if not terms.deep:  # the deep check counts them
         checked.checkpoints += sum(map(len, spaces.values()))
     yield from _ahead(spaces, terms)
-    if Capability.HISTORY not in layout:
+    if model.Capability.HISTORY not in layout:
         # A shallow layout stores writes of more checkpoints than it keeps, and parents never.
         return
     missing, writes = _missing(store, thread_id, spaces)
@@ -214,26 +190,28 @@ def key_findings(
         checked.writes += writes
     ids = {one.key.checkpoint_id for checkpoints in spaces.values() for one in checkpoints}
     for ns, checkpoints in spaces.items():
-        yield from lineage_findings(checkpoints, missing.get(ns, {}), ids)
+        yield from checks.lineage_findings(checkpoints, missing.get(ns, {}), ids)
     if missing and not _expires(store, thread_id, spaces):
         for ns, lost in missing.items():
             head = next(iter(spaces.get(ns, ())), None)
             for checkpoint_id, of_one in lost.items():
-                if is_orphaned(checkpoint_id, of_one, head, terms.before):
-                    yield orphan_finding(CheckpointKey(thread_id, ns, checkpoint_id), of_one)
+                if checks.is_orphaned(checkpoint_id, of_one, head, terms.before):
+                    yield checks.orphan_finding(
+                        model.CheckpointKey(thread_id, ns, checkpoint_id), of_one
+                    )
 
 
-def _ahead(spaces: dict[str, list[Checkpoint]], terms: Terms) -> Iterator[Finding]:
+def _ahead(spaces: dict[str, list[model.Checkpoint]], terms: Terms) -> Iterator[Finding]:
     # A long check meets checkpoints that were stored after it began.
     now = max(terms.now, datetime.now(UTC))
     for checkpoints in spaces.values():
-        found = ahead_finding(checkpoints[0], now, terms.now - terms.before)
+        found = checks.ahead_finding(checkpoints[0], now, terms.now - terms.before)
         if found is not None:
             yield found
 
 
 def _missing(
-    store: Store, thread_id: str, spaces: dict[str, list[Checkpoint]]
+    store: Store, thread_id: str, spaces: dict[str, list[model.Checkpoint]]
 ) -> tuple[_Missing, int]:
     """Return the writes of checkpoints that are not stored, and the number of all writes."""
     stored = {
@@ -245,12 +223,12 @@ def _missing(
         number += 1
         ns, checkpoint_id = write.key.checkpoint_ns, write.key.checkpoint_id
         if (ns, checkpoint_id) not in stored:
-            lost = found.setdefault(ns, {}).setdefault(checkpoint_id, WritesOfOne())
+            lost = found.setdefault(ns, {}).setdefault(checkpoint_id, checks.WritesOfOne())
             lost.add(write.task_id, write.at)
     return found, number
 
 
-def _expires(store: Store, thread_id: str, spaces: dict[str, list[Checkpoint]]) -> bool:
+def _expires(store: Store, thread_id: str, spaces: dict[str, list[model.Checkpoint]]) -> bool:
     """Return whether the thread has a time to live: its writes may outlive their checkpoints."""
     if not store.keys_expire:
         return False
@@ -271,7 +249,7 @@ class Orphans:
     def __init__(self, reader: ThreadReader, before: datetime) -> None:
         self._reader = reader
         self._before = before
-        self._named: set[BlobKey] = set()
+        self._named: set[model.BlobKey] = set()
         self._newest: dict[str, int] = {}
         """By namespace, the greatest number of a version that a checkpoint names."""
         self._replaced: set[str] = set()
@@ -341,7 +319,7 @@ class Orphans:
         known = {*line, *(self._copied.get(one) for one in line)}
         for ns, (own, root) in sorted(self._memories.items()):
             if root in stored and root not in known:
-                key = CheckpointKey(self._reader.thread_id, ns, own)
+                key = model.CheckpointKey(self._reader.thread_id, ns, own)
                 text = f"root checkpoint {root} called it last, which is no ancestor of the head"
                 yield Finding.at(key, "memory-of-abandoned-branch", f"{text} {head}")
 
@@ -374,7 +352,7 @@ def _is_hole(root: str, oldest: str, head: str | None, before: datetime) -> bool
     Savers commit root checkpoints in order: one that is older than the head will not follow.
     """
     if head is None:
-        at = time_of(root)
+        at = model.time_of(root)
         return at is not None and at < before
     return oldest < root < head
 
@@ -385,17 +363,17 @@ class MissingParents:
     def __init__(self, reader: ThreadReader) -> None:
         self._reader = reader
         self._ns: str | None = None
-        self._chains = DeltaChains()
+        self._chains = checks.DeltaChains()
         self._ids: Collection[str] = ()
         self._older: set[tuple[str, Version]] = set()
         """What the older checkpoints of the namespace wrote."""
         # The saver of a layout that is only read may have lost checkpoints itself.
-        self._proves = Capability.ADDING in reader.capabilities
+        self._proves = model.Capability.ADDING in reader.capabilities
 
     def at(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         """Yield what a checkpoint lacks because its parent, or an ancestor, is missing."""
         yield from self._missing(seen)
-        self._older.update(new_versions(seen.moment.body))
+        self._older.update(checks.new_versions(seen.moment.body))
 
     def _missing(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         if not self._reader.has_history or seen.is_young:
@@ -403,7 +381,7 @@ class MissingParents:
         checkpoint, body = seen.moment.checkpoint, seen.moment.body
         ns = checkpoint.key.checkpoint_ns
         if ns != self._ns:
-            self._ns, self._chains, self._older = ns, DeltaChains(), set()
+            self._ns, self._chains, self._older = ns, checks.DeltaChains(), set()
             self._ids = {one.key.checkpoint_id for one in self._reader.index(ns)}
         parent_id = checkpoint.parent_checkpoint_id
         is_cut = parent_id is not None and parent_id not in self._ids
@@ -413,12 +391,12 @@ class MissingParents:
         if is_cut:
             # Without a step since the snapshot, or since the channel was empty, nothing is lost.
             metadata = seen.moment.metadata
-            unset = {one for one in unset if supersteps(metadata, one) != 0}
+            unset = {one for one in unset if checks.supersteps(metadata, one) != 0}
         own = checkpoint.key.checkpoint_id
         unwritten: Collection[str] = ()
         if seen.parent is not None:
             written = {one.channel for one in seen.parent.writes}
-            unwritten = without_writes(seen.moment.metadata, seen.parent.metadata, written)
+            unwritten = checks.without_writes(seen.moment.metadata, seen.parent.metadata, written)
         lost = self._chains.lost_at(
             own, parent_id, unset, is_cut=is_cut or parent_id is None, unwritten=unwritten
         )
@@ -426,9 +404,9 @@ class MissingParents:
             if channel in unwritten:
                 text = f"its step wrote to '{channel}', and none of these writes is stored"
             elif is_cut and parent_id is not None:
-                text = without_snapshot(channel, parent_id)
+                text = checks.without_snapshot(channel, parent_id)
             else:
-                text = without_past(channel, own, own)
+                text = checks.without_past(channel, own, own)
             yield seen.finding("delta-unanchored", text, channel)
         if is_cut and self._proves and self._has_older_ancestor(seen):
             text = f"its parent {parent_id} is not stored, although an older ancestor is"
@@ -442,7 +420,7 @@ class MissingParents:
         ns = seen.moment.key.checkpoint_ns
         if is_stateful(ns):
             return False
-        return not self._older.isdisjoint(known_versions(seen.moment.body))
+        return not self._older.isdisjoint(checks.known_versions(seen.moment.body))
 
 
 def conversation_findings(reader: ThreadReader, head: Moment, terms: Terms) -> Iterator[Finding]:
@@ -450,7 +428,7 @@ def conversation_findings(reader: ThreadReader, head: Moment, terms: Terms) -> I
 
     A run in flight is left alone: its next step may add the results.
     """
-    if head.status in {Status.PENDING, Status.UNKNOWN} and _is_young(head, terms):
+    if head.status in {model.Status.PENDING, model.Status.UNKNOWN} and _is_young(head, terms):
         return
     state = _state_with_messages(reader, head)
     found = _lists(state)
@@ -458,11 +436,11 @@ def conversation_findings(reader: ThreadReader, head: Moment, terms: Terms) -> I
     yield from library_findings(head.key, state)
     for channel, items in conversations(found).items():
         others = counterparts(head, found, channel)
-        yield from message_findings(head.key, channel, items, others, names=names)
-        yield from repeated_calls(head.key, channel, items, names=names)
+        yield from checks.message_findings(head.key, channel, items, others, names=names)
+        yield from checks.repeated_calls(head.key, channel, items, names=names)
 
 
-def library_findings(key: CheckpointKey, state: State) -> Iterator[Finding]:
+def library_findings(key: model.CheckpointKey, state: State) -> Iterator[Finding]:
     """Yield the channels of a head of which releases of LangGraph read different messages."""
     for channel, one in state.by_library.items():
         number = f"{one.items} message{'' if one.items == 1 else 's'}"
@@ -520,7 +498,7 @@ def counterparts(
             answered |= result_ids(items)
             called |= call_ids(items)
     open_from = _open_from(moment, found[channel], channel)
-    is_final = moment.step.next == () and Status.INTERRUPTED not in moment.conditions
+    is_final = moment.step.next == () and model.Status.INTERRUPTED not in moment.conditions
     return Counterparts(open_from, _sent_calls(moment), answered, called, is_final)
 
 
@@ -532,9 +510,9 @@ def _open_from(moment: Moment, items: Sequence[Value], channel: str) -> int:
     """
     if moment.step.next == ():
         return len(items)
-    if Status.INTERRUPTED in moment.conditions:
+    if model.Status.INTERRUPTED in moment.conditions:
         return min(last_turn(items), last_calling(items))
-    if any(one.task_id == NULL_TASK_ID and one.channel == channel for one in moment.writes):
+    if any(one.task_id == model.NULL_TASK_ID and one.channel == channel for one in moment.writes):
         # What runs next was decided before the caller added messages.
         stored = without_snapshot_of_channels(moment.body.values.get(channel))
         return last_turn(stored) if isinstance(stored, list) else 0

@@ -14,6 +14,8 @@ from ckpt_backends.codec.values import Cut, Opaque, PastLimit, Value, items_of
 from ckpt_backends.encryption import is_encrypted, is_encrypted_type
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.protocol import Store
+from ckpt_cli.core import state
+from ckpt_cli.core.doctor import types
 from ckpt_cli.core.doctor.checks import (
     Readability,
     are_messages,
@@ -26,28 +28,7 @@ from ckpt_cli.core.doctor.checks import (
     readability,
 )
 from ckpt_cli.core.doctor.findings import Finding
-from ckpt_cli.core.doctor.types import (
-    NONE,
-    Names,
-    TypeName,
-    TypeUse,
-    TypeUses,
-    body_names,
-    is_blocked,
-    is_dangerous,
-    names_by_channel,
-    type_names,
-)
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.state import (
-    BY,
-    FROM,
-    NAME,
-    NOT_STORED,
-    is_state,
-    version_number,
-    without_snapshot,
-)
 from ckpt_cli.queries.doctor.rows import SeenCheckpoint, Terms, ThreadReport
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import Moment, ThreadReader
@@ -233,7 +214,7 @@ class NamingValue(NamedTuple):
     key: CheckpointKey
     channel: str | None
     """None for the metadata, and for what a checkpoint holds besides its channels."""
-    names: Names | None
+    names: types.Names | None
     """None if the value cannot be read."""
     place: Place
     task_id: str | None = None
@@ -243,8 +224,8 @@ class NamingValue(NamedTuple):
 def naming_values(
     checkpoint: Checkpoint,
     writes: Iterable[Write],
-    wanted: Callable[[TypeName], object] | None = None,
-    named_in: Callable[[TypedBytes], Names] = body_names,
+    wanted: Callable[[types.TypeName], object] | None = None,
+    named_in: Callable[[TypedBytes], types.Names] = types.body_names,
 ) -> Iterator[NamingValue]:
     """Yield what a checkpoint and writes hold that names something, as far as it was read.
 
@@ -261,38 +242,38 @@ def naming_values(
         stored = (key.checkpoint_id,) if version is None else ("version", version)
         yield NamingValue(key, channel, names, (key.checkpoint_ns, channel, *stored))
     for write in writes:
-        if write.value is not None and (found := _names(write.value)) != NONE:
+        if write.value is not None and (found := _names(write.value)) != types.NONE:
             place = (write.key, write.task_id, write.idx)
             yield NamingValue(write.key, write.channel, found, place, write.task_id)
 
 
 def _of_checkpoint(
     checkpoint: Checkpoint,
-    wanted: Callable[[TypeName], object] | None,
-    named_in: Callable[[TypedBytes], Names],
-) -> Iterator[tuple[str | None, Names | None]]:
+    wanted: Callable[[types.TypeName], object] | None,
+    named_in: Callable[[TypedBytes], types.Names],
+) -> Iterator[tuple[str | None, types.Names | None]]:
     if checkpoint.body is not None and not _is_left_out(checkpoint.body):
         try:
             if wanted is None or any(map(wanted, named_in(checkpoint.body))):
-                yield from names_by_channel(checkpoint.body).items()
+                yield from types.names_by_channel(checkpoint.body).items()
         except (ValueError, PastLimit):
             yield None, None
     apart = {name: blob.value for name, blob in (checkpoint.blobs or {}).items()}
     for channel, typed in [*apart.items(), (None, checkpoint.metadata)]:
-        if typed is not None and (found := _names(typed)) != NONE:
+        if typed is not None and (found := _names(typed)) != types.NONE:
             yield channel, found
 
 
 def _is_left_out(typed: TypedBytes) -> bool:
     """Return whether the layout does not store a value, so it names nothing."""
-    return typed.problem.startswith(NOT_STORED)
+    return typed.problem.startswith(state.NOT_STORED)
 
 
-def _names(typed: TypedBytes) -> Names | None:
+def _names(typed: TypedBytes) -> types.Names | None:
     if _is_left_out(typed):
-        return NONE
+        return types.NONE
     try:
-        return type_names(typed)
+        return types.type_names(typed)
     except (ValueError, PastLimit):
         return None
 
@@ -336,8 +317,10 @@ class TypeChecks:
         blobs = (blob.value for blob in (checkpoint.blobs or {}).values())
         parts = [checkpoint.metadata, *blobs, *(one.value for one in writes)]
         try:
-            names = set(NONE if checkpoint.body is None else body_names(checkpoint.body))
-            names.update(*(type_names(one) for one in parts if one is not None))
+            names = set(
+                types.NONE if checkpoint.body is None else types.body_names(checkpoint.body)
+            )
+            names.update(*(types.type_names(one) for one in parts if one is not None))
         except (ValueError, PastLimit):
             return True
         return any(self._judged(one) is not None for one in names)
@@ -352,39 +335,39 @@ class TypeChecks:
                 self._told.add((named, *value.place))
                 yield Finding.at(value.key, *found, value.channel, value.task_id)
 
-    def _named_in(self, body: TypedBytes) -> Names:
+    def _named_in(self, body: TypedBytes) -> types.Names:
         """Return what a body names, and perhaps more. Raises the errors of `type_names`."""
         found = None if self._memo is None else self._memo.take_gathered(body.data)
-        return body_names(body) if found is None else found
+        return types.body_names(body) if found is None else found
 
-    def _judged(self, named: TypeName) -> tuple[str, str] | None:
+    def _judged(self, named: types.TypeName) -> tuple[str, str] | None:
         """Return the code and the detail of a finding about a name; None if it is harmless."""
-        if is_dangerous(named):
+        if types.is_dangerous(named):
             return "type-dangerous", _danger(named)
-        if self._terms.strict_types and is_blocked(named):
+        if self._terms.strict_types and types.is_blocked(named):
             return "type-blocked", f"strict mode does not admit {named.text}"
         return None
 
 
-def dangerous_findings(uses: Iterable[TypeUse]) -> Iterator[Finding]:
+def dangerous_findings(uses: Iterable[types.TypeUse]) -> Iterator[Finding]:
     """Yield a finding for each dangerous name, at the oldest value that names it."""
     for use in uses:
-        if is_dangerous(use.named):
+        if types.is_dangerous(use.named):
             yield Finding.at(
                 use.key, "type-dangerous", _danger(use.named), use.channel, use.task_id
             )
 
 
-def blocked_findings(uses: TypeUses) -> Iterator[Finding]:
+def blocked_findings(uses: types.TypeUses) -> Iterator[Finding]:
     """Yield a finding for each class that strict mode blocks, at the oldest value that names it."""
     for use in uses.listed():
-        if is_blocked(use.named) and not is_dangerous(use.named):
+        if types.is_blocked(use.named) and not types.is_dangerous(use.named):
             values = "1 value" if use.count == 1 else f"{use.count} values"
             detail = f"strict mode does not admit {use.named.text}, found in {values}"
             yield replace(Finding.at(use.key, "type-blocked", detail, use.channel), ref=use.ref)
 
 
-def _danger(named: TypeName) -> str:
+def _danger(named: types.TypeName) -> str:
     return f"decoding it would call {named.text}"
 
 
@@ -417,7 +400,7 @@ class _StoredTypes:
     def __init__(self) -> None:
         self.unread = 0
         self.ids: list[str] = []
-        self._uses = TypeUses()
+        self._uses = types.TypeUses()
         self._seen: set[Place] = set()
 
     def add(self, checkpoint: Checkpoint, writes: Iterable[Write]) -> None:
@@ -430,9 +413,9 @@ class _StoredTypes:
                 continue
             for named in value.names:
                 count = int(self._is_new((named, *value.place)))
-                self._uses.add(TypeUse(named, count, value.key, value.channel, value.task_id))
+                self._uses.add(types.TypeUse(named, count, value.key, value.channel, value.task_id))
 
-    def uses(self) -> list[TypeUse]:
+    def uses(self) -> list[types.TypeUse]:
         """Return what was added, with short refs."""
         refs = short_refs(self.ids)
         return [replace(one, ref=refs.get(one.key.checkpoint_id)) for one in self._uses.listed()]
@@ -467,17 +450,17 @@ class EmptiedMessages:
     def at(self, seen: SeenCheckpoint) -> None:
         """Note the channels of messages that a checkpoint emptied."""
         moment, parent = seen.moment, seen.parent
-        if moment.metadata.get(BY) == NAME:
+        if moment.metadata.get(state.BY) == state.NAME:
             self._added[moment.key.checkpoint_ns].append(moment.key.checkpoint_id)
         if moment.source not in _SOURCES or parent is None or not self._has_writes:
             return
         self._updates[parent.key] += moment.source == "update"
-        if FROM in moment.metadata:  # what `ckpt fork --set` writes is meant so
+        if state.FROM in moment.metadata:  # what `ckpt fork --set` writes is meant so
             return
         if self._reader.is_values_only or _stores_no_updates(moment):
             return
         for channel in sorted(moment.body.values):
-            if not is_state(channel, moment.body) or not _is_empty(moment, channel):
+            if not state.is_state(channel, moment.body) or not _is_empty(moment, channel):
                 continue
             before = self._value_before(channel, parent)
             if not are_messages(before):
@@ -509,7 +492,7 @@ class EmptiedMessages:
     def _value_before(self, channel: str, parent: Moment) -> Value:
         stored = parent.body.values.get(channel)
         if stored is not None or channel not in parent.body.versions:
-            return without_snapshot(stored)
+            return state.without_snapshot(stored)
         if channel not in self._reader.delta_channels(parent.key.checkpoint_ns):
             return None
         return read_state(self._reader, parent, [channel]).values.get(channel)
@@ -517,7 +500,7 @@ class EmptiedMessages:
 
 def _is_empty(moment: Moment, channel: str) -> bool:
     """Return whether an empty list is stored; nothing stored may mean a DeltaChannel."""
-    stored = without_snapshot(moment.body.values.get(channel))
+    stored = state.without_snapshot(moment.body.values.get(channel))
     return isinstance(stored, list) and not stored
 
 
@@ -581,8 +564,8 @@ def _introduced_blobs(seen: SeenCheckpoint) -> Iterator[tuple[str, bool]]:
     versions = seen.moment.body.versions
     introduced: Iterable[str] = seen.introduced
     if seen.parent is None:  # it may have had one, whose values it still names
-        newest = max(map(version_number, versions.values()), default=0)
-        introduced = [name for name, one in versions.items() if version_number(one) == newest]
+        newest = max(map(state.version_number, versions.values()), default=0)
+        introduced = [name for name, one in versions.items() if state.version_number(one) == newest]
     blobs = seen.moment.checkpoint.blobs or {}
     for channel in sorted(introduced):
         if channel in blobs and not blobs[channel].inherited:

@@ -27,17 +27,9 @@ from ckpt_cli.queries.replay import written
 from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
 from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.reading.target import Target
+from ckpt_cli.render import show
 from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.replay import written_lines
-from ckpt_cli.render.show import (
-    PLAINTEXT,
-    given_lines,
-    lifetime_lines,
-    placed_lines,
-    standing_lines,
-    step_lines,
-    value_lines,
-)
 from ckpt_cli.render.table import size
 from ckpt_cli.render.text import Style, StyledLine, Ui, cell_len, fit, line, pad, safe_text
 from ckpt_cli.render.text import field as field_lines
@@ -362,14 +354,14 @@ def _state(target: Target, ui: Ui) -> TabContent:
 def _heading(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:
     """Yield next nodes, questions and problems."""
     width = ui.width
-    yield from step_lines(found.moment, width, live=found.is_head, resume=found.resume)
+    yield from show.step_lines(found.moment, width, live=found.is_head, resume=found.resume)
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"
         yield from field_lines("problem", reason, width, "error")
-    yield from lifetime_lines(found.lifetime, ui)
+    yield from show.lifetime_lines(found.lifetime, ui)
     if found.plaintext:
-        yield from field_lines("warning", PLAINTEXT, width, "error")
-    yield from given_lines(found, width)
+        yield from field_lines("warning", show.PLAINTEXT, width, "error")
+    yield from show.given_lines(found, width)
     yield line("")
     if not found.state.values:
         yield line(("no values", "dim"))
@@ -379,7 +371,7 @@ def _writes(target: Target, ui: Ui, kept: KeptReader) -> Iterator[StyledLine]:
     found = _seen(target, writes=True)
     if found.writes:
         yield line(("writes stored at this checkpoint", "bold"))
-        yield from placed_lines(found.writes, ui, dropped=found.dropped)
+        yield from show.placed_lines(found.writes, ui, dropped=found.dropped)
         yield line("")
     yield line(("writes that produced this checkpoint", "bold"))
     try:
@@ -422,14 +414,14 @@ def _messages(target: Target, width: int) -> TabContent:
 
 def _metadata(target: Target, ui: Ui) -> Iterator[StyledLine]:
     found = _seen(target, writes=False)
-    yield from standing_lines(found, ui)
-    yield from lifetime_lines(found.lifetime, ui)
+    yield from show.standing_lines(found, ui)
+    yield from show.lifetime_lines(found.lifetime, ui)
     yield line("")
     for name, value in found.moment.metadata.items():
-        yield from value_lines(name, clip(value), ui.width, None)
+        yield from show.value_lines(name, clip(value), ui.width, None)
     yield line("")
     versions = cast("Value", dict(found.moment.body.versions))
-    yield from value_lines("channel_versions", versions, ui.width, None)
+    yield from show.value_lines("channel_versions", versions, ui.width, None)
 
 
 _RAW_BYTES = 16 * 1024
