@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.model import step_of
@@ -82,8 +82,6 @@ def _watch() -> None:
     The time in which it used the processor is no waiting: importing a driver may take longer than
     the server.
     """
-    from time import sleep
-
     begun, used = perf_counter(), process_time()
     while True:
         sleep(0.005)

@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
+from time import sleep
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 
@@ -78,7 +79,6 @@ def _limit_memory(most: int) -> None:
 def _end_after(seconds: int) -> None:
     """End the program as SIGTERM does; if a driver does not return, without cleaning up."""
     import signal
-    from time import sleep
 
     from ckpt_cli import diagnostics
 

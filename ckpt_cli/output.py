@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from ckpt_backends.errors import PartlyDone, StoreUnavailable, reason_of
+from ckpt_backends.errors import PartlyDone, Refused, StoreUnavailable, reason_of
 from ckpt_cli.core.values import json_line
 from ckpt_cli.ending import ReaderGone
 from ckpt_cli.render.text import (
@@ -231,8 +231,6 @@ class Output:
     def raw(self, data: bytes) -> None:
         """Write bytes unchanged. Raises `Refused` on a terminal, which would interpret them."""
         if self.terminal:
-            from ckpt_backends.errors import Refused
-
             raise Refused(
                 "cannot print raw bytes to a terminal", hint="redirect them: ckpt ... > FILE"
             )

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ckpt_backends import shell
 from ckpt_backends.errors import InsecureConnection, UsageError
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.render.text import color_chosen
@@ -252,7 +253,6 @@ class Session:
                 return
         except OSError:  # Nothing was ever changed here, or this user may not look.
             return
-        from ckpt_backends import shell
         from ckpt_cli.operations.log import OperationLog, place_of, unfinished
 
         ask = shell.command("ckpt", *self.names.words, "ops", "list")

@@ -7,11 +7,13 @@ from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
+from ckpt_backends import codec
 from ckpt_backends.codec.values import TUPLE, Cut, Tagged, Value
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.store_names import StoreNames
+from ckpt_cli.core.times import parse_time
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.render.fields import View
 
@@ -69,8 +71,6 @@ def time_text(around: Surroundings, when: When) -> str:
 
 def time_of(around: Surroundings, when: When | None) -> datetime | None:
     """Return the time that is meant. Raises `UsageError` for a text that names none."""
-    from ckpt_cli.core.times import parse_time
-
     return None if when is None else parse_time(time_text(around, when), around.now, around.zone)
 
 
@@ -175,8 +175,6 @@ def to_json(value: Any) -> Any:
 
     `docs/json.md` describes the form; `json.dumps` takes it.
     """
-    from ckpt_backends import codec
-
     return codec.to_json(_inert(value))
 
 

@@ -15,6 +15,7 @@ from ckpt_cli.api.answer import hide_values, open_named, opening_of
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.config.machine import local_zone
 from ckpt_cli.config.store_names import StoreNames
+from ckpt_cli.render.text import safe_text
 
 if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
@@ -66,8 +67,6 @@ class Script:
 
     def note(self, text: str) -> None:
         import logging  # the commands do not need it
-
-        from ckpt_cli.render.text import safe_text
 
         # It may name threads, and most loggers end at a terminal.
         logging.getLogger("ckpt").warning("%s", safe_text(self.names.without_values(text)))

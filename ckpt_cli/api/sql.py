@@ -26,6 +26,7 @@ from ckpt_backends.files import (
 )
 from ckpt_backends.model import Thread, ThreadBounds, in_chunks
 from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory
 from ckpt_cli.api.answer import Surroundings, Watcher, unwatched, watchers
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.reading.store import Opening
@@ -143,8 +144,6 @@ class SqlSource:
         )
 
     def _items(self, request: TableRequest) -> Iterator[RowBatch]:
-        from ckpt_backends.registry import open_memory
-
         items = TABLES[request.table].items
         assert items is not None  # noqa: S101
         try:

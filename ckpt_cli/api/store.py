@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from ckpt_backends.errors import CkptError, Closing, NotFound, UsageError
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_sessions
 from ckpt_cli.api import answer
 from ckpt_cli.config.store_names import StoreNames
-from ckpt_cli.queries.threads import SORTS, Selection, filtered_threads, parse_status
-from ckpt_cli.reading.thread import TriggerInference
+from ckpt_cli.queries.threads import SORTS, Selection, filtered_threads, list_threads, parse_status
+from ckpt_cli.reading.target import TargetArguments, find_named, find_thread
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
@@ -46,7 +48,6 @@ def sessions_beside(
     `opened` returns its checkpoints; there may be none. Raises `Unsupported` if applications store
     no sessions in such a store.
     """
-    from ckpt_backends.registry import open_sessions
     from ckpt_cli.queries.memory import list_sessions, threads_beside
     from ckpt_cli.render.memory import SESSION
 
@@ -63,7 +64,6 @@ def session_beside(
 
     Raises `NotFound`, `Ambiguous` or `Unsupported`.
     """
-    from ckpt_backends.registry import open_sessions
     from ckpt_cli.queries.memory import find_session, threads_beside
     from ckpt_cli.render.memory import SHOWN_SESSION
 
@@ -172,8 +172,6 @@ class StoreHandle(Closing):
 
     def thread(self, thread_id: str) -> ThreadHandle:
         """Return the thread with this id. Raises `NotFound` with ids that are similar."""
-        from ckpt_cli.reading.target import find_thread
-
         return self._handle(find_thread(self._store, thread_id, self._around.note))
 
     def newest(self) -> ThreadHandle:
@@ -190,15 +188,11 @@ class StoreHandle(Closing):
         `ns` names a namespace. `as_of` is a time: the checkpoint that was the head then.
         Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
-        from ckpt_cli.reading.target import TargetArguments
-
         time = None if as_of is None else answer.time_text(self._around, as_of)
         return self.checkpoint(self.named(TargetArguments(target, ns=ns, as_of=time)))
 
     def named(self, words: TargetArguments) -> NamedThread:
         """Return what the words of a command line name: a thread, perhaps with a ref."""
-        from ckpt_cli.reading.target import find_named
-
         return find_named(self._store, words, self._around.note)
 
     def checkpoint(self, named: NamedThread) -> CheckpointHandle:
@@ -257,8 +251,6 @@ class StoreHandle(Closing):
         return ThreadHandle(reader, self._around)
 
     def _reader(self, thread: Thread) -> ThreadReader:
-        from ckpt_cli.reading.thread import ThreadReader
-
         return ThreadReader(self._store, thread, self._inference)
 
     def listed(
@@ -285,7 +277,6 @@ class StoreHandle(Closing):
         needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human,
         `titles` its first line, which ids that say nothing always have.
         """
-        from ckpt_cli.queries.threads import list_threads
         from ckpt_cli.render.threads import LISTED
 
         around = self._around

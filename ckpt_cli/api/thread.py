@@ -16,14 +16,17 @@ from ckpt_cli.api.answer import (
     ThreadWork,
     Watcher,
     When,
+    plain,
+    plain_values,
     texts,
     time_of,
     time_text,
     unwatched,
 )
+from ckpt_cli.config.store_names import memory_place
 from ckpt_cli.reading.target import NamedThread, Target
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.text import Ui, safe_text
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
@@ -139,8 +142,6 @@ class CheckpointHandle:
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """The metadata that the saver stored."""
-        from ckpt_cli.api.answer import plain_values
-
         return plain_values(self.entry.moment.metadata)
 
     @cached_property
@@ -149,8 +150,6 @@ class CheckpointHandle:
 
         Raises `Unreadable`, for a state that cannot be read is not an empty one.
         """
-        from ckpt_cli.api.answer import plain_values
-
         found = self._state
         found.moment.check_readable()
         return plain_values(found.state.values)
@@ -181,8 +180,6 @@ class CheckpointHandle:
 
         A path with `[]` returns a list. Raises `NotFound` with the keys that exist.
         """
-        from ckpt_cli.api.answer import plain
-
         found = [plain(one.value) for one in self.select(path)]
         return found if "[]" in path else found[0]
 
@@ -344,7 +341,6 @@ class CheckpointHandle:
         from ckpt_backends.installing import release
         from ckpt_cli.queries.report import read_report, reported_checkpoints
         from ckpt_cli.render.report import report_page
-        from ckpt_cli.render.text import Ui
 
         thread, around, operations = self.thread, self.thread.around, self.thread.operations
         after = time_of(around, since)
@@ -409,7 +405,6 @@ class CheckpointHandle:
         """Draw the state in a notebook."""
         from ckpt_cli.render.report import html_of
         from ckpt_cli.render.show import show_lines
-        from ckpt_cli.render.text import Ui
 
         around = self.thread.around
         ui = Ui(around.now, around.zone, width=_WIDTH)
@@ -551,7 +546,6 @@ class ThreadHandle:
     def _tree_lines(
         self, ns: str | None = None, *, all_ns: bool = False, unfold: bool = False
     ) -> Iterator[StyledLine]:
-        from ckpt_cli.render.text import Ui
         from ckpt_cli.render.tree import tree_lines
 
         found = self.read_tree(ns, all_ns=all_ns, unfold=unfold)
@@ -813,8 +807,6 @@ def memories_from(
     `chosen` names the memory; without it, the one of the profile or next to the store is read.
     Raises what opening a memory raises that is named.
     """
-    from ckpt_cli.config.store_names import memory_place
-
     place = memory_place(around.names.store_url, around.names.other_store("memory", chosen))
     if place is None:
         return None

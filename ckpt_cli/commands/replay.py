@@ -18,6 +18,7 @@ from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.replay import JudgedCheck, Replayed, Verdict
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, Cluster, DryRun, Jobs, Match, OptionalThread, Where, Yes
+from ckpt_cli.queries.replay import check_channels
 from ckpt_cli.reading.target import TargetArguments, find_thread
 from ckpt_cli.render.replay import (
     REPLAY_VIEW,
@@ -159,7 +160,6 @@ def _repair(session: Session, thread: str | None, told: dict[str, str]) -> None:
     # What changes a store takes as long to load as all the rest.
     from ckpt_cli.commands.repair import show_values_repair
     from ckpt_cli.plans.repair import plan_value_repair
-    from ckpt_cli.queries.replay import check_channels
 
     reducers = known_reducers(dict(session.names.reducers))
     reader = find_thread(session.store, thread, session.note)

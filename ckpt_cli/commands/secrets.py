@@ -10,6 +10,7 @@ from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, UnknownLayout, Unsupported
 from ckpt_cli.api.questions import SecretSearch, without_secrets
+from ckpt_cli.core.secrets import known_kinds
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Memory, Where
 from ckpt_cli.render.search import (
@@ -60,8 +61,6 @@ def secrets(
     """
     session: Session = ctx.obj
     if kinds:
-        from ckpt_cli.core.secrets import known_kinds
-
         session.output.records(map(SECRET_KIND.record, known_kinds().items()), SECRET_KIND_COLUMNS)
         return
     with ExitStack() as opened:

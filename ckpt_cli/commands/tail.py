@@ -8,7 +8,7 @@ from typer import Argument, Context, Option
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.options import Match, Namespace, Where, not_huge
-from ckpt_cli.render.history import history_columns, history_line
+from ckpt_cli.render.history import MOVEMENT_COLUMNS, history_columns, history_line, movement_line
 from ckpt_cli.session import Session
 
 _DAY = 86_400.0
@@ -95,8 +95,6 @@ def _tail_store(
     *,
     all_ns: bool,
 ) -> None:
-    from ckpt_cli.render.history import MOVEMENT_COLUMNS, movement_line
-
     found = session.handle.tail(
         lines,
         match=match,

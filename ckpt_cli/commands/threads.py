@@ -19,6 +19,8 @@ from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.diagnostics import no_progress, progress
 from ckpt_cli.options import ExitCode, Match, Where, number
 from ckpt_cli.queries.threads import SORTS, Sort
+from ckpt_cli.reading.store import LiveStore, is_passing
+from ckpt_cli.render.table import table_lines
 from ckpt_cli.render.text import StyledLine, Ui, folded, line, safe_text
 from ckpt_cli.render.threads import thread_columns, thread_line
 from ckpt_cli.session import Session
@@ -190,9 +192,6 @@ def _watch(session: Session, read: Callable[[StoreHandle], Table], interval: flo
     Raises `UsageError` if stdout is not a terminal, and `Unsupported` if each look would read a
     whole table.
     """
-    # Imported late, like all that only some lists need.
-    from ckpt_cli.reading.store import LiveStore, is_passing
-
     output = session.output
     if not output.terminal or not output.table or os.environ.get("TERM") == "dumb":
         raise UsageError(
@@ -234,8 +233,6 @@ def _watch(session: Session, read: Callable[[StoreHandle], Table], interval: flo
 
 def _screen(shown: Table, heading: str, problem: str, ui: Ui, height: int) -> Sequence[StyledLine]:
     """Return the lines of a screen; rows that do not fit are left out."""
-    from ckpt_cli.render.table import table_lines
-
     rows, columns, below = shown
     top = line((heading, "dim"))
     if problem:

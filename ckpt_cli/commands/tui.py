@@ -17,6 +17,7 @@ from ckpt_backends.installing import install_command
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.registry import open_memory
 from ckpt_cli import diagnostics
+from ckpt_cli.config.store_names import memory_place
 from ckpt_cli.ending import ENDING, Ended, restored
 from ckpt_cli.options import OptionalThread
 from ckpt_cli.session import Session
@@ -148,7 +149,6 @@ def _found(
 
     Raises what opening it raises, and `NotFound`.
     """
-    from ckpt_cli.config.store_names import memory_place
     from ckpt_cli.tui.context import MemoryNamed
 
     url, words = session.names.store_url, session.names.words

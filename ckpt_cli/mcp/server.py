@@ -19,6 +19,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
+from ckpt_backends import shell
 from ckpt_backends.errors import CkptError, NotFound, UsageError
 from ckpt_cli.api.opening import Script
 from ckpt_cli.config.store_names import StoreNames
@@ -205,8 +206,6 @@ class PromptText:
 
     def filled(self, given: Mapping[str, str]) -> str:
         """Return the text with the arguments, each as a quoted word."""
-        from ckpt_backends import shell
-
         return self.text.format(**{name: shell.word(given[name]) for name in self.arguments})
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -102,8 +103,6 @@ def place_of(url: StoreUrl) -> str:
 
     It depends on no password and no user name: who looks may connect as another role.
     """
-    from hashlib import sha256  # late: it loads OpenSSL
-
     where = re.sub(r"^[^:/]*://([^/@]*@)?", "", printable(url.raw)).partition("?")[0]
     backend = backend_of(url.scheme)
     if backend is not None and backend.is_local:
@@ -818,8 +817,6 @@ class AuditFile:
 
     def append(self, one: Operation) -> None:
         """Add an operation, and wait until it is on disk. Raises `UsageError`."""
-        from hashlib import sha256  # late, as above
-
         try:
             with self._opened() as file:
                 last = _last_line(file)
@@ -881,8 +878,6 @@ def verified(path: Path, known: str | None = None) -> Chain:
 
     `known` is the hash of a line that was noted before: it tells whether lines were cut off.
     """
-    from hashlib import sha256  # late, as above
-
     number, prev, has_known, torn = 0, FIRST, known == FIRST, []
     try:
         with open_regular(path) as file:

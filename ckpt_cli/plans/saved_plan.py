@@ -12,6 +12,7 @@ from hashlib import blake2b, scrypt, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
+from ckpt_backends import shell
 from ckpt_backends.changes import Change, change_record
 from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import StoreChanged, UsageError, reason_of
@@ -181,8 +182,6 @@ def check_place(path: Path, planned: PlannedStore, url: StoreUrl, option: str = 
             f"{start}: it was made with other values of the environment variables",
             hint="make a new plan with --plan-out",
         )
-    from ckpt_backends import shell
-
     raise UsageError(
         f"{start}: it was made for the store '{planned.name}'",
         hint=f"use `{option} {shell.word(planned.name)}`, or make a new plan with --plan-out",
@@ -297,8 +296,6 @@ def unusable(what: str, path: Path, error: OSError) -> UsageError:
 
 
 def _url_digest(url: StoreUrl, salt: str) -> str:
-    from hashlib import sha256  # late: it loads OpenSSL
-
     return sha256(f"{salt}{place_of(url)}".encode()).hexdigest()[:32]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status, step_of
 from ckpt_cli.core.tasks import asked_by, error_start, path_text
 from ckpt_cli.core.values import json_line, quoted
@@ -154,10 +155,6 @@ def _why(record: Record, shown: Collection[str]) -> Span:
 
     The node comes before it, unless it is the only one in the column NEXT.
     """
-    # Imported late: only tables have this column.
-    from ckpt_backends.codec import from_json
-    from ckpt_cli.core.tasks import path_text
-
     names = set(record.get("runs") or ())
     known = names.pop() if "runs" in shown and len(names) == 1 else None
     error = record.get("error")

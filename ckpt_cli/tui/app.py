@@ -28,6 +28,7 @@ from ckpt_cli.ending import ENDING
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.context import RememberedLook, ScreenContext, read_look, write_look
 from ckpt_cli.tui.reading import MOST, ScreenMessage, share_often
+from ckpt_cli.tui.screens.dialogs import MessagesScreen
 from ckpt_cli.tui.screens.main import Changes, MainScreen
 from ckpt_cli.tui.styles import ReadableText
 
@@ -175,8 +176,6 @@ class CkptApp(OrderedKeysApp):
 
     def action_messages(self) -> None:
         """List what was said in this session."""
-        from ckpt_cli.tui.screens.dialogs import MessagesScreen
-
         self.push_screen(MessagesScreen(list(self.messages), self.context.zone))
 
     def action_interrupt(self) -> None:

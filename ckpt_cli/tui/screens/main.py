@@ -30,9 +30,10 @@ from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.threads import SORTS, ThreadFilter, ThreadsPane
 from ckpt_cli.tui.panes.tree import TreePane
 from ckpt_cli.tui.reading import StoreLost, ask, copy, say, show_error, tell_if_lost
-from ckpt_cli.tui.screens.dialogs import KeyLine
+from ckpt_cli.tui.screens.dialogs import CopyScreen, HelpScreen, KeyLine
 from ckpt_cli.tui.stepper import Stepper
 from ckpt_cli.tui.styles import as_text
+from ckpt_cli.tui.tabs.checkpoint import DiffScreen
 from ckpt_cli.tui.tabs.content import TABS, Subject, Tab, base_of, carried_from
 
 if TYPE_CHECKING:
@@ -458,8 +459,6 @@ class MainScreen(Screen[None]):
     def action_compare(self) -> None:
         if (place := self.here()) is None:
             return
-        from ckpt_cli.tui.tabs.checkpoint import DiffScreen
-
         base = base_of(self.base, place)
         self.app.push_screen(DiffScreen(self.context.detail, base, place, self.tree_pane.refs))
 
@@ -506,8 +505,6 @@ class MainScreen(Screen[None]):
         )
 
     def action_help(self) -> None:
-        from ckpt_cli.tui.screens.dialogs import HelpScreen
-
         self.app.push_screen(HelpScreen(self.key_groups, keys.SIGNS))
 
     # Keys: copies
@@ -525,8 +522,6 @@ class MainScreen(Screen[None]):
             copy(self, command_line.config(place, found))
 
     def action_command_line(self) -> None:
-        from ckpt_cli.tui.screens.dialogs import CopyScreen
-
         self.app.push_screen(CopyScreen("Command lines for what is shown", self.command_lines()))
 
     def command_lines(self) -> list[str]:

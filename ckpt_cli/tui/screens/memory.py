@@ -34,7 +34,7 @@ from ckpt_cli.tui.panes.document import DocumentRows, TabContent, cut
 from ckpt_cli.tui.panes.rows import FilterPane, RowList, SearchPane
 from ckpt_cli.tui.panes.threads import text_filter
 from ckpt_cli.tui.reading import SHARE, SOON, Delays, copy, error_lines, error_text, say
-from ckpt_cli.tui.screens.dialogs import KeyLine
+from ckpt_cli.tui.screens.dialogs import HelpScreen, KeyLine
 from ckpt_cli.tui.styles import as_text, title
 from ckpt_cli.tui.tabs.content import InspectorTab, Subject, TabQuestion
 
@@ -436,8 +436,6 @@ class MemoryScreen(Screen[CheckpointKey | None]):
             copy(self, command_line.memory_command(words, item.key))
 
     def action_help(self) -> None:
-        from ckpt_cli.tui.screens.dialogs import HelpScreen
-
         self.app.push_screen(HelpScreen(MEMORY_GROUPS))
 
     # Status line
