@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle, MemoryHits, MemoryItems
     from ckpt_cli.api.opening import open, open_memory  # noqa: A004 - users write `ckpt.open`
     from ckpt_cli.api.questions import SearchHits
-    from ckpt_cli.api.store import StoreHandle, layouts, stores
+    from ckpt_cli.api.store import StoreHandle
+    from ckpt_cli.api.stores import layouts, stores
     from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
 
 __version__ = "0.1.0"
@@ -78,7 +79,8 @@ _HOMES = {
     "ckpt_cli.api.memory": ("MemoryHandle", "MemoryHits", "MemoryItems"),
     "ckpt_cli.api.opening": ("open", "open_memory"),
     "ckpt_cli.api.questions": ("SearchHits",),
-    "ckpt_cli.api.store": ("StoreHandle", "layouts", "stores"),
+    "ckpt_cli.api.store": ("StoreHandle",),
+    "ckpt_cli.api.stores": ("layouts", "stores"),
     "ckpt_cli.api.thread": ("CheckpointHandle", "ThreadHandle"),
 }
 """The module of each public name."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import CkptError, Closing, UnknownLayout, Unsupported
 from ckpt_backends.memory import Item, ItemKey, MemoryInfo, MemoryStore, ThreadsOfMemory
-from ckpt_backends.registry import open_memory
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory, open_sessions
 from ckpt_cli.api import answer
 from ckpt_cli.core import memory as facts
 from ckpt_cli.core.memory import ItemFilter, parse_namespace, source_of, text_of
@@ -15,17 +16,28 @@ from ckpt_cli.core.search import Finder, compile_pattern, stopped_text
 from ckpt_cli.queries.memory import (
     FoundItem,
     ItemOrigin,
+    JoinedSession,
     MemoryHit,
     find_key,
+    find_session,
     list_items,
+    list_sessions,
     read_item,
     search_items,
     stored_item,
+    threads_beside,
     threads_place,
     trace,
 )
 from ckpt_cli.reading.store import no_raw
-from ckpt_cli.render.memory import ITEM_HIT, LISTED_ITEM, READ_ITEM, SHOWN_ITEM
+from ckpt_cli.render.memory import (
+    ITEM_HIT,
+    LISTED_ITEM,
+    READ_ITEM,
+    SESSION,
+    SHOWN_ITEM,
+    SHOWN_SESSION,
+)
 from ckpt_cli.render.values import counted
 
 if TYPE_CHECKING:
@@ -43,6 +55,37 @@ def opened_memory(around: answer.Surroundings) -> MemoryHandle:
     for text in memory.describe().notes:
         around.note(text)
     return MemoryHandle(memory, around)
+
+
+def sessions_beside(
+    around: answer.Surroundings,
+    opened: Callable[[], Store],
+    *,
+    thread: str | None = None,
+    user: str | None = None,
+) -> list[answer.Answer[JoinedSession]]:
+    """Return the sessions in the store that is named, as `ckpt memory sessions` prints them.
+
+    `opened` returns its checkpoints; there may be none. Raises `Unsupported` if applications store
+    no sessions in such a store.
+    """
+    with open_sessions(around.names.store_url) as sessions:
+        threads = threads_beside(opened)
+        found = list_sessions(sessions, threads, thread=thread, user=user)
+    return [answer.Answer(one, SESSION.record) for one in found]
+
+
+def session_beside(
+    around: answer.Surroundings, opened: Callable[[], Store], name: str
+) -> answer.Answer[JoinedSession]:
+    """Return one session with all its fields, as `ckpt memory sessions SESSION` prints it.
+
+    Raises `NotFound`, `Ambiguous` or `Unsupported`.
+    """
+    with open_sessions(around.names.store_url) as sessions:
+        threads = threads_beside(opened)
+        found = find_session(sessions, threads, name, redacted=around.opening.redact)
+    return answer.Answer(found, SHOWN_SESSION)
 
 
 class MemoryHandle(Closing):

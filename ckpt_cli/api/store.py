@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckpt_backends.errors import CkptError, Closing, NotFound, UsageError
+from ckpt_backends.errors import Closing, NotFound, UsageError
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_backends.registry import open_sessions
 from ckpt_cli.api import answer
-from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.queries.threads import SORTS, Selection, filtered_threads, list_threads, parse_status
 from ckpt_cli.reading.target import TargetArguments, find_named, find_thread
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
@@ -29,109 +25,9 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.heads import ListedThread
     from ckpt_cli.queries.incidents import Failure, FailureGroup, Waiting
     from ckpt_cli.queries.memory import JoinedSession
-    from ckpt_cli.queries.stores import FoundStore, OpenableLayout
     from ckpt_cli.queries.tail import Movement
     from ckpt_cli.queries.usage import By, StatsQuery, StoreMetrics, Survey
-    from ckpt_cli.reading.target import NamedThread, Target, TargetArguments
-    from ckpt_cli.reading.thread import ThreadReader
-
-
-def sessions_beside(
-    around: answer.Surroundings,
-    opened: Callable[[], Store],
-    *,
-    thread: str | None = None,
-    user: str | None = None,
-) -> list[answer.Answer[JoinedSession]]:
-    """Return the sessions in the store that is named, as `ckpt memory sessions` prints them.
-
-    `opened` returns its checkpoints; there may be none. Raises `Unsupported` if applications store
-    no sessions in such a store.
-    """
-    from ckpt_cli.queries.memory import list_sessions, threads_beside
-    from ckpt_cli.render.memory import SESSION
-
-    with open_sessions(around.names.store_url) as sessions:
-        threads = threads_beside(opened)
-        found = list_sessions(sessions, threads, thread=thread, user=user)
-    return [answer.Answer(one, SESSION.record) for one in found]
-
-
-def session_beside(
-    around: answer.Surroundings, opened: Callable[[], Store], name: str
-) -> answer.Answer[JoinedSession]:
-    """Return one session with all its fields, as `ckpt memory sessions SESSION` prints it.
-
-    Raises `NotFound`, `Ambiguous` or `Unsupported`.
-    """
-    from ckpt_cli.queries.memory import find_session, threads_beside
-    from ckpt_cli.render.memory import SHOWN_SESSION
-
-    with open_sessions(around.names.store_url) as sessions:
-        threads = threads_beside(opened)
-        found = find_session(sessions, threads, name, redacted=around.opening.redact)
-    return answer.Answer(found, SHOWN_SESSION)
-
-
-def stores(folder: str | os.PathLike[str] | None = None) -> list[answer.Answer[FoundStore]]:
-    """Return the stores in a folder, as `ckpt stores` prints them.
-
-    Without `folder`, these are all profiles and the stores in the working folder. A store that
-    cannot be opened has the key `error`.
-    """
-    from ckpt_cli.queries.stores import in_folder
-
-    if folder is None:
-        return list(all_stores(StoreNames({})))
-    return list(_answers(in_folder(Path(folder))))
-
-
-def layouts() -> list[answer.Answer[OpenableLayout]]:
-    """Return the layouts that can be opened, as `ckpt stores --layouts` prints them."""
-    from ckpt_cli.queries.stores import openable_layouts
-    from ckpt_cli.render.stores import LAYOUT
-
-    return [answer.Answer(one, LAYOUT.record) for one in openable_layouts()]
-
-
-def named_stores(names: StoreNames, name: str) -> list[answer.Answer[FoundStore]]:
-    """Return the store with a name: one answer for each of its layouts."""
-    from ckpt_cli.queries.stores import inspect
-
-    return list(_answers(inspect(name, names.url_of(name))))
-
-
-def all_stores(names: StoreNames) -> Iterator[answer.Answer[FoundStore]]:
-    """Yield the stores of all profiles, and those in the working folder."""
-    from ckpt_cli.queries.stores import in_folder
-
-    yield from _answers(_of_profiles(names))
-    yield from _answers(in_folder(Path.cwd()))
-
-
-def _of_profiles(names: StoreNames) -> Iterator[FoundStore]:
-    from ckpt_cli.config.trust import NotOurs
-    from ckpt_cli.queries.stores import broken, inspect
-
-    try:
-        profiles = names.profiles
-    except NotOurs as error:
-        # The stores in this folder need no configuration.
-        yield broken(str(error.path), "", error)
-        return
-    for name, profile in profiles.stores.items():
-        try:
-            url = names.url_in(profile)
-        except CkptError as error:
-            yield broken(name, profile.url, error)
-        else:
-            yield from inspect(name, url)
-
-
-def _answers(found: Iterable[FoundStore]) -> Iterator[answer.Answer[FoundStore]]:
-    from ckpt_cli.render.stores import STORE
-
-    return (answer.Answer(one, STORE.record) for one in found)
+    from ckpt_cli.reading.target import NamedThread, Target
 
 
 class StoreHandle(Closing):
@@ -656,6 +552,7 @@ class StoreHandle(Closing):
         `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
         store no sessions in such a store.
         """
+        from ckpt_cli.api.memory import sessions_beside
 
         return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
 
@@ -664,6 +561,7 @@ class StoreHandle(Closing):
 
         Raises `NotFound`, `Ambiguous` or `Unsupported`.
         """
+        from ckpt_cli.api.memory import session_beside
 
         return session_beside(self._around, lambda: self._store, name)
 

@@ -324,7 +324,7 @@ def sessions(
     """
     session: Session = ctx.obj
     # What reads items needs none of it.
-    from ckpt_cli.api.store import session_beside, sessions_beside
+    from ckpt_cli.api.memory import session_beside, sessions_beside
 
     if name is None:
         found = sessions_beside(session, lambda: session.store, thread=thread, user=user)

@@ -8,8 +8,8 @@ from typing import Annotated
 from typer import Context, Option
 
 from ckpt_backends.plugins import plugins
-from ckpt_cli.api.store import all_stores, named_stores
-from ckpt_cli.api.store import layouts as layout_answers
+from ckpt_cli.api.stores import all_stores, named_stores
+from ckpt_cli.api.stores import layouts as layout_answers
 from ckpt_cli.config.trust import NotOurs
 from ckpt_cli.queries.stores import all_name_conflicts
 from ckpt_cli.render.stores import LAYOUT_COLUMNS, STORE_COLUMNS
