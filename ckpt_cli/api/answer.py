@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias,
 from ckpt_backends import codec
 from ckpt_backends.codec.values import TUPLE, Cut, Tagged, Value
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.core.times import parse_time
@@ -19,7 +19,6 @@ from ckpt_cli.render.fields import View
 
 if TYPE_CHECKING:
     from ckpt_backends.model import Thread
-    from ckpt_backends.protocol import ScanObserver
     from ckpt_cli.core.filters import Filter
     from ckpt_cli.reading.executor import Executor
 

@@ -13,7 +13,7 @@ from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api import answer
 from ckpt_cli.queries.threads import SORTS, Selection, filtered_threads, list_threads, parse_status
-from ckpt_cli.reading.target import TargetArguments, find_named, find_thread
+from ckpt_cli.reading.target import NamedThread, Target, TargetArguments, find_named, find_thread
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.memory import JoinedSession
     from ckpt_cli.queries.tail import Movement
     from ckpt_cli.queries.usage import By, StatsQuery, StoreMetrics, Survey
-    from ckpt_cli.reading.target import NamedThread, Target
 
 
 class StoreHandle(Closing):

@@ -26,7 +26,7 @@ from ckpt_cli.api.answer import (
 from ckpt_cli.config.store_names import memory_place
 from ckpt_cli.reading.target import NamedThread, Target
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.text import Ui, safe_text
+from ckpt_cli.render.text import StyledLine, Ui, safe_text
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.thread_operations import ThreadOperations
     from ckpt_cli.queries.tree import Tree
     from ckpt_cli.queries.usage import By, StatsQuery, Survey
-    from ckpt_cli.render.text import StyledLine
 
 
 class CheckpointHandle:

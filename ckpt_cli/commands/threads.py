@@ -20,14 +20,13 @@ from ckpt_cli.diagnostics import no_progress, progress
 from ckpt_cli.options import ExitCode, Match, Where, number
 from ckpt_cli.queries.threads import SORTS, Sort
 from ckpt_cli.reading.store import LiveStore, is_passing
-from ckpt_cli.render.table import table_lines
+from ckpt_cli.render.table import Column, Record, table_lines
 from ckpt_cli.render.text import StyledLine, Ui, folded, line, safe_text
 from ckpt_cli.render.threads import thread_columns, thread_line
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from ckpt_backends.protocol import Store
-    from ckpt_cli.render.table import Column, Record
 
     Table: TypeAlias = tuple[Sequence[Record], Sequence[Column], str]
     """Rows, columns, and what to say below them."""

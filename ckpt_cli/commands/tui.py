@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -24,8 +24,6 @@ from ckpt_cli.session import Session
 from ckpt_cli.tui.serving import SERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.reading.store import Opening
     from ckpt_cli.tui.app import Start

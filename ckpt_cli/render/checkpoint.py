@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ckpt_cli.core.tasks import asked_by, failed_at, next_paths
+from ckpt_cli.core.tasks import Task, TaskWrite, asked_by, failed_at, next_paths
 from ckpt_cli.render.fields import Field, Part, Shape, inside, known, optional
 from ckpt_cli.render.threads import STATUS
 from ckpt_cli.render.types import BYTES, FLAG, INTEGER, KEY, TEXT, TIME, VALUE, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ckpt_cli.core.tasks import Task, TaskWrite
 
 
 def _failed_in(task: Task) -> tuple[str, ...] | None:

@@ -13,10 +13,10 @@ from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID, Status
 from ckpt_cli.core import tasks
 from ckpt_cli.core.conversation import said
-from ckpt_cli.core.resume import UserMetadata, handler_of, user_metadata
-from ckpt_cli.core.state import MEANINGS, NOT_STORED
+from ckpt_cli.core.resume import Resume, UserMetadata, handler_of, user_metadata
+from ckpt_cli.core.state import MEANINGS, NOT_STORED, Join
 from ckpt_cli.core.values import Selected, clip_state, format_path
-from ckpt_cli.queries.show import CheckpointView, Lifetime, Summary
+from ckpt_cli.queries.show import CheckpointView, Lifetime, Summary, WholeThread
 from ckpt_cli.render import table
 from ckpt_cli.render.checkpoint import CHECKPOINT, OPERATION, WRITE, checkpoint_fields
 from ckpt_cli.render.fields import Field, Part, Shape, View, inside, known, optional
@@ -38,10 +38,6 @@ from ckpt_cli.render.types import ANY, FLAG, INTEGER, TEXT, TIME, VALUE, VALUES,
 from ckpt_cli.render.values import block, counted, summary, value_text
 
 if TYPE_CHECKING:
-    from ckpt_cli.core import tasks
-    from ckpt_cli.core.resume import Resume
-    from ckpt_cli.core.state import Join
-    from ckpt_cli.queries.show import WholeThread
     from ckpt_cli.reading.thread import Moment
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime, tzinfo
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Literal, NamedTuple, TextIO, TypeAlias
 
 color_chosen = ContextVar("color_chosen", default="auto")
 """What --color says in this run: auto, always or never."""
