@@ -14,18 +14,13 @@ from ckpt_backends.changes import RemovalBatch
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.apply.recording import (
-    Recording,
-    archive_header,
-    check_removable,
-    collected_signals,
-    writable_store,
-)
+from ckpt_cli import __version__
+from ckpt_cli.apply.recording import Recording, check_removable, collected_signals, writable_store
 from ckpt_cli.core.retention import PlannedRemoval, PurgeReport
 from ckpt_cli.operations.log import OperationStep, RowsRemoved, RowsRestored
 
 if TYPE_CHECKING:
-    from ckpt_backends.archive import SigningKey
+    from ckpt_backends.archive import Bundle, SigningKey
 
 
 Archive: TypeAlias = Callable[[Iterable[str]], Mapping[str, RowsRestored]]
@@ -49,31 +44,35 @@ class Pace:
         return "--max-duration reached" if is_over else ""
 
 
-def archive_threads(
-    folder: Path,
-    rows: Store,
-    made_at: str,
-    version: str,
-    key: SigningKey | None,
-    thread_ids: Iterable[str],
-) -> Mapping[str, RowsRestored]:
-    """Write a bundle of each thread; return how to restore it. Raises `StoreUnavailable`.
+def written_bundles(
+    folder: Path, rows: Store, made_at: str, key: SigningKey | None, thread_ids: Iterable[str]
+) -> Iterator[tuple[str, Bundle]]:
+    """Write a bundle of each thread, and yield it. Raises `StoreUnavailable`.
 
-    `rows` is the store without decryption or redaction, so that rows are written as stored,
-    `version` that of `ckpt`; `key` signs the bundles.
+    `rows` is the store without decryption or redaction, so that rows are written as stored; `key`
+    signs the bundles.
     """
-    # Late: most runs make no archive.
-    from ckpt_backends.archive import bundle_name, write_bundle
+    # Late: most purges make no archive.
+    from ckpt_backends.archive import Header, bundle_name, write_bundle
     from ckpt_cli.queries.stores import language_of
 
-    kept: dict[str, RowsRestored] = {}
     info = rows.describe()
     for thread_id in thread_ids:
         language = language_of(rows, thread_id)
-        header = archive_header(thread_id, info, made_at, language, version)
+        words = "" if language is None else language.value
+        header = Header(thread_id, info.layout, info.saver, info.url, made_at, words, __version__)
         path = folder / bundle_name(thread_id, made_at)
-        bundle = write_bundle(path, header, rows.rows(thread_id), key)
-        kept[thread_id] = RowsRestored(path.absolute(), bundle.digest)
+        yield thread_id, write_bundle(path, header, rows.rows(thread_id), key)
+
+
+def archive_threads(
+    folder: Path, rows: Store, made_at: str, key: SigningKey | None, thread_ids: Iterable[str]
+) -> Mapping[str, RowsRestored]:
+    """Write a bundle of each thread; return how to restore it. Raises `StoreUnavailable`."""
+    kept = {
+        thread_id: RowsRestored(bundle.path.absolute(), bundle.digest)
+        for thread_id, bundle in written_bundles(folder, rows, made_at, key, thread_ids)
+    }
     # In a file that is not in WAL mode, an open read would block our own writer.
     rows.refresh()
     return kept

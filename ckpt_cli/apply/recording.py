@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ckpt_backends import shell
-from ckpt_backends.archive import Header, check_bundle
+from ckpt_backends.archive import check_bundle
 from ckpt_backends.changes import Change
 from ckpt_backends.errors import (
     CkptError,
@@ -22,12 +22,11 @@ from ckpt_backends.errors import (
     only_read,
 )
 from ckpt_backends.memory import MemoryStore
-from ckpt_backends.model import Capability, CheckpointKey, StoreInfo, in_chunks
+from ckpt_backends.model import Capability, CheckpointKey, in_chunks
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.rows import compare
-from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.copying import CopiedThread, CopyStep
 from ckpt_cli.core.retention import PlannedRemoval
@@ -60,17 +59,6 @@ from ckpt_cli.plans.undo import (
     values_at,
     were_carried_out,
 )
-
-
-def archive_header(
-    thread_id: str | None, info: StoreInfo, made_at: str, language: Language | None, version: str
-) -> Header:
-    """Return the header of an archive: all that is needed to read it elsewhere.
-
-    `version` is that of `ckpt`.
-    """
-    words = language.value if language is not None else ""
-    return Header(thread_id, info.layout, info.saver, info.url, made_at, words, version)
 
 
 @contextmanager

@@ -12,17 +12,15 @@ from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
-from ckpt_backends.archive import SUFFIX, SigningKey, bundle_name, make_folder, write_bundle
+from ckpt_backends.archive import SUFFIX, SigningKey, bundle_name, make_folder
 from ckpt_backends.errors import CkptError, Refused, UsageError
 from ckpt_backends.files import read_regular
-from ckpt_cli import __version__
 from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.thread import ThreadHandle
-from ckpt_cli.apply.recording import archive_header
+from ckpt_cli.apply.purge import written_bundles
 from ckpt_cli.commands.arguments import SignKey, check_one_way, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Cluster, Jobs, Match, Where
-from ckpt_cli.queries.stores import language_of
 from ckpt_cli.reading.store import refuse_raw
 from ckpt_cli.render.copy import EXPORTED, EXPORTED_COLUMNS, EXPORTED_TABLE_COLUMNS, ExportedThread
 from ckpt_cli.render.table import iso
@@ -169,13 +167,9 @@ def _tables(
 def _bundles(
     key: SigningKey | None, session: Session, threads: Iterator[ThreadHandle], folder: Path
 ) -> Iterator[ExportedThread]:
-    info, made_at = session.rows.describe(), iso(session.now)
-    for thread in threads:
-        language = language_of(session.rows, thread.id)
-        path = folder / bundle_name(thread.id, made_at)
-        header = archive_header(thread.id, info, made_at, language, __version__)
-        bundle = write_bundle(path, header, session.rows.rows(thread.id), key)
-        yield ExportedThread(thread.id, path, bundle.size)
+    ids = (one.id for one in threads)
+    for thread_id, bundle in written_bundles(folder, session.rows, iso(session.now), key, ids):
+        yield ExportedThread(thread_id, bundle.path, bundle.size)
 
 
 def _lines(

@@ -175,9 +175,7 @@ class RemovalRun:
         archive: Archive | None = None
         if self.archive is not None:
             made_at = iso(session.now)
-            archive = partial(
-                archive_threads, self.archive, session.rows, made_at, __version__, self.key
-            )
+            archive = partial(archive_threads, self.archive, session.rows, made_at, self.key)
             readers.append(session.rows)
         cannot_undo = "no archive was made" if archive is None else ""
         with session.recorder.operation(self.action, cannot_undo=cannot_undo) as recording:
