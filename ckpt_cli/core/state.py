@@ -166,11 +166,13 @@ def read_metadata(checkpoint: Checkpoint) -> dict[str, Value]:
     return _text_keys(decode(checkpoint.metadata))
 
 
-def root_of(one: Checkpoint) -> str | None:
-    """Return the root checkpoint with the step that called a subgraph; None if it is not stored."""
+def caller_of(one: Checkpoint, ns: str = "") -> str | None:
+    """Return the checkpoint of a namespace, by default of the root, with the step that called a
+    subgraph; None if it is not stored.
+    """
     parents = read_metadata(one).get("parents")
-    root = parents.get("") if isinstance(parents, dict) else None
-    return root if isinstance(root, str) else None
+    found = parents.get(ns) if isinstance(parents, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def step_from(metadata: Mapping[str, Value]) -> int | None:

@@ -68,12 +68,12 @@ from ckpt_cli.core.state import (
     RESUME,
     WRITES,
     Body,
+    caller_of,
     delta_channels,
     is_delta,
     is_state,
     read_body,
     read_metadata,
-    root_of,
 )
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.tasks import NodePath, asked_by, is_handler, path_text
@@ -933,7 +933,7 @@ def _calls(
     LangGraph before 0.2.57 does not store the caller; then the time decides.
     """
     for one in reader.checkpoints(ns, metadata=True):
-        root = root_of(one)
+        root = caller_of(one)
         earlier = is_head or one.key.checkpoint_id < target
         if root in passed or (root is None and earlier):
             yield one.key

@@ -34,7 +34,7 @@ from ckpt_cli.core.retention import (
     to_plan_line,
     why_protected,
 )
-from ckpt_cli.core.state import SENDS, named_blobs, read_body, root_of
+from ckpt_cli.core.state import SENDS, caller_of, named_blobs, read_body
 from ckpt_cli.plans.saved_plan import (
     NO_STORE,
     PlanHeader,
@@ -350,7 +350,7 @@ class _Facts:
                         *key,
                         parent=one.parent_checkpoint_id,
                         at=one.at or moment_time(one.key.checkpoint_id, body),
-                        root=root_of(one) if ns else None,
+                        root=caller_of(one) if ns else None,
                         unfinished=key in waiting and not known.children(one.key.checkpoint_id),
                         needs_sends=body.v < 4 and (ns, one.parent_checkpoint_id) in sends,
                         missing=frozenset(delta & (body.versions.keys() - body.values.keys())),
@@ -458,7 +458,7 @@ def _without_root(
         if not is_in_call(ns):
             continue
         for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, metadata=True):
-            root = root_of(one)
+            root = caller_of(one)
             if root is not None and ("", root) not in there:
                 yield (ns, one.key.checkpoint_id), root
 

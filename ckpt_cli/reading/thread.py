@@ -54,6 +54,7 @@ from ckpt_cli.core.state import (
     Body,
     Followers,
     Join,
+    caller_of,
     delta_channels,
     followers_of,
     half_filled,
@@ -531,8 +532,7 @@ def _call_id(reader: ThreadReader, moment: Moment, task: Task) -> str | None:
         if head is None or head < key.checkpoint_id:
             continue
         for one in reader.checkpoints(ns, [head], metadata=True):
-            parents = read_metadata(one).get("parents")
-            if isinstance(parents, dict) and parents.get(key.checkpoint_ns) == key.checkpoint_id:
+            if caller_of(one, key.checkpoint_ns) == key.checkpoint_id:
                 return task_id
     return None
 

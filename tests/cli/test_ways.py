@@ -37,12 +37,12 @@ print(code, *sorted(os.path.relpath(one, root) for one in files), file=sys.stder
     ("words", "most"),
     [
         ("threads list", 23),
-        ("show trip-to-kyoto --tree", 32),
-        ("diff trip-to-kyoto --writes", 30),
+        ("show trip-to-kyoto --tree", 31),
+        ("diff trip-to-kyoto --writes", 29),
         ("replay trip-to-kyoto --verify", 31),
-        ("rollback --match trip-* --at ~1 --yes", 50),
+        ("rollback --match trip-* --at ~1 --yes", 46),
         ("purge --keep-last 2 --yes", 29),
-        ("erase trip-to-kyoto --yes", 45),
+        ("erase trip-to-kyoto --yes", 40),
     ],
 )
 def test_a_command_runs_through_few_files(words: str, most: int, tmp_path: Path) -> None:

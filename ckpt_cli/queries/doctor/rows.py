@@ -26,7 +26,14 @@ from ckpt_cli.core.doctor.findings import Checked, Finding
 from ckpt_cli.core.doctor.types import TypeUse
 from ckpt_cli.core.lineage import is_in_call, is_stateful
 from ckpt_cli.core.replay import Replayed
-from ckpt_cli.core.state import SENDS, Version, delta_channels, named_blobs, root_of, version_number
+from ckpt_cli.core.state import (
+    SENDS,
+    Version,
+    caller_of,
+    delta_channels,
+    named_blobs,
+    version_number,
+)
 from ckpt_cli.core.state import without_snapshot as without_snapshot_of_channels
 from ckpt_cli.core.values import fields_of
 from ckpt_cli.reading.states import State, read_state
@@ -277,7 +284,7 @@ class Orphans:
         if not ns:
             self._own_ids.add(body.own_id)
             self._copied[checkpoint.key.checkpoint_id] = seen.moment.metadata.get("forked_from")
-        root = root_of(checkpoint) if ns else None
+        root = caller_of(checkpoint) if ns else None
         if is_in_call(ns) and root is not None:
             self._calls[ns, root] += 1
         elif seen.is_head and root is not None:
