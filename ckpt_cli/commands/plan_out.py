@@ -65,15 +65,16 @@ def plannable(
     action: str,
     *,
     again: Iterable[str] = (),
+    is_removal: bool = False,
     writes: str | None = None,
     only_with: str | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that carries out --plan-out of a command with the words `action`.
 
     The command hands each fact of its plan to `session.review`, if there is one, before it writes.
-    The other arguments are as in `PlanTerms`.
+    One that removes threads saves their list by itself. The other arguments are as in `PlanTerms`.
     """
-    terms = PlanTerms(action, frozenset(again), writes=writes, only_with=only_with)
+    terms = PlanTerms(action, frozenset(again), is_removal, writes, only_with)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         defaults = {one.name: one.default for one in signature(command).parameters.values()}
@@ -89,12 +90,14 @@ def plannable(
                 from ckpt_cli.apply.recording import refuse_copy
 
                 refuse_copy(session.names.store_url)
-            session.consent = _consent(values, plan_out)
-            act = partial(command, ctx)
-            if plan_out is None:
-                act(**values)
+            is_shown = plan_out is not None or bool(values.get("dry_run"))
+            session.consent = Consent(is_shown, bool(values.get("yes")), values.get("reason"))
+            if is_removal:
+                command(ctx, plan_out=plan_out, **values)
+            elif plan_out is None:
+                command(ctx, **values)
             else:
-                _save(session, plan_out, terms, act, values, defaults)
+                _save(session, plan_out, terms, partial(command, ctx), values, defaults)
 
         setattr(run, TERMS, terms)
         return run
@@ -102,29 +105,8 @@ def plannable(
     return decorate
 
 
-def removes(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator for a command that saves a list of threads to remove by itself."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        terms = PlanTerms(action, KEYS_OF_REMOVAL, is_removal=True)
-
-        @wraps(command)
-        def run(ctx: Context, **values: Any) -> None:
-            session: Session = ctx.obj
-            if terms.changes(values):
-                session.changes_store()
-            session.consent = _consent(values, values["plan_out"])
-            command(ctx, **values)
-
-        setattr(run, TERMS, terms)
-        return run
-
-    return decorate
-
-
-def _consent(values: Mapping[str, Any], plan_out: Path | None) -> Consent:
-    is_shown = plan_out is not None or bool(values.get("dry_run"))
-    return Consent(is_shown, bool(values.get("yes")), values.get("reason"))
+removes = partial(plannable, again=KEYS_OF_REMOVAL, is_removal=True)
+"""Decorates a command that removes threads."""
 
 
 def _save(
