@@ -14,7 +14,6 @@ from ckpt_backends.changes import RemovalBatch
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
-from ckpt_cli import __version__
 from ckpt_cli.apply.recording import Recording, check_removable, collected_signals, writable_store
 from ckpt_cli.core.retention import PlannedRemoval, PurgeReport
 from ckpt_cli.operations.log import OperationStep, RowsRemoved, RowsRestored
@@ -45,12 +44,17 @@ class Pace:
 
 
 def written_bundles(
-    folder: Path, rows: Store, made_at: str, key: SigningKey | None, thread_ids: Iterable[str]
+    folder: Path,
+    rows: Store,
+    made_at: str,
+    version: str,
+    key: SigningKey | None,
+    thread_ids: Iterable[str],
 ) -> Iterator[tuple[str, Bundle]]:
     """Write a bundle of each thread, and yield it. Raises `StoreUnavailable`.
 
-    `rows` is the store without decryption or redaction, so that rows are written as stored; `key`
-    signs the bundles.
+    `rows` is the store without decryption or redaction, so that rows are written as stored,
+    `version` that of `ckpt`; `key` signs the bundles.
     """
     # Late: most purges make no archive.
     from ckpt_backends.archive import Header, bundle_name, write_bundle
@@ -60,18 +64,20 @@ def written_bundles(
     for thread_id in thread_ids:
         language = language_of(rows, thread_id)
         words = "" if language is None else language.value
-        header = Header(thread_id, info.layout, info.saver, info.url, made_at, words, __version__)
+        header = Header(thread_id, info.layout, info.saver, info.url, made_at, words, version)
         path = folder / bundle_name(thread_id, made_at)
         yield thread_id, write_bundle(path, header, rows.rows(thread_id), key)
 
 
 def archive_threads(
-    folder: Path, rows: Store, made_at: str, key: SigningKey | None, thread_ids: Iterable[str]
+    write: Callable[[Iterable[str]], Iterator[tuple[str, Bundle]]],
+    rows: Store,
+    thread_ids: Iterable[str],
 ) -> Mapping[str, RowsRestored]:
-    """Write a bundle of each thread; return how to restore it. Raises `StoreUnavailable`."""
+    """Write a bundle of each thread; return how to restore it. Raises what `write` raises."""
     kept = {
         thread_id: RowsRestored(bundle.path.absolute(), bundle.digest)
-        for thread_id, bundle in written_bundles(folder, rows, made_at, key, thread_ids)
+        for thread_id, bundle in write(thread_ids)
     }
     # In a file that is not in WAL mode, an open read would block our own writer.
     rows.refresh()

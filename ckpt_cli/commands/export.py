@@ -15,6 +15,7 @@ from typer import Argument, Context, Option
 from ckpt_backends.archive import SUFFIX, SigningKey, bundle_name, make_folder
 from ckpt_backends.errors import CkptError, Refused, UsageError
 from ckpt_backends.files import read_regular
+from ckpt_cli import __version__
 from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.apply.purge import written_bundles
@@ -167,8 +168,9 @@ def _tables(
 def _bundles(
     key: SigningKey | None, session: Session, threads: Iterator[ThreadHandle], folder: Path
 ) -> Iterator[ExportedThread]:
-    ids = (one.id for one in threads)
-    for thread_id, bundle in written_bundles(folder, session.rows, iso(session.now), key, ids):
+    made_at, ids = iso(session.now), (one.id for one in threads)
+    written = written_bundles(folder, session.rows, made_at, __version__, key, ids)
+    for thread_id, bundle in written:
         yield ExportedThread(thread_id, bundle.path, bundle.size)
 
 

@@ -18,7 +18,7 @@ from ckpt_backends.model import Status
 from ckpt_cli import __version__
 from ckpt_cli.api.answer import Answer, explained_if_none, filter_of
 from ckpt_cli.api.thread import memories_from
-from ckpt_cli.apply.purge import Archive, Pace, archive_threads, run_purge
+from ckpt_cli.apply.purge import Archive, Pace, archive_threads, run_purge, written_bundles
 from ckpt_cli.apply.recording import check_removable, refuse_copy
 from ckpt_cli.commands.arguments import SignKey, signing_key
 from ckpt_cli.commands.changing import confirm
@@ -175,7 +175,8 @@ class RemovalRun:
         archive: Archive | None = None
         if self.archive is not None:
             made_at = iso(session.now)
-            archive = partial(archive_threads, self.archive, session.rows, made_at, self.key)
+            to = self.archive, session.rows, made_at, __version__, self.key
+            archive = partial(archive_threads, partial(written_bundles, *to), session.rows)
             readers.append(session.rows)
         cannot_undo = "no archive was made" if archive is None else ""
         with session.recorder.operation(self.action, cannot_undo=cannot_undo) as recording:
