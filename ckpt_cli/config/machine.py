@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from io import BytesIO
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from ckpt_backends.errors import UsageError
 
@@ -45,7 +46,6 @@ def zone_of_file(data: bytes) -> tzinfo:
 
     Raises `ValueError` if it is none.
     """
-    from zoneinfo import ZoneInfo  # late: most runs need folders only
 
     class ZoneOfFile(ZoneInfo):
         def __reduce__(self) -> tuple[object, ...]:
@@ -59,8 +59,6 @@ def local_zone() -> tzinfo:
 
     It can be sent to other processes.
     """
-    from zoneinfo import ZoneInfo
-
     name = os.environ.get("TZ", "").removeprefix(":")
     with suppress(OSError, ValueError):
         if name:
@@ -71,8 +69,6 @@ def local_zone() -> tzinfo:
 
 def zone_name(zone: tzinfo) -> str:
     """Return the name of a time zone in the tz database; `UTC` if it has none there."""
-    from zoneinfo import ZoneInfo
-
     name = getattr(zone, "key", None)
     if name is None and isinstance(zone, ZoneInfo):
         # That of this machine, which was read from a file.

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -480,8 +481,6 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def _closest(word: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
     return next(iter(get_close_matches(word, known, n=1, cutoff=0.75)), None)
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ckpt_backends import shell
+from ckpt_backends.discovery import backend_claiming, backend_of, bundled, known_backends
 from ckpt_backends.errors import UsageError
+from ckpt_backends.url import StoreUrl, parse_url, printable, without_values
 
 if TYPE_CHECKING:
-    from ckpt_backends.url import StoreUrl
     from ckpt_cli.config.found import StoreHere
     from ckpt_cli.config.profiles import EraseRules, Profile, Profiles
     from ckpt_cli.core.filters import FilterAlias
@@ -66,8 +70,6 @@ class StoreNames:
     @property
     def words(self) -> list[str]:
         """The options that name the store again in a command to paste, without a password."""
-        from ckpt_backends.url import printable
-
         name, config = self._settings.get("store"), self._settings.get("config")
         if self._found is not None:
             return list(self._found.words)
@@ -81,8 +83,6 @@ class StoreNames:
 
         What has a word to fill in, such as THREAD, is no command to paste.
         """
-        from ckpt_backends import shell
-
         if not (words := self.words):
             return text
 
@@ -97,8 +97,6 @@ class StoreNames:
     @property
     def label(self) -> str:
         """What the store of this run is called, without a password: a profile, a file or a URL."""
-        from ckpt_backends.url import printable
-
         name = self.store_name or self.profiles.default
         return printable(self.store_url.raw if name is None else name)
 
@@ -114,7 +112,6 @@ class StoreNames:
         else:
             url = self._copied(self._url_here())
         if self._settings.get("copy") and COPY not in url.params:
-            from ckpt_backends.discovery import known_backends
             from ckpt_backends.registry import titles
 
             copied = titles(one for one in known_backends() if one.layouts and COPY in one.params)
@@ -144,8 +141,6 @@ class StoreNames:
         """Raise `UsageError` if the store was only found, and this run changes it."""
         if self._found is None or not self.must_be_named:
             return
-        from ckpt_backends import shell
-
         words = shell.command("ckpt", *self._found.words) if self._found.words else "-s URL"
         raise UsageError(
             "no store given: what changes a store needs its name",
@@ -254,8 +249,6 @@ class StoreNames:
         rules: EraseRules | None = self._own("erase_rules", sets="erase")
         if rules is None:
             return None
-        from dataclasses import replace
-
         from ckpt_cli.config.profiles import beside
 
         folders = (beside(self.profiles.source, one) for one in rules.archives)
@@ -336,8 +329,6 @@ class StoreNames:
 
         Raises `UsageError` if the name is both a profile and a file.
         """
-        from ckpt_backends.url import parse_url
-
         profile = self._profile_of(name)
         return self._copied(parse_url(name)) if profile is None else self.url_in(profile)
 
@@ -376,8 +367,6 @@ class StoreNames:
                 return None  # a file needs no profile
             raise
         if profile is not None and is_file:
-            from ckpt_backends import shell
-
             raise UsageError(
                 f"cannot tell which store '{name}' is: a file in this folder, or the profile in"
                 f" '{self.profiles.source}'",
@@ -391,8 +380,6 @@ class StoreNames:
         self._urls.append(url)
         if not self._settings.get("copy"):
             return url
-        from ckpt_backends.discovery import backend_of
-
         backend = backend_of(url.scheme)
         if backend is None or COPY not in backend.params:
             return url
@@ -406,15 +393,11 @@ class StoreNames:
                 return None
         except UsageError:
             return None
-        from difflib import get_close_matches
-
         close = get_close_matches(name, self.profiles.stores, n=1)
         return f"did you mean the profile '{close[0]}'?" if close else None
 
     def without_values(self, text: str) -> str:
         """Return a message without the values that profiles took from the environment."""
-        from ckpt_backends.url import without_values
-
         for url in self._urls:
             text = without_values(text, url)
         return text
@@ -433,9 +416,6 @@ def memory_place(threads: StoreUrl, chosen: StoreUrl | None) -> MemoryPlace | No
 
     Returns None if there is none. Opens no file.
     """
-    from ckpt_backends.discovery import backend_of, bundled, known_backends
-    from ckpt_backends.url import StoreUrl
-
     if chosen is not None:
         return MemoryPlace(chosen, named=True)
     own = backend_of(threads.scheme)
@@ -451,8 +431,6 @@ def memory_place(threads: StoreUrl, chosen: StoreUrl | None) -> MemoryPlace | No
 
 def _is_store_file(name: str) -> bool:
     """Whether a name in this folder may be a store: anything but a folder that contains none."""
-    from ckpt_backends.discovery import backend_claiming
-
     if os.path.isdir(name):
         return backend_claiming(name) is not None
     return os.path.lexists(name)

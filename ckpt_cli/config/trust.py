@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import ELOOP
+from hashlib import sha256
 from pathlib import Path
 
 from ckpt_backends import shell
@@ -279,8 +280,6 @@ def _file_of(path: Path) -> Path:
 
 
 def _sha256(data: bytes) -> str:
-    from hashlib import sha256  # late: it loads OpenSSL, and most files need no trust
-
     return sha256(data).hexdigest()
 
 

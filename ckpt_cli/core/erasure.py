@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Literal, Protocol
 
 from ckpt_backends.app_sessions import AppSession
@@ -106,8 +107,6 @@ class ErasedIds:
 
     def digest(self, kind: str, *parts: str) -> str:
         """Return the digest of an id."""
-        from hashlib import blake2b  # late: it loads OpenSSL
-
         text = "\0".join((str(len(parts) + 1), kind, *parts))
         data = text.encode("utf-8", "surrogatepass")
         return blake2b(data, digest_size=_SIZE, key=bytes.fromhex(self.salt)).hexdigest()

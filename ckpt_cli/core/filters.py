@@ -7,6 +7,7 @@ import operator as operators
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta, tzinfo
+from difflib import get_close_matches
 from enum import Enum, StrEnum
 from functools import cache, reduce
 from itertools import pairwise
@@ -143,9 +144,6 @@ def nearest_field(name: str) -> str | None:
     written = name.lower()
     if written in _MEANT:
         return _MEANT[written]
-    # Takes 3 ms, and is needed for a hint only.
-    from difflib import get_close_matches
-
     return next(iter(get_close_matches(written, FIELDS, n=1)), None)
 
 

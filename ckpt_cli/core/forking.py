@@ -30,6 +30,7 @@ from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.sealing import sealed_together
 from ckpt_cli.core.diff import ChannelChange
 from ckpt_cli.core.random_numbers import random_fraction
+from ckpt_cli.core.redact import redact_change
 from ckpt_cli.core.resume import UserMetadata
 from ckpt_cli.core.state import (
     BY,
@@ -134,8 +135,6 @@ class CheckpointPlan:
 
     def redacted(self) -> CheckpointPlan:
         """Return it with types and sizes in place of values, questions and errors."""
-        from ckpt_cli.core.redact import redact_change  # late: few are redacted
-
         changes = {name: redact_change(change) for name, change in self.changes.items()}
         now = None if self.now is None else self.now.redacted()
         return replace(self, changes=changes, now=now)

@@ -7,17 +7,17 @@ channels, nodes, classes and metadata keys, versions, times and sizes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_cli.core.state import LOST_DELTA
+from ckpt_cli.core.conversation import ROLES, Call, Message, ToolCall, Turn
+from ckpt_cli.core.state import LOST_DELTA, Body
 
 if TYPE_CHECKING:
     from ckpt_backends.model import Write
-    from ckpt_cli.core.conversation import Turn
     from ckpt_cli.core.diff import ChannelChange, StepChanges
     from ckpt_cli.core.search import Match
-    from ckpt_cli.core.state import Body
 
 REDACTED = "ckpt.redacted"
 """Type of the `Tagged` that replaces a value; its payload is the type and size in words."""
@@ -75,8 +75,6 @@ def redact_body(body: Body) -> Body:
 
 def redact_change(change: ChannelChange) -> ChannelChange:
     """Keep only the fact that a channel changed, and the types and sizes."""
-    from dataclasses import replace  # late, as below: most answers are not redacted
-
     from ckpt_cli.core.diff import Op
 
     if change.change == "added":
@@ -97,18 +95,12 @@ def redact_changes(changes: StepChanges) -> StepChanges:
 
 def redact_match(match: Match) -> Match:
     """Hide the text of a matching line and the keys of its path."""
-    from dataclasses import replace
-
     path = tuple("*" if isinstance(step, str) else step for step in match.path)
     return replace(match, path=path, place=(), line=redact_text(match.line), start=0, end=0)
 
 
 def redact_turn(turn: Turn) -> Turn:
     """Keep only the role, the size, the number of tool calls and the tokens of a message."""
-    from dataclasses import replace
-
-    from ckpt_cli.core.conversation import ROLES, Call, Message, ToolCall
-
     message = turn.message
     calls = [Call(ToolCall(REASON, redact(one.call.args), None), one.result) for one in turn.calls]
     return replace(

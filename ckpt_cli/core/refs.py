@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
+from ckpt_backends import shell
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
 from ckpt_cli.core.lineage import Parentage
-from ckpt_cli.core.times import looks_like_time
+from ckpt_cli.core.times import looks_like_time, parse_time
 
 _PARENTS = re.compile(r"(?:\d{0,9}~)+", re.ASCII)
 """The end of a ref, backwards: from the front, each `~` of a long text could be its start."""
@@ -55,8 +56,6 @@ def is_shortened(checkpoint_ns: str, text: str) -> bool:
 
 def named(names: Sequence[str]) -> str:
     """Some namespaces, or short refs, as a hint lists them."""
-    from ckpt_backends import shell
-
     shown = ", ".join(map(shell.name, names[:_SHOWN_CANDIDATES]))
     more = len(names) - _SHOWN_CANDIDATES
     return shown + (f" and {more} more" if more > 0 else "")
@@ -92,9 +91,6 @@ def _base(ref: str, line: NamespaceRefs, now: datetime, zone: tzinfo) -> str:
         return _only(_of_step(ref, line), ref, line)
     if ref.startswith("tip:"):
         return _tip(ref, line)
-    # Imported late, as below: a head is found without them.
-    from ckpt_cli.core.times import looks_like_time, parse_time
-
     if looks_like_time(ref):
         return as_of(parse_time(ref, now, zone), line, zone)
     if len(ref) < SHORTEST:
@@ -194,8 +190,6 @@ def _only(found: list[str], ref: str, line: NamespaceRefs) -> str:
         return found[0]
     if not found:
         raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=_nearest(line))
-    from ckpt_backends import shell
-
     short = short_refs([*line.parentage])
     shown = ", ".join(shell.word(short[one]) for one in found[:_SHOWN_CANDIDATES])
     more = len(found) - _SHOWN_CANDIDATES
@@ -209,8 +203,6 @@ def _nearest(line: NamespaceRefs) -> str:
     ids = [*line.parentage]
     if not ids:
         return "this namespace has no checkpoints"
-    from ckpt_backends import shell
-
     short = short_refs(ids)
     newest = ", ".join(shell.word(short[one]) for one in ids[:_SHOWN_CANDIDATES])
     history = shell.command("ckpt", "history", ids=[line.thread_id])

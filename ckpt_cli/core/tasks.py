@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from hashlib import sha1
 from itertools import combinations, islice, product
 from operator import attrgetter
 from typing import NamedTuple
@@ -232,8 +233,6 @@ def _as_uuid(digest: str) -> str:
 
 
 def _sha1(data: bytes) -> bytes:
-    from hashlib import sha1
-
     return sha1(data, usedforsecurity=False).digest()
 
 

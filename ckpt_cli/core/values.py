@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum
 from itertools import compress
 from json import encoder
 from operator import is_not
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import NotFound, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
-
 
 SETS = ("builtins.set", "builtins.frozenset")
 

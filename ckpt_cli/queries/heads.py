@@ -3,12 +3,14 @@
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ckpt_backends.codec import DEFAULT_LIMITS, Limits, decode
-from ckpt_backends.codec.values import Cut
+from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import CheckpointKey, Status, Thread, in_chunks
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.conversation import MESSAGES, says_nothing, title_of
+from ckpt_cli.core.redact import redact, redact_metadata, redact_text
 from ckpt_cli.core.tasks import Question, blocking_error
 from ckpt_cli.reading.thread import (
     Moment,
@@ -18,9 +20,6 @@ from ckpt_cli.reading.thread import (
     read_heads,
     resume_of,
 )
-
-if TYPE_CHECKING:
-    from ckpt_backends.codec.values import Value
 
 Watch: TypeAlias = Callable[[Iterable[Thread]], Iterable[Thread]]
 """Gets each thread that is returned, or whose head must be read first, to show progress."""
@@ -36,7 +35,7 @@ class Head(NamedTuple):
     step: int | None
     source: str | None
     parent: str | None
-    metadata: Mapping[str, "Value"]
+    metadata: Mapping[str, Value]
 
 
 class Details(NamedTuple):
@@ -75,9 +74,6 @@ class ListedThread(NamedTuple):
 
     def redacted(self) -> "ListedThread":
         """Return it with types and sizes in place of values, and without texts."""
-        # Imported late: most stores are read without it.
-        from ckpt_cli.core.redact import redact, redact_metadata, redact_text
-
         details = self.details
         if details is None or details.head is None:
             return self
@@ -114,8 +110,6 @@ def details_of(reader: ThreadReader, head: Moment | None, *, title: bool = True)
     resume = resume_of(reader, head, inside=False) if head.step.next or head.writes else None
     said = None
     if title:
-        from ckpt_cli.core.conversation import title_of  # late: `show` prints the state
-
         said = title_of(head.body.values)
     return Details(
         head.conditions,
@@ -173,8 +167,6 @@ def with_titles(
 
     Messages that are stored apart are read here, unless they are large.
     """
-    from ckpt_cli.core.conversation import says_nothing
-
     for some in in_chunks(rows):
         ids = [row.thread.thread_id for row in some]
         wanted = set(ids if every else filter(says_nothing, ids))
@@ -195,8 +187,6 @@ def with_titles(
 
 def _titles_at(store: Store, keys: Sequence[CheckpointKey]) -> dict[str, str]:
     """Return titles by thread id; of the messages, only as much is decoded as a title needs."""
-    from ckpt_cli.core.conversation import MESSAGES, title_of
-
     titles = {}
     for one in store.checkpoints_at(keys, body=True, values=[MESSAGES]) if keys else ():
         blob = (one.blobs or {}).get(MESSAGES)

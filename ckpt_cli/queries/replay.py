@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import Thread, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.lineage import namespace_kind
@@ -94,8 +94,6 @@ from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 
 if TYPE_CHECKING:
-    from ckpt_backends.model import Thread
-    from ckpt_cli.core.replay import Differences
     from ckpt_cli.reading.executor import Executor
     from ckpt_cli.reading.workers import Each
 

@@ -15,7 +15,7 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import WHOLE_LIMITS, Cut, Value
 from ckpt_backends.codec.values import unread as not_read
 from ckpt_backends.errors import CkptError, NotFound
-from ckpt_backends.model import Checkpoint, TypedBytes, Write
+from ckpt_backends.model import Checkpoint, Thread, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.secrets import (
@@ -32,14 +32,12 @@ from ckpt_cli.core.secrets import (
 )
 from ckpt_cli.core.state import read_body, without_snapshot
 from ckpt_cli.reading.store import is_redacted
-from ckpt_cli.reading.workers import Each, each
+from ckpt_cli.reading.workers import Each, LostThread, each
 
 if TYPE_CHECKING:
     from ckpt_backends.memory import Item, MemoryStore
-    from ckpt_backends.model import Thread
     from ckpt_cli.queries.doctor.rows import ThreadToCheck
     from ckpt_cli.reading.executor import Executor
-    from ckpt_cli.reading.workers import LostThread
 
 
 _LENGTHS = re.compile(rb"[\xd9\x8c].|\xda..|[\xaa\xb5\xba]", re.DOTALL)

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey, Status, ThreadSize
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.state import given_input, is_state
+from ckpt_cli.core.state import Join, given_input, is_state
 from ckpt_cli.core.tasks import TaskWrite, new_input, task_writes
+from ckpt_cli.core.values import Path, Selected, parse_path, select
 from ckpt_cli.queries.heads import ListedThread, details_of
 from ckpt_cli.reading.states import LostValues, State, read_state
 from ckpt_cli.reading.store import is_redacted, refuse_raw, shown
@@ -20,8 +22,6 @@ from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of, unloaded_he
 
 if TYPE_CHECKING:
     from ckpt_cli.core.resume import Resume
-    from ckpt_cli.core.state import Join
-    from ckpt_cli.core.values import Path, Selected
     from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.thread_operations import ThreadOperations
 
@@ -120,7 +120,7 @@ class CheckpointView(NamedTuple):
     """It is stored unencrypted, in a thread with encrypted checkpoints."""
     resume: "Resume | None" = None
     """What a resume does, if it is the head of the root graph."""
-    joins: Sequence["Join"] = ()
+    joins: Sequence[Join] = ()
     """The nodes that wait for several others, of which some have finished."""
     dropped: bool = False
     """A new input came before its step was over: what its tasks had stored was not applied."""
@@ -295,13 +295,11 @@ def _unstored(moment: Moment, state: State) -> list[str]:
     return sorted(written - state.values.keys())
 
 
-def picked(target: Target, path: str) -> "list[Selected]":
+def picked(target: Target, path: str) -> list[Selected]:
     """Return the parts of the state that a path such as `messages[-1].content` selects.
 
     Raises `NotFound` with the existing keys, `Unreadable`, or `UsageError`.
     """
-    from ckpt_cli.core.values import parse_path, select
-
     parsed = parse_path(path)
     reader = target.reader
     name = parsed[0] if parsed else None
@@ -324,7 +322,7 @@ def picked(target: Target, path: str) -> "list[Selected]":
         raise NotFound(f"nothing at '{path}' in this state") from None
 
 
-def _hidden(found: "Selected", asked: "Path") -> "Selected":
+def _hidden(found: Selected, asked: Path) -> Selected:
     """Return a place with type and size in place of its value; keys that were not asked for are
     hidden.
     """
@@ -377,8 +375,6 @@ def _chosen(moment: Moment, state: State, channels: Collection[str]) -> dict[str
     known = {**moment.body.values, **state.values}
     for name in channels:
         if name not in known:
-            from ckpt_backends import shell
-
             there = ", ".join(map(shell.word, state.values)) or "none"
             raise NotFound(f"no channel '{name}' at this checkpoint", hint=f"its channels: {there}")
     return {name: known[name] for name in channels}

@@ -19,6 +19,7 @@ from ckpt_cli.core.redact import redact_changes
 from ckpt_cli.core.state import ERROR, INTERRUPT, is_state, read_body, state_values
 from ckpt_cli.core.tasks import failures
 from ckpt_cli.core.times import NEVER
+from ckpt_cli.queries.filters import ThreadChooser
 from ckpt_cli.queries.history import Entry, entry_of, made_by
 from ckpt_cli.queries.threads import Selection, matching
 from ckpt_cli.reading.store import shown
@@ -212,9 +213,6 @@ class StoreTail:
         found = matching(threads, Selection(match=self._match))
         if self._where is None:
             return found
-        # Imported late: most calls have no filter.
-        from ckpt_cli.queries.filters import ThreadChooser
-
         chooser = ThreadChooser(store, self._where, inference, datetime.now(UTC))
         return (row.thread for row in chooser.choose(filter(chooser.may_match, found)))
 

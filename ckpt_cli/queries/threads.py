@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ckpt_backends.codec import to_json
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import ALL_THREADS, Status, Thread, ThreadBounds
 from ckpt_backends.protocol import Store
@@ -188,10 +190,6 @@ def first_message(store: Store, thread: Thread) -> str | None:
 
 def _as_text(content: Value) -> str | None:
     """Return the content of a message: text unchanged, the rest as JSON."""
-    import json
-
-    from ckpt_backends.codec import to_json
-
     if content is None or isinstance(content, str):
         return content
     return json.dumps(to_json(content), ensure_ascii=False)

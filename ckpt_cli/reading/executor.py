@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_backends.model import in_chunks
 from ckpt_backends.protocol import Store
-from ckpt_cli.reading.workers import LostThread, Part, Result, Work, id_of, refuse_lost, work_here
+from ckpt_cli.reading.workers import (
+    Backlog,
+    LostThread,
+    Part,
+    Processes,
+    RangesInOrder,
+    Result,
+    Work,
+    Workers,
+    id_of,
+    refuse_lost,
+    work_here,
+)
 
 if TYPE_CHECKING:
     from ckpt_cli.reading.store import Opening
-    from ckpt_cli.reading.workers import Workers
 
 
 _MOST_LOST = 100
@@ -87,11 +99,6 @@ class Executor:
         before: Callable[[Sequence[Any]], None] | None,
         lose: Callable[[LostThread], None],
     ) -> Iterator[Result]:
-        # The imports take 20 ms.
-        from contextlib import closing
-
-        from ckpt_cli.reading.workers import Backlog, RangesInOrder
-
         backlog = Backlog(parts, lambda some: weights(store, some))
         with closing(self._workers(work, at_once)) as workers:
             yield from RangesInOrder(backlog, workers, before, lose).results()
@@ -101,8 +108,6 @@ class Executor:
             from ckpt_cli.reading.cluster import Cluster
 
             return Cluster(self._cluster, self._opening, work, at_once)
-        from ckpt_cli.reading.workers import Processes
-
         return Processes(self._jobs, self._opening, work, at_once)
 
 

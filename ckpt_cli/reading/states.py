@@ -21,6 +21,7 @@ from ckpt_backends.model import (
     in_chunks,
 )
 from ckpt_cli.core.lineage import namespace_kind
+from ckpt_cli.core.redact import redact_values
 from ckpt_cli.core.state import (
     LOST_DELTA,
     SENDS,
@@ -267,8 +268,6 @@ class State(NamedTuple):
 
     def redacted(self) -> State:
         """Return the state with types and sizes in place of values."""
-        from ckpt_cli.core.redact import redact_values  # late: most answers are not redacted
-
         return self._replace(values=redact_values(self.values))
 
     @property

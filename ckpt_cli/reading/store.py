@@ -15,17 +15,15 @@ from ckpt_backends.errors import (
     Unsupported,
     UsageError,
 )
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.redact import redact_metadata
-from ckpt_cli.core.resume import user_metadata
+from ckpt_cli.core.resume import UserMetadata, user_metadata
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
-    from ckpt_backends.protocol import ScanObserver
     from ckpt_cli.core.reducers import Rules
-    from ckpt_cli.core.resume import UserMetadata
     from ckpt_cli.core.state import Body
 
 

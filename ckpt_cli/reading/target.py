@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, tzinfo
+from difflib import get_close_matches
 from typing import NamedTuple
 
+from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
+from ckpt_cli.core.times import parse_time
 from ckpt_cli.reading.thread import NO_THREAD_HINT, ThreadReader
 
 _SEARCHED = 1000
@@ -62,8 +65,6 @@ class NamedThread(NamedTuple):
             self.reader.check_root()
         line = self.reader.line(ns)
         if self.as_of is not None:
-            from ckpt_cli.core.times import parse_time
-
             found = refs.as_of(parse_time(self.as_of, now, zone), line, zone)
         else:
             found = refs.resolve(self.ref or "head", line, now, zone)
@@ -166,10 +167,6 @@ def _split(store: Store, text: str) -> tuple[Thread | str, str | None]:
 
 def _no_thread(store: Store, thread_id: str) -> NotFound:
     """Return an error with suggestions from the newest threads."""
-    from difflib import get_close_matches
-
-    from ckpt_backends import shell
-
     alone, _, ref = thread_id.rpartition("@")
     if ref and alone and store.thread(alone) is not None:
         return NotFound(

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TypeAlias
 
+from ckpt_backends import shell
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import CLOSED, expects_encrypted, is_encrypted_type
@@ -30,6 +31,7 @@ from ckpt_backends.model import (
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
 from ckpt_cli.core.lineage import Parentage, graph_of, innermost, namespace_in, namespace_kind
+from ckpt_cli.core.redact import redact_body, redact_metadata, redact_write
 from ckpt_cli.core.resume import (
     Level,
     Resume,
@@ -237,9 +239,6 @@ class Moment(DecodedCheckpoint):
 
     def redacted(self) -> Moment:
         """Return the checkpoint without its values."""
-        # Imported late: most answers are not redacted.
-        from ckpt_cli.core.redact import redact_body, redact_metadata, redact_write
-
         return Moment(
             self.checkpoint._replace(body=None, metadata=None),
             redact_body(self.body),
@@ -759,8 +758,6 @@ class ThreadReader:
         """Raise `NotFound`, which names the thread's namespaces, if the root has no checkpoint."""
         if self.head("") is not None:
             return
-        from ckpt_backends import shell
-
         text = f"thread '{self.thread_id}' has no checkpoint in the root namespace"
         if not self.namespaces:
             raise NotFound(text)

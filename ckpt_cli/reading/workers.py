@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,8 +96,6 @@ Outcome: TypeAlias = RangeDone[Any] | RangeFailed
 
 def failed(error: Exception) -> RangeFailed:
     """Return what may be told of an unexpected error: its text may contain values."""
-    import traceback  # late: it is an error of this program
-
     name = type(error).__name__
     trace = "".join(traceback.format_tb(error.__traceback__))
     return RangeFailed(f"internal error: {name}", f"{trace}{name}")
