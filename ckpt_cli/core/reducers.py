@@ -225,14 +225,10 @@ def _without_ids(items: list[Value]) -> list[Value]:
     """Return messages of which those without an id are pending."""
     return [
         Pending(_PENDING, item)
-        if isinstance(item, Tagged) and not isinstance(item, Pending) and _is_unnamed(item)
+        if type(item) is Tagged and _id(item) is None and _is_message(item)
         else item
         for item in items
     ]
-
-
-def _is_unnamed(value: Tagged) -> bool:
-    return _id(value) is None and _is_message(value)
 
 
 class _LastIds:
@@ -420,15 +416,10 @@ def _call(call: Value) -> Value:
         name, args = inner.get("name"), inner.get("arguments")
         if isinstance(args, str):
             with suppress(ValueError, RecursionError):
-                args = _parsed(args)
+                args = json.loads(args, strict=False)
     else:
         name, args = call.get("name"), call.get("args")
     return {"name": name, "args": args, "id": call.get("id"), "type": "tool_call"}
-
-
-def _parsed(arguments: str) -> Value:
-    found: Value = json.loads(arguments, strict=False)
-    return found
 
 
 def _class(value: Tagged) -> str:

@@ -319,7 +319,10 @@ def following(
         return None, ()
     edges: dict[str, str] = {}
     ready: set[str] = set()
-    is_named = state.has_branches(body) or any(map(_names_node, (*body.versions, *written)))
+    channels = (*body.versions, *written)
+    is_named = state.has_branches(body) or any(
+        state.named_node(one) is not None for one in channels
+    )
     for channel, writers in written.items():
         target = state.named_node(channel)
         if target is not None:
@@ -427,10 +430,6 @@ def _is_complete(channel: str, body: state.Body, writers: Collection[str]) -> bo
     # One that was complete has made its node run in this step, and is empty again.
     held = None if state.is_available(channel, value) else value
     return state.is_joined(channel, held, writers)
-
-
-def _names_node(channel: str) -> bool:
-    return state.named_node(channel) is not None
 
 
 def _is_unfinished(channel: str, value: Value) -> bool:

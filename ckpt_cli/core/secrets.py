@@ -240,7 +240,6 @@ class SecretPart:
     """Where the text is. If it is in a key, or below such a key, the path ends before that key."""
     kind: str
     text: str
-    in_key: bool = False
 
 
 @dataclass(slots=True)
@@ -344,7 +343,7 @@ class Scanner:
         for key, item in value.items():
             name = key if isinstance(key, str | int) else str(key)
             in_key = self._in_text(name, None) if isinstance(name, str) else []
-            found.parts += (replace(one, in_key=True) for one in in_key)
+            found.parts += in_key
             label = name if isinstance(name, str) else None
             if name == "value" and isinstance(naming, str):
                 label = naming

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,7 +31,7 @@ from ckpt_cli.core.search import (
 )
 from ckpt_cli.core.state import ERROR, INTERRUPT, LOST_DELTA, RESUME, SENDS, Body, is_state
 from ckpt_cli.core.tasks import NodePath, asked_by, failed_at, node_path, tasks_by_id
-from ckpt_cli.reading.states import Point, StateTimeline, read_state
+from ckpt_cli.reading.states import OldestFirst, Point, StateTimeline, read_state
 from ckpt_cli.reading.store import shown
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference, moment_time
 
@@ -172,19 +171,17 @@ def _namespace(
     if wanted.head_only and head is not None:
         yield from _head(reader, ns, head, wanted, find)
         return
-    children = Counter(one.parent_checkpoint_id for one in reader.index(ns))
-    by_caller = _with_callers_writes(reader, ns, children)
+    by_caller = _with_callers_writes(reader, ns)
     writes, unread = _search_writes(reader, ns, wanted, find)
     yield [], unread
-    known_at: dict[str, SeenMatches] = {}
+    line = OldestFirst[SeenMatches](reader, ns)
     for point in StateTimeline(reader, ns, channels=wanted.channels or None):
         chosen = {name: point.values[name] for name in _chosen(point.changed, wanted)}
-        key, parent = point.checkpoint.key, point.parent or ""
-        children[parent] -= 1
-        # The last child reuses what is known at its parent, the others copy it.
-        known = (
-            known_at[parent].copy() if children[parent] > 0 else known_at.pop(parent, SeenMatches())
-        )
+        key = point.checkpoint.key
+        known = line.kept(point.parent) or SeenMatches()
+        is_last = line.leave(point.checkpoint.parent_checkpoint_id)
+        if not is_last:  # The last child reuses what is known at its parent, the others copy it.
+            known = known.copy()
         found, unread = _hits(key, _time(point), chosen, find, known, point.before)
         yield found, unread + (point.body.problem is not None)
         if key.checkpoint_id in by_caller:
@@ -192,11 +189,10 @@ def _namespace(
             values = read_state(reader, stored, wanted.channels or None).values
             chosen = {name: values[name] for name in _chosen(values, wanted)}
             yield _hits(key, stored.at, chosen, find, known, point.values)
-        yield writes.merged_into(parent, known, is_last=children[parent] <= 0), 0
-        is_final = reader.is_values_only or not children[key.checkpoint_id]
+        yield writes.merged_into(point.parent or "", known, is_last=is_last), 0
+        is_final = reader.is_values_only or not line.unseen_children(key.checkpoint_id)
         yield writes.stored_on(key, _time(point), point.body, known, is_final=is_final), 0
-        if children[key.checkpoint_id] > 0:
-            known_at[key.checkpoint_id] = known
+        line.keep(key.checkpoint_id, known)
     yield writes.left(), 0
 
 
@@ -302,14 +298,11 @@ def _search_writes(
     return found, unread
 
 
-def _with_callers_writes(
-    reader: ThreadReader, ns: str, children: Mapping[str | None, int]
-) -> set[str]:
+def _with_callers_writes(reader: ThreadReader, ns: str) -> set[str]:
     """Return the last checkpoints of branches that have writes by the caller (part of the
     state).
     """
-    tips = [key for one in reader.index(ns) if not children[key := one.key.checkpoint_id]]
-    writes = reader.writes(ns, tips)
+    writes = reader.writes(ns, reader.parentage(ns).tips)
     return {one.key.checkpoint_id for one in writes if one.task_id == NULL_TASK_ID}
 
 

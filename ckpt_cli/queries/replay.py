@@ -688,7 +688,7 @@ class _Namespace:
 
     def __iter__(self) -> Iterator[Transition]:
         fetch = partial(self._reader.moments, self._ns, values=True, state=True)
-        for moment in self._line.read(fetch, _size):
+        for moment in self._line.read(fetch, lambda one: bytes_read(one.checkpoint, one.writes)):
             placed = task_writes(moment.writes, moment.step)
             writes = sort_writes(moment.key.checkpoint_id, placed, moment.step, moment.body)
             here = KeptCheckpoint(moment, state_values(moment.body), writes)
@@ -880,10 +880,6 @@ def _is_skipped(child: Moment, parent: Moment) -> bool:
         and parent.number is not None
         and child.number > parent.number + 1
     )
-
-
-def _size(moment: Moment) -> int:
-    return bytes_read(moment.checkpoint, moment.writes)
 
 
 _MOST_CARRIED = 200

@@ -37,7 +37,7 @@ def test_a_form_is_found_as_a_whole(scanner: Scanner, kind: str, around: tuple[s
     for seed in range(3):
         text = credentials(seed)[kind]
         (part,) = scanner.parts(text.join(around))
-        assert (part.kind, part.path, part.in_key) == (kind, (), False)
+        assert (part.kind, part.path) == (kind, ())
         # A token may take a full stop with it.
         assert text in part.text + "."
         assert len(part.text) <= len(text) + 1
@@ -137,9 +137,9 @@ def test_an_object_is_searched_once_and_paths_skip_its_class(scanner: Scanner) -
 def test_a_key_that_is_a_secret_is_in_no_path(scanner: Scanner) -> None:
     token, other = KNOWN["groq-key"], KNOWN["npm-token"]
     found = list(scanner.parts({"a": [{token: {"deep": [other]}}]}))
-    assert [(one.path, one.kind, one.in_key) for one in found] == [
-        (("a", 0), "groq-key", True),
-        (("a", 0), "npm-token", False),
+    assert [(one.path, one.kind) for one in found] == [
+        (("a", 0), "groq-key"),
+        (("a", 0), "npm-token"),
     ]
     assert scanner.masked(f"user {token}!") == f"user {MASK}!"
     assert scanner.masked("user-42") == "user-42"

@@ -435,7 +435,8 @@ def conversation_findings(reader: ThreadReader, head: Moment, terms: Terms) -> I
 
     A run in flight is left alone: its next step may add the results.
     """
-    if head.status in {model.Status.PENDING, model.Status.UNKNOWN} and _is_young(head, terms):
+    is_young = head.at is not None and head.at > terms.before
+    if is_young and head.status in {model.Status.PENDING, model.Status.UNKNOWN}:
         return
     state = _state_with_messages(reader, head)
     found = _lists(state)
@@ -547,7 +548,3 @@ def _sent_calls(moment: Moment) -> set[str]:
 
 def _has_messages(value: Value) -> bool:
     return isinstance(value, list) and any(as_message(one) is not None for one in value)
-
-
-def _is_young(head: Moment, terms: Terms) -> bool:
-    return head.at is not None and head.at > terms.before

@@ -457,7 +457,8 @@ class EmptiedMessages:
         self._updates[parent.key] += moment.source == "update"
         if state.FROM in moment.metadata:  # what `ckpt fork --set` writes is meant so
             return
-        if self._reader.is_values_only or _stores_no_updates(moment):
+        # Before LangGraph 0.2.15, the writes of update_state are not stored.
+        if self._reader.is_values_only or moment.body.v < 2:
             return
         for channel in sorted(moment.body.values):
             if not state.is_state(channel, moment.body) or not _is_empty(moment, channel):
@@ -504,11 +505,6 @@ def _is_empty(moment: Moment, channel: str) -> bool:
     return isinstance(stored, list) and not stored
 
 
-def _stores_no_updates(moment: Moment) -> bool:
-    """Return whether the writes of update_state are not stored, as before LangGraph 0.2.15."""
-    return moment.body.v < 2
-
-
 _CODE = "plaintext-among-encrypted"
 
 
@@ -541,7 +537,8 @@ class PlainRows:
         closed = [one for one in writes if _is_closed(one.value)]
         if not self._has_begun:
             # If only the first body of a thread is plain, it was not written before the key came.
-            is_replaced = key.checkpoint_ns == "" and _is_first(seen) and len(closed) == len(writes)
+            is_first = not key.checkpoint_ns and seen.moment.checkpoint.parent_checkpoint_id is None
+            is_replaced = is_first and len(closed) == len(writes)
             if not any(own.values()) and not (closed and is_replaced):
                 return
             self._has_begun = True
@@ -570,10 +567,6 @@ def _introduced_blobs(seen: SeenCheckpoint) -> Iterator[tuple[str, bool]]:
     for channel in sorted(introduced):
         if channel in blobs and not blobs[channel].inherited:
             yield channel, is_encrypted_type(blobs[channel].type)
-
-
-def _is_first(seen: SeenCheckpoint) -> bool:
-    return seen.moment.checkpoint.parent_checkpoint_id is None
 
 
 def _is_closed(value: TypedBytes | None) -> bool:
