@@ -87,10 +87,10 @@ class Change:
         ]
 
 
-def moved(change: Change) -> StoreChanged:
+def moved(thread_id: str) -> StoreChanged:
     """The error for a thread that changed after the plan was made."""
     return StoreChanged(
-        f"thread '{change.thread_id}' changed meanwhile, so nothing was written",
+        f"thread '{thread_id}' changed meanwhile, so nothing was written",
         hint="an agent may be running; check the thread, then run the command again",
     )
 

@@ -2,7 +2,8 @@
 
 It is for layouts with one row for each checkpoint and one for each write, whose values are in the
 bodies of checkpoints (`Capability.INLINE_VALUES`), and for engines with transactions. Other layouts
-implement `WritableStore` themselves; SQL savers with several tables use `ckpt_backends.sql`.
+with transactions derive from `records.RecordStore`, as the SQL savers with several tables do in
+`ckpt_backends.sql`; others implement `WritableStore` themselves.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 
-from ckpt_backends.base import BaseStore, BaseWritableStore
-from ckpt_backends.changes import Change, CopyOfCheckpoint, Inside, Removal, Removed, gone, moved
+from ckpt_backends.base import BaseStore
+from ckpt_backends.changes import moved
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, Write
+from ckpt_backends.model import CheckpointKey
+from ckpt_backends.records import CopyTarget, Kind, NewestRow, RecordStore, Rows, ThreadState, Where
 from ckpt_backends.rows import (
     Cell,
     Restored,
@@ -27,16 +28,16 @@ from ckpt_backends.rows import (
     restored,
     standing_of,
 )
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
 
 
-class WritableRowStore(BaseWritableStore):
-    """Derives all changes from five methods.
+class WritableRowStore(RecordStore):
+    """Derives all changes from four methods.
 
-    While a transaction is open, `rows` of the store is read and rows are added or removed: `rows`
-    needs a cursor of its own.
+    While a transaction is open, `rows` of the store is read and rows are added: `rows` needs a
+    cursor of its own.
 
     Rows have the columns `thread_id`, `checkpoint_ns` and `checkpoint_id`; rows of writes also have
     `task_id` and `idx`. These are the keys of the rows.
@@ -59,49 +60,28 @@ class WritableRowStore(BaseWritableStore):
         """Add a row; its table and columns are among `columns` of the store."""
 
     @abstractmethod
-    def delete(self, row: Row) -> None:
-        """Remove the row with this key; `row` has only the columns of the key."""
+    def delete(self, table: str, where: Mapping[str, Sequence[Cell]]) -> int:
+        """Remove the rows that have one of the given cells in each of these columns of the key.
+
+        Returns their number.
+        """
 
     @abstractmethod
-    def checkpoint_row(self, checkpoint: Checkpoint) -> Row:
-        """The row that the saver would store for a checkpoint, which has body and metadata."""
-
-    @abstractmethod
-    def write_row(self, write: Write) -> Row:
-        """The row that the saver would store for a write, which has its value."""
+    def row_of(self, part: CheckpointPart | WritePart) -> Row:
+        """The row that the saver would store for a checkpoint or a write."""
 
     def close(self) -> None:
         self._store.close()
 
-    def apply(self, change: Change) -> None:
+    @contextmanager
+    def _transaction(
+        self,
+        thread_ids: Sequence[str],  # noqa: ARG002 - nobody else can write at all
+        *,
+        exclusive: bool = False,  # noqa: ARG002
+    ) -> Iterator[Rows]:
         with self.transaction():
-            self._check(change)
-            self._remove(change)
-            self._copy(change)
-            for checkpoint in change.checkpoints:
-                self.insert(self.checkpoint_row(checkpoint))
-            for write in change.writes:
-                self.insert(self.write_row(write))
-
-    def receive(self, arrivals: Iterable[Arrival]) -> None:
-        with self.transaction():
-            for arrival in arrivals:
-                self._check(Change(arrival.thread_id, arrival.heads))
-                for part in arrival.parts:
-                    self.insert(self._row_of(part))
-
-    def _row_of(self, part: Part) -> Row:
-        if isinstance(part, CheckpointPart):
-            made = Checkpoint(part.key, part.parent, part.body, part.metadata)
-            return self.checkpoint_row(made)
-        if isinstance(part, ValuePart):
-            raise Unsupported("this layout stores values in the bodies of checkpoints")
-        task = part.task_id, part.task_path, part.idx, part.channel
-        return self.write_row(Write(part.key, *task, len(part.value.data), part.value))
-
-    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
-        with self.transaction():
-            return [self._removed(one) for one in removals]
+            yield _Rows(self, self._store)
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         counts: Counter[Standing] = Counter()
@@ -120,136 +100,101 @@ class WritableRowStore(BaseWritableStore):
                 one = found.pop(self._store.row_key(row), None)
                 if one is not None:
                     if row != one.stored:
-                        raise moved(Change(thread_id, {}))
-                    names = [name for name in _KEY if name in row.cells]
-                    self.delete(Row(row.table, {name: row.cells[name] for name in names}))
+                        raise moved(thread_id)
+                    key = {name: [row.cells[name]] for name in _KEY if name in row.cells}
+                    self.delete(row.table, key)
                     self.insert(one.new)
             if found:
-                raise moved(Change(thread_id, {}))
+                raise moved(thread_id)
 
     def _known(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
             check_columns(row, self._store.columns, _KEY)
             yield row
 
-    def _check(self, change: Change) -> None:
-        """Raise `StoreChanged` unless the thread is as it was when the change was planned."""
-        heads: dict[str, str] = {}
-        for one in self._store.checkpoints(change.thread_id):
-            heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
-        if heads != dict(change.heads):
-            raise moved(change)
-        found = {one.key for one in self._store.checkpoints_at(change.relied_on)}
-        for key in change.relied_on:
-            if key not in found:
-                raise gone(key)
 
-    def _remove(self, change: Change) -> None:
-        """Remove checkpoints and their writes, whose numbers must be as planned."""
-        removed = change.removed or {}
-        found: dict[CheckpointKey, list[Row]] = {key: [] for key in removed}
-        for row in self._keys(change.thread_id) if removed else ():
-            if (rows := found.get(_place(row))) is not None:
-                rows.append(row)
-        for key, rows in found.items():
-            writes = sum(map(_is_write, rows))
-            if writes != removed[key]:
-                raise moved(change)
-            if writes == len(rows):
-                raise gone(key)
-            for row in rows:
-                self.delete(row)
+class _Rows(Rows):
+    """The rows of a store that nobody else changes meanwhile."""
 
-    def _copy(self, change: Change) -> None:
-        """Copy rows, reading the rows of each thread once."""
-        copies = [self._copy_of(one, change.thread_id) for one in change.copies]
-        copies += [_Copy(o.source, o.target, None, set(o.tasks)) for o in change.copies_of_writes]
-        by_source: dict[CheckpointKey, list[_Copy]] = {}
-        for one in copies:
-            by_source.setdefault(one.source, []).append(one)
-        for thread_id in {key.thread_id for key in by_source}:
+    def __init__(self, changes: WritableRowStore, store: BaseStore) -> None:
+        self._changes = changes
+        self._store = store
+        kinds = {
+            Kind.WRITE if "task_id" in columns else Kind.CHECKPOINT: table
+            for table, columns in store.columns.items()
+        }
+        self.tables = {kind: kinds[kind] for kind in (Kind.WRITE, Kind.CHECKPOINT)}
+
+    def heads(self, thread_ids: Sequence[str]) -> Mapping[str, Mapping[str, NewestRow]]:
+        found: dict[str, dict[str, NewestRow]] = {}
+        for thread_id in thread_ids:
+            for one in self._store.checkpoints(thread_id):
+                spaces = found.setdefault(thread_id, {})
+                first = spaces.get(one.key.checkpoint_ns, NewestRow(one.key.checkpoint_id, 0))
+                number = first.checkpoints + 1
+                spaces[one.key.checkpoint_ns] = first._replace(checkpoints=number)
+        return found
+
+    def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:
+        found = {}
+        for thread_id in thread_ids:
+            thread = self._store.thread(thread_id)
+            rows = {Kind.WRITE: sum(1 for _ in self._store.writes(thread_id))}
+            if thread is None:
+                found[thread_id] = ThreadState(None, rows)
+            else:
+                found[thread_id] = ThreadState(
+                    thread.last_at, {**rows, Kind.CHECKPOINT: thread.checkpoints}
+                )
+        return found
+
+    def count(self, kind: Kind, where: Where) -> int:
+        read = self._store.writes if kind is Kind.WRITE else self._store.checkpoints
+        return sum(
+            1
+            for thread_id in where.thread_ids
+            for _ in read(
+                thread_id, checkpoint_ns=where.checkpoint_ns, checkpoint_ids=where.checkpoint_ids
+            )
+        )
+
+    def add(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            if isinstance(part, ValuePart):
+                raise Unsupported("this layout stores values in the bodies of checkpoints")
+            self._changes.insert(self._changes.row_of(part))
+
+    def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
+        number = 0
+        for thread_id in where.thread_ids:
             for row in self._store.rows(thread_id):
-                for one in by_source.get(_place(row), ()):
-                    if (new := one.of(row)) is not None:
-                        self.insert(new)
-        for one in copies:
-            if one.is_unfinished:
-                raise gone(one.source)
+                ns, own, *task = (row.cells.get(name) for name in _KEY[1:])
+                if row.table == self.tables[kind] and where.takes(ns, own, tuple(task)):
+                    number += 1
+                    self._changes.insert(self._copied(row, target))
+        return number
 
-    def _copy_of(self, copy: CopyOfCheckpoint, thread_id: str) -> _Copy:
-        target = copy.source._replace(thread_id=thread_id)
-        cells: dict[str, Cell] = {"thread_id": thread_id}
-        if copy.body is not None or copy.metadata is not None:
-            found = self._store.checkpoints_at([copy.source], body=True, metadata=True)
-            old = next(iter(found), None)
-            if old is None:
-                raise gone(copy.source)
-            body, metadata = copy.body or old.body, copy.metadata or old.metadata
-            new = old._replace(key=target, body=body, metadata=metadata)
-            cells |= self.checkpoint_row(new).cells
-        tasks = None if copy.writes is None else set(copy.writes)
-        return _Copy(copy.source, target, cells, tasks)
+    def _copied(self, row: Row, target: CopyTarget) -> Row:
+        cells: dict[str, Cell] = {"thread_id": target.thread_id}
+        if target.checkpoint_id is not None:
+            cells["checkpoint_id"] = target.checkpoint_id
+        if target.body is not None or target.metadata is not None:
+            key = CheckpointKey(*(str(row.cells[name]) for name in _KEY[:3]))
+            (old,) = self._store.checkpoints_at([key], body=True, metadata=True)
+            body, metadata = target.body or old.body, target.metadata or old.metadata
+            assert body is not None  # noqa: S101
+            assert metadata is not None  # noqa: S101
+            new = key._replace(thread_id=target.thread_id)
+            made = CheckpointPart(new, old.parent_checkpoint_id, body, metadata)
+            cells |= self._changes.row_of(made).cells
+        return Row(row.table, {**row.cells, **cells})
 
-    def _removed(self, removal: Removal) -> Removed:
-        thread_id = removal.thread_id
-        thread = self._store.thread(thread_id)
-        keys = self._keys(thread_id)
-        writes = sum(map(_is_write, keys))
-        last_at, checkpoints = (None, 0) if thread is None else (thread.last_at, thread.checkpoints)
-        if reason := removal.reason_to_skip(last_at, checkpoints, writes):
-            return Removed(thread_id, skipped=reason)
-        chosen = [row for row in keys if removal.inside is None or _is_in(row, removal.inside)]
-        for row in chosen:
-            self.delete(row)
-        return Removed(thread_id, Counter(row.table for row in chosen))
-
-    def _keys(self, thread_id: str) -> list[Row]:
-        """The keys of all rows of a thread, without their values."""
-        return [
-            Row(row.table, {name: row.cells[name] for name in _KEY if name in row.cells})
-            for row in self._store.rows(thread_id)
-        ]
-
-
-@dataclass
-class _Copy:
-    """One checkpoint to copy, or only some of its writes."""
-
-    source: CheckpointKey
-    target: CheckpointKey
-    cells: Mapping[str, Cell] | None
-    """Cells of the new checkpoint that replace the original's; None to copy no checkpoint."""
-    tasks: set[tuple[str, int]] | None
-    """The writes to copy that were not copied yet, as (task id, idx); None for all writes."""
-    is_checkpoint_copied: bool = False
-
-    def of(self, row: Row) -> Row | None:
-        """The copy of a row of the source; None if this row is not copied."""
-        if not _is_write(row):
-            self.is_checkpoint_copied = True
-            return None if self.cells is None else Row(row.table, {**row.cells, **self.cells})
-        task = (str(row.cells["task_id"]), int(str(row.cells["idx"])))
-        if self.tasks is not None:
-            if task not in self.tasks:
-                return None
-            self.tasks.remove(task)
-        place = {"thread_id": self.target.thread_id, "checkpoint_id": self.target.checkpoint_id}
-        return Row(row.table, {**row.cells, **place})
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether the store lacks something of the source."""
-        return bool(self.tasks) or not (self.cells is None or self.is_checkpoint_copied)
-
-
-def _is_write(row: Row) -> bool:
-    return "task_id" in row.cells
-
-
-def _place(row: Row) -> CheckpointKey:
-    return CheckpointKey(*(str(row.cells[name]) for name in _KEY[:3]))
-
-
-def _is_in(row: Row, inside: Inside) -> bool:
-    key = _place(row)
-    return key.checkpoint_id in inside.checkpoints.get(key.checkpoint_ns, ())
+    def remove(self, kind: Kind, where: Where) -> int:
+        if kind not in self.tables:
+            return 0
+        found: dict[str, Sequence[Cell]] = {"thread_id": where.thread_ids}
+        if where.checkpoint_ns is not None:
+            found["checkpoint_ns"] = [where.checkpoint_ns]
+        if where.checkpoint_ids is not None:
+            found["checkpoint_id"] = list(where.checkpoint_ids)
+        return self._changes.delete(self.tables[kind], found)

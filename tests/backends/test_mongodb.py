@@ -429,16 +429,16 @@ def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:
 
 
 def test_an_agent_that_goes_on_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ckpt_backends.mongodb.write import WritableMongoStore
+    from ckpt_backends.mongodb.engine.write import MongoRows
 
     place.fill("trip")
-    carry_out = WritableMongoStore._carry_out
+    add = MongoRows.add
 
-    def late(self: Any, change: Any, session: Any) -> None:
-        carry_out(self, change, session)
+    def late(self: Any, parts: Any) -> None:
+        add(self, parts)
         place.fill("trip")
 
-    monkeypatch.setattr(WritableMongoStore, "_carry_out", late)
+    monkeypatch.setattr(MongoRows, "add", late)
     answer = ckpt("-s", place.url, "rollback", "trip", "~1", "--yes")
     assert answer.code == 6
     forks = {"metadata.forked_by": {"$exists": True}}

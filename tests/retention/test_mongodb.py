@@ -107,15 +107,15 @@ class Calls:
 
 
 def before_deletes(monkeypatch: pytest.MonkeyPatch, calls: Calls) -> None:
-    from ckpt_backends.mongodb.engine.write import _Remover
+    from ckpt_backends.mongodb.engine.write import MongoRows
 
-    delete = _Remover._delete
+    delete = MongoRows._delete
 
     def first(self: Any, *words: Any) -> int:
         calls()
         return delete(self, *words)
 
-    monkeypatch.setattr(_Remover, "_delete", first)
+    monkeypatch.setattr(MongoRows, "_delete", first)
 
 
 @pytest.mark.parametrize("call", [1, 2])

@@ -151,7 +151,7 @@ class DynamoPlan:
                 raise gone(key)
             writes = read_writes(self._connection, key)
             if len(writes) != number:
-                raise moved(self._change)
+                raise moved(self._change.thread_id)
             found += [*writes, self._present[key]]
         return found
 
@@ -842,7 +842,7 @@ def receive_thread(connection: DynamoConnection, arrival: Arrival) -> None:
     with change_lease(connection, thread_id) as lease:
         present = read_thread(connection, thread_id)
         if heads_of(present) != dict(arrival.heads):
-            raise moved(Change(thread_id, arrival.heads))
+            raise moved(thread_id)
         rows = (_row(connection, part) for part in arrival.parts)
         adding = RowRestoring(connection, thread_id, lease, keeps_expired=True)
         try:
@@ -903,7 +903,7 @@ def replace_rows(connection: DynamoConnection, thread_id: str, edits: Iterable[R
             except ClientError as error:
                 if code_of(error) != "TransactionCanceledException":
                     raise
-                raise moved(Change(thread_id, {})) from None
+                raise moved(thread_id) from None
 
 
 def _replace(connection: DynamoConnection, one: RowEdit) -> None:
@@ -911,7 +911,7 @@ def _replace(connection: DynamoConnection, one: RowEdit) -> None:
     item = _item_of(connection, one.stored)
     found = [] if item is None else list(payloads(connection, [item]))
     if item is None or row_of(item, found[0][1]) != one.stored:
-        raise moved(Change(str(one.stored.cells["thread_id"]), {}))
+        raise moved(str(one.stored.cells["thread_id"]))
     writer, made = DynamoWriter(connection), pair_of(placed_row(connection, one.new))
     was_in_s3 = item.ref.location == IN_S3
     if made.object is not None:
@@ -962,7 +962,7 @@ class WritableDynamoStore(OnConnection[DynamoConnection], BaseWritableStore):
         with explained_change(self._url), change_lease(connection, change.thread_id) as lease:
             present = read_thread(connection, change.thread_id)
             if heads_of(present) != dict(change.heads):
-                raise moved(change)
+                raise moved(change.thread_id)
             plan = DynamoPlan(connection, change, present)
             carried = _Carrying(connection, change, lease)
             try:
@@ -1105,10 +1105,10 @@ class _Carrying:
         others = [one for one in read_thread(self._connection, thread_id) if one.key not in known]
         ids = {key.checkpoint_id for key in ours}
         if others and (gone or not any(one.parent in ids for one in others)):
-            raise moved(self._change)
+            raise moved(self._change.thread_id)
         written = DynamoIndex(self._connection).writes(gone, gone)
         if any(writes for _, writes in written):
-            raise moved(self._change)
+            raise moved(self._change.thread_id)
 
     def back(self) -> bool:
         """Remove what was stored, and store what was removed. Returns whether that is done."""

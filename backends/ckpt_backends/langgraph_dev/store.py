@@ -7,9 +7,8 @@ values stay in the file until they are needed. Listings use only the keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.errors import StoreUnavailable, Unsupported
@@ -23,7 +22,6 @@ from ckpt_backends.langgraph_dev.files import (
     StoredValue,
     StoredWrite,
     Tables,
-    ValueKey,
     WriteKey,
     named,
     stamps,
@@ -68,120 +66,64 @@ COLUMNS = {
 """By table, its columns."""
 
 
-def of_checkpoint(key: CheckpointKey, tables: Tables) -> Row:
-    """A checkpoint as a row."""
-    found = tables.checkpoints[key.thread_id][key.checkpoint_ns][key.checkpoint_id]
-    return Row(
-        CHECKPOINT_TABLE,
-        {
-            "thread_id": key.thread_id,
-            "checkpoint_ns": key.checkpoint_ns,
-            "checkpoint_id": key.checkpoint_id,
-            "parent_checkpoint_id": found.parent,
-            "type": found.body.type,
-            "checkpoint": tables.bytes(CHECKPOINTS, found.body),
-            "metadata_type": found.metadata.type,
-            "metadata": tables.bytes(CHECKPOINTS, found.metadata),
-        },
-    )
-
-
-def of_write(key: WriteKey, task: tuple[str, int], tables: Tables) -> Row:
-    """A write as a row."""
-    found = tables.writes[key][task]
-    return Row(
-        WRITE_TABLE,
-        {
-            **dict(zip(("thread_id", "checkpoint_ns", "checkpoint_id"), key, strict=True)),
-            **dict(zip(("task_id", "idx"), task, strict=True)),
-            "task_path": found.task_path,
-            "channel": found.channel,
-            "type": found.value.type,
-            "blob": tables.bytes(WRITES, found.value),
-        },
-    )
-
-
-def of_blob(key: ValueKey, tables: Tables) -> Row:
-    """A value as a row."""
-    found = tables.blobs[key]
-    return Row(
-        BLOB_TABLE,
-        {
-            **dict(zip(("thread_id", "checkpoint_ns", "channel", "version"), key, strict=True)),
-            "type": found.type,
-            "blob": tables.bytes(BLOBS, found),
-        },
-    )
-
-
+Entry = StoredCheckpoint | StoredWrite | StoredValue
+EntryKey = tuple[Any, ...]
+"""Thread, namespace, checkpoint id, and of a write the task id and idx; or a `ValueKey`."""
 Keep = Callable[[TypedBytes], StoredValue]
 """Keeps the bytes of a value until the files are written."""
 
 
-def stored_row(row: Row, tables: Tables) -> Row | None:
-    """The stored row with the key of this one; None if there is none.
+def row_of(table: str, key: EntryKey, entry: Entry, tables: Tables) -> Row:
+    """An entry as a row."""
 
-    Raises `Unsupported` if the row is of another layout.
-    """
-    with _cells_of(row):
-        if row.table == BLOB_TABLE:
-            place = _blob_place(row)
-            return of_blob(place, tables) if place in tables.blobs else None
-        thread, ns, one = (_text(row, name) for name in _KEY)
-        if row.table == CHECKPOINT_TABLE:
-            is_there = one in tables.checkpoints.get(thread, {}).get(ns, {})
-            return of_checkpoint(CheckpointKey(thread, ns, one), tables) if is_there else None
-        task, key = _task(row), (thread, ns, one)
-        return of_write(key, task, tables) if task in tables.writes.get(key, {}) else None
+    def cells(tag: str, data: str, value: StoredValue) -> dict[str, Cell]:
+        return {tag: value.type, data: tables.bytes(FILES[table], value)}
 
-
-def put(row: Row, tables: Tables, keep: Keep) -> None:
-    """Store a row as an entry, in place of one with the same key. Raises `Unsupported`."""
-    with _cells_of(row):
-        if row.table == BLOB_TABLE:
-            tables.blobs[_blob_place(row)] = _stored(row, "type", "blob", keep)
-            return
-        thread, ns, one = (_text(row, name) for name in _KEY)
-        if row.table == CHECKPOINT_TABLE:
-            tables.checkpoints.setdefault(thread, {}).setdefault(ns, {})[one] = StoredCheckpoint(
-                _stored(row, "type", "checkpoint", keep),
-                _stored(row, "metadata_type", "metadata", keep),
-                _optional(row, "parent_checkpoint_id"),
-            )
-            return
-        tables.writes.setdefault((thread, ns, one), {})[_task(row)] = StoredWrite(
-            _text(row, "channel"), _stored(row, "type", "blob", keep), _optional(row, "task_path")
-        )
+    match entry:
+        case StoredCheckpoint():
+            place: dict[str, Cell] = dict(zip(_KEY, key, strict=True))
+            body = cells("type", "checkpoint", entry.body)
+            metadata = cells("metadata_type", "metadata", entry.metadata)
+            return Row(table, {**place, "parent_checkpoint_id": entry.parent, **body, **metadata})
+        case StoredWrite():
+            place = dict(zip((*_KEY, "task_id", "idx"), key, strict=True))
+            place |= {"task_path": entry.task_path, "channel": entry.channel}
+            return Row(table, {**place, **cells("type", "blob", entry.value)})
+    place = dict(zip(("thread_id", "checkpoint_ns", "channel", "version"), key, strict=True))
+    return Row(table, {**place, **cells("type", "blob", entry)})
 
 
-@contextmanager
-def _cells_of(row: Row) -> Iterator[None]:
-    """Raise `Unsupported` for a row of another layout."""
-    if row.table not in FILES:
-        raise Unsupported(
-            f"cannot restore: no table '{row.table}' in this layout",
-            hint="import the archive into a store of the layout that it was exported from",
-        )
+def entry_of(row: Row, keep: Keep) -> tuple[EntryKey, Entry]:
+    """A row as an entry, with its key. Raises `Unsupported` if the row is of another layout."""
     try:
-        yield
+        match row.table:
+            case "checkpoints":
+                return tuple(_text(row, name) for name in _KEY), StoredCheckpoint(
+                    _stored(row, "type", "checkpoint", keep),
+                    _stored(row, "metadata_type", "metadata", keep),
+                    _optional(row, "parent_checkpoint_id"),
+                )
+            case "checkpoint_writes":
+                idx = row.cells["idx"]
+                if not isinstance(idx, int) or not is_storable(idx):
+                    raise Unsupported(f"column 'idx' of a row of '{row.table}' holds no number")
+                value = _stored(row, "type", "blob", keep)
+                key = (*(_text(row, name) for name in (*_KEY, "task_id")), idx)
+                return key, StoredWrite(_text(row, "channel"), value, _optional(row, "task_path"))
+            case "checkpoint_blobs":
+                version = row.cells["version"]
+                if not isinstance(version, str | int | float) or not is_storable(version):
+                    raise Unsupported(
+                        f"column 'version' of a row of '{row.table}' holds no version"
+                    )
+                key = (*(_text(row, name) for name in (*_KEY[:2], "channel")), version)
+                return key, _stored(row, "type", "blob", keep)
     except KeyError as error:
         raise Unsupported(f"cannot restore: a row of '{row.table}' lacks {error}") from error
-
-
-def _task(row: Row) -> tuple[str, int]:
-    idx = row.cells["idx"]
-    if not isinstance(idx, int) or not is_storable(idx):
-        raise Unsupported(f"column 'idx' of a row of '{row.table}' holds no number")
-    return _text(row, "task_id"), idx
-
-
-def _blob_place(row: Row) -> ValueKey:
-    thread, ns, channel = (_text(row, name) for name in ("thread_id", "checkpoint_ns", "channel"))
-    version = row.cells["version"]
-    if not isinstance(version, str | int | float) or not is_storable(version):
-        raise Unsupported(f"column 'version' of a row of '{row.table}' holds no version")
-    return thread, ns, channel, version
+    raise Unsupported(
+        f"cannot restore: no table '{row.table}' in this layout",
+        hint="import the archive into a store of the layout that it was exported from",
+    )
 
 
 def _text(row: Row, name: str) -> str:
@@ -461,12 +403,12 @@ class DevStore(BaseStore):
     def rows(self, thread_id: str) -> Iterator[Row]:
         tables = self._tables
         for key in tables.blobs_of.get(thread_id, ()):
-            yield of_blob(key, tables)
-        for write_key, task, _ in self._writes_of(thread_id):
-            yield of_write(write_key, task, tables)
+            yield row_of(BLOB_TABLE, key, tables.blobs[key], tables)
+        for place, task, write in self._writes_of(thread_id):
+            yield row_of(WRITE_TABLE, (*place, *task), write, tables)
         for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
-            for checkpoint_id in in_ns:
-                yield of_checkpoint(CheckpointKey(thread_id, ns, checkpoint_id), tables)
+            for own, found in in_ns.items():
+                yield row_of(CHECKPOINT_TABLE, (thread_id, ns, own), found, tables)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return own_rows(thread_id, rows, COLUMNS)

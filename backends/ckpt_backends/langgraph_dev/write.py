@@ -14,24 +14,15 @@ from __future__ import annotations
 
 import os
 import struct
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from ckpt_backends.base import BaseWritableStore
-from ckpt_backends.changes import (
-    Change,
-    CopyOfCheckpoint,
-    Remaining,
-    Remains,
-    Removal,
-    Removed,
-    gone,
-    moved,
-)
+from ckpt_backends.changes import Remaining, Remains, moved
 from ckpt_backends.codec.edits import plain
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported, reason_of
 from ckpt_backends.files import create_part, locked, remove_unfinished, sync_folder, to_disk
@@ -50,118 +41,212 @@ from ckpt_backends.langgraph_dev.files import (
     Tables,
     ValueKey,
     Version,
-    WriteKey,
     named,
     running,
     stamps,
 )
-from ckpt_backends.langgraph_dev.store import FILES, is_storable, put, stored_row
-from ckpt_backends.model import CheckpointKey, Progress, TypedBytes, silent, time_of
+from ckpt_backends.langgraph_dev.store import FILES, Entry, EntryKey, entry_of, is_storable, row_of
+from ckpt_backends.model import CheckpointKey, Progress, silent, time_of
 from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
+from ckpt_backends.records import CopyTarget, Kind, NewestRow, RecordStore, Rows, ThreadState, Where
 from ckpt_backends.rows import Restored, Row, RowEdit, conflict
 from ckpt_backends.sql.tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
 from ckpt_backends.transfer.bodies import open_body, version_text
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, ValuePart, WritePart
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
-# Adds the parts of threads to the tables of `langgraph dev`.
+# The rows of threads in tables that are changed in memory.
 
 
-def receive_thread(arrival: Arrival, tables: Tables, spool: Spool) -> set[str]:
-    """Add a thread to the tables. Returns the names of the files that must be written.
-
-    Raises `StoreChanged` and `Unsupported`.
-    """
-    if tables.checkpoints and BLOBS not in tables.files.opened:
-        raise Unsupported(
-            f"cannot add threads to '{tables.files.folder}': langgraph-checkpoint before 2.1 wrote"
-            " it, which stores values in another form",
-            hint="copy to a new folder with --create",
-        )
-    namespaces = tables.checkpoints.get(arrival.thread_id, {})
-    if {ns: max(rows) for ns, rows in namespaces.items() if rows} != dict(arrival.heads):
-        raise moved(Change(arrival.thread_id, arrival.heads))
-    thread = _ArrivingThread(tables, spool)
-    for part in arrival.parts:
-        match part:
-            case CheckpointPart():
-                thread.add_checkpoint(part)
-            case WritePart():
-                thread.add_write(part)
-            case ValuePart():
-                thread.add_value(part)
-    thread.end()
-    return thread.touched
+_TABLES = {Kind.WRITE: WRITE_TABLE, Kind.VALUE: BLOB_TABLE, Kind.CHECKPOINT: CHECKPOINT_TABLE}
 
 
-class _ArrivingThread:
-    """A thread while its parts arrive."""
+class DevRows(Rows):
+    """The new contents of the files, before they are saved."""
 
-    def __init__(self, tables: Tables, spool: Spool) -> None:
-        self._tables = tables
-        self._spool = spool
-        self._values: dict[ValueKey, StoredValue] = {}
-        """By thread, namespace, channel, and version as a text."""
-        self._versions: dict[ValueKey, Version] = {}
-        """By the same, the version as the body has it: releases before 1.0 had numbers."""
+    tables = _TABLES
+
+    def __init__(self, contents: Tables, spool: Spool) -> None:
         self.touched: set[str] = set()
+        """The files that must be written."""
+        self._contents = contents
+        self._keep = spool.kept
+        self._entries: dict[Kind, dict[str, dict[EntryKey, Any]]] = {
+            kind: defaultdict(dict) for kind in self.tables
+        }
+        """By kind, thread and key."""
+        for thread_id, namespaces in contents.checkpoints.items():
+            for ns, rows in namespaces.items():
+                for own, row in rows.items():
+                    self._entries[Kind.CHECKPOINT][thread_id][thread_id, ns, own] = row
+        for place, writes in contents.writes.items():
+            of_thread = self._entries[Kind.WRITE][place[0]]
+            of_thread.update({(*place, *task): one for task, one in writes.items()})
+        for key, value in contents.blobs.items():
+            self._entries[Kind.VALUE][key[0]][key] = value
+        first = next(iter(contents.writes.values()), {})
+        self._has_paths = all(one.task_path is not None for one in first.values())
 
-    def add_checkpoint(self, part: CheckpointPart) -> None:
-        key = part.key
-        if not part.body.encrypted and not part.body.type.endswith("+aes"):
-            self._note_versions(part)
-        of_thread = self._tables.checkpoints.setdefault(key.thread_id, {})
-        rows = of_thread.setdefault(key.checkpoint_ns, {})
-        if key.checkpoint_id in rows:
-            raise conflict(CHECKPOINT_TABLE)
-        kept = self._spool.kept
-        stored = StoredCheckpoint(kept(part.body), kept(part.metadata), part.parent)
-        rows[key.checkpoint_id] = stored
-        self.touched.add(CHECKPOINTS)
+    def made(self) -> Tables:
+        """The tables as they are to be saved."""
+        tables = self._contents
+        tables.checkpoints, tables.writes = {}, {}
+        for thread_id, ns, own in self._all(Kind.CHECKPOINT):
+            row = self._entries[Kind.CHECKPOINT][thread_id][thread_id, ns, own]
+            tables.checkpoints.setdefault(thread_id, {}).setdefault(ns, {})[own] = row
+        for key in self._all(Kind.WRITE):
+            tables.writes.setdefault(key[:3], {})[key[3:]] = self._entries[Kind.WRITE][key[0]][key]
+        values = self._entries[Kind.VALUE]
+        tables.blobs = {key: values[key[0]][key] for key in self._all(Kind.VALUE)}
+        return tables
 
-    def _note_versions(self, part: CheckpointPart) -> None:
-        key = part.key
-        where = f"checkpoint '{key.checkpoint_id}'"
-        body = open_body(part.body, where)
-        if body.values:
-            raise CannotHold(f"{where} has values in its body, where the saver would not find them")
-        for channel, version in (body.fields.get("channel_versions") or {}).items():
-            if not isinstance(version, str | int | float) or not is_storable(version):
-                raise CannotHold(f"the version of channel '{channel}' at {where} is too large")
-            place = (key.thread_id, key.checkpoint_ns, channel, version_text(version))
-            if self._versions.setdefault(place, version) != version:
-                raise CannotHold(f"version '{version}' of channel '{channel}' has two types")
+    def _all(self, kind: Kind) -> Iterator[Any]:
+        return chain.from_iterable(self._entries[kind].values())
 
-    def add_write(self, part: WritePart) -> None:
-        key: CheckpointKey = part.key
-        if not is_storable(part.idx):
-            raise CannotHold(
-                f"a write to '{part.channel}' at checkpoint '{key.checkpoint_id}' has the index"
-                f" {part.idx}"
+    def heads(self, thread_ids: Sequence[str]) -> Mapping[str, Mapping[str, NewestRow]]:
+        found: dict[str, dict[str, NewestRow]] = {one: {} for one in thread_ids}
+        for thread_id, spaces in found.items():
+            for _, ns, own in self._entries[Kind.CHECKPOINT].get(thread_id, ()):
+                head, number = spaces.get(ns, ("", 0))
+                spaces[ns] = NewestRow(max(head, own), number + 1)
+        return found
+
+    def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:
+        found = {}
+        for one in thread_ids:
+            rows = {kind: len(self._entries[kind].get(one, ())) for kind in self.tables}
+            newest = max(
+                (key[2] for key in self._entries[Kind.CHECKPOINT].get(one, ())), default=""
             )
-        place = (key.thread_id, key.checkpoint_ns, key.checkpoint_id)
-        rows = self._tables.writes.setdefault(place, {})
-        if (part.task_id, part.idx) in rows:
-            raise conflict(WRITE_TABLE)
-        value = self._spool.kept(part.value)
-        rows[part.task_id, part.idx] = StoredWrite(part.channel, value, part.task_path)
-        self.touched.add(WRITES)
+            found[one] = ThreadState(time_of(newest), rows)
+        return found
 
-    def add_value(self, part: ValuePart) -> None:
-        place = (part.thread_id, part.checkpoint_ns, part.channel, part.version)
-        self._values[place] = self._spool.kept(part.value)
-        self.touched.add(BLOBS)
+    def count(self, kind: Kind, where: Where) -> int:
+        return len(self._keys(kind, where))
 
-    def end(self) -> None:
-        """Add the values, whose versions are known now."""
-        for place, value in self._values.items():
-            key = (*place[:3], self._versions.get(place, place[3]))
-            if key in self._tables.blobs:
-                raise conflict(BLOB_TABLE)
-            self._tables.blobs[key] = value
+    def add(self, parts: Iterable[Part]) -> None:
+        values: dict[ValueKey, StoredValue] = {}
+        versions: dict[ValueKey, Version] = {}
+        """As the bodies have them: releases before 1.0 had numbers."""
+        for part in parts:
+            if isinstance(part, ValuePart):
+                place = part.thread_id, part.checkpoint_ns, part.channel, part.version
+                values[place] = self._keep(part.value)
+            elif isinstance(part, WritePart):
+                _check_number(part)
+                path = part.task_path if self._has_paths else None
+                write = StoredWrite(part.channel, self._keep(part.value), path)
+                self._put(Kind.WRITE, (*part.key, part.task_id, part.idx), write)
+            else:
+                if values and not (part.body.encrypted or part.body.type.endswith("+aes")):
+                    _note_versions(part, versions)
+                stored = self._keep(part.body), self._keep(part.metadata)
+                self._put(Kind.CHECKPOINT, part.key, StoredCheckpoint(*stored, part.parent))
+        for key, value in values.items():
+            self._put(Kind.VALUE, (*key[:3], versions.get(key, key[3])), value)
+
+    def _put(self, kind: Kind, key: EntryKey, entry: Entry) -> None:
+        """Add an entry. Raises `StoreChanged` if there is one with this key."""
+        if key in self._entries[kind][key[0]]:
+            raise conflict(self.tables[kind])
+        self._entries[kind][key[0]][key] = entry
+        self.touched.add(FILES[self.tables[kind]])
+
+    def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
+        keys = self._keys(kind, where)
+        for key in keys:
+            entry = self._entries[kind][key[0]][key]
+            if target.body is not None:
+                entry = replace(entry, body=self._keep(target.body))
+            if target.metadata is not None:
+                entry = replace(entry, metadata=self._keep(target.metadata))
+            own = key[2] if target.checkpoint_id is None else target.checkpoint_id
+            self._put(kind, (target.thread_id, key[1], own, *key[3:]), entry)
+        return len(keys)
+
+    def remove(self, kind: Kind, where: Where) -> int:
+        keys = self._keys(kind, where)
+        for key in keys:
+            del self._entries[kind][key[0]][key]
+            self.touched.add(FILES[self.tables[kind]])
+        return len(keys)
+
+    def named(self, where: Where) -> Iterator[tuple[str, str]]:
+        for key in self._keys(Kind.CHECKPOINT, where):
+            row = self._entries[Kind.CHECKPOINT][key[0]][key]
+            found = named(CheckpointKey(*key), self._contents.value(CHECKPOINTS, row.body))
+            if found is None:
+                raise Unsupported(
+                    f"cannot copy checkpoint '{key[2]}': its body cannot be read",
+                    hint="copy another checkpoint of the thread",
+                )
+            yield from ((place[2], str(place[3])) for place in found.places.values())
+
+    def restore(self, row: Row) -> bool:
+        """Add a row. Returns False if it already exists."""
+        key, entry = entry_of(row, self._keep)
+        found = self._row(row.table, key)
+        if found not in (None, row):
+            raise conflict(row.table)
+        if found is None:
+            self._put(_KINDS[row.table], key, entry)
+        return found is None
+
+    def replace(self, edit: RowEdit) -> bool:
+        """Replace a row. Returns whether it was still as it was read."""
+        table = edit.new.table
+        key, entry = entry_of(edit.new, self._keep)
+        if self._row(table, key) != edit.stored:
+            return False
+        self._entries[_KINDS[table]][key[0]][key] = entry
+        self.touched.add(FILES[table])
+        return True
+
+    def _row(self, table: str, key: EntryKey) -> Row | None:
+        """The row with a key; None if there is none."""
+        found = self._entries[_KINDS[table]][key[0]].get(key)
+        return None if found is None else row_of(table, key, found, self._contents)
+
+    def _keys(self, kind: Kind, where: Where) -> list[EntryKey]:
+        return [
+            key
+            for thread_id in where.thread_ids
+            for key in self._entries[kind].get(thread_id, ())
+            if (
+                where.takes_value(key[1], key[2], str(key[3]))
+                if kind is Kind.VALUE
+                else where.takes(key[1], key[2], key[3:])
+            )
+        ]
+
+
+_KINDS = {table: kind for kind, table in _TABLES.items()}
+
+
+def _check_number(part: WritePart) -> None:
+    if not is_storable(part.idx):
+        raise CannotHold(
+            f"a write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}' has the index"
+            f" {part.idx}"
+        )
+
+
+def _note_versions(part: CheckpointPart, versions: dict[ValueKey, Version]) -> None:
+    """Remember the versions in a body, by thread, namespace, channel and their text."""
+    key = part.key
+    where = f"checkpoint '{key.checkpoint_id}'"
+    body = open_body(part.body, where)
+    if body.values:
+        raise CannotHold(f"{where} has values in its body, where the saver would not find them")
+    for channel, version in (body.fields.get("channel_versions") or {}).items():
+        if not isinstance(version, str | int | float) or not is_storable(version):
+            raise CannotHold(f"the version of channel '{channel}' at {where} is too large")
+        place = (key.thread_id, key.checkpoint_ns, channel, version_text(version))
+        if versions.setdefault(place, version) != version:
+            raise CannotHold(f"version '{version}' of channel '{channel}' has two types")
 
 
 # Writes the tables as pickles of dicts, tuples, texts, numbers, bytes and `defaultdict(dict)`.
@@ -297,7 +382,7 @@ def remains_of(folder: Path, old: OldFiles, note: str) -> Remains:
 _ORDER = (BLOBS, WRITES, CHECKPOINTS)
 
 
-class WritableDevStore(BaseWritableStore):
+class WritableDevStore(RecordStore):
     """A folder of `langgraph dev`, opened for changing."""
 
     def __init__(self, url: StoreUrl, folder: Path) -> None:
@@ -306,14 +391,6 @@ class WritableDevStore(BaseWritableStore):
         self._refuse_server()
         self._old: OldFiles | None = None
         """The replaced files, if they are to be overwritten."""
-
-    def apply(self, change: Change) -> None:
-        with self._changing() as draft:
-            draft.apply(change)
-
-    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
-        with self._changing() as draft:
-            return list(map(draft.remove, removals))
 
     def finish_removal(self) -> str:
         if not (self._folder / SERVERS_OWN).exists():
@@ -332,21 +409,25 @@ class WritableDevStore(BaseWritableStore):
             return remains_of(self._folder, self._old or OldFiles(), self.finish_removal())
 
     def restore(self, rows: Iterable[Row]) -> Restored:
-        with Spool(self._folder) as spool, self._changing() as draft:
-            new = [draft.restore(row, spool) for row in rows]
+        with self._transaction(()) as draft:
+            new = [draft.restore(row) for row in rows]
         return Restored(sum(new), len(new) - sum(new))
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
-        with Spool(self._folder) as spool, self._changing() as draft:
-            for arrival in arrivals:
-                draft.touched |= receive_thread(arrival, draft.tables, spool)
+        with Tables(self._folder) as tables:
+            if tables.checkpoints and BLOBS not in tables.files.opened:
+                raise Unsupported(
+                    f"cannot add threads to '{self._folder}': langgraph-checkpoint before 2.1 wrote"
+                    " it, which stores values in another form",
+                    hint="copy to a new folder with --create",
+                )
+        super().receive(arrivals)
 
     def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
-        with Spool(self._folder) as spool, self._changing() as draft:
-            for stored, new in edits:
-                if stored_row(stored, draft.tables) != stored:
-                    raise moved(Change(thread_id, {}))
-                draft.put(new, spool)
+        with self._transaction([thread_id]) as draft:
+            for edit in edits:
+                if not draft.replace(edit):
+                    raise moved(thread_id)
 
     def vacuum(self) -> None:
         """Nothing to do: each change writes the files anew."""
@@ -357,11 +438,16 @@ class WritableDevStore(BaseWritableStore):
             self._old.close()
 
     @contextmanager
-    def _changing(self) -> Iterator[_Draft]:
+    def _transaction(
+        self,
+        thread_ids: Sequence[str],  # noqa: ARG002 - the files have all threads
+        *,
+        exclusive: bool = False,  # noqa: ARG002
+    ) -> Iterator[DevRows]:
         """Lock the folder, yield a draft to change, and save the draft."""
-        with locked(self._folder), Tables(self._folder) as tables:
+        with locked(self._folder), Tables(self._folder) as tables, Spool(self._folder) as spool:
             remove_unfinished(self._folder, NAMES.__contains__)
-            draft = _Draft(tables)
+            draft = DevRows(tables, spool)
             if tables.ignored:
                 raise Unsupported(
                     f"cannot write to '{self._url}': no saver writes such an entry:"
@@ -376,9 +462,10 @@ class WritableDevStore(BaseWritableStore):
                     f"cannot write to '{self._url}': {reason_of(error)}"
                 ) from error
 
-    def _save(self, draft: _Draft) -> None:
+    def _save(self, draft: DevRows) -> None:
         with ExitStack() as stack:
             made: dict[str, Path] = {}
+            tables = draft.made()
             for name in _ORDER:
                 if name in draft.touched:
                     path = self._folder / name
@@ -387,10 +474,10 @@ class WritableDevStore(BaseWritableStore):
                     stack.callback(part.unlink, missing_ok=True)
                     stack.enter_context(out)
                     made[name] = part
-                    write_table(name, draft.tables, out)
+                    write_table(name, tables, out)
                     to_disk(out)
             self._refuse_server()
-            if stamps(self._folder) != draft.tables.files.stamps:
+            if stamps(self._folder) != tables.files.stamps:
                 raise StoreChanged(
                     f"'{self._url}' changed meanwhile, so nothing was written",
                     hint="the server may have been started; stop it, then run the command again",
@@ -411,185 +498,3 @@ class WritableDevStore(BaseWritableStore):
                 f" change: {reason}",
                 hint=f"stop the server, wait {QUIET_SECONDS} seconds, then run the command again",
             )
-
-
-class _Draft:
-    """The new contents of the files, before they are saved."""
-
-    def __init__(self, tables: Tables) -> None:
-        self.tables = tables
-        self.touched: set[str] = set()
-        """The files that must be written."""
-        tables.checkpoints = {
-            thread_id: {ns: dict(rows) for ns, rows in namespaces.items()}
-            for thread_id, namespaces in tables.checkpoints.items()
-        }
-        tables.writes = {key: dict(rows) for key, rows in tables.writes.items()}
-        tables.blobs = dict(tables.blobs)
-        self._checkpoints = tables.checkpoints
-        self._writes = tables.writes
-        self._blobs = tables.blobs
-
-    def apply(self, change: Change) -> None:
-        """Apply a change. Raises `StoreChanged` if the thread changed since it was planned."""
-        namespaces = self._checkpoints.get(change.thread_id, {})
-        if {ns: max(rows) for ns, rows in namespaces.items() if rows} != dict(change.heads):
-            raise moved(change)
-        self._take_back(change)
-        for one in change.checkpoints:
-            body, metadata = _stored(one.body), _stored(one.metadata)
-            self._add(one.key, StoredCheckpoint(body, metadata, one.parent_checkpoint_id))
-        for blob in change.blobs:
-            place = (change.thread_id, blob.checkpoint_ns, blob.channel, blob.version)
-            self._add_blob(place, _stored(blob.value))
-        for copy in change.copies:
-            self._copy(copy, change.thread_id)
-        for write in change.writes:
-            path = write.task_path if self._has_paths() else None
-            added = StoredWrite(write.channel, _stored(write.value), path)
-            self._add_write(write.key, (write.task_id, write.idx), added)
-        for some in change.copies_of_writes:
-            self._copy_writes(some.source, some.target, some.tasks)
-
-    def restore(self, row: Row, spool: Spool) -> bool:
-        """Add a row. Returns False if it already exists."""
-        found = stored_row(row, self.tables)
-        if found is None:
-            self.put(row, spool)
-        elif found != row:
-            raise conflict(row.table)
-        return found is None
-
-    def put(self, row: Row, spool: Spool) -> None:
-        """Store a row, in place of one with the same key."""
-        put(row, self.tables, spool.kept)
-        self.touched.add(FILES[row.table])
-
-    def remove(self, removal: Removal) -> Removed:
-        """Remove rows of a thread, or skip the thread if it changed since it was planned."""
-        thread = removal.thread_id
-        ids = [one for rows in self._checkpoints.get(thread, {}).values() for one in rows]
-        writes = sum(len(self._writes[key]) for key in self.tables.writes_of.get(thread, ()))
-        last_at = time_of(max(ids)) if ids else None
-        if reason := removal.reason_to_skip(last_at, len(ids), writes):
-            return Removed(thread, skipped=reason)
-        blobs = set(self.tables.blobs_of.get(thread, ()))
-        keys = {CheckpointKey(*key) for key in self.tables.writes_of.get(thread, ())}
-        for ns, rows in self._checkpoints.get(thread, {}).items():
-            keys |= {CheckpointKey(thread, ns, one) for one in rows}
-        if removal.inside is not None:
-            named = {(one.checkpoint_ns, one.channel, one.version) for one in removal.inside.blobs}
-            blobs = {key for key in blobs if (key[1], key[2], str(key[3])) in named}
-            going = removal.inside.checkpoints
-            keys = {key for key in keys if key.checkpoint_id in going.get(key.checkpoint_ns, ())}
-        counts = Counter(
-            {
-                BLOB_TABLE: self._drop_blobs(blobs),
-                WRITE_TABLE: sum(self._drop_writes(key) for key in keys),
-                CHECKPOINT_TABLE: sum(self._drop(key) for key in keys),
-            }
-        )
-        return Removed(thread, {name: number for name, number in counts.items() if number})
-
-    def _take_back(self, change: Change) -> None:
-        """Remove the checkpoints and values that the change names."""
-        for key, writes in (change.removed or {}).items():
-            if self._drop_writes(key) != writes:
-                raise moved(change)
-            if not self._drop(key):
-                raise gone(key)
-        stored = self.tables.blobs_of.get(change.thread_id, [])
-        if change.removed and change.thread_id not in self._checkpoints:
-            # The last checkpoint of the thread was removed, so remove all its values.
-            self._drop_blobs(stored)
-            return
-        named = set(change.removed_blobs)
-        self._drop_blobs([key for key in stored if (key[1], key[2], str(key[3])) in named])
-
-    def _copy(self, copy: CopyOfCheckpoint, thread_id: str) -> None:
-        """Copy a checkpoint of another thread, the values that it names, and its writes."""
-        source = copy.source
-        found = self._row(source)
-        body = found.body if copy.body is None else _stored(copy.body)
-        metadata = found.metadata if copy.metadata is None else _stored(copy.metadata)
-        target = source._replace(thread_id=thread_id)
-        self._add(target, StoredCheckpoint(body, metadata, found.parent))
-        names = named(source, self.tables.value(CHECKPOINTS, found.body))
-        if names is None:
-            raise Unsupported(
-                f"cannot copy checkpoint '{source.checkpoint_id}': its body cannot be read",
-                hint="copy another checkpoint of the thread",
-            )
-        for place in names.places.values():
-            if place in self._blobs:
-                self._add_blob((thread_id, *place[1:]), self._blobs[place])
-        self._copy_writes(source, target, copy.writes)
-
-    def _copy_writes(
-        self, source: CheckpointKey, target: CheckpointKey, tasks: Sequence[tuple[str, int]] | None
-    ) -> None:
-        """Copy some writes of a checkpoint to another one; all writes if `tasks` is None."""
-        stored = self._writes.get(_place(source), {})
-        for task in list(stored) if tasks is None else tasks:
-            if task not in stored:
-                raise gone(source)
-            self._add_write(target, task, stored[task])
-
-    def _row(self, key: CheckpointKey) -> StoredCheckpoint:
-        rows = self._checkpoints.get(key.thread_id, {}).get(key.checkpoint_ns, {})
-        if key.checkpoint_id not in rows:
-            raise gone(key)
-        return rows[key.checkpoint_id]
-
-    def _add(self, key: CheckpointKey, row: StoredCheckpoint) -> None:
-        rows = self._checkpoints.setdefault(key.thread_id, {}).setdefault(key.checkpoint_ns, {})
-        rows[key.checkpoint_id] = row
-        self.touched.add(CHECKPOINTS)
-
-    def _add_blob(self, place: ValueKey, value: StoredValue) -> None:
-        self._blobs[place] = value
-        self.touched.add(BLOBS)
-
-    def _add_write(self, key: CheckpointKey, task: tuple[str, int], write: StoredWrite) -> None:
-        self._writes.setdefault(_place(key), {})[task] = write
-        self.touched.add(WRITES)
-
-    def _has_paths(self) -> bool:
-        every = (one for rows in self._writes.values() for one in rows.values())
-        return all(one.task_path is not None for one in islice(every, 1))
-
-    def _drop(self, key: CheckpointKey) -> bool:
-        """Remove a checkpoint. Returns whether it existed."""
-        namespaces = self._checkpoints.get(key.thread_id, {})
-        rows = namespaces.get(key.checkpoint_ns, {})
-        if rows.pop(key.checkpoint_id, None) is None:
-            return False
-        self.touched.add(CHECKPOINTS)
-        if not rows:
-            del namespaces[key.checkpoint_ns]
-        if not namespaces:
-            del self._checkpoints[key.thread_id]
-        return True
-
-    def _drop_writes(self, key: CheckpointKey) -> int:
-        """Remove the writes of a checkpoint. Returns their number."""
-        rows = self._writes.pop(_place(key), None)
-        if rows is None:
-            return 0
-        self.touched.add(WRITES)
-        return len(rows)
-
-    def _drop_blobs(self, places: Collection[ValueKey]) -> int:
-        for place in places:
-            del self._blobs[place]
-            self.touched.add(BLOBS)
-        return len(places)
-
-
-def _stored(value: TypedBytes | None) -> StoredValue:
-    assert value is not None  # noqa: S101
-    return StoredValue(value.type, value.data)
-
-
-def _place(key: CheckpointKey) -> WriteKey:
-    return key.thread_id, key.checkpoint_ns, key.checkpoint_id

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Set
 
-from ckpt_backends.model import TypedBytes
 from ckpt_backends.sql.tables import not_changed
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.sqlite.database import SqliteDatabase
@@ -28,15 +27,3 @@ class WritableSqliteStore(WritableSqlStore):
         if reason := only_read_of(layout, database):
             raise not_changed(str(url), reason)
         super().__init__(database, url, tables_of(layout, tables))
-
-    def _body(self, body: TypedBytes | None, metadata: TypedBytes | None) -> dict[str, object]:
-        cells: dict[str, object] = {}
-        if body is not None:
-            cells |= {"type": body.type, "checkpoint": body.data}
-        if metadata is not None:
-            cells["metadata"] = metadata.data
-        return cells
-
-    def _value(self, value: TypedBytes | None) -> dict[str, object]:
-        assert value is not None  # noqa: S101
-        return {"type": value.type, "value": value.data}

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Unpack
 
@@ -11,7 +11,8 @@ from ckpt_backends.base import BaseStore
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, TypedBytes, Write
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Cell, Row
+from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 from ckpt_backends.url import StoreUrl
 from ckpt_backends.writable_rows import WritableRowStore
 
@@ -150,21 +151,19 @@ class WritableDuckDBStore(WritableRowStore):
         marks = ", ".join(f"${column}" for column in row.cells)
         self._run(f"INSERT INTO {row.table} ({', '.join(row.cells)}) VALUES ({marks})", row)
 
-    def delete(self, row: Row) -> None:
-        where = " AND ".join(f"{column} = ${column}" for column in row.cells)
-        self._run(f"DELETE FROM {row.table} WHERE {where}", row)
+    def delete(self, table: str, where: Mapping[str, Sequence[Cell]]) -> int:
+        only = " AND ".join(f"list_contains(${column}, {column})" for column in where)
+        cells = {column: list(some) for column, some in where.items()}
+        ((number,),) = self._file.select(f"DELETE FROM {table} WHERE {only}", **cells)
+        return int(number)
 
-    def checkpoint_row(self, checkpoint: Checkpoint) -> Row:
-        body, about = checkpoint.body, checkpoint.metadata
-        assert body is not None and about is not None
-        place = (*checkpoint.key, checkpoint.parent_checkpoint_id)
-        cells = (*place, body.type, body.data, about.data.decode())
-        return Row("checkpoints", dict(zip(COLUMNS["checkpoints"], cells, strict=True)))
-
-    def write_row(self, write: Write) -> Row:
-        assert write.value is not None
-        place = (*write.key, write.task_id, write.task_path, write.idx)
-        cells = (*place, write.channel, write.value.type, write.value.data)
+    def row_of(self, part: CheckpointPart | WritePart) -> Row:
+        if isinstance(part, CheckpointPart):
+            body, about = part.body, part.metadata.data.decode()
+            cells: tuple[Cell, ...] = (*part.key, part.parent, body.type, body.data, about)
+            return Row("checkpoints", dict(zip(COLUMNS["checkpoints"], cells, strict=True)))
+        task = part.task_id, part.task_path, part.idx, part.channel
+        cells = (*part.key, *task, part.value.type, part.value.data)
         return Row("writes", dict(zip(COLUMNS["writes"], cells, strict=True)))
 
     def _run(self, statement: str, row: Row | None = None) -> None:

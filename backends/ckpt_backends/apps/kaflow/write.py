@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
-from pymongo.client_session import ClientSession
 
-from ckpt_backends.model import Checkpoint, TypedBytes, time_of
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import TypedBytes, time_of
+from ckpt_backends.mongodb.engine.layout import CHECKPOINTS
 from ckpt_backends.mongodb.engine.write import Document, MongoChanges, metadata_document
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part
 
 _NEXT = timedelta(milliseconds=2)
 """A new checkpoint gets a time at least this much after the newest one.
@@ -21,27 +24,26 @@ KaFlow's head is the checkpoint with the newest time, and MongoDB stores millise
 class WritableKaflowStore(MongoChanges):
     """KaFlow's collection, opened for changing."""
 
-    def _document(self, one: Checkpoint, newest: Document) -> Document:
-        assert one.body is not None  # noqa: S101
-        assert one.metadata is not None  # noqa: S101
-        at = _time_of_new(one.key.checkpoint_id, newest)
-        return {
-            "thread_id": newest.get("thread_id", one.key.thread_id),
-            "checkpoint_id": one.key.checkpoint_id,
-            "parent_checkpoint_id": one.parent_checkpoint_id,
-            "checkpoint_data": one.body.data,
-            "metadata": self._metadata(one.metadata, newest.get("metadata")),
-            "username": newest.get("username"),
+    def document_of(self, part: Part, like: Document | None) -> tuple[str, Document]:
+        if not isinstance(part, CheckpointPart) or like is None:
+            raise Unsupported("KaFlow stores checkpoints only")
+        at = _time_of_new(part.key.checkpoint_id, like)
+        return CHECKPOINTS, {
+            "thread_id": like.get("thread_id", part.key.thread_id),
+            "checkpoint_id": part.key.checkpoint_id,
+            "parent_checkpoint_id": part.parent,
+            "checkpoint_data": part.body.data,
+            "metadata": self._metadata(part.metadata, like.get("metadata")),
+            "username": like.get("username"),
             "created_at": at,
             "updated_at": at,
         }
 
+    def receive(self, arrivals: Iterable[Arrival]) -> None:  # noqa: ARG002
+        raise Unsupported("threads cannot be copied into this kind of store")
+
     def _metadata(self, given: TypedBytes, like: object) -> Any:  # noqa: ARG002
         return RawBSONDocument(given.data) if given.type == "bson" else metadata_document(given, "")
-
-    def _heads(self, thread_id: str, session: ClientSession | None) -> dict[str, str]:
-        newest = self._newest(thread_id, session)
-        return {} if newest is None else {"": newest["checkpoint_id"]}
 
 
 def _time_of_new(checkpoint_id: str, newest: Document) -> datetime:

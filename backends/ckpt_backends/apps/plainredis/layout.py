@@ -1147,7 +1147,7 @@ class PlainPlan(CommandPlan):
         for key, number in removed.items():
             writes = self._layout.writes_name(key)
             if len(self._connection.ask("HKEYS", writes)) != number:
-                raise moved(self._change)
+                raise moved(self._change.thread_id)
             names += [self._need(self._layout.checkpoint_name(key), key), writes]
             timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
             yield ("ZREM", timeline.name, raw(key.checkpoint_id))

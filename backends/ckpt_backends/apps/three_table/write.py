@@ -86,7 +86,7 @@ class WritableThreeTableStore(BaseWritableStore):
             values = self._store.read_keys(change.thread_id)
             heads = {ns: one.key.checkpoint_id for ns, one in values.index.heads().items()}
             if heads != dict(change.heads):
-                raise moved(change)
+                raise moved(change.thread_id)
             if values.index.shared and (change.checkpoints or change.blobs):
                 raise Unsupported(
                     f"thread '{change.thread_id}' stores the values of its newest checkpoint only",
@@ -120,7 +120,7 @@ class WritableThreeTableStore(BaseWritableStore):
         with self._database.holding_changes(), self._database.transaction(thread_id):
             for one in edits:
                 if not self._rows.replace(one.stored, one.new):
-                    raise moved(Change(thread_id, {}))
+                    raise moved(thread_id)
         self._store.forget()
 
     def finish_removal(self) -> str:
@@ -152,7 +152,7 @@ class WritableThreeTableStore(BaseWritableStore):
             for one in change.checkpoints
         )
         if len(index.places) != after or not is_newest:
-            raise moved(change)
+            raise moved(change.thread_id)
 
     def _add(self, values: Values, one: Checkpoint, blobs: Sequence[NewBlob]) -> None:
         """Add a checkpoint with the values that its body names: new ones, and copies of others."""
@@ -254,7 +254,7 @@ class WritableThreeTableStore(BaseWritableStore):
             raise gone(key)
         where = self._at(values, place)
         if self._rows.remove(WRITES, where) != writes:
-            raise moved(change)
+            raise moved(change.thread_id)
         self._rows.remove(CHECKPOINTS, where)
         if place.hash not in values.index.shared:
             self._rows.remove(BLOBS, {"thread_id": key.thread_id, HASH: place.stored_hash})

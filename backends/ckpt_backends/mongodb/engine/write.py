@@ -13,12 +13,10 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from bson import ObjectId, encode
 from bson.errors import BSONError
@@ -28,25 +26,22 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure, PyMongoError
 
 from ckpt_backends import shell
-from ckpt_backends.base import BaseWritableStore, OnConnection
+from ckpt_backends.base import OnConnection
 from ckpt_backends.changes import (
     BACKUPS,
     FREED_BLOCKS,
     Change,
-    CopyOfCheckpoint,
-    Inside,
     Remaining,
     Remains,
     Removal,
     Removed,
-    gone,
     moved,
 )
 from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, Progress, TypedBytes, silent
+from ckpt_backends.model import Progress, TypedBytes, in_chunks, silent
 from ckpt_backends.mongodb.engine import layout as pipelines
 from ckpt_backends.mongodb.engine.connect import (
     BY_BYTES,
@@ -70,9 +65,19 @@ from ckpt_backends.mongodb.engine.layout import (
 )
 from ckpt_backends.mongodb.engine.restoring import restore_rows
 from ckpt_backends.mongodb.engine.store import SharedWrites, remove_staged, staged_id
+from ckpt_backends.records import (
+    CopyTarget,
+    Kind,
+    NewestRow,
+    RecordStore,
+    Rows,
+    ThreadState,
+    Where,
+    removed_threads,
+)
 from ckpt_backends.rows import Restored, Row, RowEdit, conflict
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival, Part
+from ckpt_backends.transfer.parts import Arrival, Part, ValuePart
 from ckpt_backends.url import StoreUrl
 
 # Removes documents of threads.
@@ -103,31 +108,18 @@ _CONFLICTS = {112, 24}
 """WriteConflict, LockTimeout."""
 _ENDED = {251, 290}
 """NoSuchTransaction, TransactionExceededLifetimeLimitSeconds."""
+_COPIED_AT_ONCE = 50
+"""Documents that are copied with one command."""
 Match = Mapping[str, Any]
+Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The current state of a thread."""
+class DocumentMaker(Protocol):
+    """What makes documents: see `MongoChanges`."""
 
-    thread_id: object
-    """As stored: old savers stored numeric ids as numbers."""
-    last_at: datetime | None
-    checkpoints: int
-    writes: int
+    def document_of(self, part: Part, like: Document | None) -> tuple[str, Document]: ...
 
-
-def remove_threads(
-    connection: MongoConnection, layout: MongoLayout, removals: Sequence[Removal]
-) -> list[Removed]:
-    """Remove the planned documents of each thread that has not changed.
-
-    Raises `StoreUnavailable` if other commands lock the documents, and `PyMongoError`.
-    """
-    remover = _Remover(connection, layout)
-    if not connection.has_transactions:
-        return [remover.alone(one) for one in removals]
-    return [done for some in _portions(removals) for done in remover.together(some)]
+    def metadata_fields(self, given: TypedBytes, like: Document) -> Document: ...
 
 
 def _portions(removals: Sequence[Removal]) -> Iterator[list[Removal]]:
@@ -144,161 +136,194 @@ def _portions(removals: Sequence[Removal]) -> Iterator[list[Removal]]:
         yield some
 
 
-class _Remover:
-    def __init__(self, connection: MongoConnection, layout: MongoLayout) -> None:
+class MongoRows(Rows):
+    """The documents of threads; with a session, inside its transaction."""
+
+    def __init__(
+        self,
+        connection: MongoConnection,
+        layout: MongoLayout,
+        make: DocumentMaker,
+        session: ClientSession | None,
+    ) -> None:
         self._connection = connection
+        self._layout = layout
         self._saver = layout.saver
+        self._make = make
+        self._session = session
         self._shared = SharedWrites(connection, layout)
-        self._collections = {
-            table: connection.raw(name) for table, name in layout.collections.items()
-        }
+        kinds = ((Kind.WRITE, WRITES), (Kind.CHECKPOINT, CHECKPOINTS))
+        self.tables = {kind: table for kind, table in kinds if table in layout.collections}
+        self._forms: dict[str, object] = {}
+        """By id, threads as they are stored: old savers stored numeric ids as numbers."""
 
-    def together(self, removals: Sequence[Removal]) -> list[Removed]:
-        """Remove several threads, or parts of them, in one transaction."""
-        until = time.monotonic() + _SECONDS
-        while True:
-            try:
-                done = self._attempt(removals)
-            except PyMongoError as error:
-                if not error.has_error_label(_TRANSIENT):
-                    raise
-                if time.monotonic() > until:
-                    raise _given_up(error) from None
-                time.sleep(_PAUSE)
-                continue
-            if done is not None:
-                return done
+    def heads(self, thread_ids: Sequence[str]) -> Mapping[str, Mapping[str, NewestRow]]:
+        if "checkpoint_ns" not in self._saver.key:
+            newest = ((one, self.newest(one)) for one in thread_ids)
+            return {one: {"": NewestRow(at["checkpoint_id"], 0)} for one, at in newest if at}
+        stages: list[Stage] = [
+            {"$match": of_threads(thread_ids)},
+            {"$group": {"_id": [f"${name}" for name in KEY[:2]], "head": {"$max": f"${KEY[2]}"}}},
+        ]
+        found: dict[str, dict[str, NewestRow]] = {}
+        for row in self._aggregate(CHECKPOINTS, stages):
+            thread_id, ns = row["_id"]
+            found.setdefault(thread_id, {})[ns or ""] = NewestRow(row["head"], 0)
+        return found
 
-    def _attempt(self, removals: Sequence[Removal]) -> list[Removed] | None:
-        """Try to remove. Returns None if a thread changed meanwhile; nothing is removed then."""
-        with self._connection.transaction() as session:
-            states = self._states([one.thread_id for one in removals], session)
-            done: list[Removed] = []
-            whole: list[object] = []
-            for one in removals:
-                state = states[one.thread_id]
-                if reason := _reason_to_skip(one, state):
-                    done.append(Removed(one.thread_id, skipped=reason))
-                elif one.inside is None:
-                    whole.append(state.thread_id)
-                    rows = Counter({WRITES: state.writes, CHECKPOINTS: state.checkpoints})
-                    done.append(Removed(one.thread_id, rows))
-                else:
-                    rows = self._remove_inside(state, one.inside, session)
-                    done.append(Removed(one.thread_id, rows))
-            for table in self._collections if whole else ():
-                match = self._own(table, pipelines.of_threads(whole), whole, session)
-                self._delete(table, match, session)
-            going = [one.thread_id for one in done if not one.skipped]
-            if self._states(going, None) != {name: states[name] for name in going}:
-                session.abort_transaction()
-                return None
-        return done
+    def newest(self, thread_id: str) -> Document:
+        """The newest checkpoint of a thread without its body; empty if there is none."""
+        found = self._collection(CHECKPOINTS).find_one(
+            {"thread_id": thread_id},
+            {"_id": 0, self._saver.body: 0},
+            sort=list(self._saver.newest_first.items()),
+            session=self._session,
+        )
+        return dict(found or {})
 
-    def alone(self, removal: Removal) -> Removed:
-        """Remove one thread, or parts of it, without a transaction."""
-        state = self._states([removal.thread_id], None)[removal.thread_id]
-        if reason := _reason_to_skip(removal, state):
-            return Removed(removal.thread_id, skipped=reason)
-        if removal.inside is None:
-            return Removed(removal.thread_id, self._remove_stepwise(state))
-        return Removed(removal.thread_id, self._remove_inside(state, removal.inside, None))
+    def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:
+        forms = [value for one in thread_ids for value in stored_forms(one)]
+        match = of_threads(forms)
+        listed = self._aggregate(CHECKPOINTS, self._saver.threads(match, None))
+        checkpoints = {row["_id"]: self._saver.thread_of(row) for row in listed}
+        own = self._own(WRITES, match, forms)
+        counted = self._aggregate(WRITES, pipelines.totals(own, "$thread_id"))
+        writes = {row["_id"]: row["number"] for row in counted}
+        found = {}
+        for one in thread_ids:
+            form = self._forms[one] = form_of(one, checkpoints, writes)
+            thread = checkpoints.get(form)
+            last_at, number = (thread.last_at, thread.checkpoints) if thread else (None, 0)
+            found[one] = ThreadState(
+                last_at, {Kind.WRITE: writes.get(form, 0), Kind.CHECKPOINT: number}
+            )
+        return found
 
-    def _remove_stepwise(self, state: _State) -> Counter[str]:
+    def count(self, kind: Kind, where: Where) -> int:
+        collection = self._collection(self.tables[kind])
+        return sum(
+            collection.count_documents(match, session=self._session)
+            for match in self._matches(kind, where)
+        )
+
+    def add(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
+            table, document = self._make.document_of(part, self.newest(thread_id))
+            self._collection(table).insert_one(document, session=self._session)
+
+    def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
+        number = 0
+        for match in self._matches(kind, where) if kind in self.tables else ():
+            collection = self._collection(self.tables[kind])
+            found = collection.find(match, {"_id": 0}, session=self._session, collation=BY_BYTES)
+            for some in in_chunks(found, _COPIED_AT_ONCE):
+                number += len(some)
+                copies = [self._copied(dict(one), target) for one in some]
+                collection.insert_many(copies, session=self._session)
+        return number
+
+    def _copied(self, made: Document, target: CopyTarget) -> Document:
+        made["thread_id"] = target.thread_id
+        if target.checkpoint_id is not None:
+            made["checkpoint_id"] = target.checkpoint_id
+        if target.metadata is not None:
+            made |= self._make.metadata_fields(target.metadata, made)
+        if target.body is not None:
+            made[self._saver.body] = target.body.data
+        return made
+
+    def remove(self, kind: Kind, where: Where) -> int:
+        if kind not in self.tables:
+            return 0
+        table = self.tables[kind]
+        return sum(self._delete(table, match) for match in self._matches(kind, where))
+
+    def confirm(
+        self,
+        before: Mapping[str, Mapping[str, NewestRow]],
+        added: Mapping[tuple[str, str], int],  # noqa: ARG002
+    ) -> None:
+        # The transaction sees its snapshot only.
+        if self._session is not None:
+            now = MongoRows(self._connection, self._layout, self._make, None).heads(list(before))
+            for thread_id, heads in before.items():
+                if now.get(thread_id, {}) != heads:
+                    raise moved(thread_id)
+
+    def remove_stepwise(self, thread_id: str) -> Mapping[str, int]:
         """Remove a whole thread; the writes of its head and the head itself come last.
 
         If the writes of the head were removed first, an interrupted removal would leave a waiting
         thread that looks like a running one, and the next run would keep it.
         """
         rows: Counter[str] = Counter()
-        thread: Match = pipelines.of_threads([state.thread_id])
+        threads = [self._forms.get(thread_id, thread_id)]
+        thread: Match = of_threads(threads)
         order = self._saver.newest_first
         stored_at = next(iter(order))
         newest = self._first(thread, order)
         # The root's namespace sorts first.
         spaces = {name: 1 for name in self._saver.key if name == "checkpoint_ns"}
         head = self._first(thread, {**spaces, **order})
-        threads = [state.thread_id]
         if newest is None or head is None:
-            own = self._own(WRITES, thread, threads, None)
-            rows[WRITES] += self._delete(WRITES, own, None)
+            rows[WRITES] += self._delete(WRITES, self._own(WRITES, thread, threads))
             return rows
         known = {**thread, stored_at: {"$not": {"$gt": newest.get(stored_at)}}}
         at_head = {name: head.get(name) for name in ("checkpoint_ns", "checkpoint_id")}
         if self._saver.has_writes:
             match = {"$and": [known, {"$nor": [at_head]}]}
-            own = self._own(WRITES, match, threads, None)
-            rows[WRITES] += self._delete(WRITES, own, None)
-        rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {**known, "_id": {"$ne": head["_id"]}}, None)
+            rows[WRITES] += self._delete(WRITES, self._own(WRITES, match, threads))
+        rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {**known, "_id": {"$ne": head["_id"]}})
         if self._saver.has_writes:
-            rows[WRITES] += self._delete(WRITES, {**thread, **at_head}, None)
-        rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {"_id": head["_id"]}, None)
+            rows[WRITES] += self._delete(WRITES, {**thread, **at_head})
+        rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {"_id": head["_id"]})
         return rows
 
     def _first(self, match: Match, order: Mapping[str, int]) -> Any:
         fields = dict.fromkeys(("checkpoint_ns", "checkpoint_id", "created_at"), 1)
-        found = self._collections[CHECKPOINTS].find(match, fields, collation=BY_BYTES)
+        found = self._collection(CHECKPOINTS).find(match, fields, collation=BY_BYTES)
         return next(found.sort(list(order.items())).limit(1), None)
 
-    def _remove_inside(
-        self, state: _State, inside: Inside, session: ClientSession | None
-    ) -> Counter[str]:
-        rows: Counter[str] = Counter()
-        for ns, ids in inside.checkpoints.items():
-            names = storable_of(ids)
-            space = {"checkpoint_ns": ns} if "checkpoint_ns" in self._saver.key else {}
-            for start in range(0, len(names), _IDS_PER_COMMAND):
-                some = {"checkpoint_id": {"$in": names[start : start + _IDS_PER_COMMAND]}}
-                for table in self._collections:
-                    match = {**pipelines.of_threads([state.thread_id]), **space, **some}
-                    rows[table] += self._delete(table, match, session)
-        return rows
+    def _matches(self, kind: Kind, where: Where) -> Iterator[Match]:
+        """The conditions for rows, short enough for one command each."""
+        threads = [self._forms.get(one, one) for one in where.thread_ids if storable(one)]
+        match: Document = {**of_threads(threads)}
+        if where.checkpoint_ns is not None and "checkpoint_ns" in self._saver.key:
+            match["checkpoint_ns"] = where.checkpoint_ns
+        if where.checkpoint_ids is None:
+            yield self._own(self.tables[kind], match, threads)
+            return
+        if where.tasks is not None:
+            match["$or"] = [{"task_id": task_id, "idx": idx} for task_id, idx in where.tasks]
+        for some in in_chunks(storable_of(where.checkpoint_ids), _IDS_PER_COMMAND):
+            yield {**match, "checkpoint_id": {"$in": some}}
 
-    def _own(
-        self, table: str, match: Match, threads: Sequence[object], session: ClientSession | None
-    ) -> Match:
+    def _own(self, table: str, match: Match, threads: Sequence[object]) -> Match:
         """The condition without writes of other savers that share the collection."""
         if table != WRITES:
             return match
         others = self._shared.left_out(
             threads,
             lambda name, stages: self._connection.raw(name).aggregate(
-                stages, session, collation=BY_BYTES
+                stages, self._session, collation=BY_BYTES
             ),
         )
         return {"$and": [match, others]} if others else match
 
-    def _delete(self, table: str, match: Match, session: ClientSession | None) -> int:
+    def _delete(self, table: str, match: Match) -> int:
         # In the collation of the collection, ids of other threads might be equal.
-        done = self._collections[table].delete_many(match, collation=BY_BYTES, session=session)
+        done = self._collection(table).delete_many(match, collation=BY_BYTES, session=self._session)
         return int(done.deleted_count)
 
-    def _states(
-        self, thread_ids: Sequence[str], session: ClientSession | None
-    ) -> dict[str, _State]:
-        """The current states of threads; with a session, as its transaction sees them."""
-        forms = [value for one in thread_ids for value in stored_forms(one)]
-        match = pipelines.of_threads(forms)
-        listed = self._rows(CHECKPOINTS, self._saver.threads(match, None), session)
-        checkpoints = {row["_id"]: self._saver.thread_of(row) for row in listed}
-        own = self._own(WRITES, match, forms, session)
-        counted = self._rows(WRITES, pipelines.totals(own, "$thread_id"), session)
-        writes = {row["_id"]: row["number"] for row in counted}
-        found = {}
-        for one in thread_ids:
-            form = form_of(one, checkpoints, writes)
-            thread = checkpoints.get(form)
-            last_at, number = (thread.last_at, thread.checkpoints) if thread else (None, 0)
-            found[one] = _State(form, last_at, number, writes.get(form, 0))
-        return found
-
-    def _rows(
-        self, table: str, stages: Sequence[pipelines.Stage], session: ClientSession | None
-    ) -> Iterator[Any]:
-        if table in self._collections:
-            yield from self._collections[table].aggregate(
-                stages, session, collation=BY_BYTES, allowDiskUse=True
+    def _aggregate(self, table: str, stages: Sequence[Stage]) -> Iterator[Any]:
+        if table in self._layout.collections:
+            yield from self._collection(table).aggregate(
+                stages, self._session, collation=BY_BYTES, allowDiskUse=True
             )
+
+    def _collection(self, table: str) -> Any:
+        return self._connection.raw(self._layout.collections[table])
 
 
 def _given_up(error: PyMongoError) -> Exception:
@@ -315,10 +340,6 @@ def _given_up(error: PyMongoError) -> Exception:
             hint="use a smaller --batch, or raise transactionLifetimeLimitSeconds",
         )
     return error
-
-
-def _reason_to_skip(removal: Removal, state: _State) -> str:
-    return removal.reason_to_skip(state.last_at, state.checkpoints, state.writes)
 
 
 # Names where removed documents may still be in MongoDB, and compacts the collections.
@@ -428,9 +449,6 @@ _TOO_LARGE = {257, 388}
 """TransactionTooLarge, TransactionTooLargeForCache. Other errors of a transaction that is too large
 are transient."""
 
-Document = dict[str, Any]
-MakeDocument: TypeAlias = Callable[[Part], tuple[str, Document]]
-"""Maps a part to its table and its document. May raise `CannotHold`."""
 Lock: TypeAlias = Callable[[str, ClientSession], None]
 
 
@@ -438,7 +456,7 @@ class Receiver:
     """Adds threads to the collections of one layout."""
 
     def __init__(
-        self, connection: MongoConnection, layout: MongoLayout, make: MakeDocument, lock: Lock
+        self, connection: MongoConnection, layout: MongoLayout, make: DocumentMaker, lock: Lock
     ) -> None:
         """`lock` makes transactions fail that change the same thread at the same time."""
         self._connection = connection
@@ -461,7 +479,7 @@ class Receiver:
         self._patiently(lambda: remove_staged(self._connection, self._layout, ids))
         self._check_heads(listed, None)
         self._known = self._there(ids)
-        documents = (self._make(part) for one in listed for part in one.parts)
+        documents = (self._make.document_of(part, None) for one in listed for part in one.parts)
         try:
             self._add(listed, documents)
         except BaseException:
@@ -571,7 +589,7 @@ class Receiver:
             for table in self._layout.collections:
                 number = self._collection(table).count_documents(match)
                 if number != self._staged[table, one.thread_id]:
-                    raise moved(Change(one.thread_id, one.heads))
+                    raise moved(one.thread_id)
 
     def _turn(self, listed: Sequence[Arrival], session: ClientSession | None) -> None:
         subgraphs, root = {"checkpoint_ns": {"$ne": ""}}, {"checkpoint_ns": ""}
@@ -588,7 +606,7 @@ class Receiver:
                 turned[table] += done.modified_count
             for table, number in turned.items():
                 if number != self._staged[table, one.thread_id]:
-                    raise moved(Change(one.thread_id, one.heads))
+                    raise moved(one.thread_id)
 
     def _check_heads(self, listed: Sequence[Arrival], session: ClientSession | None) -> None:
         """Raise `StoreChanged` if a thread has other heads than its arrival says."""
@@ -603,7 +621,7 @@ class Receiver:
             found.setdefault(thread_id, {})[ns or ""] = row["head"]
         for one in listed:
             if found.get(one.thread_id, {}) != dict(one.heads):
-                raise moved(Change(one.thread_id, one.heads))
+                raise moved(one.thread_id)
 
     def _there(self, thread_ids: Sequence[str]) -> set[str]:
         stages: list[Stage] = [
@@ -704,7 +722,7 @@ def _replace(
     for table, updates in _updates(edits):
         done = connection.raw(collections[table]).bulk_write(updates, session=session)
         if done.matched_count != len(updates):
-            raise moved(Change(thread_id, {}))
+            raise moved(thread_id)
 
 
 def _updates(edits: Iterable[RowEdit]) -> Iterator[tuple[str, list[UpdateOne]]]:
@@ -732,7 +750,7 @@ def _document_of(row: Row) -> RawBSONDocument:
     return RawBSONDocument(stored if isinstance(stored, bytes) else b"")
 
 
-class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
+class MongoChanges(OnConnection[MongoConnection], RecordStore):
     """Checkpoints on MongoDB, opened for changing; each layout has a subclass."""
 
     def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:
@@ -744,27 +762,90 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
                 hint=f"unknown fields: {', '.join(map(shell.word, layout.unknown))}",
             )
 
-    def apply(self, change: Change) -> None:
-        if not storable(change.thread_id):
-            raise Unsupported(f"MongoDB cannot store the thread id '{change.thread_id}'")
-        self._check(change)
+    @abstractmethod
+    def document_of(self, part: Part, like: Document | None) -> tuple[str, Document]:
+        """The table and the document of a part. Raises `CannotHold` and `Unsupported`.
+
+        It has the form of `like`, the thread's newest checkpoint, or of the newest releases.
+        """
+
+    def metadata_fields(self, given: TypedBytes, like: Document) -> Document:
+        """The fields for metadata, in the same form as in the document `like`."""
+        return {"metadata": self._metadata(given, like.get("metadata"))}
+
+    @abstractmethod
+    def _metadata(self, given: TypedBytes, like: object) -> Any:
+        """Metadata as a document, in the form of `like`, the metadata of another checkpoint."""
+
+    @contextmanager
+    def _transaction(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        exclusive: bool = False,  # noqa: ARG002 - `remove` does without
+    ) -> Iterator[MongoRows]:
         with explained_change(self._url):
-            self._check_texts(change)
             if not self._connection.has_transactions:
-                self._check_heads(change, None)
-                self._carry_out(change, None)
+                yield self._rows(None)
                 return
             with self._connection.transaction() as session:
-                self._lock(change.thread_id, session)
-                self._check_heads(change, session)
-                self._carry_out(change, session)
-                self._check_heads(change, None)
+                for thread_id in thread_ids:
+                    self._lock(thread_id, session)
+                yield self._rows(session)
+
+    def _rows(self, session: ClientSession | None) -> MongoRows:
+        return MongoRows(self._connection, self._layout, self, session)
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         # Without the writes collection, the writes of a removed thread would stay unnoticed.
         self._need_writes()
         with explained_change(self._url):
-            return remove_threads(self._connection, self._layout, removals)
+            if not self._connection.has_transactions:
+                return [self._removed_alone(one) for one in removals]
+            return [done for some in _portions(removals) for done in self._removed(some)]
+
+    def _removed(self, removals: Sequence[Removal]) -> list[Removed]:
+        """Remove several threads, or parts of them, in one transaction.
+
+        Raises `StoreUnavailable` if other commands lock the documents.
+        """
+        until = time.monotonic() + _SECONDS
+        while True:
+            try:
+                done = self._try_to_remove(removals)
+            except PyMongoError as error:
+                if not error.has_error_label(_TRANSIENT):
+                    raise
+                if time.monotonic() > until:
+                    raise _given_up(error) from None
+                time.sleep(_PAUSE)
+                continue
+            if done is not None:
+                return done
+
+    def _try_to_remove(self, removals: Sequence[Removal]) -> list[Removed] | None:
+        """Returns None if a thread changed meanwhile; nothing is removed then."""
+        with self._connection.transaction() as session:
+            rows = self._rows(session)
+            states = rows.states([one.thread_id for one in removals])
+            done = list(removed_threads(rows, removals, states))
+            going = [one.thread_id for one in done if not one.skipped]
+            if self._rows(None).states(going) != {name: states[name] for name in going}:
+                session.abort_transaction()
+                return None
+        return done
+
+    def _removed_alone(self, removal: Removal) -> Removed:
+        """Remove one thread, or parts of it, without a transaction."""
+        rows, thread_id = self._rows(None), removal.thread_id
+        states = rows.states([thread_id])
+        checkpoints = states[thread_id].rows[Kind.CHECKPOINT]
+        writes = states[thread_id].rows[Kind.WRITE]
+        reason = removal.reason_to_skip(states[thread_id].last_at, checkpoints, writes)
+        if removal.inside is None and not reason:
+            return Removed(thread_id, rows.remove_stepwise(thread_id))
+        (done,) = removed_threads(rows, [removal], states)
+        return done
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url):
@@ -788,6 +869,8 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
         )
 
     def _check(self, change: Change) -> None:
+        if not storable(change.thread_id):
+            raise Unsupported(f"MongoDB cannot store the thread id '{change.thread_id}'")
         if not self._layout.saver.has_writes and (change.writes or change.copies_of_writes):
             raise Unsupported(
                 f"layout '{self._layout.name}' stores no writes, so none can be added",
@@ -800,6 +883,8 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
                 f"'{self._url}' is a standalone server, which has no transactions",
                 hint="a replica set of one server is enough: start mongod with --replSet",
             )
+        with explained_change(self._url):
+            self._check_texts(change)
 
     def _check_texts(self, change: Change) -> None:
         """Raise `Unsupported` for a thread with an id that an old saver stored as a number."""
@@ -822,102 +907,6 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
                 hint="add ?writes_collection=NAME to the URL",
             )
 
-    def _carry_out(self, change: Change, session: ClientSession | None) -> None:
-        for key, writes in (change.removed or {}).items():
-            if self._writes is not None:
-                done = self._writes.delete_many(self._at(key), session=session)
-                if done.deleted_count != writes:
-                    raise moved(change)
-            if self._checkpoints.delete_many(self._at(key), session=session).deleted_count != 1:
-                raise gone(key)
-        if change.copies:
-            self._copy(change, session)
-        for one in change.checkpoints:
-            newest = self._newest(one.key.thread_id, session) or {}
-            self._checkpoints.insert_one(self._document(one, newest), session=session)
-
-    def _copy(self, change: Change, session: ClientSession | None) -> None:
-        """Copy checkpoints of another thread, each with its writes."""
-        for one in change.copies:
-            at = self._at(one.source)
-            stored = self._checkpoints.find_one(at, {"_id": 0}, session=session)
-            if stored is None:
-                raise gone(one.source)
-            self._checkpoints.insert_one(self._changed(stored, one, change), session=session)
-            target = one.source._replace(thread_id=change.thread_id)
-            found = self._writes_of(one.source, one.writes, session)
-            self._insert_writes([{**write, **self._at(target)} for write in found], session)
-
-    def _changed(
-        self, stored: Mapping[str, Any], copy: CopyOfCheckpoint, change: Change
-    ) -> Document:
-        made = {**stored, "thread_id": change.thread_id}
-        if copy.metadata is not None:
-            made |= self._metadata_fields(copy.metadata, made)
-        if copy.body is not None:
-            made[self._layout.saver.body] = copy.body.data
-        return made
-
-    @abstractmethod
-    def _document(self, one: Checkpoint, newest: Document) -> Document:
-        """The document of a new checkpoint, in the form of `newest`, the thread's newest one."""
-
-    def _metadata_fields(self, given: TypedBytes, like: Document) -> Document:
-        """The fields for metadata, in the same form as in the document `like`."""
-        return {"metadata": self._metadata(given, like.get("metadata"))}
-
-    @abstractmethod
-    def _metadata(self, given: TypedBytes, like: object) -> Any:
-        """Metadata as a document, in the form of `like`, the metadata of another checkpoint."""
-
-    def _insert_writes(self, added: list[Document], session: ClientSession | None) -> None:
-        if added and self._writes is not None:
-            self._writes.insert_many(added, session=session)
-
-    def _writes_of(
-        self,
-        key: CheckpointKey,
-        tasks: Iterable[tuple[str, int]] | None,
-        session: ClientSession | None,
-    ) -> list[Document]:
-        """The writes of a checkpoint with these task ids and idx; all of them if None.
-
-        Raises `StoreChanged` if one is missing.
-        """
-        found: list[Document] = []
-        if self._writes is not None:
-            stored = self._writes.find(self._at(key), {"_id": 0}, session=session)
-            found = [dict(one) for one in stored]
-        if tasks is None:
-            return found
-        wanted = set(tasks)
-        found = [one for one in found if (one.get("task_id"), one.get("idx")) in wanted]
-        if len(found) != len(wanted):
-            raise gone(key)
-        return found
-
-    def _newest(self, thread_id: str, session: ClientSession | None) -> Document | None:
-        saver = self._layout.saver
-        order = list(saver.newest_first.items())
-        found = self._checkpoints.find_one(
-            {"thread_id": thread_id}, {"_id": 0, saver.body: 0}, sort=order, session=session
-        )
-        return None if found is None else dict(found)
-
-    def _check_heads(self, change: Change, session: ClientSession | None) -> None:
-        if self._heads(change.thread_id, session) != dict(change.heads):
-            raise moved(change)
-
-    def _heads(self, thread_id: str, session: ClientSession | None) -> dict[str, str]:
-        """By namespace, the id of the newest checkpoint."""
-        stages = [
-            {"$match": {"thread_id": thread_id}},
-            {"$group": {"_id": "$checkpoint_ns", "head": {"$max": "$checkpoint_id"}}},
-        ]
-        return {
-            one["_id"]: one["head"] for one in self._checkpoints.aggregate(stages, session=session)
-        }
-
     def _lock(self, thread_id: str, session: ClientSession) -> None:
         digest = sha256(b"ckpt\0" + thread_id.encode()).hexdigest()
         name = f"ckpt-{digest[:24]}"
@@ -925,16 +914,9 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
         self._checkpoints.insert_one(dict(mark), session=session)
         self._checkpoints.delete_one(mark, session=session)
 
-    def _at(self, key: CheckpointKey) -> Mapping[str, Any]:
-        return {name: getattr(key, name) for name in self._layout.saver.key}
-
     @property
     def _checkpoints(self) -> Any:
         return self._connection.raw(self._layout.checkpoints)
-
-    @property
-    def _writes(self) -> Any:
-        return None if self._layout.writes is None else self._connection.raw(self._layout.writes)
 
 
 def _documents(change: Change) -> int:

@@ -58,10 +58,10 @@ class CommandPlan(ABC):
     def check(self) -> None:
         """Raise `StoreChanged` if the thread changed since the change was planned."""
         if heads_of(self._places()) != dict(self._change.heads):
-            raise moved(self._change)
+            raise moved(self._change.thread_id)
         made, needed = sorted(self._made - self._removed), sorted(self._needed)
         if self._connection.number_of(made) or self._connection.number_of(needed) != len(needed):
-            raise moved(self._change)
+            raise moved(self._change.thread_id)
 
     def _make(self, name: bytes) -> bytes:
         self._made.add(name)

@@ -95,7 +95,7 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
         for key, number in (change.removed or {}).items():
             names = [self.write_name(key, one.task_id, one.idx) for one in self._stored_writes(key)]
             if len(names) != number:
-                raise moved(change)
+                raise moved(change.thread_id)
             self._need(self._layout.checkpoint_name(key), key)
             self._needed.update(names)
             yield from self.remove(key, names)

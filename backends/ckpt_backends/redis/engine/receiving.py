@@ -254,14 +254,14 @@ def _finish(
                 for start in range(0, len(names), _NAMES_AT_ONCE)
             )
             if there or reception.heads() != dict(arrival.heads):
-                raise moved(change)
+                raise moved(change.thread_id)
             last = list(reception.last())
             pipe.multi()
             for command in (*commands(), *last):
                 pipe.execute_command(*command)
             answers = pipe.execute(raise_on_error=False)
     except exceptions.WatchError:
-        raise moved(change) from None
+        raise moved(change.thread_id) from None
     failed = [one for one in answers if isinstance(one, Exception)]
     if failed:
         raise PartlyDone(

@@ -124,7 +124,7 @@ def _bytes(cell: Cell) -> bytes:
 
 
 def _moved(thread_id: str) -> StoreChanged:
-    return moved(Change(thread_id, {}))
+    return moved(thread_id)
 
 
 # Restores keys in one transaction: all of them or none.
@@ -272,7 +272,7 @@ class WritableRedisStore(BaseWritableStore):
             with explained_change(self._url, "nothing was written"):
                 answers = self._transaction(self._layout.plan(change))
         except exceptions.WatchError:
-            raise moved(change) from None
+            raise moved(change.thread_id) from None
         failed = [one for one in answers if isinstance(one, Exception)]
         if failed:
             raise PartlyDone(

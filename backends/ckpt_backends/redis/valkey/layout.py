@@ -567,7 +567,7 @@ class ValkeyPlan(CommandPlan):
         names: list[bytes] = []
         for key, number in (self._change.removed or {}).items():
             if len(self._stored_writes(key)) != number:
-                raise moved(self._change)
+                raise moved(self._change.thread_id)
             names += [self._need(self._layout.checkpoint_name(key), key)]
             names += [self._layout.writes_name(key)]
             listed = self._layout.list_name(key.thread_id, key.checkpoint_ns)
@@ -823,7 +823,7 @@ class ValkeyReception(Reception):
         new = list(self._elements(self._writes[key]))
         places = [(one["task_id"], one["idx"]) for one in (*stored, *new)]
         if len({*places}) != len(places):
-            raise moved(Change(key.thread_id, self.arrival.heads))
+            raise moved(key.thread_id)
         yield ("SET", name, writes_text([*stored, *new]), "KEEPTTL")
 
     def _listing(self, ns: str) -> Iterator[Command]:

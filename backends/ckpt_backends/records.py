@@ -1,0 +1,323 @@
+"""Changes of a store, written once over the rows of its engine.
+
+A store on an engine with transactions derives from `RecordStore` and gives it `Rows`: how the rows
+of a thread are counted, added, copied and removed inside a transaction. What is added comes as
+records (`Part`); rows to copy or to remove are named by conditions, and the engine finds them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from enum import StrEnum
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from ckpt_backends.base import BaseWritableStore
+from ckpt_backends.changes import Change, CopyOfCheckpoint, Inside, Removal, Removed, gone, moved
+from ckpt_backends.model import CheckpointKey, TypedBytes, in_chunks
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart, WritePart
+
+
+class Kind(StrEnum):
+    """What a row holds."""
+
+    CHECKPOINT = "checkpoint"
+    WRITE = "write"
+    VALUE = "value"
+    """The value of a channel at one version, outside of bodies."""
+
+
+class Where(NamedTuple):
+    """Which rows of some threads are meant: those that satisfy all conditions but None."""
+
+    thread_ids: Sequence[str]
+    checkpoint_ns: str | None = None
+    checkpoint_ids: Collection[str] | None = None
+    tasks: Collection[tuple[str, int]] | None = None
+    """Of one checkpoint, the writes with these task ids and idx."""
+    channel: str | None = None
+    versions: Collection[str] | None = None
+
+    @classmethod
+    def at(cls, key: CheckpointKey) -> Where:
+        """One checkpoint, or its writes."""
+        return cls([key.thread_id], key.checkpoint_ns, [key.checkpoint_id])
+
+    def takes(self, ns: object, checkpoint_id: object, task: tuple[object, ...] = ()) -> bool:
+        """Whether a checkpoint, or the write of a task, is meant; its thread is not looked at."""
+        return (
+            self.checkpoint_ns in (None, ns)
+            and (self.checkpoint_ids is None or checkpoint_id in self.checkpoint_ids)
+            and (self.tasks is None or task in self.tasks)
+        )
+
+    def takes_value(self, ns: str, channel: str, version: str) -> bool:
+        """Whether a value is meant; its thread is not looked at."""
+        return (
+            self.checkpoint_ns in (None, ns)
+            and self.channel in (None, channel)
+            and (self.versions is None or version in self.versions)
+        )
+
+
+class CopyTarget(NamedTuple):
+    """What copies of rows have in place of what the originals have."""
+
+    thread_id: str
+    checkpoint_id: str | None = None
+    body: TypedBytes | None = None
+    metadata: TypedBytes | None = None
+
+
+class NewestRow(NamedTuple):
+    """The newest checkpoint of a namespace, and the number of all."""
+
+    checkpoint_id: str
+    checkpoints: int
+
+
+class ThreadState(NamedTuple):
+    """The state of a thread, which a removal expects."""
+
+    last_at: datetime | None = None
+    """Time of its newest checkpoint; None if ids contain no time."""
+    rows: Mapping[Kind, int] = {}
+
+
+class Rows(Protocol):
+    """The rows of threads inside one transaction."""
+
+    tables: Mapping[Kind, str]
+    """The tables of the layout, in the order in which rows are removed: checkpoints last."""
+
+    @abstractmethod
+    def heads(self, thread_ids: Sequence[str]) -> Mapping[str, Mapping[str, NewestRow]]:
+        """By thread and namespace, the checkpoints that exist; without what has none."""
+
+    @abstractmethod
+    def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:
+        """The states of threads that have rows. Nobody else changes these rows from now on."""
+
+    @abstractmethod
+    def count(self, kind: Kind, where: Where) -> int:
+        """The number of these rows."""
+
+    @abstractmethod
+    def add(self, parts: Iterable[Part]) -> None:
+        """Add rows. Raises `CannotHold` or `Unsupported` for one that cannot be stored."""
+
+    @abstractmethod
+    def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
+        """Copy rows byte for byte, but for the target. Returns their number."""
+
+    @abstractmethod
+    def remove(self, kind: Kind, where: Where) -> int:
+        """Remove rows without reading them. Returns their number."""
+
+    def named(self, where: Where) -> Iterable[tuple[str, str]]:  # noqa: ARG002
+        """The values that checkpoints name, as channel and version, if they are stored apart."""
+        return ()
+
+    def confirm(
+        self,
+        before: Mapping[str, Mapping[str, NewestRow]],  # noqa: ARG002
+        added: Mapping[tuple[str, str], int],  # noqa: ARG002
+    ) -> None:
+        """Raise `StoreChanged` if somebody else has added a checkpoint to a thread meanwhile.
+
+        `before` has the heads of the threads at first, `added` by thread and namespace the number
+        of checkpoints that were added. An engine that excludes others need not look.
+        """
+        return
+
+
+class RecordStore(BaseWritableStore):
+    """A store that is changed through `Rows`."""
+
+    @abstractmethod
+    def _transaction(
+        self, thread_ids: Sequence[str], *, exclusive: bool = False
+    ) -> AbstractContextManager[Rows]:
+        """A transaction that changes these threads: committed at the end, unless there is an error.
+
+        `exclusive` keeps others from adding rows to the threads that are read in it. Raises
+        `StoreUnavailable` if a lock cannot be acquired in a few seconds.
+        """
+
+    def _check(self, change: Change) -> None:
+        """Raise `Unsupported` for a change that the layout cannot hold."""
+
+    def apply(self, change: Change) -> None:
+        self._check(change)
+        thread_id = change.thread_id
+        with self._transaction([thread_id]) as rows:
+            before = _expected(rows, {thread_id: change.heads})
+            for key in change.relied_on:
+                if not rows.count(Kind.CHECKPOINT, Where.at(key)):
+                    raise gone(key)
+            removed = change.removed or {}
+            _take_back(rows, change)
+            if len(removed) == sum(one.checkpoints for one in before[thread_id].values()) > 0:
+                # The last checkpoint of the thread was removed, so all its values go, too.
+                rows.remove(Kind.VALUE, Where([thread_id]))
+            rows.add(added_parts(change))
+            _copy(rows, change)
+            number = Counter((thread_id, key.checkpoint_ns) for key in change.added)
+            number.subtract((thread_id, key.checkpoint_ns) for key in removed)
+            rows.confirm(before, number)
+
+    def receive(self, arrivals: Iterable[Arrival]) -> None:
+        found = list(arrivals)
+        number: Counter[tuple[str, str]] = Counter()
+        with self._transaction([one.thread_id for one in found]) as rows:
+            before = _expected(rows, {one.thread_id: one.heads for one in found})
+            rows.add(_counted(found, number))
+            rows.confirm(before, number)
+
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        with self._transaction([one.thread_id for one in removals], exclusive=True) as rows:
+            done: list[Removed] = []
+            for some in in_chunks(removals):
+                states = rows.states([one.thread_id for one in some])
+                done += removed_threads(rows, some, states)
+            return done
+
+
+def added_parts(change: Change) -> Iterator[Part]:
+    """What a change adds, as records: values and writes before checkpoints."""
+    for blob in change.blobs:
+        place = change.thread_id, blob.checkpoint_ns, blob.channel, blob.version
+        yield ValuePart(*place, blob.value)
+    for write in change.writes:
+        assert write.value is not None  # noqa: S101
+        task = write.task_id, write.task_path, write.idx, write.channel
+        yield WritePart(write.key, *task, write.value)
+    for one in change.checkpoints:
+        assert one.body is not None  # noqa: S101
+        assert one.metadata is not None  # noqa: S101
+        yield CheckpointPart(one.key, one.parent_checkpoint_id, one.body, one.metadata)
+
+
+def removed_threads(
+    rows: Rows, removals: Sequence[Removal], states: Mapping[str, ThreadState]
+) -> Iterator[Removed]:
+    """Remove what is planned of each thread that, by these states, has not changed."""
+    whole: list[str] = []
+    for one in removals:
+        state = states.get(one.thread_id, ThreadState())
+        checkpoints, writes = (state.rows.get(kind, 0) for kind in (Kind.CHECKPOINT, Kind.WRITE))
+        if reason := one.reason_to_skip(state.last_at, checkpoints, writes):
+            yield Removed(one.thread_id, skipped=reason)
+            continue
+        if one.inside is None:
+            whole.append(one.thread_id)
+            number = state.rows
+        else:
+            number = _removed_inside(rows, one.thread_id, one.inside)
+        counts = {table: number.get(kind, 0) for kind, table in rows.tables.items()}
+        yield Removed(one.thread_id, counts)
+    for kind in rows.tables if whole else ():
+        rows.remove(kind, Where(whole))
+
+
+def _removed_inside(rows: Rows, thread_id: str, inside: Inside) -> Mapping[Kind, int]:
+    """Remove some checkpoints of a thread with their writes, and some values."""
+    number: Counter[Kind] = Counter()
+    versions: dict[tuple[str, str], list[str]] = {}
+    for blob in inside.blobs:
+        versions.setdefault((blob.checkpoint_ns, blob.channel), []).append(blob.version)
+    checkpoints = [Where([thread_id], ns, frozenset(ids)) for ns, ids in inside.checkpoints.items()]
+    for where in checkpoints:
+        number[Kind.WRITE] += rows.remove(Kind.WRITE, where)
+    for (ns, channel), some in versions.items():
+        where = Where([thread_id], ns, channel=channel, versions=frozenset(some))
+        number[Kind.VALUE] += rows.remove(Kind.VALUE, where)
+    for where in checkpoints:
+        number[Kind.CHECKPOINT] += rows.remove(Kind.CHECKPOINT, where)
+    return number
+
+
+def _expected(
+    rows: Rows, heads: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, NewestRow]]:
+    """The heads of some threads. Raises `StoreChanged` unless they are as expected."""
+    found = rows.heads(list(heads))
+    before = {thread_id: found.get(thread_id, {}) for thread_id in heads}
+    for thread_id, wanted in heads.items():
+        if {ns: one.checkpoint_id for ns, one in before[thread_id].items()} != dict(wanted):
+            raise moved(thread_id)
+    return before
+
+
+def _counted(arrivals: Sequence[Arrival], number: Counter[tuple[str, str]]) -> Iterator[Part]:
+    """The parts of all arrivals. Counts their checkpoints."""
+    for one in arrivals:
+        for part in one.parts:
+            if isinstance(part, CheckpointPart):
+                number[part.key.thread_id, part.key.checkpoint_ns] += 1
+            yield part
+
+
+def _take_back(rows: Rows, change: Change) -> None:
+    """Remove what the change names."""
+    for key, writes in (change.removed or {}).items():
+        if rows.remove(Kind.WRITE, Where.at(key)) != writes:
+            raise moved(change.thread_id)
+        if rows.remove(Kind.CHECKPOINT, Where.at(key)) != 1:
+            raise gone(key)
+    for ns, channel, version in change.removed_blobs:
+        where = Where([change.thread_id], ns, channel=channel, versions=[version])
+        rows.remove(Kind.VALUE, where)
+
+
+def _copy(rows: Rows, change: Change) -> None:
+    """Copy checkpoints of one other thread with their writes and values, and single writes."""
+    to, copies = CopyTarget(change.thread_id), change.copies
+    for where, some in _places(one for one in copies if not (one.body or one.metadata)):
+        if rows.copy(Kind.CHECKPOINT, where, to) != len(some):
+            raise gone(some[0].source)
+    for one in copies:
+        if one.body or one.metadata:
+            changed = to._replace(body=one.body, metadata=one.metadata)
+            if rows.copy(Kind.CHECKPOINT, Where.at(one.source), changed) != 1:
+                raise gone(one.source)
+    for where, _ in _places(one for one in copies if one.writes is None):
+        rows.copy(Kind.WRITE, where, to)
+    for one in copies:
+        _copy_tasks(rows, one.source, to, one.writes or ())
+    for other in change.copies_of_writes:
+        to = CopyTarget(other.target.thread_id, other.target.checkpoint_id)
+        _copy_tasks(rows, other.source, to, other.tasks)
+    _copy_values(rows, change)
+
+
+def _copy_tasks(
+    rows: Rows, source: CheckpointKey, to: CopyTarget, tasks: Sequence[tuple[str, int]]
+) -> None:
+    where = Where.at(source)._replace(tasks=tasks)
+    if tasks and rows.copy(Kind.WRITE, where, to) != len(tasks):
+        raise gone(source)
+
+
+def _copy_values(rows: Rows, change: Change) -> None:
+    """Copy the values that the copied checkpoints name, each once."""
+    named: dict[tuple[str, str], set[str]] = {}
+    for where, some in _places(change.copies):
+        for channel, version in rows.named(where._replace(thread_ids=[change.thread_id])):
+            named.setdefault((some[0].source.checkpoint_ns, channel), set()).add(version)
+    for (ns, channel), versions in named.items():
+        source = [change.copies[0].source.thread_id]
+        where = Where(source, ns, channel=channel, versions=versions)
+        rows.copy(Kind.VALUE, where, CopyTarget(change.thread_id))
+
+
+def _places(copies: Iterable[CopyOfCheckpoint]) -> Iterator[tuple[Where, list[CopyOfCheckpoint]]]:
+    """The copies in lists of one namespace, each with the condition on its originals."""
+    ordered = sorted(copies, key=lambda one: one.source)
+    for (thread_id, ns), group in groupby(ordered, lambda one: one.source[:2]):
+        for chunk in in_chunks(group):
+            yield Where([thread_id], ns, {one.source.checkpoint_id for one in chunk}), chunk
