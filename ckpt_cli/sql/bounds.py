@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ckpt_backends.model import Thread
 
 Texts: TypeAlias = frozenset[str]
 _Value = TypeVar("_Value")
 _BOTH = 2
+_GREATER = ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO")
+_LESS = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,137 +82,82 @@ class RowBounds:
 ALL_ROWS = RowBounds()
 
 
-def bounds_of(filters: Iterable[str]) -> RowBounds:
-    """Return the bounds in the filters of one scan, as DuckDB prints them.
+def bounds_in(condition: Any) -> RowBounds:
+    """Return the bounds in a condition, in the form of `json_serialize_sql`.
 
-    A filter that is not understood bounds nothing.
+    What is not understood bounds nothing.
     """
-    return reduce(RowBounds.both, map(_bounds_in, filters), ALL_ROWS)
+    match condition:
+        case {"type": "CONJUNCTION_AND", "children": [*parts]}:
+            return reduce(RowBounds.both, map(bounds_in, parts), ALL_ROWS)
+        case {"type": "CONJUNCTION_OR", "children": [*parts]}:
+            return reduce(RowBounds.either, map(bounds_in, parts))
+        case {"column_names": ["is_head"]} | {
+            "type": "COMPARE_EQUAL",
+            "left": {"column_names": ["is_head"]},
+            "right": {"literal": {"text": "true"}},
+        }:
+            return RowBounds(heads_only=True)
+        case {"type": "COMPARE_IN", "children": [{"column_names": [column]}, *values]}:
+            return _equal(column, list(map(_text, values)))
+        case {"type": "COMPARE_EQUAL", "left": {"column_names": [column]}, "right": right} if (
+            column != "ts"
+        ):
+            return _equal(column, [_text(right)])
+        case {"type": str(sign), "left": {"column_names": ["thread_id"]}, "right": right}:
+            return _id_bounds(sign, _text(right))
+        case {
+            "type": str(sign),
+            "left": {"column_names": ["ts"]},
+            "right": {"child": right, "type_expr": {"type_name": "TIMESTAMP WITH TIME ZONE"}},
+        }:
+            return _time_bounds(sign, _text(right))
+    return ALL_ROWS
 
 
-def _bounds_in(text: str) -> RowBounds:
-    tokens = list(_tokens(text))
-    try:
-        found, rest = _disjunction(tokens, 0)
-    except (_NotUnderstood, IndexError):
+def columns_in(condition: Any) -> set[str]:
+    """Return the names of all columns in a condition, and of fields inside them."""
+    if isinstance(condition, list):
+        return set().union(*map(columns_in, condition))
+    if not isinstance(condition, dict):
+        return set()
+    return columns_in(list(condition.values())).union(condition.get("column_names", ()))
+
+
+def _text(value: Any) -> str | None:
+    """Return a text that stands in a query; None for anything else."""
+    match value:
+        case {"type": "VALUE_CONSTANT", "literal": {"kind": "STRING", "text": str(text)}}:
+            return text
+    return None
+
+
+def _equal(column: str, texts: Sequence[str | None]) -> RowBounds:
+    known = frozenset(one for one in texts if one is not None)
+    if len(known) < len(set(texts)):
         return ALL_ROWS
-    return found if rest == len(tokens) else ALL_ROWS
-
-
-class _NotUnderstood(Exception):
-    pass
-
-
-_TOKEN = re.compile(
-    r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<word>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign><=|>=|::|[()<>=,:])"
-    r"|(?P<other>\S))"
-)
-
-
-def _tokens(text: str) -> Iterator[str]:
-    return (found[found.lastgroup or "other"] for found in _TOKEN.finditer(text))
-
-
-def columns_named_in(text: str) -> set[str]:
-    """Return all words of a filter outside of its texts: the columns that it names, and others."""
-    words = {one for one in _tokens(text) if not one.startswith("'")}
-    return words | set(re.findall(r'"([^"]+)"', text))
-
-
-def _disjunction(tokens: list[str], place: int) -> tuple[RowBounds, int]:
-    found, place = _conjunction(tokens, place)
-    while place < len(tokens) and tokens[place] == "OR":
-        other, place = _conjunction(tokens, place + 1)
-        found = found.either(other)
-    return found, place
-
-
-def _conjunction(tokens: list[str], place: int) -> tuple[RowBounds, int]:
-    found, place = _condition(tokens, place)
-    while place < len(tokens) and tokens[place] == "AND":
-        other, place = _condition(tokens, place + 1)
-        found = found.both(other)
-    return found, place
-
-
-def _condition(tokens: list[str], place: int) -> tuple[RowBounds, int]:
-    if tokens[place] == "(":
-        found, place = _disjunction(tokens, place + 1)
-        if tokens[place] != ")":
-            raise _NotUnderstood
-        return found, place + 1
-    if tokens[place : place + 2] == ["optional", ":"]:
-        return _condition(tokens, place + 2)
-    column = tokens[place]
-    if column == "is_head":
-        if tokens[place + 1 : place + 3] == ["=", "true"]:
-            place += 2
-        return RowBounds(heads_only=True), place + 1
-    if column not in {"thread_id", "channel", "ts"}:
-        raise _NotUnderstood
-    if tokens[place + 1] == "IN":
-        texts, place = _list(tokens, place + 2)
-        return _equal(column, texts), place
-    sign, value, place = tokens[place + 1], _text(tokens[place + 2]), place + 3
-    if column == "ts":
-        place = _end_of_time(tokens, place)
-        return _time_bounds(sign, value), place
-    if sign == "=":
-        return _equal(column, frozenset({value})), place
-    if column == "thread_id" and sign in {">", ">="}:
-        return RowBounds(first_id=value), place
-    if column == "thread_id" and sign in {"<", "<="}:
-        return RowBounds(last_id=value), place
-    raise _NotUnderstood
-
-
-def _list(tokens: list[str], place: int) -> tuple[Texts, int]:
-    if tokens[place] != "(":
-        raise _NotUnderstood
-    end = tokens.index(")", place) if ")" in tokens[place:] else len(tokens)
-    inside = tokens[place + 1 : end]
-    if any(one != "," for one in inside[1::2]) or end == len(tokens):
-        raise _NotUnderstood
-    return frozenset(map(_text, inside[::2])), end + 1
-
-
-def _equal(column: str, texts: Texts) -> RowBounds:
     if column == "thread_id":
-        return RowBounds(thread_ids=texts)
-    if column == "channel":
-        return RowBounds(channels=texts)
-    raise _NotUnderstood
+        return RowBounds(thread_ids=known)
+    return RowBounds(channels=known) if column == "channel" else ALL_ROWS
 
 
-def _end_of_time(tokens: list[str], place: int) -> int:
-    cast = ["::", "TIMESTAMP", "WITH", "TIME", "ZONE"]
-    if tokens[place : place + len(cast)] != cast:
-        raise _NotUnderstood
-    return place + len(cast)
+def _id_bounds(sign: str, text: str | None) -> RowBounds:
+    if sign in _GREATER:
+        return RowBounds(first_id=text)
+    return RowBounds(last_id=text) if sign in _LESS else ALL_ROWS
 
 
-def _time_bounds(sign: str, text: str) -> RowBounds:
+def _time_bounds(sign: str, text: str | None) -> RowBounds:
     try:
-        at = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(text or "")
     except ValueError:
-        raise _NotUnderstood from None
+        return ALL_ROWS
     if at.tzinfo is None:
-        raise _NotUnderstood
+        return ALL_ROWS
     at = at.astimezone(UTC)
-    match sign:
-        case "=":
-            return RowBounds(since=at, until=at)
-        case ">" | ">=":
-            return RowBounds(since=at)
-        case "<" | "<=":
-            return RowBounds(until=at)
-    raise _NotUnderstood
-
-
-def _text(token: str) -> str:
-    if not token.startswith("'"):
-        raise _NotUnderstood
-    return token[1:-1].replace("''", "'")
+    since = at if sign in {"COMPARE_EQUAL", *_GREATER} else None
+    until = at if sign in {"COMPARE_EQUAL", *_LESS} else None
+    return RowBounds(since=since, until=until)
 
 
 def text_in_duckdb(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.errors import Closing, NotFound, Refused, UsageError
 from ckpt_cli.render.fields import Field, Shape
 from ckpt_cli.render.types import TEXT
-from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
+from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds, bounds_in, columns_in
 from ckpt_cli.sql.database import MAIN, BoundedAnswer, connect, create_all, left_if_busy, reported
 from ckpt_cli.sql.tables import TABLES
 
@@ -63,6 +63,8 @@ def check_tables(names: Sequence[str] | None) -> Sequence[str]:
 _UNCERTAIN = "statistics_propagation,empty_result_pullup,late_materialization,row_group_pruner"
 """Optimisers that look at rows, of which there are none."""
 _PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
+_OPTIONAL = re.compile(r"('(?:[^']|'')*')|optional: ")
+"""The mark of a condition that a scan need not check, as others imply it; and texts."""
 _RUNS = ("SELECT", "EXPLAIN")
 
 
@@ -167,14 +169,22 @@ class QueryPlanner(Closing):
         *_, schema, table = (_unquoted(one) for one in _PART.findall(name))
         if schema not in self._schemas or table not in TABLES:
             return None
-        filters = _listed(facts.get("Filters"))
+        filters = [self._condition(one) for one in _listed(facts.get("Filters"))]
         declared = TABLES[table]
         named = set(map(_unquoted, _listed(facts.get("Projections"))))
-        if not named <= set(declared.names):
+        if None in filters or not named <= set(declared.names):
             named = set(declared.names)
-        named.update(*map(columns_named_in, filters))
+        named |= columns_in(filters)
         columns = tuple(one for one in declared.names if one in named) or declared.names[:1]
-        return TableNeed(schema, table, columns, bounds_of(filters))
+        bounds = reduce(RowBounds.both, map(bounds_in, filters), ALL_ROWS)
+        return TableNeed(schema, table, columns, bounds)
+
+    def _condition(self, text: str) -> Any:
+        """Return a condition of a plan in parts; None if it is not as a query has it."""
+        query = "SELECT 1 WHERE " + _OPTIONAL.sub(r"\1", text)
+        ((found,),) = self._con.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        parsed = json.loads(found)
+        return None if parsed["error"] else parsed["statements"][0]["node"].get("where_clause")
 
 
 def _either(one: TableNeed, two: TableNeed) -> TableNeed:

@@ -39,6 +39,11 @@ def need(planner: QueryPlanner, query: str) -> TableNeed:
         ("thread_id = 'a' AND upper(node) = 'B'", RowBounds(thread_ids=frozenset("a"))),
         ("ts >= '2026-01-01 12:00+00'", RowBounds(since=NOON)),
         ("ts < TIMESTAMPTZ '2026-01-01 12:00+00'", RowBounds(until=NOON)),
+        ("thread_id > 'm' AND thread_id <> 'q'", RowBounds(first_id="m")),
+        (
+            "thread_id IN ('a', 'optional: b') AND thread_id LIKE '%b'",
+            RowBounds(thread_ids=frozenset({"a", "optional: b"})),
+        ),
         # What is not certain bounds nothing.
         ("thread_id = 'a' OR node = 'b'", RowBounds()),
         ("NOT thread_id = 'a'", RowBounds()),
