@@ -558,7 +558,7 @@ def _read(path: Path) -> ErasureReceipt:
         ) from error
 
 
-@plannable("erase", again=("memory", "receipt"))
+@plannable("erase", again=("memory", "receipt"), reads_with="verify")
 def erase(
     ctx: Context,
     threads: Annotated[list[str] | None, Argument(metavar="THREAD", help="Thread ids.")] = None,

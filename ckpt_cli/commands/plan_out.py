@@ -53,10 +53,14 @@ class PlanTerms:
     """The option without which the command only shows its plan; None if it has --dry-run."""
     only_with: str | None = None
     """The option without which the command only reads; None if it always makes a plan."""
+    reads_with: str | None = None
+    """The option with which the command only reads."""
 
     def changes(self, values: Mapping[str, Any]) -> bool:
         """Return whether a command with these options may change a store."""
         if self.only_with is not None and not values.get(self.only_with):
+            return False
+        if self.reads_with is not None and values.get(self.reads_with):
             return False
         return bool(values.get(self.writes)) if self.writes else not values.get("dry_run")
 
@@ -68,13 +72,14 @@ def plannable(
     is_removal: bool = False,
     writes: str | None = None,
     only_with: str | None = None,
+    reads_with: str | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that carries out --plan-out of a command with the words `action`.
 
     The command hands each fact of its plan to `session.review`, if there is one, before it writes.
     One that removes threads saves their list by itself. The other arguments are as in `PlanTerms`.
     """
-    terms = PlanTerms(action, frozenset(again), is_removal, writes, only_with)
+    terms = PlanTerms(action, frozenset(again), is_removal, writes, only_with, reads_with)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         defaults = {one.name: one.default for one in signature(command).parameters.values()}

@@ -182,6 +182,7 @@ def test_a_receipt_is_verified_later(home: Home) -> None:
     assert {"VACUUM", "secure_delete=ON"} <= set(record["statements"])
     assert "backups" in {one["store"].rpartition(": ")[2] for one in record["places"]}
     verified = home.run("erase", "--verify", receipt, "-o", "json")
+    assert home.run("erase", "--verify", receipt, "--copy", "-o", "json").code == verified.code
     assert verified.code == 0
     assert {one["state"] for one in verified.json["places"]} == {"erased"}
     with home.bench.saver() as saver:
