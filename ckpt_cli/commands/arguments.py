@@ -226,11 +226,11 @@ for another head.
 class ThreadTargets:
     """Threads by name, or by conditions."""
 
-    names: tuple[str, ...]
+    names: Sequence[str] | None
     at: str | None
     """A checkpoint of the only thread, if it is not part of its name."""
     match: str | None
-    where: tuple[str, ...]
+    where: Sequence[str] | None
     everything: bool = False
     has_all: bool = True
     """Whether the command has the option --all."""
@@ -238,13 +238,13 @@ class ThreadTargets:
     @property
     def is_several(self) -> bool:
         """Whether more than one thread may be meant."""
-        return len(self.names) != 1 or self._has_conditions
+        return len(self.names or ()) != 1 or self._has_conditions
 
     @property
     def _has_conditions(self) -> bool:
         return self.match is not None or bool(self.where)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise `UsageError` for words that exclude each other, or if there are none."""
         ways = "--match, --where or --all" if self.has_all else "--match or --where"
         if self.names and (self._has_conditions or self.everything):
@@ -265,7 +265,7 @@ class ThreadTargets:
 
     def one(self, session: Session) -> tuple[ThreadReader, str | None]:
         """Return the only thread, and the checkpoint if one is named. Raises `NotFound`."""
-        return self._named(session, self.names[0])
+        return self._named(session, (self.names or ())[0])
 
     def all(self, session: Session) -> list[TargetId]:
         """Return all threads, each with the checkpoint that is named, if any.

@@ -316,8 +316,7 @@ def roll_back(
     """
     names, ref = names_and_ref(session, *words, has_choice=bool(target.given))
     match, where = conditions
-    targets = ThreadTargets(names, None, match, tuple(where or ()), has_all=False)
-    targets.check()
+    targets = ThreadTargets(names, None, match, where, has_all=False)
     check_store(session.rows)
     if targets.is_several:
         rollback_many(session, targets, target, options, new=new)

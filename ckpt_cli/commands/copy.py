@@ -180,13 +180,13 @@ def _copy_here(
     session: Session, targets: arguments.ThreadTargets, choice: TargetOptions, new: str
 ) -> None:
     """Copy a thread, or the history of a checkpoint of one or many, under new ids."""
-    targets.check()
     options = RollbackOptions(reason=session.consent.reason, fork=True)
     if targets.is_several:
         rollback_many(session, targets, choice, options, new=new)
         return
     choice.check()
-    words = TargetArguments(targets.names[0], choice.at, as_of=choice.as_of)
+    (name,) = targets.names or ()
+    words = TargetArguments(name, choice.at, as_of=choice.as_of)
     named = find_named(session.store, words, session.note)
     thread_id = named.reader.thread_id
     new_id = new_thread_id(new, thread_id)

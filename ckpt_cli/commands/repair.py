@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -82,7 +82,7 @@ def messages(
     ```
     """
     session: Session = ctx.obj
-    targets = _targets(threads, at, match, where, everything=everything)
+    targets = ThreadTargets(threads, at, match, where, everything=everything)
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
         try:
@@ -132,7 +132,7 @@ def writes(
     ```
     """
     session: Session = ctx.obj
-    targets = _targets(threads, at, match, where, everything=everything)
+    targets = ThreadTargets(threads, at, match, where, everything=everything)
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
         return plan_write_repair(
@@ -176,7 +176,7 @@ def values(
     ```
     """
     session: Session = ctx.obj
-    targets = _targets(threads, at, match, where, everything=everything)
+    targets = ThreadTargets(threads, at, match, where, everything=everything)
     told = known_reducers(dict(session.names.reducers))
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> Repair:
@@ -195,21 +195,6 @@ def values(
         nothing = "no value is missing or unreadable"
         raise NotFound(f"nothing to repair in thread '{reader.thread_id}': {nothing}")
     show_values_repair(session, found)
-
-
-def _targets(
-    threads: Sequence[str] | None,
-    at: str | None,
-    match: str | None,
-    where: Sequence[str] | None,
-    *,
-    everything: bool,
-) -> ThreadTargets:
-    """Return the threads that are named or described. Raises `UsageError`."""
-    conditions = tuple(where or ())
-    found = ThreadTargets(tuple(threads or ()), at, match, conditions, everything=everything)
-    found.check()
-    return found
 
 
 def _value_plan(
