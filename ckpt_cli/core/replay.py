@@ -353,21 +353,18 @@ def orders_of_channel(
     """
     if between and made.between:
         made = made._replace(ways=made.between)
-    if made.ordered and len(made.ways) == 1:
-        batches = made.ways[0].batches
-        yield WriteOrder(tuple(mine for batch in batches if (mine := _of(batch, channel))))
+    ways = [
+        tuple(mine for batch in way.batches if (mine := _of(batch, channel))) for way in made.ways
+    ]
+    if made.ordered and len(ways) == 1:
+        yield WriteOrder(ways[0])
         return
-    several = len(made.ways) > 1
     seen: set[tuple[tuple[int, ...], ...]] = set()
-    for way in made.ways:
-        batches = tuple(mine for batch in way.batches if (mine := _of(batch, channel)))
+    for batches in ways:
         if (key := _key(batches)) not in seen:
             seen.add(key)
-            yield WriteOrder(batches, several)
-    if made.ordered:
-        return
-    for way in made.ways:
-        batches = tuple(mine for batch in way.batches if (mine := _of(batch, channel)))
+            yield WriteOrder(batches, assumed=len(ways) > 1)
+    for batches in () if made.ordered else ways:
         for shuffled in islice(product(*map(_permuted, batches)), _PERMUTED):
             if (key := _key(shuffled)) not in seen:
                 seen.add(key)

@@ -122,10 +122,8 @@ def _open(reader: ThreadReader, moment: Moment) -> Iterator[Failure]:
     The same error is stored at every level, from the node that failed up to the root.
     """
     for task in blocking_failures(moment.step):
-        inner: list[Failure] = []
-        if reader.thread.namespaces > 1:
-            for head in heads_inside(reader, moment.key, task.id, task.node):
-                inner += _open(reader, head)
+        heads = heads_inside(reader, moment.key, task.id, task.node)
+        inner = [one for head in heads for one in _open(reader, head)]
         if any(one.error == task.error for one in inner):
             yield from inner
         else:
@@ -312,10 +310,8 @@ def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
         own = [question for question in task.questions if question.is_open]
         if not own:
             continue
-        inner: list[Waiting] = []
-        if reader.thread.namespaces > 1:
-            for head in heads_inside(reader, moment.key, task.id, task.node):
-                inner += _leaves(reader, head)
+        heads = heads_inside(reader, moment.key, task.id, task.node)
+        inner = [one for head in heads for one in _leaves(reader, head)]
         asked = {waiting.question.interrupt_id for waiting in inner}
         yield from inner
         for question in own:

@@ -347,7 +347,7 @@ def called(
 ) -> Iterator[str]:
     """Yield the namespaces of the subgraphs that a task called, stateful ones included."""
     depth = len(graph_of(key.checkpoint_ns))
-    if depth >= _DEEPEST:
+    if depth >= _DEEPEST or reader.thread.namespaces < 2:  # which costs no query
         return
     call = namespace_in(key.checkpoint_ns, str(node), str(task_id))
     # The memory of a stateful subgraph outlives the calls: its namespace names no task.
@@ -1076,7 +1076,7 @@ def heads_with(
         head = reader.with_step(checkpoint, writes[key])
         # Only a subgraph tells whether its question is the one that was answered before the error.
         is_mixed = any(task.error is not None and task.questions for task in head.step.tasks)
-        yield locate(reader, head) if is_mixed and reader.thread.namespaces > 1 else head
+        yield locate(reader, head) if is_mixed else head
 
 
 def expiry_times(store: Store, keys: Sequence[CheckpointKey]) -> Mapping[CheckpointKey, datetime]:
