@@ -19,6 +19,7 @@ from ckpt_backends.mongodb.engine import write as receiving
 from ckpt_backends.mongodb.engine.store import staged_id
 from ckpt_backends.open_for_writing import create_store, open_writable
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Restored
 from ckpt_backends.testing.filling import fill_store
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, part_key, parts_of_rows
@@ -354,7 +355,7 @@ class Watched:
             self.times += 1
             for one in listed:
                 for name in TABLES:
-                    assert place.database[name].count_documents({"thread_id": one.thread_id}) == 0
+                    assert place.database[name].count_documents({"thread_id": one}) == 0
             turn(receiver, listed, session)
 
         monkeypatch.setattr(receiving.Receiver, "_turn", watched)
@@ -403,6 +404,27 @@ def test_a_server_without_transactions(
     monkeypatch.undo()
     receive(alone.url, Arrival("trip", new, heads(alone.url, "trip")))
     assert history(alone, "trip") == history(place, "trip")
+
+
+@pytest.mark.parametrize("kind", ["place", "alone"])
+def test_a_large_archive_appears_at_once(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place: Place = request.getfixturevalue(kind)
+    place.fill("trip", "other")
+    with open_store(place.url) as store:
+        rows = list(store.rows("trip"))
+    expected, present = history(place, "trip"), sorted(map(repr, documents(place)))
+    assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
+    monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
+    watched = Watched(monkeypatch, place)
+    with open_writable(parse_url(place.url)) as writable:
+        assert writable.restore(rows) == Restored(len(rows), 0)
+        assert watched.times == 1
+        assert history(place, "trip") == expected
+        assert sorted(map(repr, documents(place))) == present
+        monkeypatch.undo()
+        assert writable.restore(rows) == Restored(0, len(rows))
 
 
 def stage(target: Place, given: list[Part]) -> None:

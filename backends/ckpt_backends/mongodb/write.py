@@ -84,7 +84,9 @@ class WritableMongoStore(MongoChanges):
         with explained_change(self._url):
             self._check_release()
             self._stamped = self._tables_with_times()
-            Receiver(self._connection, self._layout, self, self._lock).receive(arrivals)
+            listed = list(arrivals)
+            made = (self.document_of(part, None) for one in listed for part in one.parts)
+            Receiver(self._connection, self._layout, self._lock).receive(listed, made)
 
     def _remove_staged(self, thread_ids: Sequence[str]) -> None:
         with explained_change(self._url):

@@ -23,13 +23,13 @@ from ckpt_backends.mongodb.engine.connect import BY_BYTES, RAW, MongoConnection
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
 from ckpt_backends.rows import Restored, Row, conflict, no_table
 
-_DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
+DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
 Documents = list[RawBSONDocument]
 
 
 def key_of(layout: MongoLayout, row: Row) -> Hashable:
     """The unique key of an archived document. Raises `Unsupported` and `Unreadable`."""
-    document = _document_for(layout.collections, row)
+    document = document_for(layout.collections, row)
     return row.table, *(str(document.get(name)) for name in layout.keys[row.table])
 
 
@@ -97,11 +97,12 @@ class _Restorer:
     ) -> Restored:
         added = there = 0
         for table, documents in self._batches(rows):
-            missing = self._missing(table, documents, session)
-            if missing and adds:
-                self.collections[table].insert_many(missing, session=session)
-            added += len(missing)
-            there += len(documents) - len(missing)
+            found = self.collections[table]
+            new = missing(found, self.keys[table], documents, session, table)
+            if new and adds:
+                found.insert_many(new, session=session)
+            added += len(new)
+            there += len(documents) - len(new)
         return Restored(added, there)
 
     def _batches(self, rows: Iterable[Row]) -> Iterator[tuple[str, Documents]]:
@@ -109,8 +110,8 @@ class _Restorer:
         batch: Documents = []
         table, size = "", 0
         for row in rows:
-            document = _document_for(self.collections, row)
-            full = len(batch) >= _DOCUMENTS_AT_ONCE or size >= _BYTES_AT_ONCE
+            document = document_for(self.collections, row)
+            full = len(batch) >= DOCUMENTS_AT_ONCE or size >= _BYTES_AT_ONCE
             if batch and (full or row.table != table):
                 yield table, batch
                 batch, size = [], 0
@@ -120,22 +121,25 @@ class _Restorer:
         if batch:
             yield table, batch
 
-    def _missing(
-        self, table: str, documents: Sequence[RawBSONDocument], session: ClientSession | None
-    ) -> Documents:
-        """The documents that do not exist yet.
 
-        Raises `StoreChanged` if one exists with different contents.
-        """
-        names = self.keys[table]
-        keys = [{name: {"$eq": one.get(name)} for name in names} for one in documents]
-        same = [{"_id": {"$in": [one["_id"] for one in documents]}}, *keys]
-        left = {bytes(one.raw): one for one in documents}
-        found = self.collections[table].find({"$or": same}, session=session, collation=BY_BYTES)
-        for one in found:
-            if left.pop(bytes(one.raw), None) is None:
-                raise conflict(table)
-        return list(left.values())
+def missing(
+    collection: Any,
+    names: Sequence[str],
+    documents: Sequence[RawBSONDocument],
+    session: ClientSession | None,
+    table: str,
+) -> Documents:
+    """The documents that a collection does not have yet; `names` are the fields of their key.
+
+    Raises `StoreChanged` if one exists with different contents.
+    """
+    keys = [{name: {"$eq": one.get(name)} for name in names} for one in documents]
+    same = [{"_id": {"$in": [one["_id"] for one in documents]}}, *keys]
+    left = {bytes(one.raw): one for one in documents}
+    for one in collection.find({"$or": same}, session=session, collation=BY_BYTES):
+        if left.pop(bytes(one.raw), None) is None:
+            raise conflict(table)
+    return list(left.values())
 
 
 def _no_place(table: str) -> Unsupported:
@@ -145,7 +149,8 @@ def _no_place(table: str) -> Unsupported:
     )
 
 
-def _document_for(tables: Container[str], row: Row) -> RawBSONDocument:
+def document_for(tables: Container[str], row: Row) -> RawBSONDocument:
+    """The document of an archived row. Raises `Unsupported` and `Unreadable`."""
     if row.table not in tables:
         raise _no_place(row.table)
     return _document_of(row)

@@ -63,7 +63,7 @@ from ckpt_backends.mongodb.engine.layout import (
     storable_of,
     stored_forms,
 )
-from ckpt_backends.mongodb.engine.restoring import restore_rows
+from ckpt_backends.mongodb.engine.restoring import DOCUMENTS_AT_ONCE, document_for, missing
 from ckpt_backends.mongodb.engine.store import SharedWrites, remove_staged, staged_id
 from ckpt_backends.records import (
     CopyTarget,
@@ -112,6 +112,8 @@ _COPIED_AT_ONCE = 50
 """Documents that are copied with one command."""
 Match = Mapping[str, Any]
 Document = dict[str, Any]
+Stored = tuple[str, RawBSONDocument]
+"""A document with its table."""
 
 
 class DocumentMaker(Protocol):
@@ -161,15 +163,11 @@ class MongoRows(Rows):
         if "checkpoint_ns" not in self._saver.key:
             newest = ((one, self.newest(one)) for one in thread_ids)
             return {one: {"": NewestRow(at["checkpoint_id"], 0)} for one, at in newest if at}
-        stages: list[Stage] = [
-            {"$match": of_threads(thread_ids)},
-            {"$group": {"_id": [f"${name}" for name in KEY[:2]], "head": {"$max": f"${KEY[2]}"}}},
-        ]
-        found: dict[str, dict[str, NewestRow]] = {}
-        for row in self._aggregate(CHECKPOINTS, stages):
-            thread_id, ns = row["_id"]
-            found.setdefault(thread_id, {})[ns or ""] = NewestRow(row["head"], 0)
-        return found
+        found = heads_of(self._collection(CHECKPOINTS), thread_ids, self._session)
+        return {
+            one: {ns: NewestRow(head, 0) for ns, head in heads.items()}
+            for one, heads in found.items()
+        }
 
     def newest(self, thread_id: str) -> Document:
         """The newest checkpoint of a thread without its body; empty if there is none."""
@@ -326,6 +324,21 @@ class MongoRows(Rows):
         return self._connection.raw(self._layout.collections[table])
 
 
+def heads_of(
+    checkpoints: Any, thread_ids: Sequence[str], session: ClientSession | None
+) -> dict[str, dict[str, str]]:
+    """By thread and namespace, the greatest id of a checkpoint."""
+    stages: list[Stage] = [
+        {"$match": of_threads(thread_ids)},
+        {"$group": {"_id": [f"${name}" for name in KEY[:2]], "head": {"$max": f"${KEY[2]}"}}},
+    ]
+    found: dict[str, dict[str, str]] = {}
+    for row in checkpoints.aggregate(stages, session, collation=BY_BYTES, allowDiskUse=True):
+        thread_id, ns = row["_id"]
+        found.setdefault(thread_id, {})[ns or ""] = row["head"]
+    return found
+
+
 def _given_up(error: PyMongoError) -> Exception:
     """The error to raise after the last attempt failed."""
     code = error.code if isinstance(error, OperationFailure) else None
@@ -422,7 +435,7 @@ def _elsewhere(hello: Mapping[str, Any]) -> Iterator[Remaining]:
         )
 
 
-# Adds threads that come from another store.
+# Adds threads that come from another store or from an archive.
 #
 # What fits into one transaction is added in one. Anything larger, and all on a server without
 # transactions, is stored first where no saver finds it (see `staging`). Then only the `thread_id`
@@ -455,33 +468,52 @@ Lock: TypeAlias = Callable[[str, ClientSession], None]
 class Receiver:
     """Adds threads to the collections of one layout."""
 
-    def __init__(
-        self, connection: MongoConnection, layout: MongoLayout, make: DocumentMaker, lock: Lock
-    ) -> None:
+    def __init__(self, connection: MongoConnection, layout: MongoLayout, lock: Lock) -> None:
         """`lock` makes transactions fail that change the same thread at the same time."""
         self._connection = connection
         self._layout = layout
-        self._make = make
         self._lock = lock
         self._run = ObjectId()
+        self._checked: Sequence[Arrival] = ()
+        """Those whose heads must stay as they are."""
+        self._keeps_equal = False
+        """Whether a document may be there that is equal to one that comes."""
         self._staged: Counter[tuple[str, str]] = Counter()
         """By table and thread, the number of documents on their way."""
         self._bytes = 0
         """The bytes of all documents that were inserted."""
         self._known: set[str] = set()
         """The threads of which the store has something."""
+        self._added = self._there = 0
 
-    def receive(self, arrivals: Iterable[Arrival]) -> None:
+    def receive(self, listed: Sequence[Arrival], documents: Iterator[tuple[str, Document]]) -> None:
         """Add threads, all or none; see `WritableStore.receive`. Raises `PyMongoError`, too."""
-        listed = list(arrivals)
         ids = [one.thread_id for one in listed]
         self._check_ids(ids)
+        self._checked = listed
+        self._take(ids, ((table, _encoded(one)) for table, one in documents))
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        """Add documents of one thread; see `WritableStore.restore`. Raises `PyMongoError`, too."""
+        collections = self._layout.collections
+        documents = ((row.table, document_for(collections, row)) for row in rows)
+        first = next(documents, None)
+        if first is None:
+            return Restored(0, 0)
+        thread_id = first[1].get("thread_id")
+        self._keeps_equal = True
+        # Old savers stored numeric ids as numbers: these documents are not staged.
+        ids = [thread_id] if isinstance(thread_id, str) else []
+        self._take(ids, chain([first], documents))
+        return Restored(self._added, self._there)
+
+    def _take(self, ids: Sequence[str], documents: Iterator[Stored]) -> None:
+        """Add the documents of these threads, all or none."""
         self._patiently(lambda: remove_staged(self._connection, self._layout, ids))
-        self._check_heads(listed, None)
-        self._known = self._there(ids)
-        documents = (self._make.document_of(part, None) for one in listed for part in one.parts)
+        self._check_heads(None)
+        self._known = self._there_are(ids)
         try:
-            self._add(listed, documents)
+            self._add(ids, documents)
         except BaseException:
             if self._staged:
                 with suppress(PyMongoError):
@@ -497,27 +529,29 @@ class Receiver:
             if found := self._collection(table).find_one(match, {"thread_id": 1}):
                 raise CannotHold(f"thread '{found['thread_id']}' is stored under a number there")
 
-    def _add(self, listed: list[Arrival], documents: Iterator[tuple[str, Document]]) -> None:
-        first: list[tuple[str, Document]] = []
+    def _add(self, ids: Sequence[str], documents: Iterator[Stored]) -> None:
+        if not ids and self._connection.has_transactions:
+            self._add_at_once(documents)
+            return
+        first: list[Stored] = []
         size = 0
         for table, one in documents:
             first.append((table, one))
-            size += _size(one)
+            size += len(one.raw)
             if size > _AT_ONCE:
                 break
         if size <= _AT_ONCE and self._connection.has_transactions:
-            self._patiently(lambda: self._add_at_once(listed, first))
+            self._patiently(lambda: self._add_at_once(first))
             return
         self._insert(chain(_taken(first), documents), None)
-        self._publish(listed)
+        self._publish(ids)
 
-    def _add_at_once(
-        self, listed: Sequence[Arrival], documents: Iterable[tuple[str, Document]]
-    ) -> None:
+    def _add_at_once(self, documents: Iterable[Stored]) -> None:
+        self._added = self._there = 0
         with self._connection.transaction() as session:
-            self._begin(listed, session)
+            self._begin(session)
             self._insert(documents, session)
-            self._check_heads(listed, None)
+            self._check_heads(None)
 
     def _patiently(self, act: Callable[[], None]) -> None:
         """Try again after conflicts: the server keeps the transaction of a killed run a minute."""
@@ -530,100 +564,99 @@ class Receiver:
                     raise
             time.sleep(_RETRY_PAUSE)
 
-    def _begin(self, listed: Sequence[Arrival], session: ClientSession) -> None:
-        for one in listed:
+    def _begin(self, session: ClientSession) -> None:
+        for one in self._checked:
             if one.heads:
                 self._lock(one.thread_id, session)
-        self._check_heads(listed, session)
+        self._check_heads(session)
 
-    def _insert(
-        self, documents: Iterable[tuple[str, Document]], session: ClientSession | None
-    ) -> None:
+    def _insert(self, documents: Iterable[Stored], session: ClientSession | None) -> None:
         """Insert documents; without a session, as documents on their way."""
-        batches: dict[str, list[RawBSONDocument]] = {}
-        sizes: Counter[str] = Counter()
-        for table, document in documents:
-            thread_id = document["thread_id"]
-            if thread_id in self._known:
-                self._check_absent(table, document, session)
+        for table, some in _batches(documents):
+            new = self._new(table, some, session)
+            self._added += len(new)
+            self._there += len(some) - len(new)
+            self._bytes += sum(len(one.raw) for one in new)
             if session is None:
-                self._staged[table, thread_id] += 1
-                document["thread_id"] = staged_id(self._run, thread_id)
-            raw = _encoded(document)
-            self._bytes += len(raw.raw)
-            batches.setdefault(table, []).append(raw)
-            sizes[table] += len(raw.raw)
-            if sizes[table] > _PER_COMMAND:
-                self._collection(table).insert_many(batches.pop(table), session=session)
-                sizes[table] = 0
-        for table, batch in batches.items():
-            self._collection(table).insert_many(batch, session=session)
+                new = [self._as_staged(table, one) for one in new]
+            if new:
+                self._collection(table).insert_many(new, session=session)
 
-    def _check_absent(self, table: str, document: Document, session: ClientSession | None) -> None:
-        """Raise `StoreChanged` if a document is there. Not every saver has unique indexes."""
-        key = {name: document[name] for name in self._layout.keys[table]}
-        if self._collection(table).find_one(key, {"_id": 1}, session=session, collation=BY_BYTES):
+    def _new(
+        self, table: str, some: list[RawBSONDocument], session: ClientSession | None
+    ) -> list[RawBSONDocument]:
+        """The documents that are not there. Raises `StoreChanged` if one is that must not be.
+
+        Not every saver has unique indexes.
+        """
+        if not self._keeps_equal and self._known.isdisjoint(one["thread_id"] for one in some):
+            return some
+        names = self._layout.keys[table]
+        new = missing(self._collection(table), names, some, session, table)
+        if len(new) < len(some) and not self._keeps_equal:
             raise conflict(table)
+        return new
 
-    def _publish(self, listed: Sequence[Arrival]) -> None:
+    def _as_staged(self, table: str, document: RawBSONDocument) -> RawBSONDocument:
+        thread_id = document["thread_id"]
+        if not isinstance(thread_id, str):
+            return document
+        self._staged[table, thread_id] += 1
+        staged = documents.subdocument(encode(staged_id(self._run, thread_id)))
+        made = documents.splice_bson(bytes(document.raw), {"thread_id": staged})
+        return RawBSONDocument(made, RAW)
+
+    def _publish(self, ids: Sequence[str]) -> None:
         """Give all documents on their way their thread ids."""
         fits = self._staged.total() <= _MOST_TURNED and self._bytes <= _MOST_BYTES_TURNED
         if fits and self._connection.has_transactions:
             try:
                 with self._connection.transaction() as session:
-                    self._begin(listed, session)
-                    self._turn(listed, session)
-                    self._check_heads(listed, None)
+                    self._begin(session)
+                    self._turn(ids, session)
+                    self._check_heads(None)
                 return
             except OperationFailure as error:
                 if error.code not in _TOO_LARGE and not error.has_error_label(_TRANSIENT):
                     raise
-        self._check_staged(listed)
-        self._check_heads(listed, None)
-        self._turn(listed, None)
+        self._check_staged(ids)
+        self._check_heads(None)
+        self._turn(ids, None)
 
-    def _check_staged(self, listed: Sequence[Arrival]) -> None:
+    def _check_staged(self, ids: Sequence[str]) -> None:
         """Raise `StoreChanged` if another run has removed what this one has stored."""
-        for one in listed:
-            match = {"thread_id": staged_id(self._run, one.thread_id)}
+        for one in ids:
+            match = {"thread_id": staged_id(self._run, one)}
             for table in self._layout.collections:
-                number = self._collection(table).count_documents(match)
-                if number != self._staged[table, one.thread_id]:
-                    raise moved(one.thread_id)
+                if self._collection(table).count_documents(match) != self._staged[table, one]:
+                    raise moved(one)
 
-    def _turn(self, listed: Sequence[Arrival], session: ClientSession | None) -> None:
+    def _turn(self, ids: Sequence[str], session: ClientSession | None) -> None:
         subgraphs, root = {"checkpoint_ns": {"$ne": ""}}, {"checkpoint_ns": ""}
         order: list[tuple[str, Document]] = [(WRITES, {})]
         order += [(CHECKPOINTS, subgraphs), (CHECKPOINTS, root)]
-        for one in listed:
+        for one in ids:
             turned: Counter[str] = Counter()
             for table, some in order:
-                if not self._staged[table, one.thread_id]:
+                if not self._staged[table, one]:
                     continue
-                match = {"thread_id": staged_id(self._run, one.thread_id), **some}
-                change = {"$set": {"thread_id": one.thread_id}}
+                match = {"thread_id": staged_id(self._run, one), **some}
+                change = {"$set": {"thread_id": one}}
                 done = self._collection(table).update_many(match, change, session=session)
                 turned[table] += done.modified_count
             for table, number in turned.items():
-                if number != self._staged[table, one.thread_id]:
-                    raise moved(one.thread_id)
+                if number != self._staged[table, one]:
+                    raise moved(one)
 
-    def _check_heads(self, listed: Sequence[Arrival], session: ClientSession | None) -> None:
+    def _check_heads(self, session: ClientSession | None) -> None:
         """Raise `StoreChanged` if a thread has other heads than its arrival says."""
-        stages: list[Stage] = [
-            {"$match": of_threads([one.thread_id for one in listed])},
-            {"$group": {"_id": [f"${name}" for name in KEY[:2]], "head": {"$max": f"${KEY[2]}"}}},
-        ]
-        found: dict[str, dict[str, str]] = {}
-        checkpoints = self._collection(CHECKPOINTS)
-        for row in checkpoints.aggregate(stages, session=session, collation=BY_BYTES):
-            thread_id, ns = row["_id"]
-            found.setdefault(thread_id, {})[ns or ""] = row["head"]
-        for one in listed:
+        ids = [one.thread_id for one in self._checked]
+        found = heads_of(self._collection(CHECKPOINTS), ids, session) if ids else {}
+        for one in self._checked:
             if found.get(one.thread_id, {}) != dict(one.heads):
                 raise moved(one.thread_id)
 
-    def _there(self, thread_ids: Sequence[str]) -> set[str]:
+    def _there_are(self, thread_ids: Sequence[str]) -> set[str]:
         stages: list[Stage] = [
             {"$match": of_threads(thread_ids)},
             {"$group": {"_id": "$thread_id"}},
@@ -650,12 +683,17 @@ def _taken(listed: list[Any]) -> Iterator[Any]:
         yield listed.pop()
 
 
-def _size(document: Document) -> int:
-    """The size of a document, about."""
-    values = (one for one in document.values() if isinstance(one, bytes))
-    metadata = document.get("metadata")
-    inner = len(metadata.raw) if isinstance(metadata, RawBSONDocument) else 0
-    return _ABOUT + inner + sum(map(len, values))
+def _batches(documents: Iterable[Stored]) -> Iterator[tuple[str, list[RawBSONDocument]]]:
+    """The documents in batches for one command each, of one table."""
+    batches: dict[str, list[RawBSONDocument]] = {}
+    sizes: Counter[str] = Counter()
+    for table, one in documents:
+        batches.setdefault(table, []).append(one)
+        sizes[table] += len(one.raw)
+        if sizes[table] > _PER_COMMAND or len(batches[table]) >= DOCUMENTS_AT_ONCE:
+            yield table, batches.pop(table)
+            sizes[table] = 0
+    yield from batches.items()
 
 
 def _encoded(document: Document) -> RawBSONDocument:
@@ -849,8 +887,7 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url):
-            layout = self._layout
-            return restore_rows(self._connection, layout.collections, layout.keys, rows)
+            return Receiver(self._connection, self._layout, self._lock).restore(rows)
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
 
