@@ -88,11 +88,11 @@ def _guarded(act: Callable[[], int], argv: list[str], session: Session | None = 
 
 def _print_version() -> int:
     print(f"ckpt {__version__}")  # noqa: T201
-    _flush()
+    flush()
     return 0
 
 
-def _flush() -> None:
+def flush() -> None:
     """Write the rest of the answer. Raises `PartlyDone` if it cannot be written."""
     try:
         sys.stdout.flush()
@@ -109,7 +109,7 @@ def _carry_out_whole(argv: list[str], session: Session, *, limited: bool) -> int
     if limited:
         set_limits(os.environ)
     code = _carry_out(argv, session)
-    _flush()
+    flush()
     session.check_complete()
     return code
 
