@@ -10,28 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
+from ckpt_backends import errors, open_for_writing
 from ckpt_backends.archive import Bundle
 from ckpt_backends.changes import Removal
 from ckpt_backends.discovery import backend_of
-from ckpt_backends.errors import (
-    CkptError,
-    PartlyDone,
-    Refused,
-    StoreChanged,
-    StoreUnavailable,
-    UnknownLayout,
-    Unreadable,
-    Unsupported,
-    UsageError,
-)
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, WritableMemoryStore, digest_of
 from ckpt_backends.model import in_chunks
-from ckpt_backends.open_for_writing import (
-    create_memory,
-    create_store,
-    open_writable,
-    open_writable_memory,
-)
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.rows import Restored, RowEdit
@@ -53,32 +37,8 @@ from ckpt_cli.apply.changes import without_values
 from ckpt_cli.apply.recording import CopyRecording, Recording, refuse_copy, writable_store
 from ckpt_cli.core.copying import CopiedItem, CopiedThread, CopyStep, RekeyedThread
 from ckpt_cli.core.memory import format_key
-from ckpt_cli.operations.log import (
-    ItemsAdded,
-    ItemsRemoved,
-    ItemsRestored,
-    OperationStep,
-    RowsAdded,
-    RowsRemoved,
-    RowsRestored,
-)
-from ckpt_cli.plans.copy import (
-    CopySides,
-    MemoryCopyTerms,
-    RekeySide,
-    batches,
-    compare_thread,
-    diverged,
-    equal_counts,
-    is_equal,
-    needs_key,
-    planned_copy,
-    planned_items,
-    planned_rekey,
-    refusing_malformed,
-    restored_of,
-    sum_of,
-)
+from ckpt_cli.operations import log
+from ckpt_cli.plans import copy
 from ckpt_cli.plans.fork import contents_of, removal_of_added
 from ckpt_cli.reading.executor import Executor
 
@@ -97,7 +57,7 @@ class ThreadCopier:
     """Copies threads from one store to another."""
 
     def __init__(
-        self, sides: CopySides, target: Store, writable: WritableStore, *, replace: bool
+        self, sides: copy.CopySides, target: Store, writable: WritableStore, *, replace: bool
     ) -> None:
         """`target` reads what `writable` writes."""
         self._sides = sides
@@ -152,15 +112,15 @@ class ThreadCopier:
 
         `parts` is what the source has of it, and `stored` what the target has, if they are read.
         """
-        counts = equal_counts(self._sides, thread_id, parts, stored)
+        counts = copy.equal_counts(self._sides, thread_id, parts, stored)
         if counts is not None:
             return CopiedThread(thread_id, CopyStep.PRESENT, counts, is_verified=True)
-        found = compare_thread(self._sides, thread_id)
+        found = copy.compare_thread(self._sides, thread_id)
         if found.step is CopyStep.PRESENT:
             return CopiedThread(thread_id, found.step, found.total, is_verified=True)
         if found.step is CopyStep.REPLACE:
             if not (self._replace or found.is_behind):
-                return diverged(found)
+                return copy.diverged(found)
             self._remove(thread_id)
             made = self._new(thread_id)
             made.outcome.step, made.outcome.removed = CopyStep.REPLACE, found.kept
@@ -179,7 +139,7 @@ class ThreadCopier:
         self._refresh()
         (removed,) = self._writable.remove([Removal(thread_id, last_at, checkpoints, writes)])
         if removed.skipped:
-            raise StoreChanged(f"thread '{thread_id}' of the target {removed.skipped}")
+            raise errors.StoreChanged(f"thread '{thread_id}' of the target {removed.skipped}")
 
     def _refresh(self) -> None:
         # In a file that is not in WAL mode, an open read would block the writer.
@@ -191,7 +151,7 @@ class ThreadCopier:
         self._target.refresh()
         try:
             self._writable.receive([one.arrival() for one in batch])
-        except (StoreChanged, CannotHold) as error:
+        except (errors.StoreChanged, CannotHold) as error:
             if len(batch) == 1:
                 yield self._failed(batch[0], error)
                 return
@@ -206,26 +166,26 @@ class ThreadCopier:
                 self._verify(one)
             yield one.copied()
 
-    def _failed(self, one: _Converted, error: StoreChanged | CannotHold) -> CopiedThread:
+    def _failed(self, one: _Converted, error: errors.StoreChanged | CannotHold) -> CopiedThread:
         """Return the outcome for a thread that could not be added.
 
         An engine without transactions may have added it with others, before one of them failed.
         """
         self._target.refresh()
-        if not isinstance(error, StoreChanged) or one.rest is not None:
+        if not isinstance(error, errors.StoreChanged) or one.rest is not None:
             return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
-        if sum_of(self._sides.stored(one.thread_id), part_digest) == one.exact_sum():
+        if copy.sum_of(self._sides.stored(one.thread_id), part_digest) == one.exact_sum():
             return one.copied()
         return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
 
     def _verify(self, one: _Converted) -> None:
         """Read a thread back. Raises `Unreadable` if it is not what was sent."""
         sides, thread_id = self._sides, one.thread_id
-        if one.rest is not None and sum_of(sides.stored(thread_id), stored_digest) == one.sum:
+        if one.rest is not None and copy.sum_of(sides.stored(thread_id), stored_digest) == one.sum:
             return
-        found, wanted = sum_of(sides.stored(thread_id), part_digest), one.exact_sum()
+        found, wanted = copy.sum_of(sides.stored(thread_id), part_digest), one.exact_sum()
         if found != wanted:
-            raise Unreadable(
+            raise errors.Unreadable(
                 f"thread '{one.thread_id}' is not the same in the target: {found.checkpoints}"
                 f" checkpoints, {found.writes} writes and {found.values} values are there, of"
                 f" {wanted.checkpoints}, {wanted.writes} and {wanted.values}",
@@ -256,7 +216,7 @@ class _Converted:
             self.sum.add(part)
             self.parts.append(part)
             if self.sum.size > _BATCH_BYTES:
-                self.rest, self.sum = left, sum_of(self.parts, stored_digest)
+                self.rest, self.sum = left, copy.sum_of(self.parts, stored_digest)
                 break
         self.outcome.unexpiring = conversion.unexpiring - before
 
@@ -307,7 +267,7 @@ class CopyTerms:
 @contextmanager
 def opened_sides(
     terms: CopyTerms, watch: Callable[[int], None] = lambda _: None
-) -> Iterator[CopySides]:
+) -> Iterator[copy.CopySides]:
     """Open both stores for reading. Raises `Unsupported` if there is no way between them.
 
     `watch` is told the number of bytes of each row that is read from the source.
@@ -323,7 +283,7 @@ def opened_sides(
             layout = stack.enter_context(target).describe().layout
         way = route(here.layout, layout, terms.language)
         conversion = Conversion(way.source, way.target, terms.sealing)
-        yield CopySides(source, here.layout, target, layout, conversion, watch)
+        yield copy.CopySides(source, here.layout, target, layout, conversion, watch)
 
 
 def _check_different(terms: CopyTerms) -> None:
@@ -333,18 +293,18 @@ def _check_different(terms: CopyTerms) -> None:
     with suppress(OSError):
         is_same |= all(map(os.path.exists, paths)) and os.path.samefile(*paths)
     if is_same:
-        raise UsageError("the source and the target are the same store")
+        raise errors.UsageError("the source and the target are the same store")
 
 
 def opened_target(url: StoreUrl, *, create: bool) -> Store | None:
     """Return the target; None if it is not there yet and would be made."""
     try:
         return open_store(url)
-    except (UnknownLayout, StoreUnavailable) as error:
+    except (errors.UnknownLayout, errors.StoreUnavailable) as error:
         backend = backend_of(url.scheme)
         if backend is None or not backend.create:
             raise
-        is_missing = isinstance(error, UnknownLayout) or (
+        is_missing = isinstance(error, errors.UnknownLayout) or (
             backend.is_local and not os.path.exists(url.path)
         )
         if create and is_missing:
@@ -356,7 +316,7 @@ def opened_target(url: StoreUrl, *, create: bool) -> Store | None:
 
 def make_target(url: StoreUrl, language: Language) -> Store:
     """Make an empty store and open it. Raises `Refused` if something else is there."""
-    create_store(url, language)
+    open_for_writing.create_store(url, language)
     return open_store(url)
 
 
@@ -372,7 +332,7 @@ def plan_threads(
     """
     with opened_sides(terms, watch) as sides:
         for thread_id in thread_ids:
-            yield planned_copy(sides, thread_id, replace=terms.replace)
+            yield copy.planned_copy(sides, thread_id, replace=terms.replace)
 
 
 def copy_threads(
@@ -388,7 +348,7 @@ def copy_threads(
     processes copy. Close the iterator before the recording ends.
     """
     if terms.create:
-        terms = replace(terms, target=create_store(terms.target, terms.language))
+        terms = replace(terms, target=open_for_writing.create_store(terms.target, terms.language))
     with closing(CopyRecording(recording, terms.target)) as record:
         with opened_sides(terms):
             pass  # what cannot be copied at all is refused before it is recorded
@@ -424,7 +384,7 @@ class _Copying:
         if sides.target is None:
             raise ValueError("the target is made before threads are copied")
         sides.target.refresh()
-        writable = stack.enter_context(open_writable(terms.target))
+        writable = stack.enter_context(open_for_writing.open_writable(terms.target))
         # A writer that removed rows empties the log when it is closed, which waits for readers.
         stack.callback(sides.target.refresh)
         return ThreadCopier(sides, sides.target, writable, replace=terms.replace).copy
@@ -439,7 +399,7 @@ class RestoreReport:
     """Which archives were restored, in order."""
 
     done: list[tuple[Bundle, Restored]] = field(default_factory=list)
-    failed: list[CkptError] = field(default_factory=list)
+    failed: list[errors.CkptError] = field(default_factory=list)
 
     @property
     def expired(self) -> int:
@@ -450,7 +410,7 @@ class RestoreReport:
         """Restore one archive and record the outcome."""
         try:
             self.done.append((bundle, restore(bundle)))
-        except CkptError as error:
+        except errors.CkptError as error:
             error.message = f"cannot restore '{bundle.path}': {error.message}"
             self.failed.append(error)
 
@@ -461,28 +421,28 @@ class RestoreReport:
         if self.failed:
             number = len(self.failed) + len(self.done)
             first = self.failed[0]
-            raise PartlyDone(
+            raise errors.PartlyDone(
                 f"{len(self.failed)} of {number} {noun} {verb} restored: {first.message}",
                 hint=first.hint,
             ) from first
         if self.expired:
             rows = "1 row" if self.expired == 1 else f"{self.expired} rows"
-            raise PartlyDone(
+            raise errors.PartlyDone(
                 f"{rows} left out: their time to live has ended", hint=f"the {noun} still hold them"
             )
 
 
 def _recorded(
     recording: Recording,
-    planned: OperationStep,
+    planned: log.OperationStep,
     restore: Callable[[], Restored],
-    carried_out: Callable[[Restored], OperationStep],
+    carried_out: Callable[[Restored], log.OperationStep],
 ) -> Restored:
     """Restore one archive, and record that. `carried_out` adds what takes it back to the step."""
     recording.intend([planned])
     try:
         done = restore()
-    except CkptError as error:
+    except errors.CkptError as error:
         recording.failed(error)
         raise
     recording.came_out({planned.thread_id: carried_out(done) if done.added else None})
@@ -493,7 +453,7 @@ def restore_threads(
     url: StoreUrl,
     bundles: Iterable[Bundle],
     rows: Store,
-    sides_of: Callable[[Bundle], CopySides | None],
+    sides_of: Callable[[Bundle], copy.CopySides | None],
     recording: Recording,
 ) -> RestoreReport:
     """Restore archived threads. Raises what `open_writable` raises.
@@ -524,11 +484,11 @@ class _RestoringThread:
         self._before = before = contents_of(rows, thread_id)
         # In a file that is not in WAL mode, an open read would block the writer.
         rows.refresh()
-        added = RowsAdded(len(before.checkpoints), before.number_of_writes)
-        restored = RowsRestored(bundle.path.absolute(), bundle.digest)
-        self.planned = OperationStep(thread_id, restored if is_own else added, None)
+        added = log.RowsAdded(len(before.checkpoints), before.number_of_writes)
+        restored = log.RowsRestored(bundle.path.absolute(), bundle.digest)
+        self.planned = log.OperationStep(thread_id, restored if is_own else added, None)
 
-    def carried_out(self, done: Restored) -> OperationStep:  # noqa: ARG002 - the store tells more
+    def carried_out(self, done: Restored) -> log.OperationStep:  # noqa: ARG002 - the store tells more
         self._rows.refresh()
         try:
             back = removal_of_added(self._rows, self.planned.thread_id or "", self._before)
@@ -537,10 +497,10 @@ class _RestoringThread:
             # cannot read.
             back = None
         self._rows.refresh()
-        return replace(self.planned, back=None if back is None else RowsRemoved(back))
+        return replace(self.planned, back=None if back is None else log.RowsRemoved(back))
 
 
-def _restored(bundle: Bundle, sides: CopySides | None, writable: WritableStore) -> Restored:
+def _restored(bundle: Bundle, sides: copy.CopySides | None, writable: WritableStore) -> Restored:
     """Restore an archive; without `sides` it is of the store's own layout."""
     if sides is None:
         return writable.restore(bundle.rows())
@@ -549,16 +509,16 @@ def _restored(bundle: Bundle, sides: CopySides | None, writable: WritableStore) 
     if sides.has_expired:
         return Restored(0, 0, bundle.size)
     copier = ThreadCopier(sides, sides.target, writable, replace=False)
-    with refusing_malformed(bundle.path):
+    with copy.refusing_malformed(bundle.path):
         (done,) = copier.copy([bundle.header.thread_id or ""])
-    return restored_of(done)
+    return copy.restored_of(done)
 
 
 def restore_memory(url: StoreUrl, bundles: Iterable[Bundle], recording: Recording) -> RestoreReport:
     """Restore archived memory items row for row. Raises what `open_writable_memory` raises."""
     report = RestoreReport()
     refuse_copy(url)
-    with open_memory(url) as memory, open_writable_memory(url) as writable:
+    with open_memory(url) as memory, open_for_writing.open_writable_memory(url) as writable:
 
         def restore(bundle: Bundle) -> Restored:
             step = _RestoringItems(memory, bundle)
@@ -581,19 +541,19 @@ class _RestoringItems:
         memory.refresh()
         self._missing = [key for key in rows if key not in there]
         self._rows = sum(rows[key] for key in self._missing)
-        part = ItemsRestored(bundle.path.absolute(), bundle.digest, len(self._missing))
-        self.planned = OperationStep(None, part, None)
+        part = log.ItemsRestored(bundle.path.absolute(), bundle.digest, len(self._missing))
+        self.planned = log.OperationStep(None, part, None)
 
-    def carried_out(self, done: Restored) -> OperationStep:
+    def carried_out(self, done: Restored) -> log.OperationStep:
         if done.added != self._rows:
             return self.planned  # an item was there in part
         self._memory.refresh()
         try:
             items = without_values(self._memory.items(keys=self._missing))
-        except CkptError:  # the items are restored all the same
+        except errors.CkptError:  # the items are restored all the same
             return self.planned
         self._memory.refresh()
-        return replace(self.planned, back=ItemsRemoved(items))
+        return replace(self.planned, back=log.ItemsRemoved(items))
 
 
 Watch = Callable[[Iterable[CopiedItem], str], Iterable[CopiedItem]]
@@ -602,7 +562,7 @@ Watch = Callable[[Iterable[CopiedItem], str], Iterable[CopiedItem]]
 
 @contextmanager
 def _opened_items(
-    terms: MemoryCopyTerms, *, makes: bool = False
+    terms: copy.MemoryCopyTerms, *, makes: bool = False
 ) -> Iterator[tuple[MemoryStore, MemoryStore | None]]:
     """Open both stores for reading; the target is None if it is not there and would be made.
 
@@ -612,10 +572,10 @@ def _opened_items(
     with ExitStack() as stack:
         source = _store_of_items(stack.enter_context(open_memory(terms.source)))
         if makes and terms.create:
-            create_memory(terms.target)
+            open_for_writing.create_memory(terms.target)
         try:
             target = stack.enter_context(open_memory(terms.target))
-        except (UnknownLayout, StoreUnavailable) as error:
+        except (errors.UnknownLayout, errors.StoreUnavailable) as error:
             if terms.create and not makes:
                 yield source, None
                 return
@@ -623,7 +583,7 @@ def _opened_items(
             raise error from None
         _store_of_items(target)
         if source.describe().url == target.describe().url:
-            raise UsageError("the source and the target are the same store")
+            raise errors.UsageError("the source and the target are the same store")
         yield source, target
 
 
@@ -631,21 +591,23 @@ def _store_of_items(memory: MemoryStore) -> MemoryStore:
     """Return a Store of LangGraph. Raises `Unsupported` if it is another memory."""
     info = memory.describe()
     if not info.is_store:
-        raise Unsupported(
+        raise errors.Unsupported(
             f"items of '{info.url}' cannot be copied: it is not a Store of LangGraph",
             hint="`ckpt memory export` writes them as JSON",
         )
     return memory
 
 
-def plan_items(terms: MemoryCopyTerms, watch: Watch) -> Iterator[CopiedItem]:
+def plan_items(terms: copy.MemoryCopyTerms, watch: Watch) -> Iterator[CopiedItem]:
     """Yield what would become of each item. Raises what opening the stores raises."""
     with _opened_items(terms) as (source, target):
         label = "reading" if target is None else "comparing"
-        yield from watch(planned_items(terms, source, target), label)
+        yield from watch(copy.planned_items(terms, source, target), label)
 
 
-def copy_items(terms: MemoryCopyTerms, watch: Watch, recording: Recording) -> Iterator[CopiedItem]:
+def copy_items(
+    terms: copy.MemoryCopyTerms, watch: Watch, recording: Recording
+) -> Iterator[CopiedItem]:
     """Copy items; yield what became of each, in order. Raises what opening the stores raises.
 
     Raises `Unreadable` if an item is not the same in the target.
@@ -654,10 +616,10 @@ def copy_items(terms: MemoryCopyTerms, watch: Watch, recording: Recording) -> It
     with _opened_items(terms, makes=True) as (source, target):
         if target is None:
             raise ValueError("the target is made before items are copied")
-        planned = list(watch(planned_items(terms, source, target), "comparing"))
+        planned = list(watch(copy.planned_items(terms, source, target), "comparing"))
         # In a file that is not in WAL mode, an open read would block the writer.
         target.refresh()
-        with open_writable_memory(terms.target) as writable:
+        with open_for_writing.open_writable_memory(terms.target) as writable:
             copier = _ItemCopier(source, target, writable)
             todo = [one for one in planned if one.step in {CopyStep.COPY, CopyStep.REPLACE}]
             for some in in_chunks(todo):
@@ -673,18 +635,22 @@ def _copy_recorded(
 ) -> None:
     """Copy some items, and record that."""
     replaces = any(one.step is CopyStep.REPLACE for one in some)
-    recording.intend([OperationStep(None, ItemsAdded(tuple(one.key for one in some)), None)])
+    recording.intend(
+        [log.OperationStep(None, log.ItemsAdded(tuple(one.key for one in some)), None)]
+    )
     try:
         copier.copy(some)
         target.refresh()
         keys = tuple(one.key for one in some if one.step is not CopyStep.SKIP)
         # What a replaced item held before is not kept.
-        back = None if replaces else ItemsRemoved(without_values(target.items(keys=keys)))
+        back = None if replaces else log.ItemsRemoved(without_values(target.items(keys=keys)))
         target.refresh()
     except BaseException:
         recording.unsure()
         raise
-    recording.came_out({None: OperationStep(None, ItemsAdded(keys), back) if keys else None})
+    recording.came_out(
+        {None: log.OperationStep(None, log.ItemsAdded(keys), back) if keys else None}
+    )
 
 
 class _ItemCopier:
@@ -701,7 +667,7 @@ class _ItemCopier:
         """Copy some items, a few megabytes in one transaction."""
         by_key = {one.key: one for one in planned}
         left = dict(by_key)
-        for batch in batches(self._source.items(keys=list(by_key), values=True)):
+        for batch in copy.batches(self._source.items(keys=list(by_key), values=True)):
             fitted: list[Item] = []
             for item in batch:
                 one = left.pop(item.key, None)
@@ -732,7 +698,7 @@ class _ItemCopier:
         """Add items in one transaction; if another process added one, one by one."""
         try:
             self._writable.receive(fitted)
-        except StoreChanged as error:
+        except errors.StoreChanged as error:
             if len(fitted) == 1:
                 _skip(planned[fitted[0].key], error)
                 return
@@ -740,7 +706,7 @@ class _ItemCopier:
                 self._receive([one], planned)
 
 
-def _skip(one: CopiedItem, error: CkptError) -> None:
+def _skip(one: CopiedItem, error: errors.CkptError) -> None:
     one.step, one.reason = CopyStep.SKIP, error.message
 
 
@@ -752,8 +718,8 @@ def _verify(target: MemoryStore, planned: Sequence[CopiedItem]) -> None:
         there = found.get(key)
         if there is None and one.expires_at is not None and target.describe().removes_expired:
             continue  # it expired while it was copied
-        if there is None or not is_equal(one, there):
-            raise Unreadable(
+        if there is None or not copy.is_equal(one, there):
+            raise errors.Unreadable(
                 f"item '{format_key(key)}' is not the same in the target",
                 hint="an agent may be using the target; run the command again to compare both",
             )
@@ -765,27 +731,27 @@ _IN_MEMORY = 8 << 20
 
 
 def rekey_thread(
-    side: RekeySide, writable: WritableStore, recording: Recording, thread_id: str
+    side: copy.RekeySide, writable: WritableStore, recording: Recording, thread_id: str
 ) -> RekeyedThread:
     """Change all values of a thread, in one transaction if the engine has transactions.
 
     Raises `Refused` for a value that no key opens; nothing of the thread is written then.
     """
     counts = RekeyCounts()
-    with needs_key(thread_id):
+    with copy.needs_key(thread_id):
         edits, is_whole = _small(side.edits(thread_id, counts))
     side.store.refresh()
     if not is_whole:
         # Every value is opened once before the first is written.
-        planned_rekey(side, thread_id)
+        copy.planned_rekey(side, thread_id)
         counts = RekeyCounts()
         edits = side.edits(thread_id, counts)
     elif not counts.rekeyed:
         return RekeyedThread(thread_id, counts)
-    recording.intend([OperationStep(thread_id, None, None)])
+    recording.intend([log.OperationStep(thread_id, None, None)])
     try:
         writable.replace(thread_id, edits)
-    except StoreChanged as error:
+    except errors.StoreChanged as error:
         recording.failed(error)
         return RekeyedThread(thread_id, skipped=error.message)
     recording.done()
@@ -798,11 +764,11 @@ def rekey_thread(
     return done
 
 
-def _is_rekeyed(side: RekeySide, done: RekeyedThread) -> bool:
+def _is_rekeyed(side: copy.RekeySide, done: RekeyedThread) -> bool:
     """Read a thread back. Returns whether it has the same number of values, and none is left."""
     try:
-        after = planned_rekey(side, done.thread_id).counts
-    except Refused:
+        after = copy.planned_rekey(side, done.thread_id).counts
+    except errors.Refused:
         return False
     return not after.rekeyed and after.values == done.counts.values
 

@@ -10,17 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from ckpt_backends import shell
+from ckpt_backends import errors, shell
 from ckpt_backends.archive import check_bundle
 from ckpt_backends.changes import Change
-from ckpt_backends.errors import (
-    CkptError,
-    Refused,
-    StoreChanged,
-    Unsupported,
-    UsageError,
-    only_read,
-)
 from ckpt_backends.memory import MemoryStore
 from ckpt_backends.model import Capability, CheckpointKey, in_chunks
 from ckpt_backends.open_for_writing import open_writable
@@ -51,14 +43,8 @@ from ckpt_cli.operations.log import (
     running,
     store_text,
 )
+from ckpt_cli.plans import undo
 from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added, removal_of_new
-from ckpt_cli.plans.undo import (
-    check_unreadable,
-    replaced_values,
-    reversal_of,
-    values_at,
-    were_carried_out,
-)
 
 
 @contextmanager
@@ -79,7 +65,7 @@ def collected_signals() -> Iterator[list[int]]:
 def refuse_copy(url: StoreUrl) -> None:
     """Raise `UsageError` if a private copy of the store is read, which cannot be changed."""
     if url.params.get("copy") in {"1", "true"}:
-        raise UsageError(
+        raise errors.UsageError(
             "cannot change a private copy: --copy is read-only",
             hint="run the command without --copy, or with --dry-run",
         )
@@ -92,9 +78,9 @@ def check_removable(store: Store) -> None:
     What is removed might belong to a checkpoint that is there, and more might be left than is said.
     """
     if Capability.READ_ONLY in store.capabilities:
-        raise only_read(store.describe().url)
+        raise errors.only_read(store.describe().url)
     for one in store.hidden_rows():
-        raise Refused(
+        raise errors.Refused(
             f"nothing may be removed where rows may be hidden: {one.reason}", hint=one.remedy
         )
 
@@ -113,7 +99,7 @@ def writable_store(url: StoreUrl, readers: Iterable[Store] = ()) -> Iterator[Wri
         yield writable
 
 
-_NOTHING_WRITTEN = (StoreChanged, Refused, Unsupported, UsageError)
+_NOTHING_WRITTEN = (errors.StoreChanged, errors.Refused, errors.Unsupported, errors.UsageError)
 """Errors after which a step was not carried out. After others, only the store tells."""
 
 
@@ -121,7 +107,7 @@ def settle(url: StoreUrl, note: Callable[[str], None]) -> None:
     """Record what killed runs did to a store, if there are any; see `settle_runs`."""
     try:
         log = OperationLog.of_user()
-    except UsageError:
+    except errors.UsageError:
         return
     if running(log):
         # Late: it loads what computes changes, and few runs find that another one was killed.
@@ -178,7 +164,9 @@ class Recorder:
             yield recording
         except BaseException as error:
             recording.failed(error)
-            recording.finish(error.message if isinstance(error, CkptError) else "interrupted")
+            recording.finish(
+                error.message if isinstance(error, errors.CkptError) else "interrupted"
+            )
             raise
         recording.finish()
 
@@ -221,7 +209,7 @@ class Recording:
     audit: AuditFile | None = None
     must_record: bool = False
     _journal: Journal | None = None
-    _lost: UsageError | None = None
+    _lost: errors.UsageError | None = None
     """Why it cannot be recorded."""
     _is_unsure: bool = False
     """Whether only the store can tell what became of some steps."""
@@ -273,7 +261,7 @@ class Recording:
                     audit = str(self.audit.path)
                 self._journal = Journal(OperationLog.of_user(), self.planned, audit)
             self._journal.intend(steps)
-        except UsageError as error:
+        except errors.UsageError as error:
             if must_record and self._journal is None:
                 self._next -= len(steps)  # a later journal begins without them
                 raise
@@ -289,27 +277,27 @@ class Recording:
         Raises `Refused` if unreadable values that it replaces would be lost, because they cannot be
         recorded, and `StoreChanged` if they are readable by now.
         """
-        replaced = replaced_values(change)
+        replaced = undo.replaced_values(change)
         if replaced:
             rows.refresh()  # they may have been read before a person was asked
         try:
-            back = reversal_of(change, rows)
-        except CkptError:
+            back = undo.reversal_of(change, rows)
+        except errors.CkptError:
             if replaced:
                 raise
             back = None  # the change itself may be possible
         # In a file that is not in WAL mode, an open read would block the commit.
         rows.refresh()
         if replaced:
-            check_unreadable(replaced, back or Change(change.thread_id, {}))
+            undo.check_unreadable(replaced, back or Change(change.thread_id, {}))
         done = AppliedChange(change)
         step = OperationStep(change.thread_id, done, None if back is None else AppliedChange(back))
         try:
             self.intend([step], must_record=bool(replaced))
-        except UsageError as error:
+        except errors.UsageError as error:
             if not replaced:
                 raise
-            raise Refused(
+            raise errors.Refused(
                 f"{error.message}; nothing was written: the unreadable bytes would be lost",
                 hint=error.hint,
             ) from error
@@ -340,7 +328,7 @@ class Recording:
             return
         try:
             self._journal.not_done(gone, others)
-        except UsageError as error:
+        except errors.UsageError as error:
             self._lose(error)
 
     def failed(self, error: BaseException) -> None:
@@ -376,13 +364,13 @@ class Recording:
                 journal.close(keep=False)
                 return
             journal.record(done)
-        except UsageError as error:
+        except errors.UsageError as error:
             self._lose(error)
             return
         try:
             if self.audit is not None:
                 self.audit.append(done)
-        except UsageError as error:
+        except errors.UsageError as error:
             journal.leave()
             self.note(f"{error.message}; the next run of ckpt appends operation {done.op}")
         else:
@@ -394,9 +382,9 @@ class Recording:
             self._sums.add(one)
             self._can_undo &= one.back is not None
 
-    def _lose(self, error: UsageError) -> None:
+    def _lose(self, error: errors.UsageError) -> None:
         # Without a traceback, which would keep the journal open, and so locked.
-        self._lost = UsageError(error.message, hint=error.hint)
+        self._lost = errors.UsageError(error.message, hint=error.hint)
         self._journal = None
         self.note(f"{error.message}; `ckpt ops` will not know this change")
 
@@ -435,7 +423,7 @@ class CopyRecording:
         if self._opened is None:
             return
         self._flush()
-        with suppress(CkptError):
+        with suppress(errors.CkptError):
             self._recording.came_out({one: self._found(one) for one in self._under_way})
         self._recording.unsure()
         self._opened.close()
@@ -486,7 +474,7 @@ class CopyRecording:
         if one.step is CopyStep.COPY:
             return removal_of_new(one.thread_id, one.counts)
         if one.step is CopyStep.ADD:
-            with suppress(CkptError):
+            with suppress(errors.CkptError):
                 return removal_of_added(self._target, one.thread_id, self._before[one.thread_id])
         return None
 
@@ -507,7 +495,7 @@ def settle_runs(log: OperationLog, url: StoreUrl, note: Callable[[str], None]) -
     for claim in claims(log, place_of(url)):
         try:
             found = _settled(claim, url)
-        except CkptError as error:
+        except errors.CkptError as error:
             note(f"cannot tell what operation {claim.planned.op} did: {error.message}")
             continue
         if found is not None:
@@ -555,8 +543,8 @@ def _carried_out(url: StoreUrl, steps: Mapping[int, OperationStep]) -> dict[int,
 def _is_of_memory(step: OperationStep, memory: MemoryStore) -> bool:
     """Return whether a memory is as a step leaves it, or no longer as it was before."""
     if isinstance(step.done, MemoryPart):
-        return were_carried_out(memory, step.done)
-    return not (isinstance(step.back, MemoryPart) and were_carried_out(memory, step.back))
+        return undo.were_carried_out(memory, step.done)
+    return not (isinstance(step.back, MemoryPart) and undo.were_carried_out(memory, step.back))
 
 
 def _audited(audit: AuditFile | None, one: Operation) -> None:
@@ -634,7 +622,7 @@ def is_applied(change: Change, store: Store) -> bool:
     if change.blobs or change.removed_blobs:
         wanted = {one.key: one.value for one in change.blobs}
         places = {*wanted, *change.removed_blobs}
-        stored = values_at(store, change.thread_id, places)
+        stored = undo.values_at(store, change.thread_id, places)
         return all(stored.get(place) == wanted.get(place) for place in places)
     keys = {(one.key, one.task_id, one.idx) for one in change.writes}
     ids = {key.checkpoint_id for key, _, _ in keys}
@@ -669,5 +657,5 @@ def _is_restored(part: RowsRestored, store: Store) -> bool:
     thread_id = bundle.header.thread_id or ""
     try:
         return compare(bundle.rows(), store.rows(thread_id), store.row_key).added == 0
-    except StoreChanged:
+    except errors.StoreChanged:
         return True

@@ -19,13 +19,8 @@ from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.core.reducers import known_reducers
 from ckpt_cli.core.repair import Repair
 from ckpt_cli.options import At, DryRun, Force, Match, Where, Yes
+from ckpt_cli.plans import repair
 from ckpt_cli.plans.proposal import Proposal, new_step
-from ckpt_cli.plans.repair import (
-    AwaitedCall,
-    plan_message_repair,
-    plan_value_repair,
-    plan_write_repair,
-)
 from ckpt_cli.plans.rollback import with_reason
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import (
@@ -86,7 +81,7 @@ def messages(
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
         try:
-            return plan_message_repair(
+            return repair.plan_message_repair(
                 reader,
                 session.editable,
                 checkpoint_id,
@@ -95,7 +90,7 @@ def messages(
                 force=force,
                 final=not targets.is_several,
             )
-        except AwaitedCall as error:
+        except repair.AwaitedCall as error:
             if targets.is_several:
                 raise NotFound(error.message) from error
             raise
@@ -135,7 +130,7 @@ def writes(
     targets = ThreadTargets(threads, at, match, where, everything=everything)
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
-        return plan_write_repair(
+        return repair.plan_write_repair(
             reader,
             session.editable,
             checkpoint_id,
@@ -205,7 +200,7 @@ def _value_plan(
     *,
     force: bool,
 ) -> Repair:
-    found = plan_value_repair(
+    found = repair.plan_value_repair(
         reader, session.editable, checkpoint_id, session.now, told, force=force
     )
     if found.plan is None:

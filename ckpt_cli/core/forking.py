@@ -10,20 +10,12 @@ from itertools import chain
 from string import digits
 from typing import Any, Literal
 
+from ckpt_backends import encryption
 from ckpt_backends.changes import Change, CopyOfCheckpoint
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Edit, Put, set_keys
 from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.codec.values import REDIS_JSON
-from ckpt_backends.encryption import (
-    KEY_VARIABLE,
-    NO_KEY,
-    Keys,
-    encrypted,
-    is_encrypted,
-    is_encrypted_type,
-    sealed_metadata,
-)
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, ticks_at, ticks_of, time_of
 from ckpt_backends.transfer.form import CannotHold
@@ -200,10 +192,11 @@ def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[
 
 def check_body(key: CheckpointKey, body: Body) -> None:
     """Raise `Unsupported` if a body is encrypted, unreadable, or of an unknown format."""
-    if body.problem is not None and is_encrypted_type(body.problem.type):
+    if body.problem is not None and encryption.is_encrypted_type(body.problem.type):
         raise Unsupported(
             f"cannot copy checkpoint '{key.checkpoint_id}': its body is encrypted",
-            hint=f"its id is encrypted too; set {KEY_VARIABLE} or add --aes-key-file FILE",
+            hint=f"its id is encrypted too; set {encryption.KEY_VARIABLE} or add"
+            " --aes-key-file FILE",
         )
     if body.problem is not None:
         raise Unsupported(
@@ -336,7 +329,7 @@ def _ts(new_id: str, body: Body) -> str:
 # Plans read decrypted values, whose copies have `TypedBytes.encrypted` set.
 
 
-def sealed_change(change: Change, keys: Keys) -> Change:
+def sealed_change(change: Change, keys: encryption.Keys) -> Change:
     """Return a change with encrypted values; the same one if none of them is to be encrypted.
 
     The result is the same each time. Raises `Unsupported` without a key.
@@ -364,11 +357,11 @@ def sealed_change(change: Change, keys: Keys) -> Change:
 
 
 class _Seal:
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: encryption.Keys) -> None:
         self._keys = keys
 
     def checkpoint(self, one: Checkpoint) -> Checkpoint:
-        if one.body is not None and one.body.part and not is_encrypted(one.body):
+        if one.body is not None and one.body.part and not encryption.is_encrypted(one.body):
             return self._together(one)
         body = self.value(one.body, _place(one.key))
         return one._replace(body=body, metadata=self._metadata(one.metadata, one.key))
@@ -391,7 +384,7 @@ class _Seal:
         if value is None or not value.encrypted:
             return value
         place = _place(key, "metadata")
-        return sealed_metadata(
+        return encryption.sealed_metadata(
             value, lambda one: self.given(one._replace(encrypted=one.encrypted or True), place)
         )
 
@@ -400,13 +393,13 @@ class _Seal:
 
     def given(self, value: TypedBytes, place: str) -> TypedBytes:
         """Return a value encrypted, if its original is and it is not yet."""
-        if not value.encrypted or is_encrypted(value) or value.type == "empty":
+        if not value.encrypted or encryption.is_encrypted(value) or value.type == "empty":
             return value
         keys = self._keys()
         if not keys:
-            raise Unsupported(f"cannot change values that are {NO_KEY}")
+            raise Unsupported(f"cannot change values that are {encryption.NO_KEY}")
         return TypedBytes(
-            f"{value.type}+aes", encrypted(value.data, keys[0], place, value.encrypted)
+            f"{value.type}+aes", encryption.encrypted(value.data, keys[0], place, value.encrypted)
         )
 
 

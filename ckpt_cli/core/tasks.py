@@ -23,29 +23,9 @@ from uuid import UUID, uuid5
 from ckpt_backends.codec import decode, decode_checkpoint
 from ckpt_backends.codec.values import CHANNELS, Cut, Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
+from ckpt_cli.core import state
 from ckpt_cli.core.lineage import graph_of, levels, namespace_in
 from ckpt_cli.core.redact import redact, redact_text, redact_write
-from ckpt_cli.core.state import (
-    ERROR,
-    INTERRUPT,
-    NOT_NODES,
-    RESUME,
-    SENDS,
-    START,
-    Body,
-    Readers,
-    Ready,
-    Version,
-    find_ready,
-    is_greater,
-    is_output,
-    learn,
-    named_node,
-    sent_nodes,
-    source_from,
-    step_from,
-    written_by_caller,
-)
 from ckpt_cli.core.times import NEVER
 from ckpt_cli.core.values import fields_of
 
@@ -99,7 +79,7 @@ def origin_of(
     return TaskIdBase(identity, checkpoint_ns, step, v, is_numeric)
 
 
-def origin_at(key: CheckpointKey, body: Body, step: int) -> TaskIdBase | None:
+def origin_at(key: CheckpointKey, body: state.Body, step: int) -> TaskIdBase | None:
     """Return the same for the tasks of this step at a checkpoint, or at a copy with this key."""
     is_numeric = not any(isinstance(one, str) for one in body.versions.values())
     return origin_of(key.checkpoint_id, key.checkpoint_ns, step, body.v, is_numeric=is_numeric)
@@ -363,7 +343,9 @@ def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def function_names(
-    namespaces: Iterable[str], metadata: Iterable[Mapping[str, Value]], bodies: Iterable[Body] = ()
+    namespaces: Iterable[str],
+    metadata: Iterable[Mapping[str, Value]],
+    bodies: Iterable[state.Body] = (),
 ) -> list[str]:
     """Return names in namespaces, metadata and bodies that may be `@task` functions.
 
@@ -372,7 +354,7 @@ def function_names(
     """
     names: dict[str, None] = {}
     for body in bodies:
-        names |= dict.fromkeys(name for name in body.seen if name not in NOT_NODES)
+        names |= dict.fromkeys(name for name in body.seen if name not in state.NOT_NODES)
     for namespace in namespaces:
         names |= dict.fromkeys(one.node for one in levels(namespace))
     for fields in metadata:
@@ -393,9 +375,9 @@ class Lookups(NamedTuple):
     """Returns the parent's writes on `__pregel_tasks`, with their values."""
     own_sends: Callable[[], Sequence[Write]]
     """The same of the checkpoint itself."""
-    learned_thread: Callable[[], Readers]
+    learned_thread: Callable[[], state.Readers]
     """Returns the result of `learn` for the thread."""
-    learned_store: Callable[[], Readers]
+    learned_store: Callable[[], state.Readers]
     calls: Callable[[], Mapping[str, str]]
     """Returns the result of `subgraph_calls` for the namespace."""
     functions: Callable[[], Iterable[str]] = tuple
@@ -411,10 +393,10 @@ class Attribution:
     def __init__(
         self,
         key: CheckpointKey,
-        body: Body,
+        body: state.Body,
         metadata: Mapping[str, Value],
         writes: Iterable[Write],
-        own: Readers,
+        own: state.Readers,
         around: Lookups,
     ) -> None:
         self.sends: list[Run] = []
@@ -424,7 +406,7 @@ class Attribution:
         self._body = body
         self._around = around
         self._key = key
-        self._step = step_from(metadata)
+        self._step = state.step_from(metadata)
         self._unclaimed: dict[str, list[Write]] = {}
         self._chosen: set[str] = set()
         for write in writes:
@@ -508,9 +490,9 @@ class Attribution:
     def _readers_of(self, channel: str) -> Nodes:
         paths = map(path_of, self._unclaimed.values())
         ran = {node for path in paths if (node := running_node(path)) is not None}
-        ran -= {named_node(name) for name in self._chosen}  # the caller named these nodes
-        if channel == START:
-            ran = ran or set(self._proven(channel, {START}, {}))
+        ran -= {state.named_node(name) for name in self._chosen}  # the caller named these nodes
+        if channel == state.START:
+            ran = ran or set(self._proven(channel, {state.START}, {}))
         else:
             # Some of the nodes that it triggers may not have run yet.
             ran = set(self._around.learned_thread().get(channel, ())) or ran
@@ -527,7 +509,7 @@ class Attribution:
     def _store_channels(self) -> Nodes:
         return _inverted(self._around.learned_store())
 
-    def _match_hashes(self, runs: Mapping[str, Run], learned: Callable[[], Readers]) -> None:
+    def _match_hashes(self, runs: Mapping[str, Run], learned: Callable[[], state.Readers]) -> None:
         lacking = [run for run in runs.values() if not run.writes]
         if lacking and self._homeless():
             channels = _inverted(learned())
@@ -685,7 +667,7 @@ class Attribution:
             found[0]
             for task_id in sorted(unknown)
             for write in self._unclaimed[task_id]
-            if write.channel == ERROR and write.value is not None
+            if write.channel == state.ERROR and write.value is not None
             for text in _texts(decode(write.value))
             for found in _WORD.finditer(text)
         )
@@ -708,7 +690,9 @@ class Attribution:
         This happens if the caller chose the node with `Command(goto=...)`.
         """
         found = {}
-        chosen = {node: {name} for name in self._chosen if (node := named_node(name)) is not None}
+        chosen = {
+            node: {name} for name in self._chosen if (node := state.named_node(name)) is not None
+        }
         channels = _inverted(self.own) | chosen
         for node in channels.keys() - self.nodes.keys():
             for task_id in self._node_ids(Run(node, ""), channels):
@@ -728,7 +712,7 @@ def path_of(writes: Sequence[Write]) -> str:
     return max(map(_TASK_PATH, writes), default="")
 
 
-def _inverted(readers: Readers) -> dict[str, set[str]]:
+def _inverted(readers: state.Readers) -> dict[str, set[str]]:
     channels: dict[str, set[str]] = {}
     for channel, nodes in readers.items():
         for node in nodes:
@@ -784,7 +768,7 @@ def error_kind(text: str) -> str:
     return kind if len(kind) <= _MOST else kind[: _MOST - 1] + _BLANK
 
 
-CONTROL = frozenset({INTERRUPT, RESUME, ERROR, ERROR_SOURCE, "__scheduled__"})
+CONTROL = frozenset({state.INTERRUPT, state.RESUME, state.ERROR, ERROR_SOURCE, "__scheduled__"})
 """Channels that record what happened to a task; a write on any other channel is its output."""
 _UNREAD = 100
 """Maximum number of channels without a known reader that are examined; a real body has a few."""
@@ -883,7 +867,7 @@ def failed_answers(task: Task) -> list[Question]:
 
 def plan_step(
     key: CheckpointKey,
-    body: Body,
+    body: state.Body,
     metadata: Mapping[str, Value],
     writes: Sequence[Write],
     around: Lookups,
@@ -893,13 +877,15 @@ def plan_step(
 
     Nothing is looked up for a StateGraph's checkpoint of format 4 with matching paths or hashes.
     """
-    by_caller = written_by_caller(body, writes)
-    sends = sent_nodes(body, around.parent_sends, around.own_sends if SENDS in by_caller else None)
-    own, source = learn([body]), source_from(metadata)
-    ready = Ready({}, [])
+    by_caller = state.written_by_caller(body, writes)
+    sends = state.sent_nodes(
+        body, around.parent_sends, around.own_sends if state.SENDS in by_caller else None
+    )
+    own, source = state.learn([body]), state.source_from(metadata)
+    ready = state.Ready({}, [])
     is_known = body.v >= 1 and sends is not None
     if is_known:
-        ready = find_ready(body, own, around.learned_thread, delta_channels, by_caller)
+        ready = state.find_ready(body, own, around.learned_thread, delta_channels, by_caller)
         if not ready.unread and (ready.fired or sends or source != "input"):
             told = _told_by_paths(body, sends or (), ready.fired, writes)
             if told is not None:
@@ -917,7 +903,7 @@ def plan_step(
 
 
 def _plan_unread(
-    runs: Attribution, body: Body, unread: Sequence[str], source: str | None, around: Lookups
+    runs: Attribution, body: state.Body, unread: Sequence[str], source: str | None, around: Lookups
 ) -> tuple[bool, bool]:
     """Plan the nodes of channels without a known reader.
 
@@ -928,13 +914,13 @@ def _plan_unread(
         planned = [*runs.sends, *runs.nodes.values()]
         if runs.has_strangers():
             is_known = False
-        elif channel == START:
+        elif channel == state.START:
             # The input of a StateGraph, and nothing else is stored.
-            runs.plan_nodes({START: {START}})
+            runs.plan_nodes({state.START: {state.START}})
             is_assumed = True
         elif planned and all(map(_is_finished, planned)):
             is_assumed = True
-        elif is_output(body, channel):
+        elif state.is_output(body, channel):
             nodes = around.followers(channel)
             runs.plan_nodes({node: {channel} for node in nodes or ()})
             is_assumed |= nodes is None or bool(nodes)
@@ -951,7 +937,7 @@ def _plan_unread(
 
 
 def _told_by_paths(
-    body: Body, sends: Sequence[str | None], fired: Iterable[str], writes: Iterable[Write]
+    body: state.Body, sends: Sequence[str | None], fired: Iterable[str], writes: Iterable[Write]
 ) -> Step | None:
     """Return the step of these Sends and nodes if the paths of all writes name them; else None.
 
@@ -1007,7 +993,7 @@ def questions_by_path(writes: Iterable[Write]) -> tuple[Question, ...] | None:
         if any(write.node is not None or write.channel == ERROR_SOURCE for write in own):
             return None
         paths.add(path)
-        if any(write.channel == INTERRUPT for write in own):
+        if any(write.channel == state.INTERRUPT for write in own):
             asking.append(Run(node, path, writes=own))
     if len(asking) > 1:
         return None
@@ -1106,13 +1092,13 @@ def _task(run: Run) -> Task:
     channels = {write.channel for write in run.writes}
     if CONTROL.isdisjoint(channels):
         return found  # Almost all tasks neither asked nor failed.
-    errors = [write for write in run.writes if write.channel == ERROR]
+    errors = [write for write in run.writes if write.channel == state.ERROR]
     # LangGraph replaces a question by the next one, but keeps it beside an error.
-    failed_answer = not is_finished and {ERROR, RESUME} <= channels
+    failed_answer = not is_finished and {state.ERROR, state.RESUME} <= channels
     questions = (
         question
         for write in run.writes
-        if write.channel == INTERRUPT
+        if write.channel == state.INTERRUPT
         for question in _questions(write, found, failed_answer=failed_answer)
     )
     error = _error_text(_value(errors[-1])) if errors else None
@@ -1217,20 +1203,20 @@ def is_surely_done(checkpoint: Checkpoint) -> bool:
         return False
     if checkpoint.blobs:
         values = {**values, **dict.fromkeys(checkpoint.blobs)}
-    if values.get(SENDS, []) != [] or START in values:
+    if values.get(state.SENDS, []) != [] or state.START in values:
         return False
     if not _VERSIONS.issuperset(map(type, versions.values())):
         return False
     # All threads of a graph have the same channels: `named_node` remembers them.
-    named = [one for one in versions if isinstance(one, str) and named_node(one) is not None]
-    if not named and START not in versions:
+    named = [one for one in versions if isinstance(one, str) and state.named_node(one) is not None]
+    if not named and state.START not in versions:
         return False
     if any(one in values for one in named):
         return False
     return all(
         isinstance(channels, dict) and values.keys().isdisjoint(channels)
         for node, channels in seen.items()
-        if node not in NOT_NODES
+        if node not in state.NOT_NODES
     )
 
 
@@ -1408,8 +1394,8 @@ def ran_here(source: str | None) -> bool:
 
 def ran(
     before: Step,
-    seen_before: Mapping[str, Mapping[str, Version]],
-    seen: Mapping[str, Mapping[str, Version]],
+    seen_before: Mapping[str, Mapping[str, state.Version]],
+    seen: Mapping[str, Mapping[str, state.Version]],
 ) -> tuple[str, ...]:
     """Return the nodes that ran to make a checkpoint, one entry per task.
 
@@ -1422,12 +1408,12 @@ def ran(
     read = {
         node
         for node, versions in seen.items()
-        if node not in NOT_NODES
+        if node not in state.NOT_NODES
         and versions != seen_before.get(node)
         and (
             started is None
-            or node == START
-            or any(is_greater(version, started) for version in versions.values())
+            or node == state.START
+            or any(state.is_greater(version, started) for version in versions.values())
         )
     }
     called = {run.node for run in before.others if is_call(run.path)}
@@ -1436,17 +1422,19 @@ def ran(
 
 def new_input(
     before: Step,
-    seen_before: Mapping[str, Mapping[str, Version]],
-    seen: Mapping[str, Mapping[str, Version]],
-) -> Version | None:
+    seen_before: Mapping[str, Mapping[str, state.Version]],
+    seen: Mapping[str, Mapping[str, state.Version]],
+) -> state.Version | None:
     """Return the version of a new input that a StateGraph read after the parent; None if none came.
 
     An input drops the tasks of its parent, and what they stored. It notes in `versions_seen` what
     they would have read. What runs after it reads newer versions than its own.
     """
-    version = seen.get(START, {}).get(START)
-    known = seen_before.get(START, {}).get(START)
-    is_old = version is None or version == known or any(one.node == START for one in before.tasks)
+    version = seen.get(state.START, {}).get(state.START)
+    known = seen_before.get(state.START, {}).get(state.START)
+    is_old = (
+        version is None or version == known or any(one.node == state.START for one in before.tasks)
+    )
     return None if is_old else version
 
 
@@ -1459,7 +1447,7 @@ def finished(step: Step) -> tuple[str, ...]:
     return tuple(run.node for run in runs if run.finished and run.node is not None)
 
 
-def moved_id(task: Task, body: Body, origin: TaskIdBase, copy: TaskIdBase) -> str | None:
+def moved_id(task: Task, body: state.Body, origin: TaskIdBase, copy: TaskIdBase) -> str | None:
     """Return the id of a task at the copy; None if its id cannot be hashed.
 
     The hash that gives the stored id at `origin` is computed again for `copy`.
@@ -1468,7 +1456,7 @@ def moved_id(task: Task, body: Body, origin: TaskIdBase, copy: TaskIdBase) -> st
     return next((there for here, there in zip(old, new, strict=True) if here == task.id), None)
 
 
-def _ids(task: Task, body: Body, origin: TaskIdBase) -> Iterator[str]:
+def _ids(task: Task, body: state.Body, origin: TaskIdBase) -> Iterator[str]:
     """Yield the ids that a task may have, always in the same order."""
     if task.node is None:
         return
@@ -1476,6 +1464,6 @@ def _ids(task: Task, body: Body, origin: TaskIdBase) -> Iterator[str]:
     if index is not None:
         yield from send_ids(origin, task.node, index)
     elif pulled_node(task.path) == task.node:
-        read = {channel for channel, nodes in learn([body]).items() if task.node in nodes}
-        known = {*read, f"branch:to:{task.node}", START}
+        read = {channel for channel, nodes in state.learn([body]).items() if task.node in nodes}
+        known = {*read, f"branch:to:{task.node}", state.START}
         yield from pull_ids(origin, task.node, trigger_sets(known, ()))

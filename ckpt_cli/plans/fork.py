@@ -7,56 +7,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from ckpt_backends import shell
+from ckpt_backends import model, shell
 from ckpt_backends.changes import Change, CopyOfCheckpoint, CopyOfWrites, NewBlob, Removal
 from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound, Refused, StoreChanged, Unsupported, only_read
-from ckpt_backends.model import (
-    COPY_INSTEAD,
-    NULL_TASK_ID,
-    BlobKey,
-    Capability,
-    Checkpoint,
-    CheckpointKey,
-    Status,
-    TypedBytes,
-    Write,
-    make_id,
-    step_of,
-    ticks_at,
-    time_of,
-)
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.parts import PartsSum
+from ckpt_cli.core import edit_state, forking
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_encrypted
-from ckpt_cli.core.edit_state import (
-    BRANCH,
-    ChannelEdit,
-    EditedState,
-    check_editable,
-    edit_copy,
-    raise_version,
-    schedule_after_nodes,
-)
-from ckpt_cli.core.forking import (
-    EMPTY_STEP,
-    NEWEST_FORMAT,
-    CheckpointPlan,
-    ShownCheckpoint,
-    TouchedCheckpoint,
-    check_body,
-    copy_checkpoint,
-    empty_checkpoint,
-    form_of,
-    greatest_version,
-    is_numbered,
-    mark_clone,
-    next_name,
-    next_version,
-    raised_channel,
-)
 from ckpt_cli.core.lineage import is_stateful, namespace_kind
 from ckpt_cli.core.random_numbers import random_bits
 from ckpt_cli.core.reducers import unknown_removals
@@ -110,7 +70,7 @@ def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
             if task.node != node or not task.finished:
                 continue
             edges = {one.channel for one in task.writes if one.channel.startswith(_EDGES)}
-            if others := sorted(one for one in edges if not one.startswith(BRANCH)):
+            if others := sorted(one for one in edges if not one.startswith(edit_state.BRANCH)):
                 raise Unsupported(
                     f"cannot continue after '{node}': it wrote to joins or Sends, which ckpt"
                     f" cannot repeat ({', '.join(others)})",
@@ -126,11 +86,11 @@ def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
 
 def nodes_behind(edges: Sequence[str]) -> tuple[str, ...]:
     """Return the nodes that the edges lead to."""
-    return tuple(one.removeprefix(BRANCH) for one in edges)
+    return tuple(one.removeprefix(edit_state.BRANCH) for one in edges)
 
 
 def previewed(
-    reader: ThreadReader, target: Moment, edits: Sequence[ChannelEdit]
+    reader: ThreadReader, target: Moment, edits: Sequence[edit_state.ChannelEdit]
 ) -> tuple[dict[str, Value], list[str]]:
     """Return the state of a checkpoint after the edits, and notes about it."""
     found, notes = dict(read_state(reader, target).values), []
@@ -167,10 +127,10 @@ _REASON = "ckpt added it"
 class ThreadContents:
     """What a store has of a thread."""
 
-    checkpoints: frozenset[CheckpointKey] = frozenset()
-    writes: Mapping[CheckpointKey, int] = field(default_factory=dict)
+    checkpoints: frozenset[model.CheckpointKey] = frozenset()
+    writes: Mapping[model.CheckpointKey, int] = field(default_factory=dict)
     """Number of writes by checkpoint."""
-    blobs: Mapping[BlobKey, tuple[int, int]] = field(default_factory=dict)
+    blobs: Mapping[model.BlobKey, tuple[int, int]] = field(default_factory=dict)
     """Rows and bytes of values that are stored apart from checkpoints."""
 
     @property
@@ -218,7 +178,7 @@ def removal_of_added(store: Store, thread_id: str, before: ThreadContents) -> Pl
 
 def removal_of_new(thread_id: str, counts: PartsSum) -> PlannedRemoval:
     """Return the removal of a thread that a store has only since these parts were added to it."""
-    removal = Removal(thread_id, time_of(counts.newest), counts.checkpoints, counts.writes)
+    removal = Removal(thread_id, model.time_of(counts.newest), counts.checkpoints, counts.writes)
     return PlannedRemoval(
         "remove",
         _REASON,
@@ -236,12 +196,12 @@ class NewRows:
 
     store: Store
     """The store with the rows as stored, without what the reader decodes or hides."""
-    added: list[TouchedCheckpoint] = field(default_factory=list)
-    checkpoints: list[Checkpoint] = field(default_factory=list)
+    added: list[forking.TouchedCheckpoint] = field(default_factory=list)
+    checkpoints: list[model.Checkpoint] = field(default_factory=list)
     copies: list[CopyOfWrites] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
+    writes: list[model.Write] = field(default_factory=list)
     blobs: list[NewBlob] = field(default_factory=list)
-    relied_on: list[CheckpointKey] = field(default_factory=list)
+    relied_on: list[model.CheckpointKey] = field(default_factory=list)
 
     def change(self, thread_id: str, heads: Mapping[str, str]) -> Change:
         """Return the change that adds the rows, if the thread still has these heads."""
@@ -261,14 +221,16 @@ class Root:
     """Options for the copy in the root namespace."""
 
     sibling: bool = False
-    edits: tuple[ChannelEdit, ...] = ()
+    edits: tuple[edit_state.ChannelEdit, ...] = ()
     edges: tuple[str, ...] | None = None
     """Edges that replace those of the target; None keeps them."""
     known: frozenset[str] = frozenset()
     """The channels that exist in the thread."""
 
 
-def whole(rows: Store, key: CheckpointKey, channels: Collection[str] = ()) -> Checkpoint:
+def whole(
+    rows: Store, key: model.CheckpointKey, channels: Collection[str] = ()
+) -> model.Checkpoint:
     """Return a checkpoint with its body, its metadata and the values of some channels.
 
     Raises `NotFound` if it does not exist.
@@ -285,31 +247,31 @@ def whole(rows: Store, key: CheckpointKey, channels: Collection[str] = ()) -> Ch
     raise NotFound(f"no checkpoint '{key.checkpoint_id}' in thread '{key.thread_id}'")
 
 
-def null_writes(writes: Sequence[Write]) -> list[Write]:
+def null_writes(writes: Sequence[model.Write]) -> list[model.Write]:
     """Return the caller's writes that are part of a checkpoint's state: all except answers."""
-    return [one for one in writes if one.task_id == NULL_TASK_ID and one.channel != RESUME]
+    return [one for one in writes if one.task_id == model.NULL_TASK_ID and one.channel != RESUME]
 
 
-def new_key(stored: Moment, tick: int) -> CheckpointKey:
+def new_key(stored: Moment, tick: int) -> model.CheckpointKey:
     step = (stored.number or 0) + 1
-    return stored.key._replace(checkpoint_id=make_id(tick, step, random_bits(48)))
+    return stored.key._replace(checkpoint_id=model.make_id(tick, step, random_bits(48)))
 
 
 def add_empty(made: NewRows, target: Moment, ns: str, tick: int, marks: Mapping[str, str]) -> None:
     """Add an empty checkpoint to a namespace that had none at the time of the target."""
-    new_id = make_id(tick, EMPTY_STEP, random_bits(48))
-    key = CheckpointKey(target.key.thread_id, ns, new_id)
+    new_id = model.make_id(tick, forking.EMPTY_STEP, random_bits(48))
+    key = model.CheckpointKey(target.key.thread_id, ns, new_id)
     made.checkpoints.append(
-        empty_checkpoint(key, whole(made.store, target.key), target.body, marks)
+        forking.empty_checkpoint(key, whole(made.store, target.key), target.body, marks)
     )
-    made.added.append(TouchedCheckpoint(key, None, "empty", None))
+    made.added.append(forking.TouchedCheckpoint(key, None, "empty", None))
 
 
 def add_copy(
     reader: ThreadReader,
     made: NewRows,
     stored: Moment,
-    key: CheckpointKey,
+    key: model.CheckpointKey,
     marks: Mapping[str, str],
     root: Root | None = None,
 ) -> str:
@@ -317,9 +279,9 @@ def add_copy(
     root = root or Root()
     original = whole(made.store, stored.key)
     body = read_body(original)
-    check_body(stored.key, body)
+    forking.check_body(stored.key, body)
     _check_values(original)
-    form, why = form_of(body, _delta_writes(reader, stored), sibling=root.sibling)
+    form, why = forking.form_of(body, _delta_writes(reader, stored), sibling=root.sibling)
     edited = edit_copy_of(reader, made.store, stored, key, root.edits, root.edges, root.known)
     kept = null_writes(stored.writes)
     kept = [one for one in kept if one.channel not in edited.dropped]
@@ -331,13 +293,13 @@ def add_copy(
         made.copies.append(CopyOfWrites(stored.key, key, tasks))
     made.writes += edited.writes
     made.blobs += edited.blobs
-    copy = copy_checkpoint(
+    copy = forking.copy_checkpoint(
         original, body, key.checkpoint_id, form, stored.number or 0, all_marks, edited.body
     )
     made.checkpoints.append(copy)
     made.relied_on.append(stored.key)
     made.added.append(
-        TouchedCheckpoint(key, copy.parent_checkpoint_id, form, stored.key.checkpoint_id)
+        forking.TouchedCheckpoint(key, copy.parent_checkpoint_id, form, stored.key.checkpoint_id)
     )
     return why
 
@@ -346,43 +308,45 @@ def edit_copy_of(
     reader: ThreadReader,
     rows: Store,
     stored: Moment,
-    key: CheckpointKey,
-    edits: Sequence[ChannelEdit],
+    key: model.CheckpointKey,
+    edits: Sequence[edit_state.ChannelEdit],
     edges: Sequence[str] | None,
     known: Collection[str],
-) -> EditedState:
+) -> edit_state.EditedState:
     """Return what changes in a copy under this key, besides its id.
 
     In the same thread, this includes the version that LangGraph.js needs to keep the branches
     apart.
     """
-    numbered = key.thread_id == stored.key.thread_id and is_numbered(stored.checkpoint, stored.body)
+    numbered = key.thread_id == stored.key.thread_id and forking.is_numbered(
+        stored.checkpoint, stored.body
+    )
     channels = [edit.channel for edit in edits]
-    channels += [raised_channel(stored.body)] if numbered else []
+    channels += [forking.raised_channel(stored.body)] if numbered else []
     original = whole(rows, stored.key, channels)
     if edits or edges is not None:
-        check_editable(original)
+        edit_state.check_editable(original)
         _check_open(stored)
     body = read_body(original)
     above = 0
     if numbered:
         ns = key.checkpoint_ns
         rest = reader.checkpoints(ns, body=True)
-        above = greatest_version(map(read_body, rest))
-    version = next_version(body, above)
+        above = forking.greatest_version(map(read_body, rest))
+    version = forking.next_version(body, above)
     kept = null_writes(stored.writes)
     delta = _all_delta(stored)
-    found = edit_copy(original, body, key, edits, kept, delta, known, version)
+    found = edit_state.edit_copy(original, body, key, edits, kept, delta, known, version)
     if edges is not None:
-        schedule_after_nodes(found, original, body, key.checkpoint_ns, edges, version)
+        edit_state.schedule_after_nodes(found, original, body, key.checkpoint_ns, edges, version)
         # A `Command(goto=...)` of the caller would run in addition to what the node starts.
         found.dropped |= {one.channel for one in kept if not is_state(one.channel, body)}
     elif numbered and not found.blobs:
-        raise_version(found, original, body, key.checkpoint_ns, version)
+        edit_state.raise_version(found, original, body, key.checkpoint_ns, version)
     return found
 
 
-def _check_values(original: Checkpoint) -> None:
+def _check_values(original: model.Checkpoint) -> None:
     """Raise `Unsupported` if the store cannot find the values that an encrypted body names."""
     if original.body is not None and original.body.encrypted and original.blobs is not None:
         raise Unsupported(
@@ -454,7 +418,7 @@ class RollbackOptions:
     reason: str | None = None
     fork: bool = False
     """The command is not `rollback`."""
-    edits: tuple[ChannelEdit, ...] = ()
+    edits: tuple[edit_state.ChannelEdit, ...] = ()
     as_node: str | None = None
     """Continue as if this node had run."""
     force: bool = False
@@ -469,21 +433,23 @@ class RollbackOptions:
 def check_store(rows: Store) -> None:
     """Raise `Unsupported` if checkpoints cannot be added in this layout."""
     info = rows.describe()
-    if Capability.READ_ONLY in info.capabilities:
+    if model.Capability.READ_ONLY in info.capabilities:
         raise only_read(info.url)
-    if Capability.HISTORY not in info.capabilities:
+    if model.Capability.HISTORY not in info.capabilities:
         raise Unsupported(
             f"a store of layout '{info.layout}' {NO_HISTORY}",
             hint="it keeps only the newest checkpoint of each namespace",
         )
-    if Capability.LATEST_VALUES in info.capabilities:
+    if model.Capability.LATEST_VALUES in info.capabilities:
         raise Unsupported(
             f"a store of layout '{info.layout}' {ONE_STATE}",
             hint="a copy would overwrite them; `ckpt diff THREAD --writes` shows what tasks wrote",
         )
-    if Capability.ADDING not in info.capabilities:
+    if model.Capability.ADDING not in info.capabilities:
         if info.only_read:
-            raise Unsupported(f"cannot write to '{info.url}': {info.only_read}", hint=COPY_INSTEAD)
+            raise Unsupported(
+                f"cannot write to '{info.url}': {info.only_read}", hint=model.COPY_INSTEAD
+            )
         raise Unsupported(
             f"cannot write to '{info.url}': ckpt cannot add checkpoints to stores of {info.saver}",
             hint="; ".join(info.notes) or None,
@@ -497,7 +463,7 @@ def target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, M
     return target, target if head == checkpoint_id else reader.moment("", head, state=True)
 
 
-def configurable(key: CheckpointKey) -> dict[str, str]:
+def configurable(key: model.CheckpointKey) -> dict[str, str]:
     """Return the config with which a graph resumes from a checkpoint."""
     return key._asdict()
 
@@ -539,7 +505,7 @@ def nodes_of_copy(target: Moment) -> tuple[str, ...] | None:
     """Return the nodes that run if a copy of a checkpoint is resumed; None if not known."""
     if target.step.next is None:
         return None
-    kept = [one for one in target.writes if one.task_id == NULL_TASK_ID]
+    kept = [one for one in target.writes if one.task_id == model.NULL_TASK_ID]
     return tuple(
         task.node
         for task in candidates(target.step.tasks, target.body, kept)
@@ -554,29 +520,29 @@ def asking_nodes(moment: Moment) -> tuple[NodePath, ...]:
 
 def named(
     reader: ThreadReader, head: Moment, target: Moment, added: Mapping[str, int | None]
-) -> dict[str, ShownCheckpoint]:
+) -> dict[str, forking.ShownCheckpoint]:
     """Return how to show the head, the target and added checkpoints (id to step) of the root."""
     steps = {**{one.key.checkpoint_id: one.number for one in (head, target)}, **added}
     refs = short_refs(list({one.key.checkpoint_id for one in reader.index("")} | steps.keys()))
-    return {one: ShownCheckpoint(refs[one], step) for one, step in steps.items()}
+    return {one: forking.ShownCheckpoint(refs[one], step) for one, step in steps.items()}
 
 
 def copy_plan(
     reader: ThreadReader,
     head: Moment,
     target: Moment,
-    main: TouchedCheckpoint,
+    main: forking.TouchedCheckpoint,
     change: Change,
     after: Mapping[str, Value],
     step: int | None = None,
-) -> CheckpointPlan:
+) -> forking.CheckpointPlan:
     """Return the plan of a change that makes `main`, a copy of the target, the new head.
 
     `after` is its state, and `step` its step if it is in the same thread. It says neither why the
     copy has its form, nor what a resume does: the caller adds that.
     """
     added = {} if main.form == "clone" else {main.key.checkpoint_id: step}
-    return CheckpointPlan(
+    return forking.CheckpointPlan(
         action="copy",
         main=main,
         before=head.key,
@@ -636,7 +602,7 @@ def head_notes(head: Moment) -> Iterator[str]:
     """Yield what to know before a rollback to the head itself."""
     if any(task.writes for task in head.step.tasks):
         yield "the target is the head: the results of its finished tasks are not copied"
-        if head.status is Status.ERROR:
+        if head.status is model.Status.ERROR:
             yield RETRIES
 
 
@@ -691,7 +657,7 @@ _NEXT = "this layout does not store what runs next: the application decides it"
 
 def plan_values_rollback(
     reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, options: RollbackOptions
-) -> CheckpointPlan:
+) -> forking.CheckpointPlan:
     """Plan to roll back to a checkpoint of the root namespace.
 
     Raises `Unsupported` if the layout does not allow it, and `Refused` if it is not safe.
@@ -704,10 +670,10 @@ def plan_values_rollback(
             "the newest checkpoint of the thread is dated in the future",
             hint="new ids must sort later; override with --force",
         )
-    key = CheckpointKey(reader.thread_id, "", _new_id(reader, checkpoint_id, now))
+    key = model.CheckpointKey(reader.thread_id, "", _new_id(reader, checkpoint_id, now))
     original = whole(rows, target.key, [edit.channel for edit in options.edits])
     known = known_channels(target, head)
-    edited = edit_copy(original, target.body, key, options.edits, [], set(), known, _NEW)
+    edited = edit_state.edit_copy(original, target.body, key, options.edits, [], set(), known, _NEW)
     if original.body is None:
         raise ValueError("a checkpoint is copied with its body")
     body = set_keys(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
@@ -717,10 +683,10 @@ def plan_values_rollback(
     change = Change(
         reader.thread_id,
         heads_of(reader),
-        checkpoints=(Checkpoint(key, checkpoint_id, body, TypedBytes("json", b"{}")),),
+        checkpoints=(model.Checkpoint(key, checkpoint_id, body, model.TypedBytes("json", b"{}")),),
         blobs=tuple(edited.blobs),
     )
-    main = TouchedCheckpoint(key, checkpoint_id, "child", checkpoint_id)
+    main = forking.TouchedCheckpoint(key, checkpoint_id, "child", checkpoint_id)
     return replace(
         copy_plan(reader, head, target, main, change, preview, step),
         action="fork" if options.fork else "rollback",
@@ -737,7 +703,7 @@ def plan_values_rollback(
 
 def plan_values_fork(
     reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, options: RollbackOptions
-) -> CheckpointPlan:
+) -> forking.CheckpointPlan:
     """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
     Raises `Refused` if the thread exists, and `Unsupported` for edits and other options that the
@@ -757,9 +723,11 @@ def plan_values_fork(
     target, head = _readable_target_and_head(reader, checkpoint_id)
     line = reader.ancestry("", checkpoint_id)
     writes = sum(one.key.checkpoint_id in line for one in reader.writes())
-    key = CheckpointKey(thread_id, "", checkpoint_id)
-    copies = [CopyOfCheckpoint(CheckpointKey(reader.thread_id, "", one)) for one in line]
-    main = TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id)
+    key = model.CheckpointKey(thread_id, "", checkpoint_id)
+    copies = [CopyOfCheckpoint(model.CheckpointKey(reader.thread_id, "", one)) for one in line]
+    main = forking.TouchedCheckpoint(
+        key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id
+    )
     change, state = Change(thread_id, {}, copies=tuple(copies)), read_state(reader, target).values
     return replace(
         copy_plan(reader, head, target, main, change, state),
@@ -803,12 +771,12 @@ def _new_id(reader: ThreadReader, target: str, now: datetime) -> str:
     """Return a new id of the same kind as the thread's ids."""
     ids = {one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)}
     # Subgraphs may have a numbering of their own.
-    own = next_name({one.key.checkpoint_id for one in reader.index("")})
-    name = next_name(ids) or (own if own not in ids else None)
+    own = forking.next_name({one.key.checkpoint_id for one in reader.index("")})
+    name = forking.next_name(ids) or (own if own not in ids else None)
     if name is not None:
         return name
-    step = step_of(target)
-    return make_id(ticks_at(now), 0 if step is None else step + 1, random_bits(48))
+    step = model.step_of(target)
+    return model.make_id(model.ticks_at(now), 0 if step is None else step + 1, random_bits(48))
 
 
 def _left(reader: ThreadReader, target: Moment) -> Iterator[str]:
@@ -822,7 +790,7 @@ def _left(reader: ThreadReader, target: Moment) -> Iterator[str]:
 
 def plan_fork_to_thread(
     reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, options: RollbackOptions
-) -> CheckpointPlan:
+) -> forking.CheckpointPlan:
     """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
     Checkpoint ids stay the same, and so do task ids, because they hash the checkpoint id and not
@@ -834,9 +802,9 @@ def plan_fork_to_thread(
         return plan_values_fork(reader, rows, checkpoint_id, thread_id, options)
     check_free(rows, thread_id)
     target, head = target_and_head(reader, checkpoint_id)
-    check_body(target.key, target.body)
+    forking.check_body(target.key, target.body)
     is_head = head.key == target.key
-    key = CheckpointKey(thread_id, "", checkpoint_id)
+    key = model.CheckpointKey(thread_id, "", checkpoint_id)
     edges = edges_of(reader, options.as_node) if options.as_node is not None else None
     goes_on = is_head and edges is None
     edited = edit_copy_of(
@@ -847,14 +815,18 @@ def plan_fork_to_thread(
     writes = sum(map(len, listed))
     original = whole(rows, target.key)
     new = writes + len(edited.writes)
-    metadata = mark_clone(original.metadata, reader.thread_id, len(copies), new, options.reason)
+    metadata = forking.mark_clone(
+        original.metadata, reader.thread_id, len(copies), new, options.reason
+    )
     body = set_keys(original.body, edited.body) if edited.body and original.body else None
     copies[0] = replace(copies[0], metadata=metadata, body=body)
     preview, edit_notes = previewed(reader, target, options.edits)
     # Without an id, LangGraph continues from the head instead of travelling in time.
     left_out = {"checkpoint_id"} if is_head else set[str]()
     at = {name: one for name, one in configurable(key).items() if name not in left_out}
-    main = TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id)
+    main = forking.TouchedCheckpoint(
+        key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id
+    )
     change = Change(
         thread_id, {}, copies=tuple(copies), writes=tuple(edited.writes), blobs=tuple(edited.blobs)
     )
@@ -878,7 +850,9 @@ def open_questions(head: Moment) -> tuple[str | None, ...] | None:
     Before format 4 LangGraph accepted no answers by id, so the id is None.
     """
     open_questions = dict.fromkeys(
-        question.interrupt_id if head.body.v >= NEWEST_FORMAT or head.body.is_javascript else None
+        question.interrupt_id
+        if head.body.v >= forking.NEWEST_FORMAT or head.body.is_javascript
+        else None
         for task in head.step.tasks
         for question in task.questions
         if question.is_open
@@ -893,7 +867,7 @@ def _next(target: Moment, edges: Sequence[str] | None, is_head: bool) -> tuple[s
 
 
 def _head_of(
-    reader: ThreadReader, target: Moment, is_head: bool, edited: EditedState
+    reader: ThreadReader, target: Moment, is_head: bool, edited: edit_state.EditedState
 ) -> CopyOfCheckpoint:
     """Return the copy of the target, without the caller's writes to channels that are replaced."""
     found = _copy_of(reader, target.key, is_head)
@@ -901,7 +875,9 @@ def _head_of(
         return found
     writes = target.writes if is_head else null_writes(target.writes)
     left = [
-        one for one in writes if one.task_id != NULL_TASK_ID or one.channel not in edited.dropped
+        one
+        for one in writes
+        if one.task_id != model.NULL_TASK_ID or one.channel not in edited.dropped
     ]
     return replace(found, writes=tuple((one.task_id, one.idx) for one in left))
 
@@ -927,7 +903,7 @@ def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[Cop
 
 def _calls(
     reader: ThreadReader, ns: str, passed: Collection[str], target: str, is_head: bool
-) -> Iterator[CheckpointKey]:
+) -> Iterator[model.CheckpointKey]:
     """Yield the checkpoints of a subgraph call that was made on the way to the target.
 
     LangGraph before 0.2.57 does not store the caller; then the time decides.
@@ -939,7 +915,7 @@ def _calls(
             yield one.key
 
 
-def _copy_of(reader: ThreadReader, key: CheckpointKey, is_head: bool) -> CopyOfCheckpoint:
+def _copy_of(reader: ThreadReader, key: model.CheckpointKey, is_head: bool) -> CopyOfCheckpoint:
     """Return the copy of a namespace's newest checkpoint, with all writes or only the caller's.
 
     The writes are listed, because an agent may add others before they are copied.
@@ -949,11 +925,11 @@ def _copy_of(reader: ThreadReader, key: CheckpointKey, is_head: bool) -> CopyOfC
     return CopyOfCheckpoint(key, writes=tuple((one.task_id, one.idx) for one in kept))
 
 
-def _key(reader: ThreadReader, ns: str, checkpoint_id: str) -> CheckpointKey:
-    return CheckpointKey(reader.thread_id, ns, checkpoint_id)
+def _key(reader: ThreadReader, ns: str, checkpoint_id: str) -> model.CheckpointKey:
+    return model.CheckpointKey(reader.thread_id, ns, checkpoint_id)
 
 
-def _writes(reader: ThreadReader, key: CheckpointKey) -> Sequence[Write]:
+def _writes(reader: ThreadReader, key: model.CheckpointKey) -> Sequence[model.Write]:
     return reader.stored(key.checkpoint_ns, key.checkpoint_id).writes
 
 

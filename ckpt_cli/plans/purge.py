@@ -35,15 +35,7 @@ from ckpt_cli.core.retention import (
     why_protected,
 )
 from ckpt_cli.core.state import SENDS, caller_of, named_blobs, read_body
-from ckpt_cli.plans.saved_plan import (
-    NO_STORE,
-    PlanHeader,
-    SavedPlan,
-    damaged,
-    header_record,
-    line_of,
-    unusable,
-)
+from ckpt_cli.plans import saved_plan
 from ckpt_cli.queries.heads import Watch
 from ckpt_cli.queries.threads import Selection, selected_threads
 from ckpt_cli.reading.thread import (
@@ -492,7 +484,7 @@ def _unnamed(
 class PlanFile:
     """A plan on disk; its threads are read one by one, as often as needed."""
 
-    saved: SavedPlan
+    saved: saved_plan.SavedPlan
     sums: PurgeSums
     """What will be removed."""
     kept: Sequence[tuple[str, str]]
@@ -521,12 +513,14 @@ class PlanFile:
         return (one for one in found if one["action"] != "keep")
 
 
-def removal_header(layout: str, now: datetime, action: str = "purge") -> PlanHeader:
+def removal_header(layout: str, now: datetime, action: str = "purge") -> saved_plan.PlanHeader:
     """Return the header of a plan that only this run carries out."""
-    return PlanHeader(action, "removal", NO_STORE, layout, now)
+    return saved_plan.PlanHeader(action, "removal", saved_plan.NO_STORE, layout, now)
 
 
-def write_plan(path: Path, header: PlanHeader, threads: Iterable[PlannedRemoval]) -> PlanFile:
+def write_plan(
+    path: Path, header: saved_plan.PlanHeader, threads: Iterable[PlannedRemoval]
+) -> PlanFile:
     """Write a plan file, which appears only when it is complete.
 
     Raises `UsageError` if it cannot be written.
@@ -534,15 +528,17 @@ def write_plan(path: Path, header: PlanHeader, threads: Iterable[PlannedRemoval]
     counted = _Count()
     try:
         with writing(path) as file:
-            file.write(line_of(header_record(header)))
+            file.write(saved_plan.line_of(saved_plan.header_record(header)))
             for one in map(counted.see, threads):
-                file.write(line_of(to_plan_line(one)))
+                file.write(saved_plan.line_of(to_plan_line(one)))
     except OSError as error:
-        raise unusable("write", path, error) from error
-    return PlanFile(SavedPlan(path, path, header), counted.sums, counted.kept, is_own=True)
+        raise saved_plan.unusable("write", path, error) from error
+    return PlanFile(
+        saved_plan.SavedPlan(path, path, header), counted.sums, counted.kept, is_own=True
+    )
 
 
-def counted_plan(saved: SavedPlan) -> PlanFile:
+def counted_plan(saved: saved_plan.SavedPlan) -> PlanFile:
     """Read all threads of a plan of a removal once. Raises `UsageError` at a damaged line."""
     counted = _Count()
     for one in _threads(saved):
@@ -580,9 +576,9 @@ class _Count:
         return one
 
 
-def _threads(saved: SavedPlan, *, is_own: bool = False) -> Iterator[PlannedRemoval]:
+def _threads(saved: saved_plan.SavedPlan, *, is_own: bool = False) -> Iterator[PlannedRemoval]:
     for number, (text, record) in enumerate(saved.lines(), 2):
         try:
             yield from_plan_line(record, text.rstrip() if is_own else "")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise damaged(saved.path, f"line {number} is damaged") from error
+            raise saved_plan.damaged(saved.path, f"line {number} is damaged") from error

@@ -12,14 +12,8 @@ from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
 from ckpt_backends.protocol import Store
+from ckpt_cli.core import forking
 from ckpt_cli.core.edit_state import VALUES
-from ckpt_cli.core.forking import (
-    NEWEST_FORMAT,
-    CheckpointPlan,
-    TouchedCheckpoint,
-    first_tick,
-    is_numbered,
-)
 from ckpt_cli.core.lineage import is_stateful
 from ckpt_cli.core.state import BY, FROM, NAME, REASON, RESUME, THREAD, WITH, WRITES, read_metadata
 from ckpt_cli.core.tasks import CONTROL, Task, TaskIdBase, moved_id, origin_at
@@ -230,7 +224,7 @@ def _moments(reader: ThreadReader, ids: list[str]) -> Iterator[Moment]:
 
 def plan_rollback(
     reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, options: RollbackOptions
-) -> CheckpointPlan:
+) -> forking.CheckpointPlan:
     """Plan to roll back to a checkpoint of the root namespace.
 
     Raises `Unsupported` if the layout or the checkpoint does not allow it, and `Refused` if it is
@@ -241,7 +235,7 @@ def plan_rollback(
         return plan_values_rollback(reader, rows, checkpoint_id, now, options)
     target, head = target_and_head(reader, checkpoint_id)
     heads = heads_of(reader)
-    tick = first_tick(now, heads.values(), force=options.force)
+    tick = forking.first_tick(now, heads.values(), force=options.force)
     made = NewRows(rows)
     marks: dict[str, str] = {} if options.reason is None else {REASON: options.reason}
     stateful, kept = _memories(reader, target, options)
@@ -301,13 +295,15 @@ def _memories(
     moved = list(_moved_on(reader, target.key.checkpoint_id))
     if options.root_only:
         return [], [ns for ns, _ in moved]
-    if is_numbered(target.checkpoint, target.body):
+    if forking.is_numbered(target.checkpoint, target.body):
         known = [(ns, older) for ns, older in moved if older is not None]
         return list(known), [ns for ns, older in moved if older is None]
     return moved, []
 
 
-def _too_early(reader: ThreadReader, target: Moment, main: TouchedCheckpoint) -> Iterator[str]:
+def _too_early(
+    reader: ThreadReader, target: Moment, main: forking.TouchedCheckpoint
+) -> Iterator[str]:
     """Yield a warning about a LangGraph fault: a sibling resets subgraphs to its parent's time.
 
     Source: `replay_checkpoint_id` in `_first` of `langgraph/pregel/_loop.py`.
@@ -334,7 +330,7 @@ def plan_head_copy(
     values: Mapping[str, Put] | None = None,
     force: bool = False,
     unanswered: Collection[str] = (),
-) -> CheckpointPlan:
+) -> forking.CheckpointPlan:
     """Plan to add a copy of the root's head, with other `values` of some channels.
 
     The copy has no answers of the caller. It has the results of finished tasks, and the answers
@@ -380,7 +376,7 @@ def plan_head_copy(
     )
 
 
-def with_reason(plan: CheckpointPlan, reason: str | None) -> CheckpointPlan:
+def with_reason(plan: forking.CheckpointPlan, reason: str | None) -> forking.CheckpointPlan:
     """Return a plan that records a reason in the metadata of the checkpoints that it adds."""
     if reason is None:
         return plan
@@ -423,7 +419,7 @@ def readable_head(
 def _carried(rows: Store, head: Moment, copy: CheckpointKey) -> Iterator[tuple[Task, Write]]:
     """Yield the writes that the copy also gets, under the ids that their tasks have there."""
     origin, there = _origin(head, head.key), _origin(head, copy)
-    if origin is None or there is None or head.body.v < NEWEST_FORMAT:
+    if origin is None or there is None or head.body.v < forking.NEWEST_FORMAT:
         return
     moved: dict[str, tuple[Task, str]] = {}
     for task in head.step.tasks:

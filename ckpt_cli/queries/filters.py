@@ -12,22 +12,7 @@ from ckpt_backends.encryption import NO_KEY, is_encrypted_field
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import NULL_TASK_ID, Status, Thread, TypedBytes, in_chunks
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.filters import (
-    EPOCH,
-    FIELDS,
-    METADATA,
-    SECOND,
-    VALUES,
-    Facts,
-    Filter,
-    FilterField,
-    ReadFrom,
-    decision,
-    fields_in,
-    sources_of,
-    values_at,
-    values_in,
-)
+from ckpt_cli.core import filters
 from ckpt_cli.core.state import read_metadata, source_from
 from ckpt_cli.core.tasks import blocking_error
 from ckpt_cli.queries.heads import Details, ListedThread, Watch, details_of, heads_of, sizes_of
@@ -45,9 +30,9 @@ Known = Mapping[str, Value] | Opaque
 """Metadata or values; `Opaque` if they cannot be read."""
 
 
-def channels_named(fields: Iterable[FilterField]) -> Collection[str] | None:
+def channels_named(fields: Iterable[filters.FilterField]) -> Collection[str] | None:
     """Return the channels that the paths of `values` may begin with; None if they may be any."""
-    paths = [field.path for field in fields if field.name == VALUES]
+    paths = [field.path for field in fields if field.name == filters.VALUES]
     if not all(isinstance(path[0], str) for path in paths):
         return None
     firsts = {str(path[0]) for path in paths}
@@ -56,11 +41,11 @@ def channels_named(fields: Iterable[FilterField]) -> Collection[str] | None:
     return firsts | {".".join(map(str, path)) for path in dotted}
 
 
-def _found(root: Known, field: FilterField) -> Sequence[Value]:
-    return (root,) if isinstance(root, Opaque) else values_at(root, field.path)
+def _found(root: Known, field: filters.FilterField) -> Sequence[Value]:
+    return (root,) if isinstance(root, Opaque) else filters.values_at(root, field.path)
 
 
-def _readable(root: Known, field: FilterField) -> Sequence[Value] | None:
+def _readable(root: Known, field: filters.FilterField) -> Sequence[Value] | None:
     """Return the values of a field; None if one of them cannot be read."""
     found = _found(root, field)
     return None if any(isinstance(one, Opaque) for one in found) else found
@@ -78,7 +63,7 @@ class _Candidate:
     state: Known | None = None
     """`Opaque` if it cannot be read; None if it was not read yet."""
 
-    def __call__(self, field: FilterField) -> Sequence[Value] | None:
+    def __call__(self, field: filters.FilterField) -> Sequence[Value] | None:
         if field.name in _OF_INDEX:
             return (_OF_INDEX[field.name](self.thread, self.now),)
         head, details = self.head, self.details
@@ -97,7 +82,7 @@ class _Candidate:
                 return (details.error,)
             case "question":
                 asked = details.question
-                return () if asked is None else values_in(asked.value, field.path)
+                return () if asked is None else filters.values_in(asked.value, field.path)
             case "source" if details.head is not None:
                 return (details.head.source,)
             case "step" if details.head is not None:
@@ -105,12 +90,12 @@ class _Candidate:
             case "metadata" if head is not None and not head.metadata:
                 return _found(_metadata(head), field)
             case "metadata" if details.head is not None:
-                return values_at(details.head.metadata, field.path)
+                return filters.values_at(details.head.metadata, field.path)
         return ()
 
 
 def _since(moment: datetime | None, now: datetime) -> float | None:
-    return None if moment is None else (now - moment) / SECOND
+    return None if moment is None else (now - moment) / filters.SECOND
 
 
 _OF_INDEX: Mapping[str, Callable[[Thread, datetime], Value]] = {
@@ -126,7 +111,7 @@ _OF_INDEX: Mapping[str, Callable[[Thread, datetime], Value]] = {
 
 
 def _seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else (moment - EPOCH) / SECOND
+    return None if moment is None else (moment - filters.EPOCH) / filters.SECOND
 
 
 def _metadata(head: Moment) -> Known:
@@ -144,37 +129,37 @@ class ThreadChooser:
     """
 
     def __init__(
-        self, store: Store, wanted: Filter, inference: TriggerInference, now: datetime
+        self, store: Store, wanted: filters.Filter, inference: TriggerInference, now: datetime
     ) -> None:
         self._store = store
         self._inference = inference
         self._now = now
-        self._decide = decision(wanted)
-        self._sources = sources_of(wanted)
-        self._names = frozenset(one.name for one in fields_in(wanted))
-        self._channels = channels_named(fields_in(wanted))
+        self._decide = filters.decision(wanted)
+        self._sources = filters.sources_of(wanted)
+        self._names = frozenset(one.name for one in filters.fields_in(wanted))
+        self._channels = channels_named(filters.fields_in(wanted))
 
     @property
     def needs_heads(self) -> bool:
         """Whether the index and the sizes alone may not decide."""
-        return not self._sources.isdisjoint({ReadFrom.HEAD, ReadFrom.STATE})
+        return not self._sources.isdisjoint({filters.ReadFrom.HEAD, filters.ReadFrom.STATE})
 
     @property
     def needs_index_only(self) -> bool:
         """Whether the index alone decides."""
-        return self._sources <= {ReadFrom.INDEX}
+        return self._sources <= {filters.ReadFrom.INDEX}
 
     def may_match(self, thread: Thread) -> bool:
         """Return whether a thread matches, as far as the index shows."""
         return self._decide(_Candidate(thread, self._now)) is not False
 
-    def facts_of(self, thread: Thread, others: Collection[str]) -> Facts:
+    def facts_of(self, thread: Thread, others: Collection[str]) -> filters.Facts:
         """Return the facts about a thread that a filter asks for, but for `others`."""
         found = _Candidate(thread, self._now)
-        asked = {FIELDS[name].source for name in self._names.difference(others)}
-        if ReadFrom.HEAD in asked:
+        asked = {filters.FIELDS[name].source for name in self._names.difference(others)}
+        if filters.ReadFrom.HEAD in asked:
             self._read_heads([found])
-        if ReadFrom.SIZE in asked:
+        if filters.ReadFrom.SIZE in asked:
             self._read_sizes([found])
         return found
 
@@ -187,9 +172,9 @@ class ThreadChooser:
             candidates = [_Candidate(thread, self._now) for thread in some]
             if self.needs_heads:
                 self._read_heads(self._undecided(candidates))
-            if ReadFrom.SIZE in self._sources:
+            if filters.ReadFrom.SIZE in self._sources:
                 self._read_sizes(self._undecided(candidates))
-            if ReadFrom.STATE in self._sources:
+            if filters.ReadFrom.STATE in self._sources:
                 for one in self._undecided(candidates):
                     one.state = self._state(one)
             found = [one for one in candidates if self._decide(one)]
@@ -240,7 +225,7 @@ class ThreadChooser:
 # do not.
 
 
-OF_CHECKPOINTS = frozenset({"source", "step", METADATA, VALUES})
+OF_CHECKPOINTS = frozenset({"source", "step", filters.METADATA, filters.VALUES})
 """The fields that each checkpoint has its own values of."""
 
 _CLOSED_FIELD = Opaque("json+aes", 0, "", NO_KEY)
@@ -253,15 +238,15 @@ class EverMatching:
     the thread as it is. It reads all checkpoints, which no list of threads does.
     """
 
-    def __init__(self, store: Store, wanted: Filter, now: datetime) -> None:
+    def __init__(self, store: Store, wanted: filters.Filter, now: datetime) -> None:
         self.unread = 0
         """Threads that did not match, and have metadata or values that cannot be read."""
         self._store = store
-        self._decide = decision(wanted)
+        self._decide = filters.decision(wanted)
         self._inference = TriggerInference(store)
         self._chooser = ThreadChooser(store, wanted, self._inference, now)
-        self._fields = frozenset(one.name for one in fields_in(wanted))
-        self._channels = channels_named(fields_in(wanted))
+        self._fields = frozenset(one.name for one in filters.fields_in(wanted))
+        self._channels = channels_named(filters.fields_in(wanted))
 
     def thread_ids(self, watch: Watch = iter) -> set[str]:
         """Return the ids of the threads that match."""
@@ -276,7 +261,7 @@ class EverMatching:
         return found
 
     def _has_matched(self, reader: ThreadReader) -> bool:
-        of_thread: Facts | None = None
+        of_thread: filters.Facts | None = None
         is_unread = False
         try:
             for metadata, values in self._checkpoints(reader):
@@ -292,7 +277,7 @@ class EverMatching:
 
     def _checkpoints(self, reader: ThreadReader) -> Iterator[tuple[Known, Known]]:
         """Yield the metadata and the values of each checkpoint, as far as they are asked for."""
-        if VALUES not in self._fields:
+        if filters.VALUES not in self._fields:
             for one in self._store.checkpoints(reader.thread_id, metadata=True):
                 yield read_known(one.metadata), {}
             return
@@ -319,7 +304,9 @@ def read_known(stored: TypedBytes | None) -> Known:
     }
 
 
-def checkpoint_facts(metadata: Known, values: Known | None, of_thread: Facts) -> Facts:
+def checkpoint_facts(
+    metadata: Known, values: Known | None, of_thread: filters.Facts
+) -> filters.Facts:
     """Return what a filter may ask about one checkpoint; without `values`, they are not known."""
     of_checkpoint = CheckpointFacts("", metadata, values=values)
     return lambda field: (of_checkpoint if field.name in OF_CHECKPOINTS else of_thread)(field)
@@ -328,9 +315,17 @@ def checkpoint_facts(metadata: Known, values: Known | None, of_thread: Facts) ->
 # Read what a filter asks about each checkpoint of a lineage, and nothing more.
 
 
-FIELDS_OF_CHECKPOINT = (VALUES, METADATA, "step", "source", "next", "status", "error")
+FIELDS_OF_CHECKPOINT = (
+    filters.VALUES,
+    filters.METADATA,
+    "step",
+    "source",
+    "next",
+    "status",
+    "error",
+)
 """The fields of the filter language that a checkpoint has; the others are about a thread."""
-_OF_METADATA = frozenset({METADATA, "step", "source"})
+_OF_METADATA = frozenset({filters.METADATA, "step", "source"})
 _OF_STEP = frozenset({"next", "status", "error"})
 
 
@@ -359,7 +354,7 @@ class CheckpointFacts:
         known = self.metadata
         return number_of(self.checkpoint_id, known if isinstance(known, Mapping) else {})
 
-    def __call__(self, field: FilterField) -> Sequence[Value] | None:
+    def __call__(self, field: filters.FilterField) -> Sequence[Value] | None:
         if field.name in _OF_STEP:
             if self.step is None:
                 return None
@@ -369,8 +364,8 @@ class CheckpointFacts:
                 case "next":
                     return self.step.next
             return (self.step.error,)
-        known = self.values if field.name == VALUES else self.metadata
-        if known is None or field.name in {VALUES, METADATA}:
+        known = self.values if field.name == filters.VALUES else self.metadata
+        if known is None or field.name in {filters.VALUES, filters.METADATA}:
             return None if known is None else _readable(known, field)
         if isinstance(known, Opaque):
             return None
@@ -393,7 +388,7 @@ class Lineage:
         `channels` limits which values are read. A value that did not change is decoded once.
         """
         states: Iterator[tuple[str, Known | None]] = ((one, None) for one in self._ids)
-        if VALUES in fields:
+        if filters.VALUES in fields:
             states = self._states(channels)
         found: tuple[str, Known | None] | None = None
         for some in in_chunks(self._ids):
@@ -412,7 +407,7 @@ class Lineage:
             checkpoint_id,
             self._metadata([checkpoint_id], fields).get(checkpoint_id),
             self._steps([checkpoint_id], fields).get(checkpoint_id),
-            self._state(checkpoint_id, channels) if VALUES in fields else None,
+            self._state(checkpoint_id, channels) if filters.VALUES in fields else None,
         )
 
     def _metadata(self, ids: Sequence[str], fields: Collection[str]) -> dict[str, dict[str, Value]]:

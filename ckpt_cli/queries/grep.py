@@ -14,21 +14,10 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
+from ckpt_cli.core import search
 from ckpt_cli.core.lineage import depth_of
 from ckpt_cli.core.redact import redact_match
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.search import (
-    Finder,
-    Match,
-    SeenMatches,
-    appended_from,
-    compile_pattern,
-    gave_up,
-    needed_texts,
-    new_matches,
-    search,
-    search_questions,
-)
 from ckpt_cli.core.state import ERROR, INTERRUPT, LOST_DELTA, RESUME, SENDS, Body, is_state
 from ckpt_cli.core.tasks import NodePath, asked_by, failed_at, node_path, tasks_by_id
 from ckpt_cli.reading.states import OldestFirst, Point, StateTimeline, read_state
@@ -71,7 +60,7 @@ class GrepHit:
     """Short form of the checkpoint id."""
     at: datetime | None
     channel: str
-    match: Match
+    match: search.Match
     kind: Kind = "value"
     task_id: str | None = None
     """The task that stored the text; None for a value."""
@@ -107,12 +96,12 @@ def grep_threads(
     for searched in executor.run(store, threads, partial(_searching, wanted), at_once=_AT_ONCE):
         yield searched
         stopped += searched.stopped
-        if gave_up(stopped):
+        if search.gave_up(stopped):
             return
 
 
 def _searching(wanted: GrepQuery, store: Store) -> Callable[[Sequence[Thread]], Iterator[Searched]]:
-    texts = needed_texts(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
+    texts = search.needed_texts(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
     inference = TriggerInference(store)
 
     def search_threads(threads: Sequence[Thread]) -> Iterator[Searched]:
@@ -135,7 +124,9 @@ def grep_thread(
 
     Searches of several threads of one store should share `inference`.
     """
-    find = compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
+    find = search.compile_pattern(
+        wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case
+    )
     try:
         reader = ThreadReader(store, thread_id, inference)
     except NotFound:  # deleted meanwhile, or an id that can only be listed
@@ -164,7 +155,7 @@ def grep_thread(
 
 
 def _namespace(
-    reader: ThreadReader, ns: str, wanted: GrepQuery, find: Finder
+    reader: ThreadReader, ns: str, wanted: GrepQuery, find: search.Finder
 ) -> Iterator[tuple[list[GrepHit], int]]:
     """Yield the new hits and the number of unread values of each checkpoint."""
     head = reader.head(ns)
@@ -174,11 +165,11 @@ def _namespace(
     by_caller = _with_callers_writes(reader, ns)
     writes, unread = _search_writes(reader, ns, wanted, find)
     yield [], unread
-    line = OldestFirst[SeenMatches](reader, ns)
+    line = OldestFirst[search.SeenMatches](reader, ns)
     for point in StateTimeline(reader, ns, channels=wanted.channels or None):
         chosen = {name: point.values[name] for name in _chosen(point.changed, wanted)}
         key = point.checkpoint.key
-        known = line.kept(point.parent) or SeenMatches()
+        known = line.kept(point.parent) or search.SeenMatches()
         is_last = line.leave(point.checkpoint.parent_checkpoint_id)
         if not is_last:  # The last child reuses what is known at its parent, the others copy it.
             known = known.copy()
@@ -197,7 +188,7 @@ def _namespace(
 
 
 def _head(
-    reader: ThreadReader, ns: str, head: str, wanted: GrepQuery, find: Finder
+    reader: ThreadReader, ns: str, head: str, wanted: GrepQuery, find: search.Finder
 ) -> Iterator[tuple[list[GrepHit], int]]:
     try:
         stored = reader.stored(ns, head, state=wanted.channels or True)
@@ -206,7 +197,7 @@ def _head(
         return
     values = read_state(reader, stored, wanted.channels or None).values
     chosen = {name: values[name] for name in _chosen(values, wanted)}
-    known = SeenMatches()
+    known = search.SeenMatches()
     found, unread = _hits(stored.key, stored.at, chosen, find, known, {})
     yield found, unread + (stored.body.problem is not None)
     writes, unread = _search_writes(reader, ns, wanted, find, [head])
@@ -219,7 +210,7 @@ class _Writes:
     them.
     """
 
-    found: dict[str, list[tuple[Write, Match]]] = field(default_factory=dict)
+    found: dict[str, list[tuple[Write, search.Match]]] = field(default_factory=dict)
     """Matching lines by checkpoint id."""
     waiting: dict[str, list[GrepHit]] = field(default_factory=dict)
     """By checkpoint id: hits that none of the children seen so far contains."""
@@ -230,7 +221,7 @@ class _Writes:
         key: CheckpointKey,
         at: datetime | None,
         body: Body,
-        known: SeenMatches,
+        known: search.SeenMatches,
         *,
         is_final: bool,
     ) -> list[GrepHit]:
@@ -250,7 +241,9 @@ class _Writes:
             open_writes = []
         return self._fresh([hit for hit in hits if hit.kind != "write"] + open_writes)
 
-    def merged_into(self, parent: str, known: SeenMatches, *, is_last: bool) -> list[GrepHit]:
+    def merged_into(
+        self, parent: str, known: search.SeenMatches, *, is_last: bool
+    ) -> list[GrepHit]:
         """Return the hits on a checkpoint with a text that no child contains, after its last
         child.
         """
@@ -273,7 +266,7 @@ class _Writes:
         return fresh
 
 
-def _is_known(hit: GrepHit, known: SeenMatches) -> bool:
+def _is_known(hit: GrepHit, known: search.SeenMatches) -> bool:
     return known.has(None if hit.channel in _UNMERGED else hit.channel, hit.match.line)
 
 
@@ -281,7 +274,7 @@ def _search_writes(
     reader: ThreadReader,
     ns: str,
     wanted: GrepQuery,
-    find: Finder,
+    find: search.Finder,
     checkpoint_ids: Collection[str] | None = None,
 ) -> tuple[_Writes, int]:
     """Return the writes that match, and the number of unreadable parts of questions and errors."""
@@ -289,7 +282,7 @@ def _search_writes(
     for write in reader.writes(ns, checkpoint_ids, channels=wanted.channels or None, values=True):
         if write.value is None:
             continue
-        look = search_questions if write.channel == INTERRUPT else search
+        look = search.search_questions if write.channel == INTERRUPT else search.search
         for match in look(decode(write.value), find):
             if match is not None:
                 found.found.setdefault(write.key.checkpoint_id, []).append((write, match))
@@ -310,8 +303,8 @@ def _hits(
     key: CheckpointKey,
     at: datetime | None,
     values: Mapping[str, Value],
-    find: Finder,
-    known: SeenMatches,
+    find: search.Finder,
+    known: search.SeenMatches,
     before: Mapping[str, Value],
 ) -> tuple[list[GrepHit], int]:
     """Return the new matches, and the number of unreadable parts. Updates `known`."""
@@ -320,11 +313,11 @@ def _hits(
     for channel, value in values.items():
         if value == LOST_DELTA:  # Not stored: there is nothing to search.
             continue
-        first = appended_from(before.get(channel), value)
-        found = list(search(value, find, first))
+        first = search.appended_from(before.get(channel), value)
+        found = list(search.search(value, find, first))
         matches = [match for match in found if match is not None]
         unread += len(found) - len(matches)
-        fresh = new_matches(channel, matches, known, added=first > 0)
+        fresh = search.new_matches(channel, matches, known, added=first > 0)
         hits += [GrepHit(key, key.checkpoint_id, at, channel, match) for match in fresh]
     return hits, unread
 

@@ -17,19 +17,8 @@ from ckpt_backends.codec.values import unread as not_read
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Checkpoint, Thread, TypedBytes, Write
 from ckpt_backends.protocol import Store
+from ckpt_cli.core import secrets
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.secrets import (
-    CANNOT_DECODE,
-    IgnoredSecrets,
-    LocatedSecret,
-    Scanner,
-    SecretFinding,
-    SecretOccurrences,
-    SecretPart,
-    located,
-    masked,
-    why_unread,
-)
 from ckpt_cli.core.state import read_body, without_snapshot
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.workers import Each, LostThread, each
@@ -51,15 +40,15 @@ class ThreadSecrets:
     decoded or searched again.
     """
 
-    def __init__(self, scanner: Scanner, thread_id: str, unread: Counter[str]) -> None:
-        self.occurrences = SecretOccurrences()
+    def __init__(self, scanner: secrets.Scanner, thread_id: str, unread: Counter[str]) -> None:
+        self.occurrences = secrets.SecretOccurrences()
         self._scanner = scanner
         self._thread_id = thread_id
         self._unread = unread
         """The number of values that could not be read, by reason."""
         self._ranks: dict[tuple[str, str], int] = {}
         self._ns: str | None = None
-        self._last: dict[str, tuple[object, tuple[LocatedSecret, ...]]] = {}
+        self._last: dict[str, tuple[object, tuple[secrets.LocatedSecret, ...]]] = {}
         """The last value of each channel, decoded or as stored apart, and what is in it."""
 
     def read(self, store: Store) -> None:
@@ -97,7 +86,7 @@ class ThreadSecrets:
             self.occurrences.add("value", channel, key, rank, self._last[channel][1])
         if body.problem is not None and checkpoint.body is not None:
             parts = self._parts(body.problem, checkpoint.body)
-            self.occurrences.add("value", None, key, rank, located(None, parts))
+            self.occurrences.add("value", None, key, rank, secrets.located(None, parts))
         if checkpoint.metadata is not None:
             found = self._located(decode_whole(checkpoint.metadata), checkpoint.metadata)
             self.occurrences.add("metadata", None, key, rank, found)
@@ -115,12 +104,12 @@ class ThreadSecrets:
 
     def _located(
         self, value: Value, stored: TypedBytes | None, channel: str | None = None
-    ) -> tuple[LocatedSecret, ...]:
-        return located(value, self._parts(value, stored, channel))
+    ) -> tuple[secrets.LocatedSecret, ...]:
+        return secrets.located(value, self._parts(value, stored, channel))
 
     def _parts(
         self, value: Value, stored: TypedBytes | None, channel: str | None = None
-    ) -> list[SecretPart]:
+    ) -> list[secrets.SecretPart]:
         """Return what is in a value and in the name of its channel, and count what is unread."""
         parts = searched_parts(self._scanner, self._unread, value, stored, channel)
         if channel is not None:
@@ -135,12 +124,12 @@ def decode_whole(stored: TypedBytes) -> Value:
 
 
 def searched_parts(
-    scanner: Scanner,
+    scanner: secrets.Scanner,
     unread: Counter[str],
     value: Value,
     stored: TypedBytes | None,
     key: str | None = None,
-) -> list[SecretPart]:
+) -> list[secrets.SecretPart]:
     """Return the credentials in a value. Of one that could not be decoded, the stored bytes are
     searched too: texts stand in them as they are.
     """
@@ -148,9 +137,9 @@ def searched_parts(
     parts = list(searched.parts)
     if searched.is_whole:
         return parts
-    why = why_unread(value)
+    why = secrets.why_unread(value)
     unread[why] += bool(why)
-    if why == CANNOT_DECODE and stored is not None:
+    if why == secrets.CANNOT_DECODE and stored is not None:
         apart = _LENGTHS.sub(lambda found: bytes(len(found[0])), stored.data)
         for data in (stored.data, apart):
             known = {one.text for one in parts}
@@ -165,7 +154,7 @@ class SecretReport:
 
     name: str
     """The id of the thread, without credentials in it; `''` for the memory."""
-    findings: list[SecretFinding] = field(default_factory=list)
+    findings: list[secrets.SecretFinding] = field(default_factory=list)
     ignored: int = 0
     """Number of findings that are left out as the profile or the caller asks."""
     unread: Counter[str] = field(default_factory=Counter)
@@ -180,7 +169,7 @@ def search_threads(
     store: Store,
     executor: Executor,
     threads: Iterable[Thread | ThreadToCheck],
-    ignored: Sequence[IgnoredSecrets],
+    ignored: Sequence[secrets.IgnoredSecrets],
     lost: Callable[[Sequence[LostThread]], None],
 ) -> Iterator[SecretReport]:
     """Yield what is in each thread, in the order given; `lost` is told those left out."""
@@ -188,11 +177,11 @@ def search_threads(
 
 
 def search_memory(
-    memory: MemoryStore, ignored: Sequence[IgnoredSecrets], *, redacted: bool
+    memory: MemoryStore, ignored: Sequence[secrets.IgnoredSecrets], *, redacted: bool
 ) -> SecretReport:
     """Return what is in the items of a long-term memory, in their namespaces and in their keys."""
-    report, scanner = SecretReport(""), Scanner()
-    found: list[SecretFinding] = []
+    report, scanner = SecretReport(""), secrets.Scanner()
+    found: list[secrets.SecretFinding] = []
     with _reporting(report, scanner):
         for item in memory.items(values=True):
             found += _in_item(item, scanner, report)
@@ -200,8 +189,8 @@ def search_memory(
     return report
 
 
-def _searching(ignored: Sequence[IgnoredSecrets], store: Store) -> Each[SecretReport]:
-    scanner = Scanner()
+def _searching(ignored: Sequence[secrets.IgnoredSecrets], store: Store) -> Each[SecretReport]:
+    scanner = secrets.Scanner()
     redacted = is_redacted(store)
 
     def search(thread_id: str) -> SecretReport:
@@ -220,7 +209,9 @@ def _searching(ignored: Sequence[IgnoredSecrets], store: Store) -> Each[SecretRe
     return each(search)
 
 
-def _in_item(item: Item, scanner: Scanner, report: SecretReport) -> Iterable[SecretFinding]:
+def _in_item(
+    item: Item, scanner: secrets.Scanner, report: SecretReport
+) -> Iterable[secrets.SecretFinding]:
     address = (*item.key.namespace, item.key.key)
     parts = [one for name in address for one in scanner.parts(name)]
     if item.value is None:
@@ -229,8 +220,8 @@ def _in_item(item: Item, scanner: Scanner, report: SecretReport) -> Iterable[Sec
         parts += searched_parts(scanner, report.unread, decode_whole(item.value), item.value)
     namespace, key = item.key.namespace, item.key.key
     return dict.fromkeys(
-        masked(
-            SecretFinding("memory", part.kind, part.path, namespace=namespace, key=key),
+        secrets.masked(
+            secrets.SecretFinding("memory", part.kind, part.path, namespace=namespace, key=key),
             scanner.masked,
         )
         for part in parts
@@ -238,7 +229,7 @@ def _in_item(item: Item, scanner: Scanner, report: SecretReport) -> Iterable[Sec
 
 
 @contextmanager
-def _reporting(report: SecretReport, scanner: Scanner) -> Iterator[None]:
+def _reporting(report: SecretReport, scanner: secrets.Scanner) -> Iterator[None]:
     """Note an error in the report: its text, and the traceback of an unexpected one, may quote
     what is stored.
     """
@@ -256,8 +247,8 @@ def _reporting(report: SecretReport, scanner: Scanner) -> Iterator[None]:
 
 def _report(
     report: SecretReport,
-    found: Sequence[SecretFinding],
-    ignored: Sequence[IgnoredSecrets],
+    found: Sequence[secrets.SecretFinding],
+    ignored: Sequence[secrets.IgnoredSecrets],
     *,
     redacted: bool,
 ) -> None:
@@ -267,7 +258,7 @@ def _report(
     report.findings = [_redacted(one) for one in wanted] if redacted else wanted
 
 
-def _redacted(found: SecretFinding) -> SecretFinding:
+def _redacted(found: secrets.SecretFinding) -> secrets.SecretFinding:
     first = 0 if found.channel is None else 1
     path = tuple(
         "*" if isinstance(step, str) and n >= first else step for n, step in enumerate(found.path)

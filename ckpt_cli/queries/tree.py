@@ -52,15 +52,8 @@ from ckpt_cli.core.timeline import (
     timed_steps,
 )
 from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree
+from ckpt_cli.queries import timeline
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.timeline import (
-    NO_KEYS,
-    StepKeys,
-    nodes_that_ran,
-    skeletons_of,
-    step_keys,
-    timed_checkpoint,
-)
 from ckpt_cli.reading.store import is_redacted, shown
 from ckpt_cli.reading.thread import Moment, ThreadReader, resume_of
 
@@ -74,7 +67,7 @@ class TreeKeys:
 
     index: Mapping[Key, Checkpoint]
     """In each namespace, the newest comes first."""
-    stored: Mapping[Key, StepKeys]
+    stored: Mapping[Key, timeline.StepKeys]
     tips: Collection[Key]
     seals: Mapping[Key, int]
 
@@ -86,7 +79,7 @@ class TreeKeys:
     @property
     def is_settled(self) -> bool:
         """Whether all writes can be told apart by their keys."""
-        return not any(self.stored.get(key, NO_KEYS).is_marked for key in self.tips)
+        return not any(self.stored.get(key, timeline.NO_KEYS).is_marked for key in self.tips)
 
 
 def read_keys(reader: ThreadReader, checkpoint_ns: str | None) -> TreeKeys:
@@ -94,7 +87,7 @@ def read_keys(reader: ThreadReader, checkpoint_ns: str | None) -> TreeKeys:
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     only = namespaces[0] if len(namespaces) == 1 else None
-    stored = step_keys(reader.writes(only))
+    stored = timeline.step_keys(reader.writes(only))
     # Only the questions of tips are likely to change.
     tips = {(ns, tip) for ns in namespaces for tip in reader.parentage(ns).tips}
     return TreeKeys(index, stored, tips, _seals(index, stored))
@@ -115,11 +108,13 @@ def forked(skeletons: Iterable[Skeleton]) -> frozenset[Key]:
     )
 
 
-def _seals(index: Mapping[Key, Checkpoint], stored: Mapping[Key, StepKeys]) -> dict[Key, int]:
+def _seals(
+    index: Mapping[Key, Checkpoint], stored: Mapping[Key, timeline.StepKeys]
+) -> dict[Key, int]:
     """Return a number for each checkpoint that differs if it or its parent has other writes."""
 
     def seal(ns: str, checkpoint_id: str | None) -> int:
-        return stored.get((ns, checkpoint_id or ""), NO_KEYS).seal
+        return stored.get((ns, checkpoint_id or ""), timeline.NO_KEYS).seal
 
     return {
         key: hash((seal(*key), seal(key[0], one.parent_checkpoint_id)))
@@ -135,7 +130,7 @@ def details_from_keys(skeletons: Iterable[Skeleton], keys: TreeKeys) -> dict[Key
             step=one.step,
             source="loop" if one.source is None else one.source,
             ran=one.ran,
-            writes=keys.stored.get(one.key, NO_KEYS).writes,
+            writes=keys.stored.get(one.key, timeline.NO_KEYS).writes,
         )
         for one in skeletons
         if one.ran is not None
@@ -325,7 +320,7 @@ def tree_steps(
     """Return the step that made each checkpoint."""
     by_ns: dict[str, list[TimedCheckpoint]] = {}
     for key, one in reversed(list(keys.index.items())):
-        timed = timed_checkpoint(reader, one, skeletons[key], keys.stored)
+        timed = timeline.timed_checkpoint(reader, one, skeletons[key], keys.stored)
         by_ns.setdefault(key[0], []).append(timed)
     return {
         (ns, checkpoint_id): step
@@ -344,7 +339,7 @@ def timed_points(
     for one in skeletons:
         if one.checkpoint_ns != plan.ns:
             continue
-        key, own = one.key, keys.stored.get(one.key, NO_KEYS)
+        key, own = one.key, keys.stored.get(one.key, timeline.NO_KEYS)
         is_tip = key in keys.tips
         sign = point_sign(
             source=one.source,
@@ -477,7 +472,7 @@ class TreeReader:
     ) -> Tree:
         """Return a tree that is laid out anew."""
         reader, index = self.reader, keys.index
-        drawn = skeletons_of(reader, index, keys.stored)
+        drawn = timeline.skeletons_of(reader, index, keys.stored)
         apart = forked(drawn.values())
         details: dict[Key, StepDetails] = {}
         if len(index) <= (_LARGE if seen is None else _SMALL):
@@ -555,7 +550,7 @@ def read_details(
     for key, one in found.items():
         before = facts.get(parents.get(key, key))
         if only:
-            nodes = nodes_that_ran(keys.stored.get(key, NO_KEYS)) or ()
+            nodes = timeline.nodes_that_ran(keys.stored.get(key, timeline.NO_KEYS)) or ()
             found[key] = one._replace(ran=nodes)
         elif key in parents and before is not None and ran_here(one.source):
             found[key] = one._replace(ran=ran(before.step, before.seen, facts[key].seen))

@@ -28,17 +28,8 @@ from ckpt_backends.url import (
 )
 from ckpt_cli.config.profiles import Profiles, store_of
 from ckpt_cli.core.reducers import Rules
+from ckpt_cli.reading import workers
 from ckpt_cli.reading.store import Opening
-from ckpt_cli.reading.workers import (
-    Outcome,
-    Piece,
-    RangeDone,
-    RangeFailed,
-    Work,
-    Workers,
-    failed,
-    work_through,
-)
 
 _IDLE_SECONDS = 5.0
 _MOST_STOPPED = 100
@@ -116,7 +107,7 @@ class SentRange:
     """A random name of the run."""
     release: str
     store: SentStore
-    work: Work[Any, Any]
+    work: workers.Work[Any, Any]
     parts: Sequence[Any]
     at_once: int
 
@@ -135,12 +126,12 @@ def worker_facts() -> WorkerFacts:
     return WorkerFacts(release(), KEY_VARIABLE in os.environ)
 
 
-def work_on(sent: SentRange) -> Outcome:
+def work_on(sent: SentRange) -> workers.Outcome:
     """Work on a range. Never raises: Dask would log the error, and what it was about."""
     try:
         return _thread.submit(_desk.work_on, sent).result()
     except BaseException as error:
-        return failed(RuntimeError(type(error).__name__))
+        return workers.failed(RuntimeError(type(error).__name__))
 
 
 def stop_run(run: str) -> None:
@@ -167,7 +158,7 @@ class _Desk:
         self._closing = Timer(0, self.close)
         """Closes the store if no range comes for a while."""
 
-    def work_on(self, sent: SentRange) -> Outcome:
+    def work_on(self, sent: SentRange) -> workers.Outcome:
         self._closing.cancel()
         try:
             return self._worked(sent)
@@ -176,22 +167,24 @@ class _Desk:
             self._closing.daemon = True
             self._closing.start()
 
-    def _worked(self, sent: SentRange) -> Outcome:
+    def _worked(self, sent: SentRange) -> workers.Outcome:
         if sent.release != self._release:
             error = UsageError(
                 f"a worker has ckpt {self._release}, not {sent.release}",
                 hint="install the same version on all workers",
             )
-            return RangeDone([], error)
+            return workers.RangeDone([], error)
         opening: Opening | None = None
         try:
             opening = sent.store.opening()
             do = self._work_of(sent, opening)
         except CkptError as error:
-            return _without_secrets(RangeDone([], error), opening)
+            return _without_secrets(workers.RangeDone([], error), opening)
         except Exception as error:
-            return failed(error)
-        outcome = work_through(do, sent.parts, sent.at_once, lambda: sent.run not in _stopped)
+            return workers.failed(error)
+        outcome = workers.work_through(
+            do, sent.parts, sent.at_once, lambda: sent.run not in _stopped
+        )
         return _without_secrets(outcome, opening)
 
     def _work_of(self, sent: SentRange, opening: Opening) -> Callable[[Any], Any]:
@@ -211,9 +204,9 @@ class _Desk:
 _desk = _Desk()
 
 
-def _without_secrets(outcome: Outcome, opening: Opening | None) -> Outcome:
+def _without_secrets(outcome: workers.Outcome, opening: Opening | None) -> workers.Outcome:
     """Return an outcome whose error does not quote the environment of this worker."""
-    if opening is not None and isinstance(outcome, RangeDone) and outcome.error is not None:
+    if opening is not None and isinstance(outcome, workers.RangeDone) and outcome.error is not None:
         error, url = outcome.error, opening.url
         error.message = without_values(masked(error.message, url), url)
         error.hint = error.hint and without_values(masked(error.hint, url), url)
@@ -239,10 +232,12 @@ _ALONE_SECONDS = 60.0
 """How long a cluster may be without any worker: killed ones are started again."""
 
 
-class Cluster(Workers):
+class Cluster(workers.Workers):
     """The worker processes of a Dask scheduler, also those that join later."""
 
-    def __init__(self, address: str, opening: Opening, work: Work[Any, Any], at_once: int) -> None:
+    def __init__(
+        self, address: str, opening: Opening, work: workers.Work[Any, Any], at_once: int
+    ) -> None:
         """Connect to the scheduler, and check its workers.
 
         Raises `MissingDependency`, `UsageError` for what cannot be sent or for workers that do not
@@ -254,7 +249,7 @@ class Cluster(Workers):
         self._run = token_hex(8)
         self._terms = work, at_once
         self._release = release()
-        self._futures: dict[Future, Piece] = {}
+        self._futures: dict[Future, workers.Piece] = {}
         self._done: SimpleQueue[Future] = SimpleQueue()
         self._number, self._counted = 0, 0.0
         self._seen = monotonic()
@@ -275,7 +270,7 @@ class Cluster(Workers):
                 self._seen = now
         return max(self._number, 1)
 
-    def start(self, piece: Piece) -> bool:
+    def start(self, piece: workers.Piece) -> bool:
         if len(self._futures) >= _AHEAD * self.number:
             return False
         work, at_once = self._terms
@@ -285,7 +280,7 @@ class Cluster(Workers):
         future.add_done_callback(self._done.put)
         return True
 
-    def ended(self, *, wait: bool) -> Iterator[tuple[Piece, Outcome]]:
+    def ended(self, *, wait: bool) -> Iterator[tuple[workers.Piece, workers.Outcome]]:
         found = self._first(wait=wait)
         while found is not None:
             piece = self._futures.pop(found)
@@ -305,17 +300,17 @@ class Cluster(Workers):
             if monotonic() - self._seen > _ALONE_SECONDS:
                 raise StoreUnavailable(f"the cluster at '{self._address}' has no workers left")
 
-    def _outcome(self, future: Future) -> Outcome:
+    def _outcome(self, future: Future) -> workers.Outcome:
         from distributed.scheduler import KilledWorker
 
         if future.status in {"cancelled", "lost"}:
             raise StoreUnavailable(f"lost the connection to the cluster at '{self._address}'")
         try:
-            found: Outcome = future.result(timeout=_CONNECT_SECONDS)
+            found: workers.Outcome = future.result(timeout=_CONNECT_SECONDS)
         except KilledWorker:
-            return RangeFailed("it ended its process again and again")
+            return workers.RangeFailed("it ended its process again and again")
         except Exception as error:  # such as a module that the worker does not have
-            return failed(error)
+            return workers.failed(error)
         return found
 
     def close(self) -> None:

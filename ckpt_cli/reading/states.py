@@ -20,21 +20,9 @@ from ckpt_backends.model import (
     Write,
     in_chunks,
 )
+from ckpt_cli.core import state
 from ckpt_cli.core.lineage import namespace_kind
 from ckpt_cli.core.redact import redact_values
-from ckpt_cli.core.state import (
-    LOST_DELTA,
-    SENDS,
-    START,
-    Body,
-    Version,
-    delta_channels,
-    is_state,
-    read_body,
-    read_metadata,
-    state_values,
-    without_snapshot,
-)
 from ckpt_cli.core.tasks import CONTROL
 from ckpt_cli.reading.store import rules_of
 from ckpt_cli.reading.thread import DecodedCheckpoint, Moment, ThreadReader
@@ -52,7 +40,7 @@ class _Step:
     """A checkpoint, and what led to it."""
 
     checkpoint: Checkpoint
-    body: Body
+    body: state.Body
     source: str | None
     writes: Sequence[Write]
     """The writes on its parent, with the values of those to the channels in question."""
@@ -94,7 +82,7 @@ class LostValues:
             step = self._step(checkpoint, moment.body, moment.source, writes)
             lost |= self._proven(step, unproven)
         if parent is not None:
-            lost |= _lost_snapshots(checkpoint, moment.body, delta_channels(parent.metadata))
+            lost |= _lost_snapshots(checkpoint, moment.body, state.delta_channels(parent.metadata))
         return sorted(lost)
 
     def at(self, found: DecodedCheckpoint) -> Iterator[str]:
@@ -111,13 +99,15 @@ class LostValues:
         for own, before in pairwise(chain(self._line(checkpoint), (None,))):
             if own is None:  # The last one has a parent that is not stored, or none.
                 return
-            known: Mapping[str, Version] = {} if before is None else read_body(before).versions
+            known: Mapping[str, state.Version] = (
+                {} if before is None else state.read_body(before).versions
+            )
             new = [one for one in wanted if known.get(one) != body.versions[one]]
             is_known = before is not None or own.parent_checkpoint_id is None
             lost = {one for one in new if one in checkpoint.missing and is_known}
             if open_names := unproven.intersection(new):
                 # LangGraph.js on Redis has a value in the body of the checkpoint that changed it.
-                lost |= open_names & read_body(own).values.keys()
+                lost |= open_names & state.read_body(own).values.keys()
                 lost |= self._proven(self._read_step(own, before, open_names), open_names)
             for name in new:
                 del wanted[name]
@@ -133,11 +123,11 @@ class LostValues:
             return
         if any(one is True for one in body.values.values()):
             for before in islice(self._line(checkpoint), 1, 2):
-                names = delta_channels(read_metadata(before))
+                names = state.delta_channels(state.read_metadata(before))
                 yield from sorted(_lost_snapshots(checkpoint, body, names))
-        names = delta_channels(found.metadata) & (body.versions.keys() - body.values.keys())
+        names = state.delta_channels(found.metadata) & (body.versions.keys() - body.values.keys())
         for before in self._line(checkpoint) if names else ():
-            earlier = read_body(before)
+            earlier = state.read_body(before)
             yield from sorted(_lost_snapshots(before, earlier, names))
             names -= earlier.values.keys()
             if not names:
@@ -149,7 +139,7 @@ class LostValues:
         yield from _ancestors(self.reader, checkpoint, _AT_ONCE, metadata=True)
 
     def _unproven(
-        self, checkpoint: Checkpoint, body: Body, metadata: Mapping[str, Value]
+        self, checkpoint: Checkpoint, body: state.Body, metadata: Mapping[str, Value]
     ) -> frozenset[str]:
         """Return the channels with a version and no value that may be lost or just empty.
 
@@ -159,26 +149,28 @@ class LostValues:
         if checkpoint.blobs is None or Capability.LATEST_VALUES in can:
             return frozenset()
         unset = body.versions.keys() - body.values.keys() - checkpoint.missing
-        found = {one for one in unset if one == SENDS or is_state(one, body)}
-        if START in unset and metadata.get("source") == "input":
-            found.add(START)
-        found -= delta_channels(metadata)
+        found = {one for one in unset if one == state.SENDS or state.is_state(one, body)}
+        if state.START in unset and metadata.get("source") == "input":
+            found.add(state.START)
+        found -= state.delta_channels(metadata)
         return frozenset(found and found - self.reader.delta_channels(checkpoint.key.checkpoint_ns))
 
     def _read_step(
         self, own: Checkpoint, before: Checkpoint | None, names: Collection[str]
     ) -> _Step:
-        source = read_metadata(own).get("source")
+        source = state.read_metadata(own).get("source")
         found: Iterable[Write] = ()
         if before is not None:
             found = self.reader.writes(
                 own.key.checkpoint_ns, [before.key.checkpoint_id], values=names
             )
         writes = list(found)
-        return self._step(own, read_body(own), source if isinstance(source, str) else None, writes)
+        return self._step(
+            own, state.read_body(own), source if isinstance(source, str) else None, writes
+        )
 
     def _step(
-        self, checkpoint: Checkpoint, body: Body, source: str | None, writes: Sequence[Write]
+        self, checkpoint: Checkpoint, body: state.Body, source: str | None, writes: Sequence[Write]
     ) -> _Step:
         parent = checkpoint.parent_checkpoint_id
         index = self.reader.index(checkpoint.key.checkpoint_ns)
@@ -190,7 +182,7 @@ class LostValues:
         return frozenset(one for one in names if self._is_proven(step, one))
 
     def _is_proven(self, step: _Step, name: str) -> bool:
-        if name == START:
+        if name == state.START:
             return step.source == "input"
         wrote = [one for one in step.writes if one.channel == name]
         values = [decode(one.value) for one in wrote if one.value is not None]
@@ -218,11 +210,11 @@ class LostValues:
 
 def _known(checkpoints: Iterable[Checkpoint]) -> _Known:
     """Return what all checkpoints of a namespace tell about its channels."""
-    bodies: dict[str, tuple[str | None, bool, Body]] = {}
+    bodies: dict[str, tuple[str | None, bool, state.Body]] = {}
     stored, has_blobs = set[str](), False
     for one in checkpoints:
-        body = read_body(one)
-        is_copy = read_metadata(one).get("source") == "fork"
+        body = state.read_body(one)
+        is_copy = state.read_metadata(one).get("source") == "fork"
         bodies[one.key.checkpoint_id] = one.parent_checkpoint_id, is_copy, body
         stored.update(body.values)
         has_blobs |= bool(one.blobs)
@@ -235,7 +227,9 @@ def _known(checkpoints: Iterable[Checkpoint]) -> _Known:
     return _Known(frozenset(stored), frozenset(lasting), has_blobs)
 
 
-def _lost_snapshots(checkpoint: Checkpoint, body: Body, names: Collection[str]) -> frozenset[str]:
+def _lost_snapshots(
+    checkpoint: Checkpoint, body: state.Body, names: Collection[str]
+) -> frozenset[str]:
     """Return those of these DeltaChannels that have the mark of a snapshot, and no snapshot.
 
     The saver for PostgreSQL puts `True` in the body, and the snapshot into a row of its own.
@@ -250,7 +244,7 @@ def _is_of_task(write: Write) -> bool:
     return write.task_id != NULL_TASK_ID and write.channel not in CONTROL
 
 
-def _is_apart(value: Value, body: Body) -> bool:
+def _is_apart(value: Value, body: state.Body) -> bool:
     """Return whether a channel with this value has a row of its own."""
     if body.is_javascript:
         return value is not None and value != UNDEFINED
@@ -273,7 +267,7 @@ class State(NamedTuple):
     @property
     def unstored(self) -> list[str]:
         """Channels with a value that is not stored and cannot be rebuilt."""
-        return [name for name, value in self.values.items() if value == LOST_DELTA]
+        return [name for name, value in self.values.items() if value == state.LOST_DELTA]
 
 
 def read_state(
@@ -284,11 +278,11 @@ def read_state(
     With `channels`, only those are rebuilt. The checkpoint must have been read with its state,
     or with these channels of it.
     """
-    values = dict(state_values(moment.body))
+    values = dict(state.state_values(moment.body))
     rebuilt = _merged(values, moment.checkpoint.blobs) if moment.checkpoint.blobs else {}
     missing = _unstored(reader, moment, channels)
     if missing and not reader.has_history:
-        values |= dict.fromkeys(missing, LOST_DELTA)
+        values |= dict.fromkeys(missing, state.LOST_DELTA)
         missing.clear()
     differing: dict[str, OtherReading] = {}
     for name, one in rebuild_deltas(reader, moment.checkpoint, moment.body, missing):
@@ -297,7 +291,7 @@ def read_state(
             differing[name] = one.differs
     ns = moment.key.checkpoint_ns
     for name, writes in _null_writes(reader, moment).items():
-        if values.get(name) != LOST_DELTA and (channels is None or name in channels):
+        if values.get(name) != state.LOST_DELTA and (channels is None or name in channels):
             from ckpt_cli.core.reducers import one_step
 
             values[name], how = rules_of(reader.store, moment.body).merge(
@@ -318,7 +312,7 @@ def state_channels(reader: ThreadReader, moment: DecodedCheckpoint) -> list[str]
         # Only the value tells that a channel holds `undefined`, which is as no value.
         key = moment.key
         moment = reader.stored(key.checkpoint_ns, key.checkpoint_id, state=True)
-    found = {*state_values(moment.body), *_unstored(reader, moment, None)}
+    found = {*state.state_values(moment.body), *_unstored(reader, moment, None)}
     if not reader.is_values_only:
         found |= _callers_channels(moment)
     return sorted(found)
@@ -329,7 +323,7 @@ def _callers_channels(moment: DecodedCheckpoint) -> set[str]:
     return {
         write.channel
         for write in moment.writes
-        if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
+        if write.task_id == NULL_TASK_ID and state.is_state(write.channel, moment.body)
     }
 
 
@@ -372,12 +366,12 @@ def _unstored(
         name
         for name in moment.body.versions
         if name not in moment.body.values
-        and is_state(name, moment.body)
+        and state.is_state(name, moment.body)
         and (channels is None or name in channels)
     }
     if not unset:
         return unset
-    found = delta_channels(moment.metadata)
+    found = state.delta_channels(moment.metadata)
     if unset <= found:
         return unset
     return unset & (found | reader.delta_channels(moment.key.checkpoint_ns))
@@ -389,7 +383,7 @@ class DeltaParts:
 
     batches: list[list[TypedBytes]] = field(default_factory=list)
     """The writes of ancestors, those of the nearest first."""
-    seed: tuple[Checkpoint, Body] | None = None
+    seed: tuple[Checkpoint, state.Body] | None = None
     """The ancestor that stores the value; None if there is none."""
 
 
@@ -416,7 +410,7 @@ def delta_parts(
         ):
             if write.value is not None:
                 found[write.channel].batches[-1].append(write.value)
-        body = read_body(ancestor)
+        body = state.read_body(ancestor)
         for name in open_names & set(body.values):
             found[name].seed = ancestor, body
         open_names -= set(body.values)
@@ -432,7 +426,7 @@ class RebuiltDelta(NamedTuple):
 
 
 def rebuild_deltas(
-    reader: ThreadReader, checkpoint: Checkpoint, body: Body, names: set[str]
+    reader: ThreadReader, checkpoint: Checkpoint, body: state.Body, names: set[str]
 ) -> Iterator[tuple[str, RebuiltDelta]]:
     """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
     value.
@@ -446,7 +440,7 @@ def rebuild_deltas(
     graph = namespace_kind(checkpoint.key.checkpoint_ns)
     for name, parts in sorted(delta_parts(reader, checkpoint, names).items()):
         writes = [decode(write) for batch in reversed(parts.batches) for write in batch]
-        seed = None if parts.seed is None else without_snapshot(parts.seed[1].values[name])
+        seed = None if parts.seed is None else state.without_snapshot(parts.seed[1].values[name])
         value, how = rules.merge(graph, name, seed, writes, delta=True)
         other = other_reading(rules, graph, name, value, seed, writes)
         more = "" if other is None else other.told
@@ -542,7 +536,7 @@ class Point:
     """The state of one checkpoint."""
 
     checkpoint: Checkpoint
-    body: Body
+    body: state.Body
     values: Mapping[str, Value]
     """Stored values and rebuilt DeltaChannels; the caller's writes are not applied."""
     parent: str | None
@@ -567,16 +561,16 @@ class StateTimeline:
         self._reader = reader
         self._ns = checkpoint_ns
         self._channels = channels
-        self._line = OldestFirst[tuple[Mapping[str, Version], Mapping[str, Value]]](
+        self._line = OldestFirst[tuple[Mapping[str, state.Version], Mapping[str, Value]]](
             reader, checkpoint_ns, ids
         )
 
     def __iter__(self) -> Iterator[Point]:
         for checkpoint in self._line.read(self._checkpoints, bytes_read):
-            body = read_body(checkpoint)
+            body = state.read_body(checkpoint)
             parent = checkpoint.parent_checkpoint_id
             before, old = self._line.kept(parent) or (None, {})
-            values = dict(state_values(body))
+            values = dict(state.state_values(body))
             values |= self._rebuilt(checkpoint, body, values, old)
             changed = [
                 name
@@ -598,7 +592,7 @@ class StateTimeline:
     def _rebuilt(
         self,
         checkpoint: Checkpoint,
-        body: Body,
+        body: state.Body,
         stored: Mapping[str, Value],
         before: Mapping[str, Value],
     ) -> dict[str, Value]:
@@ -607,12 +601,14 @@ class StateTimeline:
         Where the parent has no value, an ancestor may have writes all the same: a new input leaves
         those of the step that failed before it.
         """
-        unset = [name for name in body.versions if name not in stored and is_state(name, body)]
+        unset = [
+            name for name in body.versions if name not in stored and state.is_state(name, body)
+        ]
         parent = checkpoint.parent_checkpoint_id
         deltas = self._reader.delta_channels(self._ns) if unset else ()
         missing = [name for name in unset if name in deltas]
         if missing and not self._reader.has_history:
-            return dict.fromkeys(missing, LOST_DELTA)
+            return dict.fromkeys(missing, state.LOST_DELTA)
         if parent is None or not missing:
             return {}
         anew = {name for name in missing if name not in before}

@@ -6,15 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
+from ckpt_backends import errors
 from ckpt_backends.base import WrappedStore
 from ckpt_backends.encryption import DecryptingStore, Keys, keys_of_environment, keys_of_file
-from ckpt_backends.errors import (
-    StoreUnavailable,
-    UnknownLayout,
-    Unreadable,
-    Unsupported,
-    UsageError,
-)
 from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl
@@ -57,9 +51,9 @@ def refuse_raw(store: Store) -> None:
         raise no_raw()
 
 
-def no_raw() -> UsageError:
+def no_raw() -> errors.UsageError:
     """Return the error for showing stored bytes together with `--redact`."""
-    return UsageError("--raw cannot be combined with --redact", hint="use one of them")
+    return errors.UsageError("--raw cannot be combined with --redact", hint="use one of them")
 
 
 def carried_metadata(store: Store, metadata: Mapping[str, Value]) -> UserMetadata:
@@ -124,9 +118,9 @@ class LiveStore(Generic[Kept]):
         self._store = None
 
 
-def is_passing(error: StoreUnavailable) -> bool:
+def is_passing(error: errors.StoreUnavailable) -> bool:
     """Return whether it may help to open the store again."""
-    return not isinstance(error, Unsupported | UnknownLayout | Unreadable)
+    return not isinstance(error, errors.Unsupported | errors.UnknownLayout | errors.Unreadable)
 
 
 class Opening(NamedTuple):

@@ -25,16 +25,9 @@ from ckpt_cli.core.repair import Repair
 from ckpt_cli.core.retention import PlannedRemoval, PurgeReport, RetentionRules
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.operations.log import OperationLog, place_of
+from ckpt_cli.plans import purge
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
 from ckpt_cli.plans.proposal import Proposal, new_step
-from ckpt_cli.plans.purge import (
-    PlanFile,
-    Policy,
-    plan_named,
-    plan_purge,
-    removal_header,
-    write_plan,
-)
 from ckpt_cli.plans.repair import plan_message_repair, plan_value_repair, plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.undo import Undo, undo_of_operation, undo_of_thread
@@ -79,19 +72,21 @@ class Reviewed:
 class ReviewedRemoval:
     """A planned removal, in a plan file like that of `ckpt purge`."""
 
-    plan: PlanFile
+    plan: purge.PlanFile
     lines: Callable[[int], list[StyledLine]]
     action: str
     """The name of the operation that is recorded."""
 
 
-def policy_of(match: str, older_than: str, keep_last: str, now: datetime, zone: tzinfo) -> Policy:
+def policy_of(
+    match: str, older_than: str, keep_last: str, now: datetime, zone: tzinfo
+) -> purge.Policy:
     """Return the policy of the same `ckpt purge`, from the fields of a form. Raises `UsageError`
     if they are invalid.
     """
     if keep_last and not (keep_last.isdecimal() and int(keep_last)):
         raise UsageError(f"cannot keep '{keep_last}' checkpoints: not a number above 0")
-    found = Policy(
+    found = purge.Policy(
         Selection(match=match or None),
         parse_time(older_than, now, zone) if older_than else None,
         keep=RetentionRules(int(keep_last) if keep_last else None),
@@ -184,18 +179,18 @@ class Planner:
 
     def delete(self, store: Store, thread_id: str, path: Path) -> ReviewedRemoval:
         """Plan to delete a thread, whatever its status."""
-        named = plan_named(store, {thread_id: "selected"})
+        named = purge.plan_named(store, {thread_id: "selected"})
         return self._removing(store, path, named, "threads delete")
 
-    def purge(self, store: Store, policy: Policy, path: Path) -> ReviewedRemoval:
+    def purge(self, store: Store, policy: purge.Policy, path: Path) -> ReviewedRemoval:
         """Plan to remove threads, or to prune their old checkpoints."""
-        return self._removing(store, path, plan_purge(store, policy, self._now()), "purge")
+        return self._removing(store, path, purge.plan_purge(store, policy, self._now()), "purge")
 
     def _removing(
         self, store: Store, path: Path, threads: Iterable[PlannedRemoval], action: str
     ) -> ReviewedRemoval:
         now = self._now()
-        plan = write_plan(path, removal_header(store.describe().layout, now), threads)
+        plan = purge.write_plan(path, purge.removal_header(store.describe().layout, now), threads)
         if not plan.going:
             why = "; ".join(f"{name}: {reason}" for name, reason in plan.kept[:_REASONS])
             raise Refused("nothing to do" + (f": {why}" if why else ""))

@@ -41,21 +41,8 @@ from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.purge import RemovedThreads, removal_lines
 from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.text import StyledLine, Ui, line, safe_text
+from ckpt_cli.tui import plans
 from ckpt_cli.tui.command_line import match_of, purge_command, write_command
-from ckpt_cli.tui.plans import (
-    KINDS,
-    Editable,
-    EditedValue,
-    Kind,
-    Mending,
-    Planner,
-    Reviewed,
-    ReviewedRemoval,
-    channels_of,
-    editable,
-    mending,
-    policy_of,
-)
 from ckpt_cli.tui.reading import ask, say, screen_hint, screen_message, show_error
 from ckpt_cli.tui.screens.dialogs import KeyLine, PlanScreen
 from ckpt_cli.tui.screens.main import MainScreen
@@ -209,14 +196,14 @@ class DialogForm(ModalScreen[_Plan | None], Generic[_Result, _Plan]):
         self._refusal.update(text)
 
 
-ForkWish: TypeAlias = tuple[str, str, Kind, str | None]
+ForkWish: TypeAlias = tuple[str, str, plans.Kind, str | None]
 """The new thread, the channel to edit and how, and the node to continue after."""
 
 
-class ForkForm(DialogForm[ForkWish, Reviewed]):
+class ForkForm(DialogForm[ForkWish, plans.Reviewed]):
     """The new thread, the channel to edit and how, and the node to continue after."""
 
-    def __init__(self, channels: Sequence[str], plan: Planning[ForkWish, Reviewed]) -> None:
+    def __init__(self, channels: Sequence[str], plan: Planning[ForkWish, plans.Reviewed]) -> None:
         self._channels = channels
         self._to = Input(placeholder="empty: a new branch of this thread", compact=True, id="to")
         self._channel = Input(
@@ -226,7 +213,9 @@ class ForkForm(DialogForm[ForkWish, Reviewed]):
             compact=True,
             id="channel",
         )
-        self._kind = Input("replace", suggester=SuggestFromList(KINDS), compact=True, id="kind")
+        self._kind = Input(
+            "replace", suggester=SuggestFromList(plans.KINDS), compact=True, id="kind"
+        )
         self._node = Input(
             placeholder="empty: keep the next nodes of the checkpoint", compact=True, id="node"
         )
@@ -239,10 +228,10 @@ class ForkForm(DialogForm[ForkWish, Reviewed]):
         super().__init__("Fork", fields, self._wish, plan)
 
     def _wish(self) -> ForkWish:
-        kind = next((one for one in KINDS if one == self._kind.value), None)
+        kind = next((one for one in plans.KINDS if one == self._kind.value), None)
         if kind is None:
             raise UsageError(
-                f"cannot edit with '{self._kind.value}'", hint=f"use {', '.join(KINDS)}"
+                f"cannot edit with '{self._kind.value}'", hint=f"use {', '.join(plans.KINDS)}"
             )
         return self._to.value, self._chosen(), kind, self._node.value or None
 
@@ -262,11 +251,11 @@ class ForkForm(DialogForm[ForkWish, Reviewed]):
         return found[0]
 
 
-class PurgeForm(DialogForm[Policy, ReviewedRemoval]):
+class PurgeForm(DialogForm[Policy, plans.ReviewedRemoval]):
     """The threads, their age, and how many checkpoints of each to keep."""
 
     def __init__(
-        self, match: str, now: datetime, zone: tzinfo, plan: Planning[Policy, ReviewedRemoval]
+        self, match: str, now: datetime, zone: tzinfo, plan: Planning[Policy, plans.ReviewedRemoval]
     ) -> None:
         self._now, self._zone = now, zone
         self._match = Input(match, placeholder="empty: all threads", compact=True, id="match")
@@ -281,7 +270,7 @@ class PurgeForm(DialogForm[Policy, ReviewedRemoval]):
 
     def _wish(self) -> Policy:
         values = self._match.value, self._age.value, self._keep.value
-        return policy_of(*values, self._now, self._zone)
+        return plans.policy_of(*values, self._now, self._zone)
 
 
 _Answer = TypeVar("_Answer")
@@ -293,13 +282,13 @@ _PLAN_FILE = "plan.ndjson"
 _COMMENTS = re.compile("^#.*\n?", re.MULTILINE)
 """Lines of the edited file that are not part of the value: no line of JSON starts with #."""
 _CANCEL = "Save to see the plan; leave it unchanged to cancel. Lines that start with # are ignored."
-_HEADINGS: Mapping[Kind, str] = {
+_HEADINGS: Mapping[plans.Kind, str] = {
     "replace": f"The value of '{{}}' as JSON.\n{_CANCEL}",
     "set": f"JSON to merge into '{{}}' by its reducer.\n{_CANCEL}",
     "append": f"JSON to append to '{{}}', as one item.\n{_CANCEL}",
 }
 
-_REPAIRS: Mapping[Mending, str] = {
+_REPAIRS: Mapping[plans.Mending, str] = {
     "messages": "Answer these tool calls?",
     "values": "Restore these values?",
     "writes": "Drop this answer?",
@@ -311,7 +300,7 @@ class Writing:
 
     def __init__(self, main: MainScreen) -> None:
         self._main, self._context = main, main.context
-        self._planner = Planner(self._context.opening, self._context.now)
+        self._planner = plans.Planner(self._context.opening, self._context.now)
 
     async def run(self, action: str, op: str) -> None:
         """Show the plan of a change, and carry it out if the user agrees."""
@@ -343,7 +332,7 @@ class Writing:
         finding = self._main.inspector.rows.finding
         if (thread_id := self._main.here_thread()) is None:
             return
-        kind = "values" if finding is None else mending(finding)
+        kind = "values" if finding is None else plans.mending(finding)
         if kind is None:
             said = "no repair mends this finding; press c for what helps"
             say(self._main, said, is_error=True)
@@ -355,7 +344,7 @@ class Writing:
     async def _fork(self) -> None:
         if (place := self._main.here()) is None:
             return
-        channels = await self._ask(partial(channels_of, place=place))
+        channels = await self._ask(partial(plans.channels_of, place=place))
         if channels is None:
             return
         form = ForkForm(channels, partial(self._planned_fork, place))
@@ -364,12 +353,12 @@ class Writing:
 
     async def _planned_fork(
         self, place: CheckpointKey, wish: ForkWish, refuse: Refuse
-    ) -> Reviewed | None:
+    ) -> plans.Reviewed | None:
         """Return the plan of a fork, with the value that the user edits, if any."""
         to, channel, kind, node = wish
         edit = None
         if channel:
-            value = partial(editable, place=place, channel=channel, kind=kind)
+            value = partial(plans.editable, place=place, channel=channel, kind=kind)
             before = await self._ask(value, refuse)
             edit = None if before is None else self._edit(before)
             if edit is None:
@@ -397,7 +386,7 @@ class Writing:
         with TemporaryFolder() as folder:
             path = folder / _PLAN_FILE
 
-            async def plan(policy: Policy, refuse: Refuse) -> ReviewedRemoval | None:
+            async def plan(policy: Policy, refuse: Refuse) -> plans.ReviewedRemoval | None:
                 question = partial(self._planner.purge, policy=policy, path=path)
                 return await self._ask(question, refuse)
 
@@ -415,13 +404,13 @@ class Writing:
     # Review
 
     async def _propose(
-        self, question: Callable[[Store], Reviewed], ask: str, hint: str = ""
+        self, question: Callable[[Store], plans.Reviewed], ask: str, hint: str = ""
     ) -> None:
         """Make a plan, and apply it if the user agrees."""
         if (found := await self._ask(question)) is not None:
             await self._review(found, ask, hint)
 
-    async def _review(self, found: Reviewed, ask: str, hint: str) -> None:
+    async def _review(self, found: plans.Reviewed, ask: str, hint: str) -> None:
         """Show a plan, apply it if the user agrees, and go to the new head."""
         main = self._main
         notes = await self._carried_out(ask, found.lines, partial(self._apply, found))
@@ -455,7 +444,7 @@ class Writing:
                 await self._main.threads_pane.load().wait()
                 return
 
-    async def _review_removal(self, found: ReviewedRemoval) -> None:
+    async def _review_removal(self, found: plans.ReviewedRemoval) -> None:
         """Show what would be removed, and remove it if the user agrees."""
         ask = f"{question_of(found.plan.sums)} This cannot be undone."
         removed = await self._carried_out(ask, found.lines, partial(self._remove, found))
@@ -469,7 +458,7 @@ class Writing:
 
     # Writing
 
-    def _apply(self, found: Reviewed) -> Sequence[str]:
+    def _apply(self, found: plans.Reviewed) -> Sequence[str]:
         """Record what is proposed and carry it out; return what the user has to know.
 
         Raises the error of what was not done.
@@ -486,7 +475,7 @@ class Writing:
                 raise error
         return [one for one in (*notes, report.not_erased) if one]
 
-    def _remove(self, found: ReviewedRemoval) -> tuple[PurgeReport, Sequence[str]]:
+    def _remove(self, found: plans.ReviewedRemoval) -> tuple[PurgeReport, Sequence[str]]:
         """Record a purge and carry it out, batch by batch; return what the user has to know, too.
 
         Raises what `WritableStore.remove` raises.
@@ -505,7 +494,7 @@ class Writing:
 
     # Editing
 
-    def _edit(self, before: Editable) -> EditedValue | None:
+    def _edit(self, before: plans.Editable) -> plans.EditedValue | None:
         """Return the edited value; None if it was not changed.
 
         If the text is invalid, the editor opens again with the reason.
