@@ -24,6 +24,7 @@ from ckpt_cli.api.answer import (
     unwatched,
 )
 from ckpt_cli.config.store_names import memory_place
+from ckpt_cli.core.conversation import statistics
 from ckpt_cli.reading.target import NamedThread, Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.text import StyledLine, Ui, safe_text
@@ -311,7 +312,6 @@ class CheckpointHandle:
 
         They are empty if there is no conversation. Raises `NotFound` for a channel that is named.
         """
-        from ckpt_cli.core.conversation import statistics
         from ckpt_cli.render.messages import STATISTICS
 
         try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from ckpt_backends.archive import Header, bundle_name, write_bundle
 from ckpt_backends.changes import RemovalBatch
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store, WritableStore
@@ -57,7 +58,6 @@ def written_bundles(
     `version` that of `ckpt`; `key` signs the bundles.
     """
     # Late: most purges make no archive.
-    from ckpt_backends.archive import Header, bundle_name, write_bundle
     from ckpt_cli.queries.stores import language_of
 
     info = rows.describe()

@@ -19,7 +19,7 @@ from ckpt_backends.memory import Item, MemoryInfo, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import Row
 from ckpt_cli.api.answer import Answer
-from ckpt_cli.api.memory import opened_memory
+from ckpt_cli.api.memory import opened_memory, session_beside, sessions_beside
 from ckpt_cli.apply.changes import (
     MemoryReport,
     archive_items,
@@ -323,9 +323,6 @@ def sessions(
     ```
     """
     session: Session = ctx.obj
-    # What reads items needs none of it.
-    from ckpt_cli.api.memory import session_beside, sessions_beside
-
     if name is None:
         found = sessions_beside(session, lambda: session.store, thread=thread, user=user)
         if not session.show_list(found, SESSION_COLUMNS):

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from typer import Context, Exit, Option
 
+from ckpt_backends.archive import make_folder
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.model import Status
@@ -88,8 +89,6 @@ class RemovalRun:
             refuse_copy(self.session.names.store_url)
         check_removable(self.session.store)
         if self.archive is not None and not is_shown:
-            from ckpt_backends.archive import make_folder
-
             make_folder(self.archive)
 
     def carry_out(self, threads: Iterable[PlannedRemoval], *, receipt: bool = False) -> PurgeReport:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ckpt_backends import shell
 from ckpt_backends.discovery import backend_of, bundled
 from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
-from ckpt_backends.files import check_regular, open_regular
+from ckpt_backends.files import check_regular, make_private_folder, open_regular, writing
 from ckpt_backends.url import VARIABLE, parse_url
 from ckpt_cli.config.machine import state_folder
 
@@ -229,8 +229,6 @@ def distrust(contents: Contents) -> str | None:
 
 def record(contents: Contents) -> None:
     """Trust a file with these contents. Raises `UsageError` if that cannot be recorded."""
-    from ckpt_backends.files import make_private_folder, writing
-
     file = _file_of(contents.path)
     entry = {"path": str(contents.path), "sha256": contents.sha256}
     try:
