@@ -65,7 +65,7 @@ from ckpt_backends.model import Capability
 BACKEND = Backend(
     title="Toy", schemes=("toy",), is_local=True,
     layouts={"sqlite": SAVER | Capability.INLINE_VALUES | Capability.ENFORCED_READ_ONLY},
-    checkpoints="ckpt_backends.sqlite.opening:open_store",
+    checkpoints="ckpt_backends.sqlite.store:open_store",
 )
 """
 

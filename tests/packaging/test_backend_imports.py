@@ -68,11 +68,11 @@ def test_an_import_between_backends_is_found(importer: str, imported: str) -> No
     [
         ("ckpt_cli.queries.show", "ckpt_backends.protocol"),
         ("ckpt_backends.sqlite.store", "ckpt_backends.base"),
-        ("ckpt_backends.sqlite.store", "ckpt_backends.sqlite.opening"),
+        ("ckpt_backends.sqlite.store", "ckpt_backends.sqlite.connect"),
         ("ckpt_backends.postgres.store", "psycopg"),
         ("ckpt_backends.postgres.store", "ckpt_backends.sql.store"),
         ("ckpt_backends.redis.hashes.layout", "ckpt_backends.redis.engine.connect"),
-        ("ckpt_backends.redis.opening", "ckpt_backends.redis.official.memory"),
+        ("ckpt_backends.redis.official.memory", "ckpt_backends.redis.engine.connect"),
         ("ckpt_backends.apps.kaflow.store", "ckpt_backends.mongodb.engine.store"),
         ("ckpt_backends.new.read", "newdriver"),
     ],

@@ -14,6 +14,7 @@ from ckpt_backends.dynamodb.connect import client_of, code_of, explained, sessio
 from ckpt_backends.dynamodb.records import CHECKPOINT_PREFIX, CHUNK_PREFIX, WRITES_PREFIX
 from ckpt_backends.dynamodb.writer import PARTITION
 from ckpt_backends.errors import Refused
+from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 
 _KEYS = {"PK": "HASH", "SK": "RANGE"}
@@ -23,8 +24,12 @@ _SAMPLED = 25
 _WAIT = {"Delay": 2, "MaxAttempts": 90}
 
 
-def create_table(url: StoreUrl) -> None:
-    """Make a table for the saver, unless there is one. Raises what `create_store` raises."""
+def create_table(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - Python only
+    """Make a table for the saver, unless there is one.
+
+    The bucket for long payloads must exist, if the URL names one. Raises `UsageError`,
+    `StoreUnavailable`, and `Refused` if the table has other items.
+    """
     session = session_of(url)
     with explained(url, "create"):
         client = client_of(url, session, "dynamodb")

@@ -18,7 +18,7 @@ from typing import Unpack
 
 from ckpt_backends import shell
 from ckpt_backends.base import BaseStore, OnConnection
-from ckpt_backends.dynamodb.connect import DynamoConnection, key_attributes
+from ckpt_backends.dynamodb.connect import DynamoConnection, connect, key_attributes
 from ckpt_backends.dynamodb.records import (
     CHECKPOINT_PREFIX,
     CHECKPOINTS,
@@ -62,11 +62,12 @@ from ckpt_backends.protocol import (
     CheckpointOptions,
     CheckpointQuery,
     ScanObserver,
+    Store,
     WriteOptions,
     WriteQuery,
 )
 from ckpt_backends.rows import Row
-from ckpt_backends.servers import STORE, checked
+from ckpt_backends.servers import STORE, checked, opening, understanding
 from ckpt_backends.url import StoreUrl
 
 # Lists the threads of a table. There is no index of threads, so this reads the whole table.
@@ -544,3 +545,9 @@ def _metadata_length(payload: StoredPayload) -> int:
         return 0
     metadata = split_payload(value_of(payload))[1]
     return 0 if metadata.problem or metadata.part else len(metadata.data)
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open for reading. Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`."""
+    with opening(connect(url), url) as connection:
+        return understanding(DynamoStore(connection, url), url)

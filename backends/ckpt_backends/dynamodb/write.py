@@ -44,6 +44,7 @@ from ckpt_backends.dynamodb.connect import (
     DynamoConnection,
     Key,
     code_of,
+    connect,
     explained,
     explained_change,
     is_conflict,
@@ -118,7 +119,9 @@ from ckpt_backends.model import (
     silent,
     time_of,
 )
+from ckpt_backends.protocol import WritableStore
 from ckpt_backends.rows import Restored, Row, RowEdit, conflict
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
@@ -1210,3 +1213,9 @@ def _asked(ask: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 def _untold(action: str) -> str:
     return f"unknown: the user may not ask, which needs {action}"
+
+
+def open_writable(url: StoreUrl) -> WritableStore:
+    """Open for changing. Raises the errors of `store.open_store`."""
+    with opening(connect(url), url) as connection:
+        return understanding(WritableDynamoStore(connection, url), url)

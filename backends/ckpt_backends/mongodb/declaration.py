@@ -37,8 +37,8 @@ BACKEND = Backend(
         "mongodb-js:plaintext-among-encrypted": "LangGraph.js does not encrypt",
         "mongodb-js:state-by-library": CLEARS,
     },
-    checkpoints="ckpt_backends.mongodb.opening:open_store",
-    changes="ckpt_backends.mongodb.opening:open_writable",
+    checkpoints="ckpt_backends.mongodb.engine.catalog:open_store",
+    changes="ckpt_backends.mongodb.engine.catalog:open_writable",
     forms={
         "mongodb": (Form(metadata_type="bson", encrypts_metadata=True, counts_with_integers=True),),
         "mongodb-js": (
@@ -54,7 +54,7 @@ BACKEND = Backend(
     edits="ckpt_backends.mongodb.records:edited_row",
     creates={Language.PYTHON: "mongodb", Language.JAVASCRIPT: "mongodb-js"},
     create="ckpt_backends.mongodb.create:create",
-    memory="ckpt_backends.mongodb.opening:open_memory",
-    memory_changes="ckpt_backends.mongodb.opening:open_writable_memory",
+    memory="ckpt_backends.mongodb.memory:open_memory",
+    memory_changes="ckpt_backends.mongodb.memory:open_writable_memory",
     memory_create="ckpt_backends.mongodb.create:create_memory",
 )

@@ -41,10 +41,11 @@ from ckpt_backends.memory import (
 )
 from ckpt_backends.model import Progress, TypedBytes, in_chunks, silent
 from ckpt_backends.mongodb.engine.catalog import MOST_LOOKED_AT, examine
-from ckpt_backends.mongodb.engine.connect import MongoConnection, explained_change
+from ckpt_backends.mongodb.engine.connect import MongoConnection, connect, explained_change
 from ckpt_backends.mongodb.engine.layout import MEMORY, Stage, later, length, storable
 from ckpt_backends.mongodb.engine.restoring import restore_rows, unique
 from ckpt_backends.rows import Restored, Row, no_table
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
 
@@ -540,3 +541,15 @@ class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
 
 def _under(prefix: Namespace) -> Stage:
     return {f"namespace.{place}": label for place, label in enumerate(prefix)}
+
+
+def open_memory(url: StoreUrl) -> MemoryStore:
+    """Open long-term memory for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    with opening(connect(url), url) as connection:
+        return understanding(MongoMemory(connection, url), url)
+
+
+def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
+    """Open it for changing. Raises the errors of `open_memory`."""
+    with opening(connect(url), url) as connection:
+        return understanding(WritableMongoMemory(connection, url), url)

@@ -36,6 +36,6 @@ BACKEND = Backend(
     edits="ckpt_backends.sql.records:edited_row",
     creates={Language.PYTHON: "mysql"},
     create="ckpt_backends.mysql.create:create_store",
-    checkpoints="ckpt_backends.mysql.opening:open_store",
-    changes="ckpt_backends.mysql.opening:open_writable",
+    checkpoints="ckpt_backends.mysql.store:open_store",
+    changes="ckpt_backends.mysql.write:open_writable",
 )

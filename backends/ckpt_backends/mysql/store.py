@@ -31,11 +31,12 @@ from ckpt_backends.model import (
     is_wanted,
 )
 from ckpt_backends.mysql import queries as sql
-from ckpt_backends.mysql.connect import MySQLConnection
-from ckpt_backends.mysql.database import AT_ONCE, Fetcher, MySQLDatabase
+from ckpt_backends.mysql.connect import MySQLConnection, connect
+from ckpt_backends.mysql.database import AT_ONCE, Fetcher, MySQLDatabase, find_layout, find_tables
 from ckpt_backends.mysql.layout import MySQLLayout, literal
-from ckpt_backends.protocol import CheckpointQuery
-from ckpt_backends.servers import STORE, checked
+from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.servers import STORE, checked, opening
+from ckpt_backends.sql.database import recognised
 from ckpt_backends.sql.queries import (
     STATES_AT_ONCE,
     GroupedThreads,
@@ -488,3 +489,13 @@ def tables_of(layout: MySQLLayout, database: MySQLDatabase) -> SqlTables:
 def _columns(asked: CheckpointQuery) -> list[str]:
     """The columns that are asked for."""
     return ["checkpoint"] * asked.body + ["metadata"] * asked.metadata
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    with opening(connect(url), url) as connection:
+        tables = find_tables(connection)
+        columns = {name: set(one.columns) for name, one in tables.items()}
+        if saver := recognised(columns):
+            return saver.open(MySQLDatabase(connection, url, tables), columns, url)
+        return MySQLStore(connection, url, find_layout(connection, tables, url))

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import in_chunks
-from ckpt_backends.mysql.connect import MySQLConnection
-from ckpt_backends.mysql.database import MySQLDatabase
+from ckpt_backends.mysql.connect import MySQLConnection, connect
+from ckpt_backends.mysql.database import MySQLDatabase, find_layout, find_tables
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
 from ckpt_backends.mysql.queries import exact
 from ckpt_backends.mysql.store import tables_of
+from ckpt_backends.protocol import WritableStore
 from ckpt_backends.rows import Row
+from ckpt_backends.servers import opening
+from ckpt_backends.sql.database import recognised
 from ckpt_backends.sql.tables import not_changed
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.transfer.form import CannotHold
@@ -77,3 +80,16 @@ class WritableMySQLStore(WritableSqlStore):
         if HASH in columns.keys() - computed - cells.keys():
             cells[HASH] = self._layout.ns_key(str(cells["checkpoint_ns"]))
         return Row(row.table, cells)
+
+
+def open_writable(url: StoreUrl) -> WritableStore:
+    """Open for changing. Raises the errors of `store.open_store`, and `Unsupported`."""
+    with opening(connect(url, writable=True), url) as connection:
+        tables = find_tables(connection)
+        columns = {name: set(one.columns) for name, one in tables.items()}
+        if saver := recognised(columns):
+            connection.restart()
+            return saver.open_writable(MySQLDatabase(connection, url, tables), columns, url)
+        layout = find_layout(connection, tables, url)
+        connection.restart()
+        return WritableMySQLStore(connection, url, layout)

@@ -47,9 +47,9 @@ BACKEND = Backend(
     edits="ckpt_backends.sql.records:edited_row",
     creates=dict.fromkeys(Language, "postgres"),
     create="ckpt_backends.postgres.create:create_store",
-    checkpoints="ckpt_backends.postgres.opening:open_store",
-    changes="ckpt_backends.postgres.opening:open_writable",
-    memory="ckpt_backends.postgres.opening:open_memory",
-    memory_changes="ckpt_backends.postgres.opening:open_writable_memory",
+    checkpoints="ckpt_backends.postgres.store:open_store",
+    changes="ckpt_backends.postgres.write:open_writable",
+    memory="ckpt_backends.postgres.memory:open_memory",
+    memory_changes="ckpt_backends.postgres.memory:open_writable_memory",
     memory_create="ckpt_backends.postgres.create:create_memory",
 )

@@ -14,9 +14,10 @@ from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory import COLUMNS, STORE, VECTORS, Vector, check_leaves
 from ckpt_backends.postgres import queries as sql
-from ckpt_backends.postgres.connect import PostgresConnection
+from ckpt_backends.postgres.connect import PostgresConnection, connect
 from ckpt_backends.postgres.database import PostgresDatabase, begin
 from ckpt_backends.postgres.layout import PostgresTable
+from ckpt_backends.servers import opening
 from ckpt_backends.sql.memory import MemoryDialect, MemoryTables, SqlMemory, WritableSqlMemory
 from ckpt_backends.url import StoreUrl
 
@@ -59,18 +60,20 @@ _DIALECT = MemoryDialect(
 )
 
 
-def open_memory(connection: PostgresConnection, url: StoreUrl) -> SqlMemory:
-    """Open a database for reading. Raises `UnknownLayout`."""
-    found = find_memory_tables(connection, url)
-    return SqlMemory(PostgresDatabase(connection, url, found), url, _named(found), _DIALECT)
+def open_memory(url: StoreUrl) -> SqlMemory:
+    """Open a database for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    with opening(connect(url), url) as connection:
+        found = find_memory_tables(connection, url)
+        return SqlMemory(PostgresDatabase(connection, url, found), url, _named(found), _DIALECT)
 
 
-def open_writable_memory(connection: PostgresConnection, url: StoreUrl) -> WritableSqlMemory:
-    """Open a database for changing. Raises `UnknownLayout` or `Unsupported`."""
-    found = find_memory_tables(connection, url)
-    connection.restart()
-    database = PostgresDatabase(connection, url, found)
-    return WritableSqlMemory(database, url, _named(found), _DIALECT)
+def open_writable_memory(url: StoreUrl) -> WritableSqlMemory:
+    """Open a database for changing. Raises the errors of `open_memory`, and `Unsupported`."""
+    with opening(connect(url, writable=True), url) as connection:
+        found = find_memory_tables(connection, url)
+        connection.restart()
+        database = PostgresDatabase(connection, url, found)
+        return WritableSqlMemory(database, url, _named(found), _DIALECT)
 
 
 def _named(tables: Sequence[PostgresTable]) -> MemoryTables:

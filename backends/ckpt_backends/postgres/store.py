@@ -23,11 +23,19 @@ from ckpt_backends.model import (
     in_chunks,
 )
 from ckpt_backends.postgres import queries as sql
-from ckpt_backends.postgres.connect import PostgresConnection
-from ckpt_backends.postgres.database import PostgresDatabase
-from ckpt_backends.postgres.layout import KEYS, UUID, PostgresLayout, is_uuid, uuid_of, uuids_of
-from ckpt_backends.protocol import CheckpointQuery
-from ckpt_backends.servers import STORE, checked
+from ckpt_backends.postgres.connect import PostgresConnection, connect
+from ckpt_backends.postgres.database import PostgresDatabase, find_tables, of_application
+from ckpt_backends.postgres.layout import (
+    KEYS,
+    UUID,
+    PostgresLayout,
+    detect,
+    is_uuid,
+    uuid_of,
+    uuids_of,
+)
+from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.servers import STORE, checked, opening
 from ckpt_backends.sql.queries import (
     BODIES_AT_ONCE,
     KEYS_AT_ONCE,
@@ -334,3 +342,15 @@ def _saver(layout: PostgresLayout, marks: Collection[str]) -> str:
         later, before = f"{package} 2.0.12 or later", f"{package} before 2.0.12, or LangGraph.js"
         found.append(later if layout.task_path else before)
     return " and ".join(found)
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    with opening(connect(url), url) as connection:
+        tables, schemas = find_tables(connection, url)
+        if found := of_application(tables, schemas):
+            saver, own = found
+            database = PostgresDatabase(connection, url, own)
+            return saver.open(database, database.columns, url, own[0].schema)
+        layout = detect(tables, schemas, url.params.get("layout"), str(url))
+        return PostgresStore(connection, url, layout)

@@ -12,7 +12,7 @@ from ckpt_backends.memory import COLUMNS, STORE
 from ckpt_backends.sql.database import MEMORY_TABLES, THREAD_TABLES, something_else
 from ckpt_backends.sqlite.connect import open_for_creating, transaction
 from ckpt_backends.sqlite.journals import writing
-from ckpt_backends.sqlite.layout import detect, tables_of
+from ckpt_backends.sqlite.layout import detect, stored_tables
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 
@@ -54,7 +54,7 @@ def create_store(url: StoreUrl, language: Language) -> None:
 
 def _is_there(connection: sqlite3.Connection, url: StoreUrl) -> bool:
     """Whether the file has the tables. Raises `Refused` if it has others."""
-    tables = tables_of(connection)
+    tables = stored_tables(connection)
     try:
         detect(tables, str(url))
     except UnknownLayout:
@@ -99,7 +99,7 @@ def create_memory(url: StoreUrl) -> None:
 
 def _is_memory_there(connection: sqlite3.Connection, url: StoreUrl) -> bool:
     """Whether the file has the table. Raises `Refused` if it has others."""
-    tables = tables_of(connection)
+    tables = stored_tables(connection)
     if tables.get(STORE, frozenset()) >= COLUMNS:
         return True
     if others := tables.keys() - THREAD_TABLES:

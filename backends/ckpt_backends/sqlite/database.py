@@ -15,7 +15,7 @@ from ckpt_backends.model import Fault, Space
 from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, WritableDatabase
 from ckpt_backends.sqlite.connect import Opened, check_current, transaction
 from ckpt_backends.sqlite.journals import empty_log, reading, space_of, writing
-from ckpt_backends.sqlite.layout import TEXT, bind, decode_text, quoted_name, tables_of
+from ckpt_backends.sqlite.layout import TEXT, bind, decode_text, quoted_name, stored_tables
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class SqliteDatabase(WritableDatabase):
 
     def tables_with_thread_ids(self) -> list[str]:
         with reading(self._url):
-            tables = tables_of(self._alive())
+            tables = stored_tables(self._alive())
         return [name for name, columns in tables.items() if "thread_id" in columns]
 
     def erase_remains(

@@ -47,9 +47,9 @@ BACKEND = Backend(
     edits="ckpt_backends.sql.records:edited_row",
     creates=dict.fromkeys(Language, "sqlite"),
     create="ckpt_backends.sqlite.create:create_store",
-    checkpoints="ckpt_backends.sqlite.opening:open_store",
-    changes="ckpt_backends.sqlite.opening:open_writable",
-    memory="ckpt_backends.sqlite.opening:open_memory",
-    memory_changes="ckpt_backends.sqlite.opening:open_writable_memory",
+    checkpoints="ckpt_backends.sqlite.store:open_store",
+    changes="ckpt_backends.sqlite.write:open_writable",
+    memory="ckpt_backends.sqlite.memory:open_memory",
+    memory_changes="ckpt_backends.sqlite.memory:open_writable_memory",
     memory_create="ckpt_backends.sqlite.create:create_memory",
 )

@@ -114,7 +114,7 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
     return SqliteLayout("task_path" in writes, is_added, unknown)
 
 
-def tables_of(connection: sqlite3.Connection) -> dict[str, KeysView[str]]:
+def stored_tables(connection: sqlite3.Connection) -> dict[str, KeysView[str]]:
     """The tables of a file with their columns, in order. Raises `sqlite3.Error`."""
     tables: dict[str, dict[str, None]] = {}
     for table, column in connection.execute(

@@ -18,10 +18,10 @@ from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory import COLUMNS, STORE, VECTORS, Vector, check_whole
 from ckpt_backends.sql.memory import MemoryDialect, MemoryTables, SqlMemory, WritableSqlMemory
-from ckpt_backends.sqlite.connect import Opened
+from ckpt_backends.sqlite.connect import open_for_writing, open_read_only
 from ckpt_backends.sqlite.database import OpenedDatabase, SqliteDatabase
 from ckpt_backends.sqlite.journals import reading, writing
-from ckpt_backends.sqlite.layout import tables_of, text
+from ckpt_backends.sqlite.layout import stored_tables, text
 from ckpt_backends.url import StoreUrl
 
 _SIZE = """CASE typeof(s.value) WHEN 'blob' THEN length(s.value)
@@ -51,8 +51,9 @@ _DIALECT = MemoryDialect(
 )
 
 
-def open_memory(opened: Opened, url: StoreUrl) -> SqlMemory:
-    """Open a file for reading. Raises `UnknownLayout`."""
+def open_memory(url: StoreUrl) -> SqlMemory:
+    """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    opened = open_read_only(url)
     database = OpenedDatabase(opened, url)
     try:
         with reading(url):
@@ -63,8 +64,9 @@ def open_memory(opened: Opened, url: StoreUrl) -> SqlMemory:
         raise
 
 
-def open_writable_memory(connection: sqlite3.Connection, url: StoreUrl) -> WritableSqlMemory:
-    """Open a file for changing. Raises `UnknownLayout` or `Unsupported`."""
+def open_writable_memory(url: StoreUrl) -> WritableSqlMemory:
+    """Open a file for changing. Raises the errors of `open_memory`, and `Unsupported`."""
+    connection = open_for_writing(url)
     database = SqliteDatabase(connection, url)
     try:
         with writing(url):
@@ -76,7 +78,7 @@ def open_writable_memory(connection: sqlite3.Connection, url: StoreUrl) -> Writa
 
 
 def _find_tables(connection: sqlite3.Connection, url: StoreUrl) -> MemoryTables:
-    tables = tables_of(connection)
+    tables = stored_tables(connection)
     if not tables.get(STORE, frozenset()) >= COLUMNS:
         found = ", ".join(map(shell.word, sorted(tables))) or "no tables at all"
         raise UnknownLayout(

@@ -16,21 +16,23 @@ from typing import Any
 from ckpt_backends.codec.values import MOST_BYTES, typed
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, in_chunks
-from ckpt_backends.protocol import CheckpointQuery
-from ckpt_backends.sql.database import Database
+from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.sql.database import Database, recognised
 from ckpt_backends.sql.queries import GroupedThreads, RowQuery, SqlTable, SqlTables
 from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.sql.tables import why_only_read, with_extras
-from ckpt_backends.sqlite.connect import Opened
+from ckpt_backends.sqlite.connect import Opened, open_read_only
 from ckpt_backends.sqlite.database import OpenedDatabase
-from ckpt_backends.sqlite.journals import contradiction
+from ckpt_backends.sqlite.journals import contradiction, reading
 from ckpt_backends.sqlite.layout import (
     REQUIRED,
     SqliteLayout,
     bind,
+    decode_text,
     detect,
     quoted_name,
     stored_bytes,
+    stored_tables,
     text,
 )
 from ckpt_backends.url import StoreUrl
@@ -330,3 +332,19 @@ def _saver(layout: SqliteLayout, kinds: Set[str]) -> str:
     elif "msgpack" in kinds or not found:
         found.append(f"{package} before 3.1.2")
     return " and ".join(found)
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    opened = open_read_only(url)
+    opened.connection.text_factory = decode_text
+    try:
+        with reading(url):
+            tables = stored_tables(opened.connection)
+        if saver := recognised(tables):
+            return saver.open(OpenedDatabase(opened, url), tables, url)
+        return SqliteStore(opened, url, tables)
+    except BaseException:
+        opened.connection.close()
+        opened.cleanup()
+        raise

@@ -18,14 +18,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import quote
 
+from ckpt_backends import shell
 from ckpt_backends.apps.deerflow import memory as replace_file
 from ckpt_backends.apps.deerflow.declaration import FOLDER
-from ckpt_backends.apps.deerflow.memory import base_of
-from ckpt_backends.errors import CkptError
+from ckpt_backends.apps.deerflow.memory import base_of, memory_files
+from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_backends.memory import ThreadsOfMemory
 from ckpt_backends.url import StoreUrl, parse_url
 
@@ -179,3 +182,18 @@ def _variables(text: str) -> Iterator[tuple[str, str]]:
             value = value.partition(" #")[0].rstrip()
         if equals and name.strip().isidentifier():
             yield name.strip(), value
+
+
+def refuse_threads(url: StoreUrl) -> NoReturn:
+    """Raises `StoreUnavailable`, or `Unsupported` with a hint at the checkpoint store."""
+    # Let `memory_files` raise its error if the file or folder does not exist.
+    with suppress(UnknownLayout):
+        memory_files(url)
+    found = threads_of_memory(url)
+    if found.url is None:
+        hint = f"name the store of its threads with -s; it was not found: {found.why}"
+    elif found.url.scheme == "sqlite" and not os.path.isfile(found.url.path):
+        hint = f"the file of its threads is not there: {shell.name(str(found.url))} ({found.why})"
+    else:
+        hint = f"its threads are in another store: use -s {shell.name(str(found.url))}"
+    raise Unsupported(f"'{url}' holds DeerFlow's memory, not threads", hint=hint)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ckpt_backends import shell
 from ckpt_backends.discovery import declared_for, load
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
 from ckpt_backends.memory import HINT
-from ckpt_backends.mongodb.engine.connect import MongoConnection
+from ckpt_backends.mongodb.engine.connect import MongoConnection, connect
 from ckpt_backends.mongodb.engine.layout import (
     KEY,
     MEMORY,
@@ -25,6 +25,8 @@ from ckpt_backends.mongodb.engine.layout import (
     SaverFormat,
     Stage,
 )
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.url import StoreUrl
 
 MOST_LOOKED_AT = 200
@@ -206,3 +208,22 @@ def _holds(
         return False
     stages: list[Stage] = [{"$match": dict(writes.key)}, {"$limit": 1}, {"$project": {"_id": 1}}]
     return bool(connection.outside(checkpoints.name, stages))
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open checkpoints of any saver that recognises its own.
+
+    Raises `StoreUnavailable`, `UnknownLayout` or `SeveralLayouts`.
+    """
+    return cast("Store", _opened(url, "store"))
+
+
+def open_writable(url: StoreUrl) -> WritableStore:
+    """Open them for changing. Raises the errors of `open_store`, and `Unsupported`."""
+    return cast("WritableStore", _opened(url, "writable"))
+
+
+def _opened(url: StoreUrl, facet: str) -> object:
+    with opening(connect(url), url) as connection:
+        layout = find_layout(connection, url)
+        return understanding(load(getattr(layout.saver, facet))(connection, url, layout), url)

@@ -14,10 +14,12 @@ from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import bundled, installed
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, UsageError
 from ckpt_backends.memory import STORE
+from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.connect import connect
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import text
 from ckpt_backends.redis.engine.layout import KeyDatabase, RecognisedStore, RedisLayout
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.url import StoreUrl
 
 _NAMING = ("layout", "prefix", "write_prefix")
@@ -136,3 +138,9 @@ def _in_others(database: KeyDatabase, url: StoreUrl) -> str:
     if holding:
         return f"{numbers} of this server {'hold' if holding[1:] else 'holds'} checkpoints: {url.scheme}://HOST:PORT/{holding[0]}"
     return f"keys are in {numbers}" if keys else ""
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    with opening(connect(url), url) as connection:
+        return understanding(open_layout(connection, url).open(url), url)

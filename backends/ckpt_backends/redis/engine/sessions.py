@@ -15,14 +15,16 @@ from datetime import UTC, datetime, timedelta
 
 from redis import exceptions
 
-from ckpt_backends.app_sessions import AppSession, WritableSessions
+from ckpt_backends.app_sessions import AppSession, SessionStore, WritableSessions
 from ckpt_backends.changes import Remaining, Remains
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Closing, StoreChanged
 from ckpt_backends.model import Progress, TypedBytes, silent
+from ckpt_backends.redis.engine.connect import connect
 from ckpt_backends.redis.engine.connection import RedisConnection, explained_change
 from ckpt_backends.redis.engine.keyspace import STRING, raw, text
+from ckpt_backends.servers import understanding, understood
 from ckpt_backends.url import StoreUrl
 
 PATTERN = "*context*:*:*"
@@ -158,3 +160,15 @@ def _is_same(read: AppSession, now: AppSession | None) -> bool:
         return False
     fields = read.fields or now.fields
     return read._replace(fields={}) == now._replace(fields={}) and repr(fields) == repr(now.fields)
+
+
+def open_sessions(url: StoreUrl) -> SessionStore:
+    """Open the sessions for reading. Raises `StoreUnavailable`."""
+    with understood(url):
+        return understanding(RedisSessions(connect(url), url), url)
+
+
+def open_writable_sessions(url: StoreUrl) -> WritableSessions:
+    """Open the sessions for removing some. Raises `StoreUnavailable`."""
+    with understood(url):
+        return understanding(WritableRedisSessions(connect(url), url), url)

@@ -17,13 +17,16 @@ from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed, moved
 from ckpt_backends.errors import PartlyDone, StoreChanged, Unsupported
 from ckpt_backends.model import Capability, Progress, silent
+from ckpt_backends.protocol import WritableStore
 from ckpt_backends.redis.engine.commands import CommandPlan, purge_lock
+from ckpt_backends.redis.engine.connect import connect
 from ckpt_backends.redis.engine.connection import (
     Command,
     RedisConnection,
     explained_change,
     keys_of,
 )
+from ckpt_backends.redis.engine.detect import open_layout
 from ckpt_backends.redis.engine.keyspace import (
     ABOUT,
     DOCUMENT,
@@ -38,6 +41,7 @@ from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.receiving import receive_thread
 from ckpt_backends.redis.engine.removal import carry_out_all
 from ckpt_backends.rows import Cell, Restored, Row, RowEdit, conflict, is_part
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
@@ -338,3 +342,11 @@ class WritableRedisStore(BaseWritableStore):
 def _watch(pipe: Any, names: Sequence[bytes]) -> None:
     if names:
         pipe.watch(*names)
+
+
+def open_writable(url: StoreUrl) -> WritableStore:
+    """Open for changing. Raises the errors of `detect.open_store`, and `Unsupported`."""
+    with opening(connect(url), url) as connection:
+        layout = open_layout(connection, url)
+        layout.check_writable(url)
+        return understanding(WritableRedisStore(layout, url), url)

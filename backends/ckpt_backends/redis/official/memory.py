@@ -65,7 +65,7 @@ from ckpt_backends.redis.engine.keyspace import (
 from ckpt_backends.redis.engine.store import engine_of
 from ckpt_backends.redis.engine.write import restore_rows
 from ckpt_backends.rows import Cell, Restored, Row, no_table
-from ckpt_backends.servers import understood
+from ckpt_backends.servers import understanding, understood
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
 
@@ -581,3 +581,15 @@ def _make(url: StoreUrl) -> None:
                     raise
     finally:
         connection.close()
+
+
+def open_memory(url: StoreUrl) -> MemoryStore:
+    """Open long-term memory for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    with understood(url):
+        return understanding(RedisMemory(connect(url), url), url)
+
+
+def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
+    """Open it for changing. Raises the errors of `open_memory`."""
+    with understood(url):
+        return understanding(WritableRedisMemory(connect(url), url), url)
