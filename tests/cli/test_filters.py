@@ -151,11 +151,11 @@ class CountingStore(WrappedStore):
         values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
         self.counts["heads"] += len(keys)
-        return super().checkpoints_at(keys, body=body, metadata=metadata, values=values)
+        return self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         self.counts["sizes"] += len(thread_ids)
-        return super().sizes(thread_ids)
+        return self.inner.sizes(thread_ids)
 
     def close(self) -> None:
         self.inner.close()

@@ -37,7 +37,7 @@ class CountingStore(WrappedStore):
     def checkpoints_at(self, keys: Any, **how: Any) -> Iterator[Checkpoint]:
         for key in keys:
             self._note(key.thread_id, how)
-        return super().checkpoints_at(keys, **how)
+        return self.inner.checkpoints_at(keys, **how)
 
     def _note(self, thread_id: str, how: dict[str, Any]) -> None:
         self.threads_read.add(thread_id)
