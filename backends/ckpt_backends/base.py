@@ -158,11 +158,6 @@ class BaseStore(Store):
         for one in thread_ids:
             yield from parts_of_rows(self._layout_name, self.rows(one))
 
-    def cells_of(self, thread_ids: Sequence[str]) -> Iterator[Sequence[object]]:
-        from ckpt_backends.transfer.parts import stored_cells
-
-        return map(stored_cells, self.parts_of(thread_ids))
-
     @cached_property
     def _layout_name(self) -> str:
         return self.describe().layout

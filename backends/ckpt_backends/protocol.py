@@ -254,10 +254,6 @@ class Store(Closing, Protocol):
         """
         ...
 
-    def cells_of(self, thread_ids: Sequence[str]) -> Iterator[Sequence[object]]:
-        """`transfer.digests.stored_cells` of the parts of small threads; all may be in memory."""
-        ...
-
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         """Those of these threads that have any row."""
         ...

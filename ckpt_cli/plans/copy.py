@@ -110,7 +110,8 @@ class CopySides:
 
         `sent` has the parts by thread. JSON in another spelling counts as another part, too.
         """
-        cells = [] if self.target is None else list(self.target.cells_of(list(sent)))
+        stored = () if self.target is None else self.target.parts_of(list(sent))
+        cells = list(map(stored_cells, stored))
         found = set(cells)
         wanted = {stored_cells(part) for parts in sent.values() for part in parts}
         if found == wanted and len(cells) == len(found) == sum(map(len, sent.values())):

@@ -16,7 +16,7 @@ from ckpt_backends.sql.queries import THREADS_PER_QUERY, SqlTable, SqlTables
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, stored_cells
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
 
@@ -159,8 +159,6 @@ _CHECKPOINT_TYPES = {
 }
 _VALUE = ("thread_id", "checkpoint_ns", "channel", "version", "type", "blob")
 _VALUE_TYPES = {(str, str, str, str, str, bytes)}
-_STORED_CELLS = _WRITE_TYPES | _VALUE_TYPES
-"""The types of rows that are the `stored_cells` of their part: the columns have the same order."""
 
 
 class PartTables:
@@ -199,25 +197,6 @@ class PartTables:
             else:
                 for one in asked:
                     yield from self._parts(partial(self._rows_of_one, one))
-
-    def cells_of(self, thread_ids: Sequence[str]) -> Iterator[Cells]:
-        """The `stored_cells` of the parts of some small threads, which are in memory at once."""
-        if self._tables.shallow:
-            yield from map(stored_cells, self.parts_of(thread_ids, together=False))
-            return
-        with understood(self._url):
-            asked = filter(self._database.storable, thread_ids)
-            for some in in_chunks(asked, THREADS_PER_QUERY):
-                for table, read in self._readers:
-                    rows, unusual = self._rows_of(some, table), partial(self._unusual, table)
-                    if read is _checkpoints:
-                        yield from map(stored_cells, read(rows, unusual))
-                        continue
-                    for cells in rows:
-                        if tuple(map(type, cells)) in _STORED_CELLS:
-                            yield cells
-                        else:
-                            yield from map(stored_cells, unusual(cells))
 
     def _parts(self, rows: Callable[[SqlTable], Iterable[Cells]]) -> Iterator[Part]:
         for table, read in self._readers:

@@ -352,9 +352,6 @@ class SqlStore(BaseStore):
     def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
         return self._part_tables.parts_of(thread_ids, together=self.batches_parts)
 
-    def cells_of(self, thread_ids: Sequence[str]) -> Iterator[Sequence[object]]:
-        return self._part_tables.cells_of(thread_ids)
-
     @property
     def _part_tables(self) -> PartTables:
         from ckpt_backends.sql.records import PartTables

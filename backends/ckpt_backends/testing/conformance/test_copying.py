@@ -13,14 +13,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore
-from ckpt_backends.transfer.parts import (
-    Part,
-    ValuePart,
-    languages_of,
-    parts_of_rows,
-    refusal,
-    stored_cells,
-)
+from ckpt_backends.transfer.parts import Part, ValuePart, languages_of, parts_of_rows, refusal
 from ckpt_cli.queries.stores import language_of
 
 NAME = "copied"
@@ -126,5 +119,3 @@ def test_parts_of_threads_are_those_of_their_rows(store: Store) -> None:
         wanted = list(parts_of_rows(layout, store.rows(one)))
         assert sorted(map(repr, store.parts_of([one]))) == sorted(map(repr, wanted))
         assert sorted(map(repr, together[one])) == sorted(map(repr, wanted))
-    cells = [stored_cells(part) for parts in together.values() for part in parts]
-    assert sorted(map(repr, store.cells_of(threads))) == sorted(map(repr, cells))
