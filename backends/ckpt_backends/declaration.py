@@ -7,7 +7,8 @@ entry point names the object, as in `toy = "ckpt_toy.declaration:BACKEND"`.
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language
@@ -145,3 +146,9 @@ class Backend(NamedTuple):
 def is_read_only(backend: Backend) -> bool:
     """Whether no store of a backend can be changed. One without schemes is opened by its engine."""
     return bool(backend.checkpoints and not backend.changes)
+
+
+def load(place: str) -> Any:
+    """What `module:name` of a declaration names."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

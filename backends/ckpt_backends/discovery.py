@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from typing import Any
 
 from ckpt_backends.declaration import Backend
 from ckpt_backends.model import Capability
@@ -97,12 +96,6 @@ def declared_for(engine: str) -> Iterator[Backend]:
     """The backends that recognise databases of an engine, bundled ones first."""
     for group in (bundled, installed):
         yield from (one for one in group() if one.engine == engine)
-
-
-def load(place: str) -> Any:
-    """What `module:name` of a declaration names."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
 
 
 def backend_of(scheme: str) -> Backend | None:

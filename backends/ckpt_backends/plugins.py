@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ckpt_backends.declaration import Backend
-from ckpt_backends.discovery import load
+from ckpt_backends.declaration import Backend, load
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language
 

@@ -8,13 +8,12 @@ from importlib import import_module
 from os.path import exists
 from typing import TYPE_CHECKING, Any, cast
 
-from ckpt_backends.declaration import Backend
+from ckpt_backends.declaration import Backend, load
 from ckpt_backends.discovery import (
     DISTRIBUTION,
     backend_claiming,
     backend_of,
     known_backends,
-    load,
     package_of,
 )
 from ckpt_backends.errors import (

@@ -66,7 +66,7 @@ BACKEND = Backend(
     parts="ckpt_backends.langgraph_dev.records:parts_of",
     edits="ckpt_backends.sql.records:edited_row",
     creates={Language.PYTHON: LAYOUT},
-    create="ckpt_backends.langgraph_dev.create:create_store",
+    create="ckpt_backends.langgraph_dev.write:create_store",
     checkpoints="ckpt_backends.langgraph_dev.opening:open_store",
     changes="ckpt_backends.langgraph_dev.opening:open_writable",
 )

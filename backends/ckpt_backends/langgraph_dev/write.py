@@ -1,4 +1,4 @@
-"""Changes the files of `langgraph dev` while no server runs on them.
+"""Changes the files of `langgraph dev` while no server runs on them, and makes them.
 
 A running server would overwrite every change, because it reads its files only when it starts. A
 change is applied in memory, all changed tables are written to new files, and then each new file is
@@ -24,13 +24,22 @@ from typing import Any, BinaryIO
 
 from ckpt_backends.changes import Remaining, Remains, moved
 from ckpt_backends.codec.edits import plain
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported, reason_of
-from ckpt_backends.files import create_part, locked, remove_unfinished, sync_folder, to_disk
-from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
+from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, Unsupported, reason_of
+from ckpt_backends.files import (
+    create_part,
+    locked,
+    make_private_folder,
+    remove_unfinished,
+    sync_folder,
+    to_disk,
+    writing,
+)
+from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, FOLDER, SUFFIX
 from ckpt_backends.langgraph_dev.files import (
     BLOBS,
     NAMES,
     QUIET_SECONDS,
+    SERVERS_FILES,
     SERVERS_MEMORY,
     SERVERS_OWN,
     WRITES,
@@ -54,7 +63,7 @@ from ckpt_backends.sql.tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
 from ckpt_backends.transfer.bodies import open_body, version_text
-from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
@@ -498,3 +507,52 @@ class WritableDevStore(RecordStore):
                 f" change: {reason}",
                 hint=f"stop the server, wait {QUIET_SECONDS} seconds, then run the command again",
             )
+
+
+# Makes the files of `langgraph dev` in a new folder.
+
+
+_EMPTY = b"\x80\x02}q\x00."
+"""What `PersistentDict.sync` writes for an empty dict: a pickle of protocol 2."""
+
+
+def create_store(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - Python only
+    """Make a folder with empty files, as the server does when it stops for the first time.
+
+    Raises `Refused` if the folder has other files than those of a server, and `StoreUnavailable`.
+    """
+    folder = _folder(url)
+    if (folder / CHECKPOINTS).exists():
+        return
+    try:
+        make_private_folder(folder)
+        remove_unfinished(folder, NAMES.__contains__)
+        foreign = sorted({one.name for one in folder.iterdir()} - _OWN)
+        if foreign:
+            raise Refused(
+                f"cannot make a store in '{folder}': it has other files, such as '{foreign[0]}'",
+                hint=f"name a folder '{FOLDER}' that does not exist, or a project without one",
+            )
+        if reason := running(folder):
+            raise StoreUnavailable(
+                f"cannot make a store in '{folder}': langgraph dev is running: {reason}",
+                hint=f"stop the server, wait {QUIET_SECONDS} seconds, then run the command again",
+            )
+        # The first file, by which the folder is recognised, comes last.
+        for name in (BLOBS, WRITES, CHECKPOINTS):
+            with writing(folder / name) as file:
+                file.write(_EMPTY)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot make a store in '{folder}': {reason_of(error)}") from error
+
+
+_OWN = frozenset({WRITES, BLOBS, *SERVERS_FILES})
+
+
+def _folder(url: StoreUrl) -> Path:
+    """The folder for the files: the one that is named, or the one of a project."""
+    path = Path(os.path.abspath(url.path))
+    if path.suffix == SUFFIX:
+        return path.parent
+    is_own = path.name == FOLDER or (path / CHECKPOINTS).exists()
+    return path if is_own else path / FOLDER

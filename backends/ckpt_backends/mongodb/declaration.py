@@ -53,8 +53,8 @@ BACKEND = Backend(
     parts="ckpt_backends.mongodb.records:parts_of",
     edits="ckpt_backends.mongodb.records:edited_row",
     creates={Language.PYTHON: "mongodb", Language.JAVASCRIPT: "mongodb-js"},
-    create="ckpt_backends.mongodb.create:create",
+    create="ckpt_backends.mongodb.write:create",
     memory="ckpt_backends.mongodb.memory:open_memory",
     memory_changes="ckpt_backends.mongodb.memory:open_writable_memory",
-    memory_create="ckpt_backends.mongodb.create:create_memory",
+    memory_create="ckpt_backends.mongodb.write:create_memory",
 )

@@ -35,7 +35,7 @@ BACKEND = Backend(
     parts="ckpt_backends.sql.records:parts_of",
     edits="ckpt_backends.sql.records:edited_row",
     creates={Language.PYTHON: "mysql"},
-    create="ckpt_backends.mysql.create:create_store",
+    create="ckpt_backends.mysql.write:create_store",
     checkpoints="ckpt_backends.mysql.store:open_store",
     changes="ckpt_backends.mysql.write:open_writable",
 )

@@ -6,7 +6,7 @@ reads its rows, without bodies and values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ckpt_backends.model import Fault
@@ -23,7 +23,6 @@ from ckpt_backends.sql.health import (
     missing_column,
     missing_indexes,
     missing_migrations,
-    unused_space,
 )
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 
@@ -71,12 +70,6 @@ _INDEXES = """
     WHERE table_schema = DATABASE() AND table_name IN %(names)s
     ORDER BY table_name, index_name, seq_in_index
 """
-_UNUSED = """
-    SELECT table_name, data_free, data_length + index_length + data_free
-    FROM information_schema.tables
-    WHERE table_schema = DATABASE() AND table_name IN %(names)s AND @@innodb_file_per_table
-"""
-"""If tables share a file, each reports the free space of that file."""
 _WRONG = f"""
     SELECT {exact("c.checkpoint_ns")}, {{place}}, COUNT(*) FROM {{table}} c
     WHERE {{where}} AND c.{HASH} NOT IN
@@ -124,15 +117,6 @@ def schema_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Faul
             yield Fault("schema-old", detail, fix=fix, is_error=True)
     if not is_lookalike(database.engine()):
         yield from _index_faults(database, layout, last)
-
-
-def space_faults(database: MySQLDatabase, tables: Sequence[str]) -> Iterator[Fault]:
-    """The tables with much unused space."""
-    if is_lookalike(database.engine()):
-        return
-    for table, free, size in database.attempt(_UNUSED, {"names": tuple(tables)}) or ():
-        fix = f"OPTIMIZE TABLE {table};"
-        yield from unused_space(f"table '{table}'", int(free or 0), int(size or 0), fix)
 
 
 def unmatched_queries(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[str]:

@@ -249,6 +249,22 @@ A view runs as its owner, so what it shows of a table with row-level security, o
 is not followed.
 """
 _BYPASS = "connect as the owner of the tables, or as a role with BYPASSRLS"
+_UNUSED = """
+    SELECT n.nspname::text, c.relname::text, sum(part.bytes)::bigint,
+           sum(CASE WHEN part.live > 0
+                    THEN part.bytes * (part.dead::float8 / (part.live + part.dead)) END)::bigint
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, LATERAL (
+        SELECT coalesce(pg_relation_size(p.oid), 0) AS bytes,
+               coalesce(pg_stat_get_dead_tuples(p.oid), 0) AS dead,
+               greatest(pg_stat_get_live_tuples(p.oid), p.reltuples::bigint) AS live
+        FROM pg_class p WHERE p.oid IN (c.oid, c.reltoastrelid)) part
+    WHERE n.nspname || '.' || c.relname = ANY(%(names)s::text[])
+    GROUP BY 1, 2
+"""
+"""Bytes of each table with its long values, and of the dead rows in it.
+
+A crash resets the counts. So the number of rows that the last VACUUM counted is used, too.
+"""
 
 
 class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
@@ -338,10 +354,19 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         """All rows of a short result; None if the server refuses the query."""
         return self._connection.attempt(query, values)
 
-    def faults(self, tables: Sequence[str]) -> Iterator[Fault]:
-        from ckpt_backends.postgres.health import space_faults
+    def is_postgres(self) -> bool:
+        """Whether the catalog has the meaning that it has in PostgreSQL itself."""
+        return self.engine().startswith("PostgreSQL ")
 
-        return space_faults(self, tables)
+    def faults(self, tables: Sequence[str]) -> Iterator[Fault]:
+        """The tables, each as `schema.table`, of which a large part are dead rows."""
+        from ckpt_backends.sql.health import unused_space
+
+        if not self.is_postgres():
+            return
+        for schema, table, size, dead in self.rows(_UNUSED, {"names": list(tables)}):
+            fix = f"VACUUM {quoted_name(schema)}.{quoted_name(table)};"
+            yield from unused_space(f"table '{table}'", dead or 0, size, fix)
 
     def holds(self, column: str, names: Sequence[str]) -> str:
         marks = map(self.mark, names)

@@ -46,10 +46,10 @@ BACKEND = Backend(
     parts="ckpt_backends.sql.records:parts_of",
     edits="ckpt_backends.sql.records:edited_row",
     creates=dict.fromkeys(Language, "postgres"),
-    create="ckpt_backends.postgres.create:create_store",
+    create="ckpt_backends.postgres.write:create_store",
     checkpoints="ckpt_backends.postgres.store:open_store",
     changes="ckpt_backends.postgres.write:open_writable",
     memory="ckpt_backends.postgres.memory:open_memory",
     memory_changes="ckpt_backends.postgres.memory:open_writable_memory",
-    memory_create="ckpt_backends.postgres.create:create_memory",
+    memory_create="ckpt_backends.postgres.write:create_memory",
 )

@@ -15,7 +15,7 @@ So 8 does not tell whether `task_path` must exist. Where it exists, all the othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ckpt_backends.model import Fault
 from ckpt_backends.postgres.database import PostgresDatabase
@@ -28,7 +28,6 @@ from ckpt_backends.sql.health import (
     missing_column,
     missing_indexes,
     missing_migrations,
-    unused_space,
 )
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 
@@ -74,25 +73,6 @@ _INDEXES = """
 )
 _BUILDING = "SELECT 1 FROM pg_stat_progress_create_index WHERE datname = current_database() LIMIT 1"
 """An index that is being built is not valid yet. Which one that is, other users cannot see."""
-_UNUSED = (
-    """
-    SELECT n.nspname::text, c.relname::text, sum(part.bytes)::bigint,
-           sum(CASE WHEN part.live > 0
-                    THEN part.bytes * (part.dead::float8 / (part.live + part.dead)) END)::bigint
-"""
-    + _TABLES.format(
-        """, LATERAL (
-        SELECT coalesce(pg_relation_size(p.oid), 0) AS bytes,
-               coalesce(pg_stat_get_dead_tuples(p.oid), 0) AS dead,
-               greatest(pg_stat_get_live_tuples(p.oid), p.reltuples::bigint) AS live
-        FROM pg_class p WHERE p.oid IN (c.oid, c.reltoastrelid)) part"""
-    )
-    + "GROUP BY 1, 2"
-)
-"""Bytes of each table with its long values, and of the dead rows in it.
-
-A crash resets the counts. So the number of rows that the last VACUUM counted is used, too.
-"""
 
 
 def schema_faults(database: PostgresDatabase, layout: PostgresLayout) -> Iterator[Fault]:
@@ -114,7 +94,7 @@ def schema_faults(database: PostgresDatabase, layout: PostgresLayout) -> Iterato
     elif last >= (_SHALLOW_PATHS if layout.shallow else _PATHS):
         fix = f"ALTER TABLE {layout.writes.sql} ADD COLUMN task_path TEXT NOT NULL DEFAULT '';"
         yield missing_column(WRITES, "task_path", fix)
-    if not _is_postgres(database):
+    if not database.is_postgres():
         return
     blobs = f"{layout.blobs.schema}.{BLOBS}"
     if not layout.shallow and last >= _NULLABLE and database.rows(_NOT_NULL, {"names": [blobs]}):
@@ -124,15 +104,6 @@ def schema_faults(database: PostgresDatabase, layout: PostgresLayout) -> Iterato
             fix=f"ALTER TABLE {layout.blobs.sql} ALTER COLUMN blob DROP NOT NULL;",
         )
     yield from _index_faults(database, layout, last)
-
-
-def space_faults(database: PostgresDatabase, tables: Sequence[str]) -> Iterator[Fault]:
-    """The tables, each as `schema.table`, of which a large part are dead rows."""
-    if not _is_postgres(database):
-        return
-    for schema, table, size, dead in database.rows(_UNUSED, {"names": list(tables)}):
-        fix = f"VACUUM {quoted_name(schema)}.{quoted_name(table)};"
-        yield from unused_space(f"table '{table}'", dead or 0, size, fix)
 
 
 def _index_faults(database: PostgresDatabase, layout: PostgresLayout, last: int) -> Iterator[Fault]:
@@ -171,8 +142,3 @@ def _wanted(layout: PostgresLayout, last: int) -> list[TableIndex]:
     if layout.shallow:
         return [*_SHALLOW_KEYS, *THREAD_INDEXES[: max(0, last + 1 - _SHALLOW_INDEXED)]]
     return [*_FULL_KEYS, *(THREAD_INDEXES if last >= _INDEXED else ())]
-
-
-def _is_postgres(database: PostgresDatabase) -> bool:
-    """Whether the catalog has the meaning that it has in PostgreSQL itself."""
-    return database.engine().startswith("PostgreSQL ")

@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ckpt_backends import shell
-from ckpt_backends.discovery import declared_for, load
+from ckpt_backends.declaration import load
+from ckpt_backends.discovery import declared_for
 from ckpt_backends.errors import Closing, Refused
 from ckpt_backends.model import Capability, Fault, HiddenRows, Space
 from ckpt_backends.protocol import Store, WritableStore

@@ -46,10 +46,10 @@ BACKEND = Backend(
     parts="ckpt_backends.sql.records:parts_of",
     edits="ckpt_backends.sql.records:edited_row",
     creates=dict.fromkeys(Language, "sqlite"),
-    create="ckpt_backends.sqlite.create:create_store",
+    create="ckpt_backends.sqlite.write:create_store",
     checkpoints="ckpt_backends.sqlite.store:open_store",
     changes="ckpt_backends.sqlite.write:open_writable",
     memory="ckpt_backends.sqlite.memory:open_memory",
     memory_changes="ckpt_backends.sqlite.memory:open_writable_memory",
-    memory_create="ckpt_backends.sqlite.create:create_memory",
+    memory_create="ckpt_backends.sqlite.write:create_memory",
 )

@@ -1,4 +1,4 @@
-"""Changes LangGraph's SQLite layout.
+"""Changes LangGraph's SQLite layout, and makes its tables.
 
 `BEGIN IMMEDIATE` takes SQLite's write lock, so the checked rows cannot change before the writes.
 """
@@ -8,15 +8,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Set
 
+from ckpt_backends.errors import UnknownLayout, Unsupported
+from ckpt_backends.memory import COLUMNS, STORE
 from ckpt_backends.protocol import WritableStore
-from ckpt_backends.sql.database import recognised
+from ckpt_backends.sql.database import MEMORY_TABLES, THREAD_TABLES, recognised, something_else
 from ckpt_backends.sql.tables import not_changed
 from ckpt_backends.sql.write import WritableSqlStore
-from ckpt_backends.sqlite.connect import open_for_writing
+from ckpt_backends.sqlite.connect import open_for_creating, open_for_writing, transaction
 from ckpt_backends.sqlite.database import SqliteDatabase
 from ckpt_backends.sqlite.journals import writing
 from ckpt_backends.sqlite.layout import decode_text, detect, stored_tables
 from ckpt_backends.sqlite.store import only_read_of, tables_of
+from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 
 
@@ -46,3 +49,99 @@ def open_writable(url: StoreUrl) -> WritableStore:
     except BaseException:
         connection.close()
         raise
+
+
+# Makes an empty file with the tables of LangGraph's saver, as its newest release does.
+#
+# The saver is langgraph-checkpoint-sqlite 3.1.2 or @langchain/langgraph-checkpoint-sqlite 1.0.
+
+
+_KEY = (
+    "thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL"
+)
+_TASK_PATH = {Language.PYTHON: "task_path TEXT NOT NULL DEFAULT '', ", Language.JAVASCRIPT: ""}
+_TABLES = (
+    f"CREATE TABLE checkpoints ({_KEY}, parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB,"
+    " metadata BLOB, PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id))",
+    f"CREATE TABLE writes ({_KEY}, task_id TEXT NOT NULL, {{task_path}}idx INTEGER NOT NULL,"
+    " channel TEXT NOT NULL, type TEXT, value BLOB,"
+    " PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx))",
+)
+
+
+def create_store(url: StoreUrl, language: Language) -> None:
+    """Make the tables in a missing file or an empty database, unless they are there.
+
+    Raises `Refused` if there is anything else, and `StoreUnavailable`.
+    """
+    layout = url.params.get("layout", "sqlite")
+    if layout != "sqlite":
+        raise Unsupported(f"cannot make a store of the layout '{layout}'")
+    connection = open_for_creating(url)
+    try:
+        with writing(url):
+            if _is_there(connection, url):
+                return
+            # Both savers set this mode. It can only be set outside of a transaction.
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            with transaction(connection):
+                if not _is_there(connection, url):
+                    for statement in _TABLES:
+                        connection.execute(statement.format(task_path=_TASK_PATH[language]))
+    finally:
+        connection.close()
+
+
+def _is_there(connection: sqlite3.Connection, url: StoreUrl) -> bool:
+    """Whether the file has the tables. Raises `Refused` if it has others."""
+    tables = stored_tables(connection)
+    try:
+        detect(tables, str(url))
+    except UnknownLayout:
+        if others := tables.keys() - MEMORY_TABLES:
+            raise something_else(str(url), others) from None
+        return False
+    return True
+
+
+# Makes the table of SqliteStore (langgraph-checkpoint-sqlite 3.1.2), without vectors.
+
+
+_STATEMENTS = (
+    "CREATE TABLE store_migrations (v INTEGER PRIMARY KEY)",
+    "CREATE TABLE store (prefix text NOT NULL, key text NOT NULL, value text NOT NULL,"
+    " created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,"
+    " updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,"
+    " expires_at TIMESTAMP, ttl_minutes REAL, PRIMARY KEY (prefix, key))",
+    "CREATE INDEX store_prefix_idx ON store (prefix)",
+    "CREATE INDEX idx_store_expires_at ON store (expires_at) WHERE expires_at IS NOT NULL",
+    "INSERT INTO store_migrations (v) VALUES (0), (1), (2), (3), (4)",
+)
+
+
+def create_memory(url: StoreUrl) -> None:
+    """Make the table in a missing file, or in one with nothing or threads, unless it is there.
+
+    Raises `Refused` if there is anything else, and `StoreUnavailable`.
+    """
+    connection = open_for_creating(url)
+    try:
+        with writing(url):
+            if _is_memory_there(connection, url):
+                return
+            with transaction(connection):
+                if not _is_memory_there(connection, url):
+                    for statement in _STATEMENTS:
+                        connection.execute(statement)
+    finally:
+        connection.close()
+
+
+def _is_memory_there(connection: sqlite3.Connection, url: StoreUrl) -> bool:
+    """Whether the file has the table. Raises `Refused` if it has others."""
+    tables = stored_tables(connection)
+    if tables.get(STORE, frozenset()) >= COLUMNS:
+        return True
+    if others := tables.keys() - THREAD_TABLES:
+        raise something_else(str(url), others)
+    return False

@@ -15,7 +15,7 @@ from redis import exceptions
 
 from ckpt_backends.changes import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.codec.values import MOST_BYTES, unread
-from ckpt_backends.errors import Refused, Unsupported
+from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.commands import (
@@ -80,7 +80,8 @@ from ckpt_backends.redis.valkey.records import (
     writes_text,
 )
 from ckpt_backends.rows import Row, not_of
-from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.servers import understood
+from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
 
@@ -907,3 +908,28 @@ class ValkeyRecogniser(Recogniser):
 
     def expected(self, prefix: str | None) -> str:  # noqa: ARG002
         return "checkpoint:{*"
+
+
+# Checks that a database is free for ValkeySaver, which needs nothing in it.
+
+
+def create_store(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - Python only
+    """Check that a database is empty or has this layout. Raises `Refused` if it has other keys."""
+    from ckpt_backends.redis.engine.connect import connect
+    from ckpt_backends.redis.engine.detect import open_layout
+
+    with understood(url):
+        connection = connect(url)
+        try:
+            if not any(connection.scan(b"*")):
+                return
+            found = open_layout(connection, url).name
+        except UnknownLayout:
+            found = "none that ckpt knows"
+        finally:
+            connection.close()
+    if found != "valkey":
+        raise Refused(
+            f"cannot make a store in '{url}': the database has other keys; their layout: {found}",
+            hint=f"name an empty database: {url.scheme}://HOST:PORT/N",
+        )
