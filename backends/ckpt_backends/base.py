@@ -40,7 +40,13 @@ if TYPE_CHECKING:
 
     from ckpt_backends.changes import Remains, RemovalBatch
     from ckpt_backends.model import StoreInfo, ThreadBounds
-    from ckpt_backends.protocol import CheckpointOptions, ScanObserver, WriteOptions
+    from ckpt_backends.protocol import (
+        CheckpointOptions,
+        ReadOptions,
+        ScanObserver,
+        WriteOptions,
+        WriteReadOptions,
+    )
     from ckpt_backends.rows import Row, RowEdit
     from ckpt_backends.transfer.parts import Arrival, Part
 
@@ -200,38 +206,20 @@ class BaseStore(Store):
         return sorted({one.key.checkpoint_ns for one in self.checkpoints(thread_id)})
 
     def checkpoints_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
         for (thread_id, ns), ids in _by_namespace(keys).items():
-            yield from self.checkpoints(
-                thread_id,
-                checkpoint_ns=ns,
-                checkpoint_ids=ids,
-                body=body,
-                metadata=metadata,
-                values=values,
-            )
+            yield from self.checkpoints(thread_id, checkpoint_ns=ns, checkpoint_ids=ids, **options)
 
     def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
         for one in self.checkpoints_at(keys, body=True, metadata=True):
             yield Outline(one, (one.key,))
 
     def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[WriteReadOptions]
     ) -> Iterator[Write]:
         for (thread_id, ns), ids in _by_namespace(keys).items():
-            yield from self.writes(
-                thread_id, checkpoint_ns=ns, checkpoint_ids=ids, channels=channels, values=values
-            )
+            yield from self.writes(thread_id, checkpoint_ns=ns, checkpoint_ids=ids, **options)
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
         """None: values are stored in bodies."""

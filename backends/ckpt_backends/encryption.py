@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -27,7 +27,12 @@ from ckpt_backends.model import Checkpoint, CheckpointKey, Encryption, Outline, 
 from ckpt_backends.protocol import Store
 
 if TYPE_CHECKING:
-    from ckpt_backends.protocol import CheckpointOptions, WriteOptions
+    from ckpt_backends.protocol import (
+        CheckpointOptions,
+        ReadOptions,
+        WriteOptions,
+        WriteReadOptions,
+    )
 
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"
 """The environment variable that LangGraph reads. Its text, as UTF-8, is the key."""
@@ -157,29 +162,21 @@ class DecryptingStore(WrappedStore):
         return map(self._write, found) if options.get("values") else found
 
     def checkpoints_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
-        found = self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
-        return map(self._checkpoint, found) if body or metadata else found
+        found = self.inner.checkpoints_at(keys, **options)
+        is_read = options.get("body") or options.get("metadata")
+        return map(self._checkpoint, found) if is_read else found
 
     def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
         for one in self.inner.outlines_at(keys):
             yield one._replace(checkpoint=self._checkpoint(one.checkpoint))
 
     def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[WriteReadOptions]
     ) -> Iterator[Write]:
-        found = self.inner.writes_at(keys, channels=channels, values=values)
-        return map(self._write, found) if values else found
+        found = self.inner.writes_at(keys, **options)
+        return map(self._write, found) if options.get("values") else found
 
     def _write(self, found: Write) -> Write:
         if not is_encrypted(found.value):

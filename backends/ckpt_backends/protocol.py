@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, Unpack
 
 from ckpt_backends.errors import Closing
 from ckpt_backends.model import (
@@ -186,12 +186,7 @@ class Store(Closing, Protocol):
         ...
 
     def checkpoints_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
         """The checkpoints with these keys, as `checkpoints` returns them.
 
@@ -205,11 +200,7 @@ class Store(Closing, Protocol):
         ...
 
     def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[WriteReadOptions]
     ) -> Iterator[Write]:
         """The writes of these checkpoints, filtered, read, and for each ordered as in `writes`.
 
@@ -445,23 +436,33 @@ class ScanObserver(Protocol):
 # What `Store.checkpoints` and `Store.writes` are asked for, as one value.
 
 
-class CheckpointOptions(TypedDict, total=False):
-    """The keyword arguments of `Store.checkpoints`, for a method that passes them on."""
+class ReadOptions(TypedDict, total=False):
+    """What is read of checkpoints: the keyword arguments of `Store.checkpoints_at`."""
 
-    checkpoint_ns: str | None
-    checkpoint_ids: Collection[str] | None
     body: bool
     metadata: bool
     values: bool | Collection[str]
 
 
-class WriteOptions(TypedDict, total=False):
-    """The keyword arguments of `Store.writes`, for a method that passes them on."""
+class CheckpointOptions(ReadOptions, total=False):
+    """The keyword arguments of `Store.checkpoints`."""
 
     checkpoint_ns: str | None
     checkpoint_ids: Collection[str] | None
+
+
+class WriteReadOptions(TypedDict, total=False):
+    """Which writes are read, and whose values: the keyword arguments of `Store.writes_at`."""
+
     channels: Collection[str] | None
     values: bool | Collection[str]
+
+
+class WriteOptions(WriteReadOptions, total=False):
+    """The keyword arguments of `Store.writes`."""
+
+    checkpoint_ns: str | None
+    checkpoint_ids: Collection[str] | None
 
 
 class CheckpointQuery(NamedTuple):

@@ -61,10 +61,12 @@ from ckpt_backends.model import (
 from ckpt_backends.protocol import (
     CheckpointOptions,
     CheckpointQuery,
+    ReadOptions,
     ScanObserver,
     Store,
     WriteOptions,
     WriteQuery,
+    WriteReadOptions,
 )
 from ckpt_backends.rows import Row
 from ckpt_backends.servers import STORE, checked, opening, understanding
@@ -331,22 +333,18 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
             if asked.checkpoint_ns in (None, one.key.checkpoint_ns)
             and (ids is None or one.key.checkpoint_id in ids)
         ]
-        yield from self._load(found, body=asked.body, metadata=asked.metadata)
+        yield from self._load(found, asked)
 
     def checkpoints_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,  # noqa: ARG002 - they are in the bodies
+        self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
-        yield from self._load(self._index.at(keys), body=body, metadata=metadata)
+        # The values are in the bodies.
+        yield from self._load(self._index.at(keys), CheckpointQuery(**options))
 
     def _load(
-        self, items: Sequence[CheckpointItem], *, body: bool, metadata: bool
+        self, items: Sequence[CheckpointItem], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        if not body and not metadata:
+        if not asked.body and not asked.metadata:
             yield from (Checkpoint(one.key, one.parent) for one in items)
             return
         for one, payload in payloads(self._connection, items):
@@ -354,9 +352,8 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
             if payload.is_missing or not (payload.data or payload.problem):
                 value = self._lost(one, value)
             parts = split_payload(value)
-            yield Checkpoint(
-                one.key, one.parent, parts[0] if body else None, parts[1] if metadata else None
-            )
+            body, metadata = parts[0] if asked.body else None, parts[1] if asked.metadata else None
+            yield Checkpoint(one.key, one.parent, body, metadata)
 
     def _lost(self, item: CheckpointItem, value: TypedBytes) -> TypedBytes:
         """The value of a checkpoint without a payload. It says what the saver does then."""
@@ -398,23 +395,15 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
             if asked.checkpoint_ns in (None, key.checkpoint_ns)
             and (ids is None or key.checkpoint_id in ids)
         )
-        yield from self._writes(keys, asked.channels, asked.values)
+        yield from self._writes(keys, asked)
 
     def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[WriteReadOptions]
     ) -> Iterator[Write]:
-        yield from self._writes(keys, channels, values)
+        yield from self._writes(keys, WriteQuery(**options))
 
-    def _writes(
-        self,
-        keys: Sequence[CheckpointKey],
-        channels: Collection[str] | None,
-        values: bool | Collection[str],
-    ) -> Iterator[Write]:
+    def _writes(self, keys: Sequence[CheckpointKey], asked: WriteQuery) -> Iterator[Write]:
+        channels, values = asked.channels, asked.values
         for items in self._write_items(keys):
             found = [one for one in items if channels is None or one.channel in channels]
             for one, payload in payloads(self._connection, found):

@@ -49,7 +49,14 @@ from ckpt_backends.mongodb.engine.layout import (
     text,
 )
 from ckpt_backends.mongodb.engine.store import IS_NEAR, MongoCheckpoints, is_staged, key_in
-from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.protocol import (
+    CheckpointOptions,
+    CheckpointQuery,
+    ReadOptions,
+    WriteOptions,
+    WriteQuery,
+    WriteReadOptions,
+)
 from ckpt_backends.url import StoreUrl
 
 # The aggregation pipelines for the collections of LangGraph's savers.
@@ -540,16 +547,11 @@ class MongoStore(MongoCheckpoints):
                 yield _checkpoint(key_in(thread_id, row), row, asked)
 
     def checkpoints_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
-        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
+        asked = CheckpointQuery(**options)
         stages: list[Stage] = [{"$project": _fields(asked)}]
-        for key, row in self._at(keys, self._layout.checkpoints, stages, raw=metadata):
+        for key, row in self._at(keys, self._layout.checkpoints, stages, raw=asked.metadata):
             yield _checkpoint(key, row, asked)
 
     def _at(
@@ -596,16 +598,13 @@ class MongoStore(MongoCheckpoints):
                 )
 
     def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[WriteReadOptions]
     ) -> Iterator[Write]:
         if self._layout.writes is None:
             return
-        only = {} if channels is None else {"channel": {"$in": storable_of(channels)}}
-        stages = [{"$match": only}, _read_writes(values)]
+        asked = WriteQuery(**options)
+        only = {} if asked.channels is None else {"channel": {"$in": storable_of(asked.channels)}}
+        stages = [{"$match": only}, _read_writes(asked.values)]
         found = (_write(key, row) for key, row in self._at(keys, self._layout.writes, stages))
         yield from sorted(found, key=_order)
 

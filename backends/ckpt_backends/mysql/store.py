@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from ckpt_backends.codec.values import MOST_BYTES, typed, unread
 from ckpt_backends.model import (
@@ -34,7 +34,7 @@ from ckpt_backends.mysql import queries as sql
 from ckpt_backends.mysql.connect import MySQLConnection, connect
 from ckpt_backends.mysql.database import AT_ONCE, Fetcher, MySQLDatabase, find_layout, find_tables
 from ckpt_backends.mysql.layout import MySQLLayout, literal
-from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.protocol import CheckpointQuery, ReadOptions, Store
 from ckpt_backends.servers import STORE, checked, opening
 from ckpt_backends.sql.database import recognised
 from ckpt_backends.sql.queries import (
@@ -308,14 +308,9 @@ class MySQLStore(SqlStore):
         return " + ".join(sizes[name] for name in _columns(asked)) or "0"
 
     def checkpoints_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
-        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
+        asked = CheckpointQuery(**options)
         yield from self._read_checkpoints(self._listed_at(keys, asked), asked)
 
     def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:

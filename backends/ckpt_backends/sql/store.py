@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from ckpt_backends.base import BaseStore
 from ckpt_backends.codec.values import MOST_BYTES, typed
 from ckpt_backends.model import BlobKey, CheckpointKey, StoreInfo, Thread, ThreadSize, Usage, Write
-from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.protocol import (
+    CheckpointOptions,
+    CheckpointQuery,
+    ReadOptions,
+    WriteOptions,
+    WriteQuery,
+    WriteReadOptions,
+)
 from ckpt_backends.sql import queries as bounded_threads
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import (
@@ -227,14 +234,9 @@ class SqlStore(BaseStore):
         yield from self._read_checkpoints(rows, asked)
 
     def checkpoints_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
-        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
+        asked = CheckpointQuery(**options)
         yield from self._read_checkpoints(self._at(self._select_checkpoints(asked), keys), asked)
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
@@ -244,14 +246,11 @@ class SqlStore(BaseStore):
         yield from self._read_writes(rows, asked.values)
 
     def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[WriteReadOptions]
     ) -> Iterator[Write]:
-        rows = self._at(self._select_writes(channels, values), keys)
-        yield from self._read_writes(rows, values)
+        asked = WriteQuery(**options)
+        rows = self._at(self._select_writes(asked.channels, asked.values), keys)
+        yield from self._read_writes(rows, asked.values)
 
     def _of_thread(
         self,

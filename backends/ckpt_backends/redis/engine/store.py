@@ -28,7 +28,14 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.protocol import (
+    CheckpointOptions,
+    CheckpointQuery,
+    ReadOptions,
+    WriteOptions,
+    WriteQuery,
+    WriteReadOptions,
+)
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys, WriteEntry, raw
 from ckpt_backends.redis.engine.layout import (
     FirstLook,
@@ -205,29 +212,18 @@ class RedisStore(BaseStore):
         )
 
     def checkpoints_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
-        return self._load(
-            self._named(keys), CheckpointQuery(body=body, metadata=metadata, values=values)
-        )
+        return self._load(self._named(keys), CheckpointQuery(**options))
 
     def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
+        self, keys: Sequence[CheckpointKey], **options: Unpack[WriteReadOptions]
     ) -> Iterator[Write]:
-        wanted = set(keys)
+        asked, wanted = WriteQuery(**options), set(keys)
         yield from self._sorted(
             write
-            for write in self._layout.writes(self._layout.writes_at(keys), values)
-            if write.key in wanted and (channels is None or write.channel in channels)
+            for write in self._layout.writes(self._layout.writes_at(keys), asked.values)
+            if write.key in wanted and (asked.channels is None or write.channel in asked.channels)
         )
 
     def _sorted(self, writes: Iterable[Write]) -> list[Write]:
