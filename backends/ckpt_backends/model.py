@@ -484,7 +484,7 @@ def end_of_prefix(prefix: str) -> str | None:
     return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
 
 
-# Lists that are short enough for one query.
+# Lists that are short enough for one query or request.
 
 
 _AT_ONCE = 200
@@ -497,6 +497,23 @@ def in_chunks(items: Iterable[T], at_once: int = _AT_ONCE) -> Iterator[list[T]]:
     left = iter(items)
     while chunk := list(islice(left, at_once)):
         yield chunk
+
+
+def in_batches(
+    items: Iterable[T], size_of: Callable[[T], int], most_size: int, at_once: int = sys.maxsize
+) -> Iterator[list[T]]:
+    """Yield the items in lists whose sizes add up to at most so much; a larger one comes alone."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        size = size_of(item)
+        if batch and (len(batch) == at_once or total + size > most_size):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size
+    if batch:
+        yield batch
 
 
 # Who is told what an erasure does.

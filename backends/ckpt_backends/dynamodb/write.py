@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -116,6 +117,7 @@ from ckpt_backends.model import (
     Progress,
     TypedBytes,
     Write,
+    in_batches,
     silent,
     time_of,
 )
@@ -655,7 +657,7 @@ class RowRestoring:
         last: list[DynamoAction] = []
         now = time.time() * 1000
         self._seen.clear()
-        for some in _batches(rows):
+        for some in in_batches(rows, attrgetter("size"), _BYTES_AT_ONCE, _AT_ONCE):
             self._lease.keep()
             kept = [one for one in some if self._keeps_expired or not _is_over(one, now)]
             expired += len(some) - len(kept)
@@ -779,19 +781,6 @@ def _lasting(item: Attributes) -> Attributes:
 def _is_over(row: Row, now: float) -> bool:
     expires_at = row.cells.get("expires_at")
     return isinstance(expires_at, int) and expires_at <= now
-
-
-def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    some: list[Row] = []
-    size = 0
-    for row in rows:
-        some.append(row)
-        size += row.size
-        if len(some) == _AT_ONCE or size > _BYTES_AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 @contextmanager

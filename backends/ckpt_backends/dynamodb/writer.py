@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -23,6 +24,7 @@ from ckpt_backends.dynamodb.connect import (
     key_attributes,
 )
 from ckpt_backends.errors import CkptError, Refused, StoreUnavailable
+from ckpt_backends.model import in_batches
 
 _MOST_ACTIONS, _MOST_BYTES = 100, 3 << 20
 """DynamoDB's limits for a transaction are 100 and 4 MB. Its count of bytes is not quite ours."""
@@ -77,22 +79,7 @@ def fits_together(actions: Sequence[DynamoAction]) -> bool:
 
 def in_transactions(actions: Iterable[DynamoAction]) -> Iterator[list[DynamoAction]]:
     """The actions in as few transactions as their order allows."""
-    return _packed(actions, _MOST_ACTIONS, _MOST_BYTES)
-
-
-def _packed(
-    actions: Iterable[DynamoAction], most: int, most_bytes: int
-) -> Iterator[list[DynamoAction]]:
-    some: list[DynamoAction] = []
-    size = 0
-    for one in actions:
-        if some and (len(some) >= most or size + one.size > most_bytes):
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += one.size
-    if some:
-        yield some
+    return in_batches(actions, attrgetter("size"), _MOST_BYTES, _MOST_ACTIONS)
 
 
 class DynamoWriter:
@@ -118,7 +105,7 @@ class DynamoWriter:
 
     def write(self, actions: Sequence[DynamoAction]) -> None:
         """Carry out the actions one by one, without conditions; the order is undefined."""
-        for some in _packed(actions, _PER_BATCH, _BATCH_BYTES):
+        for some in in_batches(actions, attrgetter("size"), _BATCH_BYTES, _PER_BATCH):
             self._write([_requested(one) for one in some])
 
     def _write(self, requests: list[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ import pymysql
 from ckpt_backends.base import OnConnection
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
-from ckpt_backends.model import Fault, HiddenRows, Progress, Space, in_chunks
+from ckpt_backends.model import Fault, HiddenRows, Progress, Space, in_batches, in_chunks
 from ckpt_backends.mysql import queries as sql
 from ckpt_backends.mysql.connect import (
     DEADLOCK,
@@ -640,7 +641,8 @@ class Fetcher:
         `places` has for each row its size in bytes and its key.
         """
         named = [*(f"c.{name}" for name in key), *columns]
-        for chunk in _small_chunks(places):
+        for some in in_batches(places, itemgetter(0), _BYTES_AT_ONCE, AT_ONCE):
+            chunk = [place for _, place in some]
             found = {
                 row[: len(key)]: row[len(key) :] for row in self.rows(table, key, named, chunk)
             }
@@ -653,19 +655,6 @@ class Fetcher:
         """The column `blob` of the rows with these keys, in the order of the keys."""
         for (blob,) in self.each(table, key, ["c.`blob`"], places):
             yield blob
-
-
-def _small_chunks(places: Sequence[tuple[int, Place]]) -> Iterator[list[Place]]:
-    chunk: list[Place] = []
-    total = 0
-    for size, place in places:
-        if chunk and (total + size > _BYTES_AT_ONCE or len(chunk) == AT_ONCE):
-            yield chunk
-            chunk, total = [], 0
-        chunk.append(place)
-        total += size
-    if chunk:
-        yield chunk
 
 
 # Faults of a server's settings and collations with which the official saver cannot load.

@@ -61,7 +61,7 @@ from ckpt_backends.redis.engine.commands import (
     run,
     unlink,
 )
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_batches
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
     CHECKPOINT,
@@ -535,7 +535,7 @@ class PlainContents(PlainTimelines):
     def _stored(
         self, places: Sequence[CheckpointEntry]
     ) -> Iterator[tuple[CheckpointEntry, CheckpointContents]]:
-        for some in in_batches(places, self._lengths):
+        for some in with_sizes(places, self._lengths):
             answers = self.connection.ask_all(
                 ("GET", place.name) for place, size in some if size <= MOST_BYTES
             )
@@ -596,7 +596,7 @@ class PlainContents(PlainTimelines):
         self, items: Sequence[tuple[WriteEntry, bytes]]
     ) -> Iterator[tuple[WriteEntry, bytes, int, bytes | None]]:
         """The fields with their lengths and contents; None if the contents are too long."""
-        for some in in_batches(items, self.lengths_of_fields):
+        for some in with_sizes(items, self.lengths_of_fields):
             answers = self.connection.ask_all(
                 ("HGET", one.name, name) for (one, name), size in some if size <= MOST_BYTES
             )
@@ -823,7 +823,7 @@ class PlainKeyFinder(KeyFinder[PlainContents]):
     def rows(self, thread_id: str) -> Iterator[Row]:
         """One row for each key or field, in the same form as `key_rows.rows_of`."""
         (keys,) = self.find([thread_id])
-        for some in in_batches(list(self._items(keys)), self._lengths):
+        for some in with_sizes(list(self._items(keys)), self._lengths):
             items = [item for item, _ in some]
             answers = self.connection.ask_all(map(_read, items))
             expiries = expiries_of(self.connection, [name for _, name, _ in items])

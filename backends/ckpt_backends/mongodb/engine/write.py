@@ -41,7 +41,7 @@ from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
-from ckpt_backends.model import Progress, TypedBytes, in_chunks, silent
+from ckpt_backends.model import Progress, TypedBytes, in_batches, in_chunks, silent
 from ckpt_backends.mongodb.engine import layout as pipelines
 from ckpt_backends.mongodb.engine.connect import (
     BY_BYTES,
@@ -122,20 +122,6 @@ class DocumentMaker(Protocol):
     def document_of(self, part: Part, like: Document | None) -> tuple[str, Document]: ...
 
     def metadata_fields(self, given: TypedBytes, like: Document) -> Document: ...
-
-
-def _portions(removals: Sequence[Removal]) -> Iterator[list[Removal]]:
-    some: list[Removal] = []
-    documents = 0
-    for one in removals:
-        size = one.checkpoints + one.writes
-        if some and documents + size > _DOCUMENTS:
-            yield some
-            some, documents = [], 0
-        some.append(one)
-        documents += size
-    if some:
-        yield some
 
 
 class MongoRows(Rows):
@@ -840,7 +826,8 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
         with explained_change(self._url):
             if not self._connection.has_transactions:
                 return [self._removed_alone(one) for one in removals]
-            return [done for some in _portions(removals) for done in self._removed(some)]
+            portions = in_batches(removals, lambda one: one.checkpoints + one.writes, _DOCUMENTS)
+            return [done for some in portions for done in self._removed(some)]
 
     def _removed(self, removals: Sequence[Removal]) -> list[Removed]:
         """Remove several threads, or parts of them, in one transaction.

@@ -18,6 +18,7 @@ from redis import exceptions
 
 from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import CkptError, StoreUnavailable
+from ckpt_backends.model import in_batches, in_chunks
 from ckpt_backends.servers import is_local, misunderstood, unexpected, warn_unencrypted
 from ckpt_backends.url import StoreUrl, masked
 
@@ -449,12 +450,7 @@ def client(settings: Mapping[str, Any]) -> Any:
     return redis.Redis(ssl=is_encrypted, **given)
 
 
-def in_parts(items: Sequence[_Item], at_once: int) -> Iterator[Sequence[_Item]]:
-    """The items in order, at most so many at a time."""
-    return (items[start : start + at_once] for start in range(0, len(items), at_once))
-
-
-def in_batches(
+def with_sizes(
     items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
 ) -> Iterator[list[tuple[_Item, int]]]:
     """The items with their sizes, in order, in batches of a few megabytes.
@@ -462,16 +458,10 @@ def in_batches(
     `measure` returns the size of each item. A single item may exceed the size of a batch. Items
     that are too large to read, or have the size None, count as 0.
     """
-    for part in in_parts(items, AT_ONCE):
-        some: list[tuple[_Item, int]] = []
-        total = 0
-        for item, told in zip(part, measure(part), strict=True):
-            size = int(told or 0)
-            read = size if size <= MOST_BYTES else 0
-            if some and total + read > _BYTES_AT_ONCE:
-                yield some
-                some, total = [], 0
-            some.append((item, size))
-            total += read
-        if some:
-            yield some
+    for part in in_chunks(items, AT_ONCE):
+        sizes = (int(told or 0) for told in measure(part))
+        yield from in_batches(zip(part, sizes, strict=True), _bytes_read, _BYTES_AT_ONCE)
+
+
+def _bytes_read(item: tuple[Any, int]) -> int:
+    return item[1] if item[1] <= MOST_BYTES else 0

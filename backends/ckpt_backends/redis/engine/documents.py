@@ -31,10 +31,11 @@ from ckpt_backends.model import (
     ThreadSize,
     TypedBytes,
     Usage,
+    in_chunks,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.commands import PurgeLock
-from ckpt_backends.redis.engine.connection import RedisConnection, in_batches, in_parts
+from ckpt_backends.redis.engine.connection import RedisConnection, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
     APART,
     CHECKPOINT,
@@ -322,7 +323,7 @@ class JsonDocuments(RedisLayout):
         ids = {key: (self.stored_thread(key.thread_id), key.checkpoint_id) for key in keys}
         asked = [key for key, one in ids.items() if index is not None and index.takes(*one)]
         rest = ids.keys() - asked
-        for some in in_parts(asked, _CHECKPOINTS_AT_ONCE):
+        for some in in_chunks(asked, _CHECKPOINTS_AT_ONCE):
             names = None if index is None else index.names_at(map(ids.__getitem__, some))
             rest |= set(some if names is None else ())
             found.update(names or ())
@@ -407,7 +408,7 @@ class JsonDocuments(RedisLayout):
 
     def fields(self, names: Sequence[bytes], path: str) -> Iterator[tuple[bytes, list[Any]]]:
         """The values at a path of several fields; empty for a missing document."""
-        for some in in_parts(names, _DOCUMENTS_AT_ONCE):
+        for some in in_chunks(names, _DOCUMENTS_AT_ONCE):
             answers = self.connection.ask("JSON.MGET", *some, path)
             # Parse all answers as one list, which is much faster.
             told = json.loads(b"[" + b",".join(one or b"[]" for one in answers) + b"]")
@@ -418,7 +419,7 @@ class JsonDocuments(RedisLayout):
     ) -> Iterator[Checkpoint]:
         paths = ["$.checkpoint"] if asked.body else []
         paths += ["$.metadata"] if asked.metadata else []
-        for some in in_batches(places, self._sizes):
+        for some in with_sizes(places, self._sizes):
             answers = self._members(some, paths)
             for place, _ in some:
                 mine = {path: next(answers) for path in paths}
@@ -465,7 +466,7 @@ class JsonDocuments(RedisLayout):
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
-        for some in in_parts(found.writes, _DOCUMENTS_AT_ONCE):
+        for some in in_chunks(found.writes, _DOCUMENTS_AT_ONCE):
             yield from self._usage_of_writes([one.name for one in some])
 
     def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
@@ -480,7 +481,7 @@ class JsonDocuments(RedisLayout):
                 unsure.append(place)
         for _, one in self._usage_of_checkpoints(unsure):
             sizes.add(one.thread_id, one.bytes, checkpoints=one.column == "metadata")
-        for some in in_parts(found.writes, _DOCUMENTS_AT_ONCE):
+        for some in in_chunks(found.writes, _DOCUMENTS_AT_ONCE):
             owners = list(self.owners_of([one.name for one in some]))
             asked = (("JSON.DEBUG", "MEMORY", name, f"$.{self.value}") for name, _, _ in owners)
             for (_, key, _), told in zip(owners, self.connection.ask_all(asked), strict=True):

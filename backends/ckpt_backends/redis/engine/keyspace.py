@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ckpt_backends.codec import decode
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import BlobKey, CheckpointKey, TypedBytes, time_of
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_batches
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.rows import Cell, Row, elements, no_table
 
 CHECKPOINT, APART = "checkpoint", "checkpoint_blob"
@@ -316,7 +316,7 @@ def rows_of(
     def sizes(some: Sequence[tuple[str, bytes]]) -> Iterator[Any]:
         return connection.ask_all(("MEMORY USAGE", name) for _, name in some)
 
-    for some in in_batches(names, sizes):
+    for some in with_sizes(names, sizes):
         kinds = [kind for (kind, _), _ in some]
         keys = [name for (_, name), _ in some]
         contents = contents_of(connection, [(types[kind], name) for (kind, name), _ in some])

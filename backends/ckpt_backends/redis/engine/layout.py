@@ -26,11 +26,12 @@ from ckpt_backends.model import (
     ThreadSize,
     Usage,
     Write,
+    in_chunks,
     time_of,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.commands import CommandPlan, PurgeLock, ThreadRemoval
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_parts
+from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
     DOCUMENT,
@@ -287,7 +288,7 @@ def _still(
     """Leave only the faults that are still there; return the threads with some that are recent."""
     odd = [one for one, found in left.items() if found]
     recent = []
-    for some in in_parts(odd, _FAULTS_AT_ONCE):
+    for some in in_chunks(odd, _FAULTS_AT_ONCE):
         for thread_id, current in find(some).items():
             # A fix may contain a time, which has changed meanwhile.
             again = {one._replace(fix=""): one for one in faults(thread_id, current)}
@@ -532,10 +533,10 @@ class KeyFinder(ABC, Generic[LayoutT]):
         """The keys of some threads. Without an index, they are found with one SCAN."""
         if not self.layout.is_indexed():
             found = self.layout.find(thread_ids)
-            for some in in_parts(thread_ids, _GROUPED_AT_ONCE):
+            for some in in_chunks(thread_ids, _GROUPED_AT_ONCE):
                 yield from self._grouped_all(some, found)
             return
-        for some in in_parts(thread_ids, _FOUND_AT_ONCE if self.layout.lists_additions else 1):
+        for some in in_chunks(thread_ids, _FOUND_AT_ONCE if self.layout.lists_additions else 1):
             yield from self._grouped_all(some, self.layout.find(some))
 
     def _grouped_all(

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from ckpt_backends.model import Fault, in_chunks
-from ckpt_backends.redis.engine.connection import RedisConnection, in_parts
+from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import DOCUMENT, Prefixes, beginning, quoted, raw, text
 
 _PLAIN = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
@@ -328,7 +328,7 @@ class DocumentSearch:
         if len(indexes) < len(self._kinds):
             return {}
         found: Names = {}
-        for some in in_parts(thread_ids, _THREADS_AT_ONCE):
+        for some in in_chunks(thread_ids, _THREADS_AT_ONCE):
             together = self._together(indexes, some)
             found |= self._apart(indexes, some) if together is None else together
         return found

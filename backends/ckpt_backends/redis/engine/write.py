@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Protocol
 
 from redis import exceptions
@@ -16,7 +17,7 @@ from redis import exceptions
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed, moved
 from ckpt_backends.errors import PartlyDone, StoreChanged, Unsupported
-from ckpt_backends.model import Capability, Progress, silent
+from ckpt_backends.model import Capability, Progress, in_batches, silent
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.redis.engine.commands import CommandPlan, purge_lock
 from ckpt_backends.redis.engine.connect import connect
@@ -167,7 +168,7 @@ def restore_rows(connection: RedisConnection, keys: RestoredKeys, rows: Iterable
         link: Any = own.connection
         try:
             _send(link, [("MULTI",)])
-            for some in _parts(rows):
+            for some in in_batches(rows, attrgetter("size"), _BYTES_AT_ONCE, _ROWS_AT_ONCE):
                 for row in some:
                     if keys.types.get(row.table) != row.cells.get("type"):
                         raise Unsupported(
@@ -228,20 +229,6 @@ def _send(link: Any, commands: Sequence[Command]) -> None:
     link.send_packed_command(link.pack_commands(commands))
     for _ in commands:
         link.read_response()
-
-
-def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """The rows in batches of a few megabytes. A single row may be larger."""
-    some: list[Row] = []
-    size = 0
-    for row in rows:
-        if some and (len(some) == _ROWS_AT_ONCE or size + row.size > _BYTES_AT_ONCE):
-            yield some
-            some, size = [], 0
-        some.append(row)
-        size += row.size
-    if some:
-        yield some
 
 
 _ONE_SCAN = RemovalBatch(threads=1000, rows=10_000)

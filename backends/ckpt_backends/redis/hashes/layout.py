@@ -21,10 +21,18 @@ from typing import Any
 from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
-from ckpt_backends.model import Checkpoint, CheckpointKey, ThreadSize, TypedBytes, Usage, Write
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    ThreadSize,
+    TypedBytes,
+    Usage,
+    Write,
+    in_chunks,
+)
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.commands import PurgeLock
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_batches, in_parts
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
     CHECKPOINT,
@@ -268,7 +276,7 @@ class Hashes(RedisLayout):
     def checkpoints(
         self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        for some in in_batches(places, partial(self._lengths, "checkpoint")):
+        for some in with_sizes(places, partial(self._lengths, "checkpoint")):
             fields = [
                 [
                     *(("type", "checkpoint") if asked.body and size <= MOST_BYTES else ("type",)),
@@ -293,7 +301,7 @@ class Hashes(RedisLayout):
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        for some in in_batches(places, partial(self._lengths, "value")):
+        for some in with_sizes(places, partial(self._lengths, "value")):
             told = self.connection.ask_all(
                 ("HMGET", place.name, "channel", "type") for place, _ in some
             )
@@ -350,7 +358,7 @@ class Hashes(RedisLayout):
         for one in places:
             size = sum(int(next(answers) or 0) for _ in columns)
             sizes.add(one.key.thread_id, size, checkpoints=1)
-        for some in in_parts(names, _AT_ONCE):
+        for some in in_chunks(names, _AT_ONCE):
             answers = self.connection.ask_all((("HSTRLEN", one, "value") for one in some), _AT_ONCE)
             lengths = dict(zip(some, answers, strict=True))
             for name, key, is_whole in self.owners_of(some):

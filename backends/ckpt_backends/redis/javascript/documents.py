@@ -54,7 +54,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.commands import KEYS_AT_ONCE, PurgeLock, expiring, run, unlink
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_batches
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.documents import (
     DocumentFinder,
     JsonDocuments,
@@ -359,7 +359,7 @@ class JavaScriptDocuments(JsonDocuments):
         numbers = self.connection.ask_all(("JSON.GET", one.name, "$.global_idx") for one in places)
         came = zip(map(_number, numbers), places, strict=True)
         by_arrival = [one for _, one in sorted(came, key=lambda pair: pair[0])]
-        for some in in_batches(by_arrival, self._sizes):
+        for some in with_sizes(by_arrival, self._sizes):
             told = list(self.connection.ask_all(("JSON.GET", one.name, *_WRITE) for one, _ in some))
             stored = self.connection.ask_all(
                 ("JSON.GET", one.name, "$.value") for one, size in some if size <= MOST_BYTES

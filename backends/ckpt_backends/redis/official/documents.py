@@ -40,7 +40,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.commands import expiring
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_batches
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.documents import (
     POINTERS,
     REGISTRIES,
@@ -542,7 +542,7 @@ class Documents(JsonDocuments):
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        for some in in_batches(places, self._sizes):
+        for some in with_sizes(places, self._sizes):
             # One command for many whole documents, which takes much less time in the driver.
             told = dict(self.fields([one.name for one, size in some if size <= MOST_BYTES], "$"))
             large = [one.name for one, size in some if size > MOST_BYTES]

@@ -27,7 +27,7 @@ from ckpt_backends.redis.engine.commands import (
     expiring,
     unlink,
 )
-from ckpt_backends.redis.engine.connection import Command, in_batches
+from ckpt_backends.redis.engine.connection import Command, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
     LIST,
@@ -302,7 +302,7 @@ class ValkeyContents(RedisLayout):
     def checkpoints(
         self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        for some in in_batches(places, self._lengths):
+        for some in with_sizes(places, self._lengths):
             answers = self.connection.ask_all(
                 ("GET", place.name) for place, size in some if size <= MOST_BYTES
             )
@@ -330,7 +330,7 @@ class ValkeyContents(RedisLayout):
         """The writes under these keys, in the order of arrival."""
         keys = self._owners(names)
         places = [WriteEntry(one, "") for one in keys]
-        for some in in_batches(places, self._lengths):
+        for some in with_sizes(places, self._lengths):
             answers = self.connection.ask_all(
                 ("GET", place.name) for place, size in some if size <= MOST_BYTES
             )
