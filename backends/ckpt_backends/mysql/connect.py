@@ -30,7 +30,7 @@ from pymysql.protocol import MysqlPacket
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.installing import install_command
 from ckpt_backends.servers import is_local, warn_unencrypted, warn_unverified
-from ckpt_backends.sql.database import Row
+from ckpt_backends.sql.database import QueryRow
 from ckpt_backends.url import StoreUrl, masked, split_url
 
 # PyMySQL's connection, which does not give the password away.
@@ -327,7 +327,7 @@ class MySQLConnection:
         self._begun = False
         self._unfinished: _Answer | None = None
 
-    def rows(self, sql: str, values: Values | None = None) -> list[Row]:
+    def rows(self, sql: str, values: Values | None = None) -> list[QueryRow]:
         """All rows of a short result."""
         with explained(self._url):
             self._ready()
@@ -342,7 +342,7 @@ class MySQLConnection:
 
     def attempt(
         self, sql: str, values: Values | None = None, *, expected: Collection[int] = UNSUPPORTED
-    ) -> list[Row] | None:
+    ) -> list[QueryRow] | None:
         """All rows of a short result; None if the server does not support the query.
 
         `expected` are the error codes that say so.
@@ -358,7 +358,7 @@ class MySQLConnection:
                     raise
                 return None
 
-    def stream(self, sql: str, values: Values) -> Iterator[Row]:
+    def stream(self, sql: str, values: Values) -> Iterator[QueryRow]:
         """The rows of a long result, one by one as they arrive.
 
         If another query is sent before the end, the remaining rows are read into memory first.
@@ -413,14 +413,14 @@ class MySQLConnection:
             self._ready()
             self._driver.query(statement)
 
-    def alone(self, sql: str) -> list[Row]:
+    def alone(self, sql: str) -> list[QueryRow]:
         """Run a statement outside of any transaction. Raises `pymysql.Error`."""
         self.restart()
         with parsed(), self._driver.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
-    def optimize(self, table: str) -> list[Row]:
+    def optimize(self, table: str) -> list[QueryRow]:
         """Write a table anew, which can take hours. Raises `pymysql.Error`.
 
         Uses a connection of its own, because that of PyMySQL has one time limit for good.
@@ -464,18 +464,18 @@ class _Answer:
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
-        self._kept: deque[Row] = deque()
+        self._kept: deque[QueryRow] = deque()
         self._arrives = True
         self.wanted = True
 
-    def next(self) -> Row | None:
+    def next(self) -> QueryRow | None:
         """The next row; None at the end."""
         if self._kept:
             return self._kept.popleft()
         if not self._arrives:
             return None
         try:
-            row: Row | None = self._cursor.fetchone()
+            row: QueryRow | None = self._cursor.fetchone()
         except BaseException:
             self.forget()
             raise

@@ -48,7 +48,7 @@ from ckpt_backends.mysql.layout import (
 from ckpt_backends.mysql.queries import SHALLOW_ID, exact
 from ckpt_backends.sql.database import (
     Loaded,
-    Row,
+    QueryRow,
     RowRefused,
     Values,
     WritableDatabase,
@@ -267,7 +267,7 @@ def _elsewhere(connection: MySQLConnection) -> Iterator[Remaining]:
         )
 
 
-def _first(connection: MySQLConnection, queries: Sequence[str]) -> list[Row] | None:
+def _first(connection: MySQLConnection, queries: Sequence[str]) -> list[QueryRow] | None:
     """The rows of the first query that the server supports and permits; None if there is none."""
     for query in queries:
         found = connection.attempt(query, expected=_UNKNOWN)
@@ -384,10 +384,10 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         names = [one.name for one in self._tables.values()]
         return list(hidden_by_views(names, self.views))
 
-    def rows(self, query: str, values: Values) -> list[Row]:
+    def rows(self, query: str, values: Values) -> list[QueryRow]:
         return self._connection.rows(query, values)
 
-    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:  # noqa: ARG002
         return self._connection.stream(query, values)
 
     def mark(self, name: str) -> str:
@@ -457,7 +457,7 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
 
     def attempt(
         self, query: str, values: Values, *, expected: Collection[int] = UNSUPPORTED
-    ) -> list[Row] | None:
+    ) -> list[QueryRow] | None:
         """All rows of a short result; None if the server does not support the query.
 
         `expected` are the error codes that say so.

@@ -27,7 +27,7 @@ from psycopg.types.array import ListDumper
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.servers import is_local, warn_unencrypted
-from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values
+from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values
 from ckpt_backends.url import MASK, StoreUrl, masked, split_url
 
 # Sends lists of texts, such as thread ids, in the form that PostgreSQL reads an array in.
@@ -188,12 +188,12 @@ class PostgresConnection:
         """Whether the connection has ended."""
         return self._driver.closed
 
-    def rows(self, sql: str, values: Values | None = None) -> list[Row]:
+    def rows(self, sql: str, values: Values | None = None) -> list[QueryRow]:
         """All rows of a short result."""
         with explained(self._url):
             return self._execute(sql, values)
 
-    def attempt(self, sql: str, values: Values | None = None) -> list[Row] | None:
+    def attempt(self, sql: str, values: Values | None = None) -> list[QueryRow] | None:
         """All rows of a short result; None if the server does not support the query.
 
         Servers that only speak PostgreSQL's protocol lack some functions. The transaction goes on.
@@ -206,7 +206,7 @@ class PostgresConnection:
                 self._execute("ROLLBACK TO SAVEPOINT ckpt_attempt")
                 return None
 
-    def stream(self, sql: str, values: Values, at_once: int) -> Iterator[Row]:
+    def stream(self, sql: str, values: Values, at_once: int) -> Iterator[QueryRow]:
         """The rows of a long result, from a cursor in the server.
 
         At most `at_once` rows are in memory at a time, and fewer if the rows are large.
@@ -235,7 +235,7 @@ class PostgresConnection:
         while self._abandoned:
             self._execute(f"CLOSE {self._abandoned.pop()}")
 
-    def _execute(self, sql: str, values: Values | None = None) -> list[Row]:
+    def _execute(self, sql: str, values: Values | None = None) -> list[QueryRow]:
         with self._driver.cursor(binary=True) as cursor:
             cursor.execute(sql, values)
             return cursor.fetchall() if cursor.description else []
@@ -299,7 +299,7 @@ class PostgresConnection:
             self._driver.close()
 
 
-def _length(row: Row) -> int:
+def _length(row: QueryRow) -> int:
     """Approximate number of bytes in a row."""
     return sum(map(_length_of, row))
 

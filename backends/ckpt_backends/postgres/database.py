@@ -36,7 +36,7 @@ from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import (
     REMEDY,
     Loaded,
-    Row,
+    QueryRow,
     TableSaver,
     Values,
     WritableDatabase,
@@ -296,10 +296,10 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         """The columns of each table."""
         return {name: set(table.columns) for name, table in self._tables.items()}
 
-    def rows(self, query: str, values: Values) -> list[Row]:
+    def rows(self, query: str, values: Values) -> list[QueryRow]:
         return self._connection.rows(query, values)
 
-    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:
         return self._connection.stream(query, values, at_once)
 
     def text(self, name: str) -> str:
@@ -350,7 +350,7 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         # YugabyteDB may answer 0, which no stored table needs.
         return Space((found[0][0] if found else None) or None)
 
-    def attempt(self, query: str, values: Values) -> list[Row] | None:
+    def attempt(self, query: str, values: Values) -> list[QueryRow] | None:
         """All rows of a short result; None if the server refuses the query."""
         return self._connection.attempt(query, values)
 
@@ -444,7 +444,7 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         return connection
 
 
-def _hiding(rows: Sequence[Row]) -> Iterator[HiddenRows]:
+def _hiding(rows: Sequence[QueryRow]) -> Iterator[HiddenRows]:
     for table, kind, is_secured, role, definition, is_unclear in rows:
         if is_secured:
             said = f"row-level security is active on table '{table}' for role '{role}'"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ckpt_backends.model import Progress
 
 
-Row = tuple[Any, ...]
+QueryRow = tuple[Any, ...]
 Values = Mapping[str, object]
 Loaded = tuple[object, ...]
 """A row to be added: numbers, texts, None, and bytes for values and for JSON."""
@@ -47,11 +47,11 @@ class Database(Closing):
     """Whether the engine runs in this process and calls Python functions."""
 
     @abstractmethod
-    def rows(self, query: str, values: Values) -> list[Row]:
+    def rows(self, query: str, values: Values) -> list[QueryRow]:
         """All rows of a short result."""
 
     @abstractmethod
-    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:
         """The rows of a long result, with at most `at_once` rows in memory at a time."""
 
     @abstractmethod

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ckpt_backends.rows import Restored, check_columns, conflict
-from ckpt_backends.rows import Row as ArchivedRow
-from ckpt_backends.sql.database import Database, Row, WritableDatabase
+from ckpt_backends.rows import Restored, Row, check_columns, conflict
+from ckpt_backends.sql.database import Database, QueryRow, WritableDatabase
 
 Where = Mapping[str, object]
 """By column (or expression), the cell that a row must have, or a list of such cells."""
@@ -30,7 +29,7 @@ class RowChanges:
         self._names = names
         self._columns = columns
 
-    def select(self, table: str, listed: str, where: Where, end: str = "") -> list[Row]:
+    def select(self, table: str, listed: str, where: Where, end: str = "") -> list[QueryRow]:
         """These expressions of some rows."""
         only, values = condition(self._database, where)
         query = f"SELECT {listed} FROM {self._names[table]} WHERE {only} {end}"
@@ -42,7 +41,7 @@ class RowChanges:
         self._insert(table, kept)
 
     def restore(
-        self, rows: Iterable[ArchivedRow], keys: Mapping[str, Collection[str]] | None = None
+        self, rows: Iterable[Row], keys: Mapping[str, Collection[str]] | None = None
     ) -> Restored:
         """Add the archived rows that do not exist yet.
 
@@ -59,7 +58,7 @@ class RowChanges:
                 there += 1
         return Restored(added, there)
 
-    def _is_new(self, row: ArchivedRow, keys: Mapping[str, Collection[str]] | None) -> bool:
+    def _is_new(self, row: Row, keys: Mapping[str, Collection[str]] | None) -> bool:
         """Add a row unless it exists. Returns whether it was added."""
         if keys is None:
             is_new = bool(self._insert(row.table, row.cells, self._database.insert_missing))
@@ -69,7 +68,7 @@ class RowChanges:
             raise conflict(row.table)
         return is_new
 
-    def _exists(self, row: ArchivedRow, columns: Collection[str]) -> bool:
+    def _exists(self, row: Row, columns: Collection[str]) -> bool:
         """Whether there is a row that has these cells of an archived one."""
         marks = {column: f"v{n}" for n, column in enumerate(sorted(columns))}
         same = " AND ".join(
@@ -101,7 +100,7 @@ class RowChanges:
         only, values = condition(self._database, where)
         return self._database.change(f"DELETE FROM {self._names[table]} WHERE {only}", values)
 
-    def replace(self, stored: ArchivedRow, new: ArchivedRow) -> bool:
+    def replace(self, stored: Row, new: Row) -> bool:
         """Replace cells of a row. Returns whether it was still as it was read."""
         named = {column: f"v{n}" for n, column in enumerate(stored.cells)}
         same = " AND ".join(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
-from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, WritableDatabase
+from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values, WritableDatabase
 from ckpt_backends.sqlite.connect import Opened, check_current, transaction
 from ckpt_backends.sqlite.journals import empty_log, reading, space_of, writing
 from ckpt_backends.sqlite.layout import TEXT, bind, decode_text, quoted_name, stored_tables
@@ -49,11 +49,11 @@ class SqliteDatabase(WritableDatabase):
         self._has_removed = False
         """Whether rows were removed or changed after the write-ahead log was last emptied."""
 
-    def rows(self, query: str, values: Values) -> list[Row]:
+    def rows(self, query: str, values: Values) -> list[QueryRow]:
         with self._errors(self._url):
             return self._alive().execute(query, values).fetchall()
 
-    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:  # noqa: ARG002
         with self._errors(self._url):
             # `yield from` would close the cursor of an unfinished result, perhaps after its
             # connection.
@@ -238,10 +238,10 @@ class OpenedDatabase(SqliteDatabase):
         self._path = opened.path
         self._opened = opened
 
-    def rows(self, query: str, values: Values) -> list[Row]:
+    def rows(self, query: str, values: Values) -> list[QueryRow]:
         return list(self.stream(query, values))
 
-    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:  # noqa: ARG002
         number = 0
         with self._errors(self._url):
             try:
