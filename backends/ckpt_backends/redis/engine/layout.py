@@ -30,7 +30,7 @@ from ckpt_backends.model import (
     time_of,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
-from ckpt_backends.redis.engine.commands import CommandPlan, PurgeLock, ThreadRemoval
+from ckpt_backends.redis.engine.commands import CommandPlan, PurgeLock, ThreadRemoval, heads_of
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
@@ -58,8 +58,7 @@ from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
-    from ckpt_backends.redis.engine.receiving import Reception
-    from ckpt_backends.transfer.parts import Arrival
+    from ckpt_backends.transfer.parts import Arrival, Part
 
 
 # Adds up the sizes of threads from single values.
@@ -861,3 +860,55 @@ def gone_from_list(
 def stays(connection: RedisConnection, name: bytes) -> bool:
     """Whether a key exists and does not expire."""
     return bool(connection.ask("PTTL", name) == _STAYS)
+
+
+# What a thread of another store becomes here.
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document to create."""
+
+    name: bytes
+    data: bytes
+    """JSON."""
+    expires_at: int | None
+    """Milliseconds since 1970."""
+    is_string: bool = False
+    """Whether it is stored as a string, for which RedisJSON is not needed."""
+
+    def command(self, start: bytes = b"", *words: str) -> Command:
+        """The command that creates it under its name behind `start`."""
+        name = start + self.name
+        if self.is_string:
+            return ("SET", name, self.data, *words)
+        return ("JSON.SET", name, "$", self.data, *words)
+
+
+class Reception(ABC):
+    """What one layout makes of the parts of one thread."""
+
+    def __init__(self, layout: RedisLayout, arrival: Arrival) -> None:
+        self.layout = layout
+        self.arrival = arrival
+
+    @abstractmethod
+    def documents(self, part: Part) -> Iterator[NewDocument]:
+        """The documents of a part. Raises `CannotHold`."""
+
+    def rest(self) -> Iterator[NewDocument]:
+        """The documents that are known only after all parts. Raises `CannotHold`."""
+        yield from ()
+
+    def heads(self) -> dict[str, str]:
+        """By namespace, the id of the head that the store has. Called after all parts."""
+        thread_id = self.arrival.thread_id
+        return heads_of(self.layout.find([thread_id])[thread_id].places.values())
+
+    @abstractmethod
+    def watched(self) -> Sequence[bytes]:
+        """Keys that a saver touches when it adds a checkpoint. Called after all parts."""
+
+    @abstractmethod
+    def last(self) -> Iterator[Command]:
+        """Commands for lists of writes and for pointers to heads, after all documents."""

@@ -11,21 +11,17 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from redis import exceptions
 
 from ckpt_backends.changes import Change, moved
 from ckpt_backends.errors import PartlyDone
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.redis.engine.commands import heads_of
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.keyspace import text
-from ckpt_backends.redis.engine.layout import RedisLayout
+from ckpt_backends.redis.engine.layout import NewDocument, Reception
 from ckpt_backends.transfer.form import CannotHold, NoEqualForm
-from ckpt_backends.transfer.parts import Arrival, Part
 
 # Finds JSON texts that RedisJSON would refuse or change, and spells numbers as it needs them.
 
@@ -101,26 +97,6 @@ STAGED = b"ckpt-copy:"
 _A_DAY = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class NewDocument:
-    """A document to create."""
-
-    name: bytes
-    data: bytes
-    """JSON."""
-    expires_at: int | None
-    """Milliseconds since 1970."""
-    is_string: bool = False
-    """Whether it is stored as a string, for which RedisJSON is not needed."""
-
-    def command(self, start: bytes = b"", *words: str) -> Command:
-        """The command that creates it under its name behind `start`."""
-        name = start + self.name
-        if self.is_string:
-            return ("SET", name, self.data, *words)
-        return ("JSON.SET", name, "$", self.data, *words)
-
-
 class ListOfWrites:
     """The members of the list of a checkpoint's writes."""
 
@@ -143,35 +119,6 @@ class ListOfWrites:
             some = self._members[start : start + _NAMES_AT_ONCE]
             yield ("ZADD", listed, *(one for pair in some for one in (repr(pair[0]), pair[1])))
         yield from expiring_at(listed, self._expires_at)
-
-
-class Reception(ABC):
-    """What one layout makes of the parts of one thread."""
-
-    def __init__(self, layout: RedisLayout, arrival: Arrival) -> None:
-        self.layout = layout
-        self.arrival = arrival
-
-    @abstractmethod
-    def documents(self, part: Part) -> Iterator[NewDocument]:
-        """The documents of a part. Raises `CannotHold`."""
-
-    def rest(self) -> Iterator[NewDocument]:
-        """The documents that are known only after all parts. Raises `CannotHold`."""
-        yield from ()
-
-    def heads(self) -> dict[str, str]:
-        """By namespace, the id of the head that the store has. Called after all parts."""
-        thread_id = self.arrival.thread_id
-        return heads_of(self.layout.find([thread_id])[thread_id].places.values())
-
-    @abstractmethod
-    def watched(self) -> Sequence[bytes]:
-        """Keys that a saver touches when it adds a checkpoint. Called after all parts."""
-
-    @abstractmethod
-    def last(self) -> Iterator[Command]:
-        """Commands for lists of writes and for pointers to heads, after all documents."""
 
 
 def receive_thread(connection: RedisConnection, reception: Reception) -> None:

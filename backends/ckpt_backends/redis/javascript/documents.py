@@ -76,6 +76,8 @@ from ckpt_backends.redis.engine.keyspace import (
     raw,
 )
 from ckpt_backends.redis.engine.layout import (
+    NewDocument,
+    Reception,
     RecognisedStore,
     Recogniser,
     RedisLayout,
@@ -83,7 +85,7 @@ from ckpt_backends.redis.engine.layout import (
     namespaces_of,
 )
 from ckpt_backends.redis.engine.plan import AddedWrite, JsonPlan
-from ckpt_backends.redis.engine.receiving import ListOfWrites, NewDocument, Reception, exact_json
+from ckpt_backends.redis.engine.receiving import ListOfWrites, exact_json
 from ckpt_backends.redis.engine.records import joined, members_of
 from ckpt_backends.redis.engine.removal import KeyRemoval
 from ckpt_backends.redis.engine.search import is_of_javascript, prefixes_of
@@ -103,7 +105,6 @@ from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 
 if TYPE_CHECKING:
-    from ckpt_backends.redis.engine.receiving import Reception
     from ckpt_backends.transfer.parts import Arrival
 
 

@@ -73,6 +73,8 @@ from ckpt_backends.redis.engine.keyspace import (
     text,
 )
 from ckpt_backends.redis.engine.layout import (
+    NewDocument,
+    Reception,
     RecognisedStore,
     Recogniser,
     RedisLayout,
@@ -82,13 +84,7 @@ from ckpt_backends.redis.engine.layout import (
     namespaces_of,
 )
 from ckpt_backends.redis.engine.plan import AddedWrite, JsonPlan
-from ckpt_backends.redis.engine.receiving import (
-    ListOfWrites,
-    NewDocument,
-    Reception,
-    exact_json,
-    expiring_at,
-)
+from ckpt_backends.redis.engine.receiving import ListOfWrites, exact_json, expiring_at
 from ckpt_backends.redis.engine.search import is_of_javascript, prefixes_of, search_faults
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.official.declaration import BACKEND, SHALLOW
@@ -104,7 +100,6 @@ from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePar
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
-    from ckpt_backends.redis.engine.receiving import Reception
     from ckpt_backends.transfer.parts import Arrival
 
 

@@ -50,7 +50,9 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.layout import (
     KeyFinder,
+    NewDocument,
     Owner,
+    Reception,
     RecognisedStore,
     Recogniser,
     RedisLayout,
@@ -59,7 +61,7 @@ from ckpt_backends.redis.engine.layout import (
     gone_from_list,
     namespaces_by_name,
 )
-from ckpt_backends.redis.engine.receiving import NewDocument, Reception, expiring_at
+from ckpt_backends.redis.engine.receiving import expiring_at
 from ckpt_backends.redis.engine.removal import KeyRemoval
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.valkey.declaration import BACKEND
