@@ -1,7 +1,7 @@
 """Declares Redis servers. Their layouts are declared by the packages that recognise them."""
 
 from ckpt_backends.declaration import Backend
-from ckpt_backends.redis.engine.url_params import PARAMS
+from ckpt_backends.redis.engine import PARAMS
 from ckpt_backends.transfer.form import Language
 
 BACKEND = Backend(

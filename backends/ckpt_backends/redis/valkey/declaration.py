@@ -2,7 +2,7 @@
 
 from ckpt_backends.declaration import LAST_STORED, Backend
 from ckpt_backends.model import Capability
-from ckpt_backends.redis.engine.url_params import PARAMS
+from ckpt_backends.redis.engine import PARAMS
 from ckpt_backends.transfer.form import Form, Language
 
 BACKEND = Backend(
