@@ -192,14 +192,24 @@ def added_parts(change: Change) -> Iterator[Part]:
     for blob in change.blobs:
         place = change.thread_id, blob.checkpoint_ns, blob.channel, blob.version
         yield ValuePart(*place, blob.value)
-    for write in change.writes:
-        assert write.value is not None  # noqa: S101
-        task = write.task_id, write.task_path, write.idx, write.channel
-        yield WritePart(write.key, *task, write.value)
+    yield from new_writes(change)
+    yield from new_checkpoints(change)
+
+
+def new_checkpoints(change: Change) -> Iterator[CheckpointPart]:
+    """The checkpoints that a change adds, without copies."""
     for one in change.checkpoints:
         assert one.body is not None  # noqa: S101
         assert one.metadata is not None  # noqa: S101
         yield CheckpointPart(one.key, one.parent_checkpoint_id, one.body, one.metadata)
+
+
+def new_writes(change: Change) -> Iterator[WritePart]:
+    """The writes that a change adds, without copies."""
+    for one in change.writes:
+        assert one.value is not None  # noqa: S101
+        task = one.task_id, one.task_path, one.idx, one.channel
+        yield WritePart(one.key, *task, one.value)
 
 
 def removed_threads(

@@ -111,21 +111,13 @@ from ckpt_backends.errors import (
     StoreUnavailable,
     Unsupported,
 )
-from ckpt_backends.model import (
-    Checkpoint,
-    CheckpointKey,
-    Progress,
-    TypedBytes,
-    Write,
-    in_batches,
-    silent,
-    time_of,
-)
+from ckpt_backends.model import CheckpointKey, Progress, TypedBytes, in_batches, silent, time_of
 from ckpt_backends.protocol import WritableStore
+from ckpt_backends.records import added_parts
 from ckpt_backends.rows import Restored, Row, RowEdit, conflict
 from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart
 from ckpt_backends.url import StoreUrl
 
 # A change as items and objects to store and to remove.
@@ -171,29 +163,18 @@ class DynamoPlan:
         """What is stored, one pair after the other; a checkpoint comes after its writes."""
         for copy in self._change.copies:
             yield from self._copied(copy)
-        for one in self._change.checkpoints:
-            yield self._new(one)
-        for write in self._change.writes:
-            yield self._new_write(write)
+        for part in added_parts(self._change):
+            yield self._new(part)
         for some in self._change.copies_of_writes:
             yield from self._copied_writes(some.source, some.target, some.tasks)
 
     # New checkpoints and writes
 
-    def _new(self, one: Checkpoint) -> StoredPair:
-        assert one.body is not None  # noqa: S101
-        assert one.metadata is not None  # noqa: S101
-        cells = {**one.key._asdict(), **self._like(one.key, one.metadata)}
-        if one.parent_checkpoint_id:
-            cells["parent_checkpoint_id"] = one.parent_checkpoint_id
-        return self._pair(CHECKPOINTS, cells, checkpoint_payload(one.body, one.metadata))
-
-    def _new_write(self, write: Write) -> StoredPair:
-        cells = {**write.key._asdict(), **self._like(write.key, None)}
-        cells |= {"task_id": write.task_id, "idx": write.idx, "channel": write.channel}
-        if write.task_path:
-            cells["task_path"] = write.task_path
-        return self._pair(WRITES, cells, write.value or TypedBytes("null", b""))
+    def _new(self, part: Part) -> StoredPair:
+        table, cells, value = _stored(part)
+        metadata = part.metadata if isinstance(part, CheckpointPart) else None
+        like = self._like(key_of(cells), metadata)
+        return self._pair(table, {**cells, **like}, value)
 
     def _like(self, key: CheckpointKey, metadata: TypedBytes | None) -> dict[str, Any]:
         """Time to live and compression of new items: those of the original of a copy."""
@@ -791,7 +772,7 @@ def _twice(rows: Iterable[Row]) -> Iterator[Callable[[], Iterator[Row]]]:
     """
     with TemporaryFile() as file:
         for row in rows:
-            cells = {name: _stored(cell) for name, cell in row.cells.items()}
+            cells = {name: _kept(cell) for name, cell in row.cells.items()}
             file.write(json.dumps([row.table, cells]).encode() + b"\n")
 
         def again() -> Iterator[Row]:
@@ -803,7 +784,7 @@ def _twice(rows: Iterable[Row]) -> Iterator[Callable[[], Iterator[Row]]]:
         yield again
 
 
-def _stored(cell: object) -> object:
+def _kept(cell: object) -> object:
     return [b64encode(cell).decode()] if isinstance(cell, bytes) else cell
 
 
@@ -849,30 +830,26 @@ def receive_thread(connection: DynamoConnection, arrival: Arrival) -> None:
 
 def _row(connection: DynamoConnection, part: Part) -> Row:
     """A part as a row. Raises `Unsupported`."""
-    match part:
-        case CheckpointPart():
-            cells: dict[str, Any] = {**part.key._asdict()}
-            if part.parent:
-                cells["parent_checkpoint_id"] = part.parent
-            table = CHECKPOINTS
-        case WritePart():
-            cells = {**part.key._asdict(), "task_id": part.task_id}
-            cells |= {"idx": part.idx, "channel": part.channel}
-            if part.task_path:
-                cells["task_path"] = part.task_path
-            table = WRITES
-        case _:
-            raise _no_values()
+    table, cells, value = _stored(part)
     if part.expires_at is not None:
         cells["expires_at"] = cells["payload_expires_at"] = part.expires_at
-    if isinstance(part, CheckpointPart):
-        value = checkpoint_payload(part.body, part.metadata)
-    else:
-        value = part.value
     if len(value.data) > LONGEST and connection.bucket is None:
         # The saver reads this, whether it compresses itself or not.
         cells["compression"] = GZIP
     return placed_row(connection, row_with(table, cells, value))
+
+
+def _stored(part: Part) -> tuple[str, dict[str, Any], TypedBytes]:
+    """The table, the cells and the payload of a part. Raises `Unsupported`."""
+    if isinstance(part, ValuePart):
+        raise _no_values()
+    cells: dict[str, Any] = part.key._asdict()
+    if isinstance(part, CheckpointPart):
+        parent = {"parent_checkpoint_id": part.parent} if part.parent else {}
+        return CHECKPOINTS, cells | parent, checkpoint_payload(part.body, part.metadata)
+    path = {"task_path": part.task_path} if part.task_path else {}
+    task = {"task_id": part.task_id, "idx": part.idx, "channel": part.channel, **path}
+    return WRITES, cells | task, part.value
 
 
 def _no_values() -> Unsupported:
@@ -947,7 +924,7 @@ class WritableDynamoStore(OnConnection[DynamoConnection], BaseWritableStore):
 
     def apply(self, change: Change) -> None:
         if change.blobs or change.removed_blobs:
-            raise Unsupported("layout 'dynamodb' stores no values outside of checkpoints")
+            raise _no_values()
         if not all(is_storable(one.key) for one in change.checkpoints):
             raise Unsupported(f"DynamoDB cannot store the thread id '{change.thread_id}'")
         connection = self._connection

@@ -49,6 +49,7 @@ from ckpt_backends.model import (
     in_chunks,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.records import new_checkpoints, new_writes
 from ckpt_backends.redis.engine.commands import (
     KEYS_AT_ONCE,
     NO_EXPIRY,
@@ -98,6 +99,7 @@ from ckpt_backends.redis.engine.layout import (
 )
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.rows import Cell, Row, not_of
+from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 from ckpt_backends.url import StoreUrl
 
 # The keys of langgraph-checkpoint-plainredis 0.1: only strings, hashes and sorted sets.
@@ -1101,9 +1103,9 @@ class PlainPlan(CommandPlan):
             yield from expiring(name, self._expiry_of_blob(key.checkpoint_ns))
         for copy in sorted(self._change.copies, key=self._rank_of):
             yield from self._copy(copy)
-        for one in self._change.checkpoints:
+        for one in new_checkpoints(self._change):
             yield from self._add(one)
-        for write in self._change.writes:
+        for write in new_writes(self._change):
             yield from self._write(write)
         for some in self._change.copies_of_writes:
             yield from self._copy_writes(
@@ -1170,13 +1172,10 @@ class PlainPlan(CommandPlan):
 
     # Additions
 
-    def _add(self, one: Checkpoint) -> Iterator[Command]:
-        body, metadata = one.body, one.metadata
-        assert body is not None  # noqa: S101
-        assert metadata is not None  # noqa: S101
+    def _add(self, one: CheckpointPart) -> Iterator[Command]:
         expiry = self._expiry_of(one.key)
         name = self._make(self._layout.checkpoint_name(one.key))
-        yield ("SET", name, wrapped_checkpoint(body, metadata, one.parent_checkpoint_id))
+        yield ("SET", name, wrapped_checkpoint(one.body, one.metadata, one.parent))
         yield from expiring(name, expiry)
         self._come(one.key, expiry, float(len(self._added)))
 
@@ -1184,11 +1183,10 @@ class PlainPlan(CommandPlan):
         timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
         self._added.append(_Added(rank, timeline, key.checkpoint_id, expiry))
 
-    def _write(self, write: Write) -> Iterator[Command]:
+    def _write(self, write: WritePart) -> Iterator[Command]:
         name = self._make(self._layout.writes_name(write.key))
-        value = write.value or TypedBytes("null", b"")
         own = raw(f"{write.task_id}:{write.idx}")
-        yield ("HSET", name, own, wrapped_write(write.task_id, write.channel, value))
+        yield ("HSET", name, own, wrapped_write(write.task_id, write.channel, write.value))
         yield from expiring(name, self._expiry_of(write.key))
 
     def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
@@ -1256,7 +1254,7 @@ class PlainPlan(CommandPlan):
 
     def _expiry_of(self, key: CheckpointKey) -> int:
         """The time to live for a new checkpoint: the remaining time of its original."""
-        for one in self._change.checkpoints:
+        for one in new_checkpoints(self._change):
             copied = copied_from(one) if one.key == key else None
             origin = self._known.get((key.checkpoint_ns, copied or ""))
             if origin is not None:

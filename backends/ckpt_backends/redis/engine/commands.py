@@ -15,9 +15,10 @@ from redis import exceptions
 from ckpt_backends.changes import GONE, MOVED, Change, Inside, Removal, Removed, gone, moved
 from ckpt_backends.codec import decode
 from ckpt_backends.errors import Refused
-from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, keys_of
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT, CheckpointEntry, KeysByCheckpoint
+from ckpt_backends.transfer.parts import CheckpointPart
 from ckpt_backends.url import StoreUrl
 
 NO_EXPIRY = -1
@@ -94,9 +95,9 @@ def heads_of(places: Iterable[CheckpointEntry]) -> dict[str, str]:
     return {ns: one.key.checkpoint_id for ns, one in heads.items()}
 
 
-def copied_from(one: Checkpoint) -> str | None:
+def copied_from(one: CheckpointPart) -> str | None:
     """The id of the original that a copy names in its metadata (`forked_from`); None if none."""
-    fields = decode(one.metadata) if one.metadata is not None else None
+    fields = decode(one.metadata)
     name = fields.get("forked_from") if isinstance(fields, dict) else None
     return name if isinstance(name, str) else None
 

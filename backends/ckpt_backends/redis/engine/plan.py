@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Generic
 
 from ckpt_backends.changes import Change, CopyOfCheckpoint, moved
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.model import CheckpointKey, TypedBytes, Write
+from ckpt_backends.records import new_checkpoints, new_writes
 from ckpt_backends.redis.engine.commands import NO_EXPIRY, CommandPlan, copied_from, expiring
 from ckpt_backends.redis.engine.connection import Command
 from ckpt_backends.redis.engine.documents import JsonDocuments
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys
 from ckpt_backends.redis.engine.layout import LayoutT
+from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,11 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
         """The key of a write."""
 
     @abstractmethod
-    def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:
+    def add(self, part: CheckpointPart, origin: bytes | None, writes: int) -> Iterator[Command]:
         """Add a checkpoint. `origin` is the key of the checkpoint that it is a copy of, or None."""
 
     @abstractmethod
-    def add_write(self, write: Write) -> Iterator[Command]:
+    def add_write(self, part: WritePart) -> Iterator[Command]:
         """Add a write."""
 
     @abstractmethod
@@ -102,12 +104,12 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
         yield from self.values()
         for copy in change.copies:
             yield from self._copy(copy)
-        for one in change.checkpoints:
+        for one in new_checkpoints(change):
             name = self._make(self._layout.checkpoint_name(one.key))
             origin = self._origin(one)
             yield from self.add(one, origin, self._writes_to_come(one.key))
             yield from expiring(name, NO_EXPIRY if origin is None else self._left(origin))
-        for write in change.writes:
+        for write in new_writes(change):
             name = self._make(self.write_name(write.key, write.task_id, write.idx))
             yield from self.add_write(write)
             yield from expiring(name, self._expiry_of_new(write.key))
@@ -140,14 +142,14 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
         yield from self.change_copied_write(new, target)
         self._new.setdefault(target, []).append(AddedWrite(new, old, source))
 
-    def _origin(self, one: Checkpoint) -> bytes | None:
+    def _origin(self, one: CheckpointPart) -> bytes | None:
         """The key of the checkpoint that a new one is a copy of; None if it is not a copy."""
         found = self._found.places.get((one.key.checkpoint_ns, copied_from(one) or ""))
         return None if found is None else found.name
 
     def _expiry_of_new(self, key: CheckpointKey) -> int:
         """The time to live for a new checkpoint and its writes: that of its original."""
-        for one in self._change.checkpoints:
+        for one in new_checkpoints(self._change):
             if one.key == key and (origin := self._origin(one)) is not None:
                 return self._left(origin)
         for copy in self._change.copies:

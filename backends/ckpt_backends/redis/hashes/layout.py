@@ -64,6 +64,7 @@ from ckpt_backends.redis.engine.removal import KeyRemoval
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.hashes.declaration import BACKEND
 from ckpt_backends.rows import Row, not_of
+from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 from ckpt_backends.url import StoreUrl
 
 # The names of the keys of hashes. Needs no driver, because the names may come from an archive.
@@ -115,19 +116,18 @@ class HashPlan(KeyPlan[RedisLayout]):
         place = (WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self._separator.join((*place, task_id, str(idx))))
 
-    def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        name = self._layout.checkpoint_name(one.key)
+    def add(self, part: CheckpointPart, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+        name = self._layout.checkpoint_name(part.key)
         if origin is not None:
             # Copy the whole hash, to keep fields that other savers add.
             yield from self._copied(origin, name)
-        fields: list[bytes | str] = ["checkpoint_id", raw(one.key.checkpoint_id)]
-        fields += ["parent_checkpoint_id", raw(one.parent_checkpoint_id or "")]
-        yield ("HSET", name, *fields, *_values(one.metadata, one.body))
+        fields: list[bytes | str] = ["checkpoint_id", raw(part.key.checkpoint_id)]
+        fields += ["parent_checkpoint_id", raw(part.parent or "")]
+        yield ("HSET", name, *fields, *_values(part.metadata, part.body))
 
-    def add_write(self, write: Write) -> Iterator[Command]:
-        value = write.value or TypedBytes("null", b"")
-        name = self.write_name(write.key, write.task_id, write.idx)
-        yield ("HSET", name, "channel", raw(write.channel), "type", value.type, "value", value.data)
+    def add_write(self, part: WritePart) -> Iterator[Command]:
+        name, value = self.write_name(part.key, part.task_id, part.idx), part.value
+        yield ("HSET", name, "channel", raw(part.channel), "type", value.type, "value", value.data)
 
     def change_copy(
         self,

@@ -141,24 +141,16 @@ class JavaScriptPlan(JsonPlan):
     def metadata(self, metadata: TypedBytes) -> bytes:
         return metadata.data
 
-    def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        part = CheckpointPart(
-            one.key,
-            one.parent_checkpoint_id,
-            one.body or TypedBytes("json", b"{}"),
-            one.metadata or TypedBytes("json", b"{}"),
-        )
+    def add(self, part: CheckpointPart, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         now = time.time_ns() // 1_000_000
-        name = self._layout.checkpoint_name(one.key)
+        name = self._layout.checkpoint_name(part.key)
         yield ("JSON.SET", name, "$", checkpoint_document(part, now, has_writes=writes > 0))
 
-    def add_write(self, write: Write) -> Iterator[Command]:
-        value = write.value or TypedBytes("json", b"null")
+    def add_write(self, part: WritePart) -> Iterator[Command]:
         # The saver's clock starts at 0 with its process, so this time sorts after its writes.
         now = time.time() * 1e6
-        name = self.write_name(write.key, write.task_id, write.idx)
-        part = WritePart(write.key, write.task_id, "", write.idx, write.channel, value)
-        yield ("JSON.SET", name, "$", write_document(part, now + write.idx))
+        name = self.write_name(part.key, part.task_id, part.idx)
+        yield ("JSON.SET", name, "$", write_document(part, now + part.idx))
 
     def values(self) -> Iterator[Command]:
         change, thread_id = self._change, self._change.thread_id

@@ -29,15 +29,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import MOST_BYTES, REDIS_JSON, unread
 from ckpt_backends.errors import StoreUnavailable, Unsupported
-from ckpt_backends.model import (
-    Capability,
-    Checkpoint,
-    CheckpointKey,
-    Fault,
-    TypedBytes,
-    Write,
-    time_of,
-)
+from ckpt_backends.model import Capability, CheckpointKey, Fault, TypedBytes, Write, time_of
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.commands import expiring
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
@@ -391,24 +383,13 @@ class DocumentPlan(JsonPlan):
     def metadata(self, metadata: TypedBytes) -> str:
         return json.dumps(metadata_text(metadata))
 
-    def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        part = CheckpointPart(
-            one.key,
-            one.parent_checkpoint_id,
-            one.body or TypedBytes(REDIS_JSON, b"{}"),
-            one.metadata or TypedBytes(REDIS_JSON, b"{}"),
-        )
-        stored = checkpoint_document(part, _stored_at(one.key), has_writes=self.flag(writes))
-        name = self._layout.checkpoint_name(one.key)
-        yield ("JSON.SET", name, "$", stored)
+    def add(self, part: CheckpointPart, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+        stored = checkpoint_document(part, _stored_at(part.key), has_writes=self.flag(writes))
+        yield ("JSON.SET", self._layout.checkpoint_name(part.key), "$", stored)
 
-    def add_write(self, write: Write) -> Iterator[Command]:
-        value = write.value or TypedBytes("null", b"")
-        stored = write_document(
-            WritePart(write.key, write.task_id, write.task_path, write.idx, write.channel, value)
-        )
-        name = self.write_name(write.key, write.task_id, write.idx)
-        yield ("JSON.SET", name, "$", stored)
+    def add_write(self, part: WritePart) -> Iterator[Command]:
+        name = self.write_name(part.key, part.task_id, part.idx)
+        yield ("JSON.SET", name, "$", write_document(part))
 
     def register(
         self, key: CheckpointKey, added: Sequence[AddedWrite], expiry: int

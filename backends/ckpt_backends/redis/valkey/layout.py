@@ -18,6 +18,7 @@ from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
 from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.records import new_checkpoints, new_writes
 from ckpt_backends.redis.engine.commands import (
     NO_EXPIRY,
     CommandPlan,
@@ -550,9 +551,9 @@ class ValkeyPlan(CommandPlan):
             yield from self._copy(copy, target)
             found = self._stored_writes(copy.source)
             writes[target] = [one.fields for one in _chosen(copy.source, found, copy.writes)]
-        for one in change.checkpoints:
+        for one in new_checkpoints(change):
             yield from self._add(one)
-        for write in change.writes:
+        for write in new_writes(change):
             writes.setdefault(write.key, []).append(write_fields(write))
         for some in change.copies_of_writes:
             found = _chosen(some.source, self._stored_writes(some.source), some.tasks)
@@ -581,11 +582,11 @@ class ValkeyPlan(CommandPlan):
 
     # Additions
 
-    def _add(self, one: Checkpoint) -> Iterator[Command]:
+    def _add(self, one: CheckpointPart) -> Iterator[Command]:
         key = one.key
         fields: dict[str, Any] = {"thread_id": key.thread_id}
         fields["checkpoint_id"] = key.checkpoint_id
-        fields["parent_checkpoint_id"] = one.parent_checkpoint_id
+        fields["parent_checkpoint_id"] = one.parent
         origin = self._layout.checkpoint_name(
             key._replace(checkpoint_id=copied_from(one) or key.checkpoint_id)
         )
@@ -765,10 +766,7 @@ class ValkeyReception(Reception):
     def _add_write(self, part: WritePart) -> None:
         key = part.key
         self._check_key(key, self._contents.writes_name(key))
-        size = len(part.value.data)
-        fields = write_fields(
-            Write(key, part.task_id, "", part.idx, part.channel, size, part.value)
-        )
+        fields = write_fields(part)
         data = json.dumps(fields, separators=(",", ":")).encode()
         waiting = self._writes.setdefault(key, _WaitingWrites())
         waiting.add(part, self._file.tell(), len(data))

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes, Write
+from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT, raw, text
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, elements
 from ckpt_backends.transfer.form import CannotHold
@@ -179,14 +179,13 @@ def checkpoint_text(
     return _dumped(parts)
 
 
-def write_fields(write: Write) -> dict[str, Any]:
+def write_fields(part: WritePart) -> dict[str, Any]:
     """A write as an element of the list."""
-    value = write.value or TypedBytes("null", b"")
     return {
-        "task_id": write.task_id,
-        "idx": write.idx,
-        "channel": write.channel,
-        **value_fields(value),
+        "task_id": part.task_id,
+        "idx": part.idx,
+        "channel": part.channel,
+        **value_fields(part.value),
     }
 
 
