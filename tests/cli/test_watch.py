@@ -181,7 +181,7 @@ def test_a_lost_store_is_said_and_opened_again(live: Path) -> None:
     ("words", "said"),
     [
         ([], "--watch needs a terminal"),
-        (["-o", "json"], "ckpt tail -o ndjson"),
+        (["-o", "json"], "tail -o ndjson` prints what changes"),
         (["-o", "table"], "--watch needs a terminal"),
         (["--interval", "0"], "--interval"),
     ],
