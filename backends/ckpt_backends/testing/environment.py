@@ -23,26 +23,30 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(homes: Iterator[Path]) -> Iterator[None]:
-    """Keep what fixtures of a whole run record out of the state folder of the user."""
+    """Run all tests without settings of the user, on a screen of 100 columns, in UTC.
+
+    What fixtures of a whole run record stays out of the state folder of the user.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith("CKPT_") and not name.startswith("CKPT_TEST_"):
+                patch.delenv(name)
+        for name in ("LANGGRAPH_AES_KEY", "NO_COLOR"):
+            patch.delenv(name, raising=False)
         patch.setenv("XDG_STATE_HOME", str(next(homes)))
+        patch.setenv("COLUMNS", "100")
+        patch.setenv("TZ", "UTC")
+        time.tzset()
         yield
+    time.tzset()
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch, homes: Iterator[Path]) -> Iterator[None]:
-    """Run each test without settings of the user, on a screen of 100 columns, in UTC."""
-    for name in list(os.environ):
-        if name.startswith("CKPT_") and not name.startswith("CKPT_TEST_"):
-            monkeypatch.delenv(name)
-    for name in ("LANGGRAPH_AES_KEY", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, homes: Iterator[Path]) -> None:
+    """Give each test a home of its own, and UTC after a test in another zone."""
     home = next(homes)
     home.mkdir()
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(home))
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    time.tzset()
+    if time.tzname[0] != "UTC":
+        time.tzset()
