@@ -16,7 +16,7 @@ from ckpt_cli.commands.arguments import AllowPickle, NewKeyFile, SignKey, Truste
 from ckpt_cli.commands.changing import confirm
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 from ckpt_cli.commands.purge import OF_REMOVAL, RemovalRun
-from ckpt_cli.core.random_numbers import seeded
+from ckpt_cli.core.forking import seeded
 from ckpt_cli.lazy import Group
 from ckpt_cli.options import DryRun, Summary, Yes, not_huge
 from ckpt_cli.plans.purge import check_unmoved, counted_plan

@@ -25,8 +25,7 @@ from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.apply.changes import ChangeReport, carry_out
 from ckpt_cli.apply.recording import collected_signals
 from ckpt_cli.commands.arguments import TargetId, ThreadTargets, names_and_ref
-from ckpt_cli.core.forking import sealed_change
-from ckpt_cli.core.random_numbers import seeded_for
+from ckpt_cli.core.forking import sealed_change, seeded_for
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.plans.fork import RollbackOptions, check_store, plan_fork_to_thread
 from ckpt_cli.plans.proposal import MOVED, Proposal

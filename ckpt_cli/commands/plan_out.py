@@ -123,7 +123,7 @@ def _save(
     defaults: Mapping[str, Any],
 ) -> None:
     """Run a command as with --dry-run, and write its plan. Raises what the command raises."""
-    from ckpt_cli.core.random_numbers import new_seed, seeded
+    from ckpt_cli.core.forking import new_seed, seeded
     from ckpt_cli.plans.saved_plan import NO_STORE, PlanHeader, PlannedStore, writing_plan
 
     given = {name: one for name, one in values.items() if one != defaults[name]}

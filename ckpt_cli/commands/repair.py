@@ -15,9 +15,8 @@ from ckpt_cli.api.answer import Answer
 from ckpt_cli.commands import changing
 from ckpt_cli.commands.arguments import Reason, ThreadTargets
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.core.forking import CheckpointPlan
+from ckpt_cli.core.forking import CheckpointPlan, Repair
 from ckpt_cli.core.reducers import known_reducers
-from ckpt_cli.core.repair import Repair
 from ckpt_cli.options import At, DryRun, Force, Match, Where, Yes
 from ckpt_cli.plans import repair
 from ckpt_cli.plans.proposal import Proposal, new_step

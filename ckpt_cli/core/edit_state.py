@@ -17,8 +17,7 @@ from ckpt_backends.codec.values import JSON_TYPES, TUPLE, Tagged, Value
 from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_cli.core.conversation import as_message
-from ckpt_cli.core.forking import as_snapshot, raised_channel
-from ckpt_cli.core.random_numbers import random_id
+from ckpt_cli.core.forking import as_snapshot, raised_channel, random_id
 from ckpt_cli.core.state import Body, Version, is_state
 from ckpt_cli.core.values import same
 

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+import os
+import random
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from string import digits
 from typing import Any, Literal
+from uuid import UUID
 
 from ckpt_backends import encryption
 from ckpt_backends.changes import Change, CopyOfCheckpoint
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Edit, Put, set_keys
 from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
-from ckpt_backends.codec.values import REDIS_JSON
+from ckpt_backends.codec.values import REDIS_JSON, Value
 from ckpt_backends.errors import Refused, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, ticks_at, ticks_of, time_of
+from ckpt_backends.model import (
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    ticks_at,
+    ticks_of,
+    time_of,
+)
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.sealing import sealed_together
 from ckpt_cli.core.diff import ChannelChange
-from ckpt_cli.core.random_numbers import random_fraction
 from ckpt_cli.core.redact import redact_change
 from ckpt_cli.core.resume import UserMetadata
 from ckpt_cli.core.state import (
@@ -479,3 +491,110 @@ def next_name(ids: Collection[str]) -> str | None:
     (begin,) = begins
     width = max(map(len, numbers)) if any(one.startswith("0") for one in numbers) else 0
     return f"{begin}{max(map(int, numbers)) + 1:0{width}}"
+
+
+# What `ckpt repair values` restores, and what it cannot.
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedValue:
+    """The value of a channel at one version, and the first checkpoint that refers to it."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    step: int | None
+    channel: str
+    version: str
+
+    @property
+    def key(self) -> BlobKey:
+        """Where the value is stored, if values are stored apart."""
+        return BlobKey(self.checkpoint_ns, self.channel, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A value that the repair restores."""
+
+    place: DamagedValue
+    reducers: tuple[str, ...]
+    """All reducers that explain the channel; they produce the same value."""
+    evidence: int
+    value: Value
+    bytes: int
+    replaces: bool
+    """Whether an unreadable value is stored there now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A value that is missing or unreadable and cannot be restored."""
+
+    place: DamagedValue
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The whole plan."""
+
+    thread_id: str
+    rebuilt: tuple[Rebuilt, ...]
+    refused: tuple[Refusal, ...]
+    change: Change
+    plan: CheckpointPlan | None = None
+    """The copy of the head that gets the values; None in layouts that store values apart."""
+
+
+# The random numbers of plans: of new ids and versions.
+#
+# A saved plan has a seed, so that planning again gives the same ids.
+
+
+_BITS_OF_ID = 128
+_SYSTEM = random.SystemRandom()
+_seed: ContextVar[str | None] = ContextVar("seed", default=None)
+_numbers: ContextVar[random.Random] = ContextVar("numbers")
+
+
+def random_bits(number: int) -> int:
+    """Return an integer of at most this number of random bits."""
+    return _numbers.get(_SYSTEM).getrandbits(number)
+
+
+def random_fraction() -> float:
+    """Return a number from 0 up to 1."""
+    return _numbers.get(_SYSTEM).random()
+
+
+def random_id() -> str:
+    """Return a UUID of version 4."""
+    return str(UUID(int=random_bits(_BITS_OF_ID), version=4))
+
+
+def new_seed() -> str:
+    """Return a seed that nobody can guess."""
+    return os.urandom(16).hex()
+
+
+@contextmanager
+def seeded(seed: str) -> Iterator[None]:
+    """Draw all random numbers from a seed: the same seed gives the same numbers."""
+    numbers = _numbers.set(random.Random(seed))  # noqa: S311 - ids need not be secret
+    named = _seed.set(seed)
+    try:
+        yield
+    finally:
+        _seed.reset(named)
+        _numbers.reset(numbers)
+
+
+@contextmanager
+def seeded_for(name: str) -> Iterator[None]:
+    """Draw them from a seed of this name, if there is a seed: whatever was drawn before."""
+    seed = _seed.get()
+    if seed is None:
+        yield
+        return
+    with seeded(f"{seed}/{name}"):
+        yield

@@ -19,8 +19,7 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.findings import CODES, Checked, Finding, Severity
-from ckpt_cli.core.forking import CheckpointPlan
-from ckpt_cli.core.repair import Repair
+from ckpt_cli.core.forking import CheckpointPlan, Repair
 from ckpt_cli.plans.fork import RollbackOptions
 from ckpt_cli.plans.purge import Scope, plan_thread_gc
 from ckpt_cli.plans.repair import (

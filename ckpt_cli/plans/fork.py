@@ -17,8 +17,8 @@ from ckpt_backends.transfer.parts import PartsSum
 from ckpt_cli.core import edit_state, forking
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_encrypted
+from ckpt_cli.core.forking import random_bits
 from ckpt_cli.core.lineage import is_stateful, namespace_kind
-from ckpt_cli.core.random_numbers import random_bits
 from ckpt_cli.core.reducers import unknown_removals
 from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.resume import candidates

@@ -10,8 +10,7 @@ from ckpt_backends.archive import Bundle
 from ckpt_backends.changes import Change
 from ckpt_backends.errors import CkptError, NotFound, StoreChanged
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.forking import CheckpointPlan
-from ckpt_cli.core.repair import DamagedValue
+from ckpt_cli.core.forking import CheckpointPlan, DamagedValue
 from ckpt_cli.core.resume import UserMetadata
 from ckpt_cli.operations.log import AppliedChange, OperationStep
 

@@ -21,13 +21,20 @@ from ckpt_cli.core.conversation import CallForm, CallPlace, Pairing, mended, pai
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_broken_inside, stale_resumes
 from ckpt_cli.core.edit_state import ChannelEdit, check_editable, stored_value
-from ckpt_cli.core.forking import CheckpointPlan, check_body, inside_snapshot
+from ckpt_cli.core.forking import (
+    CheckpointPlan,
+    DamagedValue,
+    Rebuilt,
+    Refusal,
+    Repair,
+    check_body,
+    inside_snapshot,
+    random_id,
+)
 from ckpt_cli.core.lineage import namespace_kind
-from ckpt_cli.core.random_numbers import random_id
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.reducers import ABSENT, REDUCERS, Absent, Held, Pending, is_complete
 from ckpt_cli.core.reducers import fits as message_fits
-from ckpt_cli.core.repair import DamagedValue, Rebuilt, Refusal, Repair
 from ckpt_cli.core.replay import Judgement, Verdict, is_unreadable, judge_all, verdict_of
 from ckpt_cli.core.resume import callers_answer, is_used
 from ckpt_cli.core.state import BY, FROM, NAME, is_state, read_metadata

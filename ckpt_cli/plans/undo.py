@@ -22,9 +22,8 @@ from ckpt_backends.rows import compare
 from ckpt_backends.transfer.parts import CheckpointPart, parts_of_rows
 from ckpt_cli.core import state
 from ckpt_cli.core.diff import diff_channels
-from ckpt_cli.core.forking import CheckpointPlan, TouchedCheckpoint
+from ckpt_cli.core.forking import CheckpointPlan, DamagedValue, TouchedCheckpoint
 from ckpt_cli.core.memory import format_key
-from ckpt_cli.core.repair import DamagedValue
 from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.operations.log import (
     AppliedChange,

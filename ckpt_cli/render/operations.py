@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.changes import Change
-from ckpt_cli.core.repair import DamagedValue
+from ckpt_cli.core.forking import DamagedValue
 from ckpt_cli.operations import log
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.undo import Undo

@@ -14,8 +14,7 @@ from ckpt_backends.changes import change_record
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.diff import ChannelChange, json_size
-from ckpt_cli.core.forking import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
-from ckpt_cli.core.repair import Repair
+from ckpt_cli.core.forking import CheckpointPlan, Repair, ShownCheckpoint, TouchedCheckpoint
 from ckpt_cli.core.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.plans.proposal import Proposal

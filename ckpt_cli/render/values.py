@@ -20,7 +20,7 @@ from ckpt_cli.render.text import Style, cell_len, fit, safe_text, wrap
 
 if TYPE_CHECKING:  # they load what computes replays and differences
     from ckpt_cli.core.diff import Counts, ShortChange
-    from ckpt_cli.core.repair import DamagedValue
+    from ckpt_cli.core.forking import DamagedValue
 
 # Possessive quantifiers: backtracking would take time quadratic in the number of digits.
 _SCALAR = re.compile(

@@ -20,8 +20,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.core.diff import ChannelChange, diff_channels
 from ckpt_cli.core.doctor.findings import CODES, Finding
 from ckpt_cli.core.edit_state import ChannelEdit, StoredObjects, objects_of, parse_edit
-from ckpt_cli.core.forking import CheckpointPlan
-from ckpt_cli.core.repair import Repair
+from ckpt_cli.core.forking import CheckpointPlan, Repair
 from ckpt_cli.core.retention import PlannedRemoval, PurgeReport, RetentionRules
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.operations.log import OperationLog, place_of

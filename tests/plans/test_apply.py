@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.random_numbers import seeded
+from ckpt_cli.core.forking import seeded
 from ckpt_cli.plans.saved_plan import rows_digest
 from ckpt_cli.session import Session
 from tests.support import ckpt

@@ -59,7 +59,7 @@ def test_an_answer_without_end_ends_at_the_limit_of_memory(
 def limits(**environment: str) -> str:
     """The soft limit that the program sets for itself."""
     code = (
-        "import os, resource; from ckpt_cli.limits import set_limits; set_limits(os.environ);"
+        "import os, resource; from ckpt_cli.run import set_limits; set_limits(os.environ);"
         "print(resource.getrlimit(resource.RLIMIT_DATA)[0])"
     )
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CKPT_")}
