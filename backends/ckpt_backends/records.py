@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes import Change, CopyOfCheckpoint, Inside, Removal, Removed, gone, moved
@@ -73,11 +73,15 @@ class CopyTarget(NamedTuple):
     metadata: TypedBytes | None = None
 
 
-class NewestRow(NamedTuple):
+class NamespaceState(NamedTuple):
     """The newest checkpoint of a namespace, and the number of all."""
 
-    checkpoint_id: str
+    head: str
     checkpoints: int
+
+
+Heads: TypeAlias = Mapping[str, Mapping[str, NamespaceState]]
+"""By thread and namespace, the checkpoints that exist; without what has none."""
 
 
 class ThreadState(NamedTuple):
@@ -95,8 +99,8 @@ class Rows(Protocol):
     """The tables of the layout, in the order in which rows are removed: checkpoints last."""
 
     @abstractmethod
-    def heads(self, thread_ids: Sequence[str]) -> Mapping[str, Mapping[str, NewestRow]]:
-        """By thread and namespace, the checkpoints that exist; without what has none."""
+    def heads(self, thread_ids: Sequence[str]) -> Heads:
+        """The checkpoints of these threads."""
 
     @abstractmethod
     def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:
@@ -124,7 +128,7 @@ class Rows(Protocol):
 
     def confirm(
         self,
-        before: Mapping[str, Mapping[str, NewestRow]],  # noqa: ARG002
+        before: Heads,  # noqa: ARG002
         added: Mapping[tuple[str, str], int],  # noqa: ARG002
     ) -> None:
         """Raise `StoreChanged` if somebody else has added a checkpoint to a thread meanwhile.
@@ -253,12 +257,12 @@ def _removed_inside(rows: Rows, thread_id: str, inside: Inside) -> Mapping[Kind,
 
 def _expected(
     rows: Rows, heads: Mapping[str, Mapping[str, str]]
-) -> dict[str, Mapping[str, NewestRow]]:
+) -> dict[str, Mapping[str, NamespaceState]]:
     """The heads of some threads. Raises `StoreChanged` unless they are as expected."""
     found = rows.heads(list(heads))
     before = {thread_id: found.get(thread_id, {}) for thread_id in heads}
     for thread_id, wanted in heads.items():
-        if {ns: one.checkpoint_id for ns, one in before[thread_id].items()} != dict(wanted):
+        if {ns: one.head for ns, one in before[thread_id].items()} != dict(wanted):
             raise moved(thread_id)
     return before
 

@@ -17,7 +17,16 @@ from ckpt_backends.base import BaseStore
 from ckpt_backends.changes import moved
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.records import CopyTarget, Kind, NewestRow, RecordStore, Rows, ThreadState, Where
+from ckpt_backends.records import (
+    CopyTarget,
+    Heads,
+    Kind,
+    NamespaceState,
+    RecordStore,
+    Rows,
+    ThreadState,
+    Where,
+)
 from ckpt_backends.rows import (
     Cell,
     Restored,
@@ -125,12 +134,12 @@ class _Rows(Rows):
         }
         self.tables = {kind: kinds[kind] for kind in (Kind.WRITE, Kind.CHECKPOINT)}
 
-    def heads(self, thread_ids: Sequence[str]) -> Mapping[str, Mapping[str, NewestRow]]:
-        found: dict[str, dict[str, NewestRow]] = {}
+    def heads(self, thread_ids: Sequence[str]) -> Heads:
+        found: dict[str, dict[str, NamespaceState]] = {}
         for thread_id in thread_ids:
             for one in self._store.checkpoints(thread_id):
                 spaces = found.setdefault(thread_id, {})
-                first = spaces.get(one.key.checkpoint_ns, NewestRow(one.key.checkpoint_id, 0))
+                first = spaces.get(one.key.checkpoint_ns, NamespaceState(one.key.checkpoint_id, 0))
                 number = first.checkpoints + 1
                 spaces[one.key.checkpoint_ns] = first._replace(checkpoints=number)
         return found

@@ -57,7 +57,16 @@ from ckpt_backends.langgraph_dev.files import (
 from ckpt_backends.langgraph_dev.store import FILES, Entry, EntryKey, entry_of, is_storable, row_of
 from ckpt_backends.model import CheckpointKey, Progress, silent, time_of
 from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
-from ckpt_backends.records import CopyTarget, Kind, NewestRow, RecordStore, Rows, ThreadState, Where
+from ckpt_backends.records import (
+    CopyTarget,
+    Heads,
+    Kind,
+    NamespaceState,
+    RecordStore,
+    Rows,
+    ThreadState,
+    Where,
+)
 from ckpt_backends.rows import Restored, Row, RowEdit, conflict
 from ckpt_backends.sql.tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
@@ -115,12 +124,12 @@ class DevRows(Rows):
     def _all(self, kind: Kind) -> Iterator[Any]:
         return chain.from_iterable(self._entries[kind].values())
 
-    def heads(self, thread_ids: Sequence[str]) -> Mapping[str, Mapping[str, NewestRow]]:
-        found: dict[str, dict[str, NewestRow]] = {one: {} for one in thread_ids}
+    def heads(self, thread_ids: Sequence[str]) -> Heads:
+        found: dict[str, dict[str, NamespaceState]] = {one: {} for one in thread_ids}
         for thread_id, spaces in found.items():
             for _, ns, own in self._entries[Kind.CHECKPOINT].get(thread_id, ()):
                 head, number = spaces.get(ns, ("", 0))
-                spaces[ns] = NewestRow(max(head, own), number + 1)
+                spaces[ns] = NamespaceState(max(head, own), number + 1)
         return found
 
     def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:

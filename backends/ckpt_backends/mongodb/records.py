@@ -8,7 +8,7 @@ from ckpt_backends.codec.bson import typed_leaves
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, KEY, WRITES
-from ckpt_backends.mongodb.engine.records import EditedDocument, StoredFields
+from ckpt_backends.mongodb.engine.records import MongoDocument
 from ckpt_backends.rows import ChangeValue, Row, ValueKind
 from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
@@ -21,15 +21,18 @@ _OF_WRITE = {*KEY, "task_id", "task_path", "idx", "channel", "type", "value", *_
 def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001
     """The parts that the documents of one thread hold. Raises `Unsupported` and `Unreadable`."""
     for row in rows:
+        found = MongoDocument(row)
         if row.table == WRITES:
-            yield _write(StoredFields(row, _OF_WRITE))
+            found.check_fields(_OF_WRITE)
+            yield _write(found)
         elif row.table == CHECKPOINTS:
-            yield _checkpoint(StoredFields(row, _OF_CHECKPOINT))
+            found.check_fields(_OF_CHECKPOINT)
+            yield _checkpoint(found)
         else:
             raise Unsupported(f"a row of the unknown table '{row.table}'")
 
 
-def _checkpoint(fields: StoredFields) -> CheckpointPart:
+def _checkpoint(fields: MongoDocument) -> CheckpointPart:
     return CheckpointPart(
         fields.key(),
         fields.text("parent_checkpoint_id") or None,
@@ -38,7 +41,7 @@ def _checkpoint(fields: StoredFields) -> CheckpointPart:
     )
 
 
-def _metadata(fields: StoredFields) -> TypedBytes:
+def _metadata(fields: MongoDocument) -> TypedBytes:
     stored = fields.document("metadata")
     if stored is None:
         return TypedBytes("json", fields.binary("metadata"))
@@ -47,7 +50,7 @@ def _metadata(fields: StoredFields) -> TypedBytes:
     return TypedBytes("bson", typed_leaves(stored))
 
 
-def _write(fields: StoredFields) -> WritePart:
+def _write(fields: MongoDocument) -> WritePart:
     return WritePart(
         fields.key(),
         fields.text("task_id"),
@@ -64,14 +67,14 @@ def _write(fields: StoredFields) -> WritePart:
 def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
     """The row with the values that `change` returns; the same row if they are equal.
 
-    Raises `CannotHold` for a document that cannot be read.
+    Raises `Unreadable` for a row that is no document.
     """
-    found = EditedDocument(row, change)
+    found = MongoDocument(row)
     if row.table == CHECKPOINTS:
-        found.edit("checkpoint", ValueKind.BODY, tag_field="type")
-        found.edit("metadata", ValueKind.METADATA, tag="json")
+        found.edit("checkpoint", ValueKind.BODY, change, tag_field="type")
+        found.edit("metadata", ValueKind.METADATA, change, tag="json")
         # LangGraph.js stores the metadata a second time, to search in them.
-        found.edit("metadata_search", ValueKind.METADATA, document_tag="bson-plain")
+        found.edit("metadata_search", ValueKind.METADATA, change, document_tag="bson-plain")
     elif row.table == WRITES:
-        found.edit("value", ValueKind.WRITE, tag_field="type")
+        found.edit("value", ValueKind.WRITE, change, tag_field="type")
     return found.row()

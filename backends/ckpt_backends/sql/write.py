@@ -15,7 +15,16 @@ from functools import cache
 from ckpt_backends.changes import Change, Remaining, Remains, moved
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Progress, in_chunks, silent, time_of
-from ckpt_backends.records import CopyTarget, Kind, NewestRow, RecordStore, Rows, ThreadState, Where
+from ckpt_backends.records import (
+    CopyTarget,
+    Heads,
+    Kind,
+    NamespaceState,
+    RecordStore,
+    Rows,
+    ThreadState,
+    Where,
+)
 from ckpt_backends.rows import Cell, Restored, Row, RowEdit
 from ckpt_backends.servers import CHANGES, checked
 from ckpt_backends.sql.database import Loaded, RowRefused, WritableDatabase, text
@@ -178,8 +187,8 @@ class SqlRows(Rows):
         self.tables = {Kind.WRITE: tables.writes.name, **blobs, **checkpoints}
         self._in_order = {**blobs, **checkpoints, Kind.WRITE: tables.writes.name}
 
-    def heads(self, thread_ids: Sequence[str]) -> Mapping[str, Mapping[str, NewestRow]]:
-        found: dict[str, dict[str, NewestRow]] = {}
+    def heads(self, thread_ids: Sequence[str]) -> Heads:
+        found: dict[str, dict[str, NamespaceState]] = {}
         thread, ns = map(self._database.exact, ("thread_id", "checkpoint_ns"))
         for some in in_chunks(thread_ids):
             rows = self._rows.select(
@@ -189,7 +198,7 @@ class SqlRows(Rows):
                 "GROUP BY thread, ns",
             )
             for one, space, head, number in rows:
-                found.setdefault(text(one), {})[text(space)] = NewestRow(text(head), number)
+                found.setdefault(text(one), {})[text(space)] = NamespaceState(text(head), number)
         return found
 
     def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:
@@ -242,9 +251,7 @@ class SqlRows(Rows):
                 if isinstance(named, dict):
                     yield from ((channel, str(version)) for channel, version in named.items())
 
-    def confirm(
-        self, before: Mapping[str, Mapping[str, NewestRow]], added: Mapping[tuple[str, str], int]
-    ) -> None:
+    def confirm(self, before: Heads, added: Mapping[tuple[str, str], int]) -> None:
         self._check(list(before))
         after = self.heads(list(before))
         for thread_id, had in before.items():

@@ -14,7 +14,7 @@ from typing import Any
 from ckpt_backends.codec.bson import decode_bson
 from ckpt_backends.codec.values import DEFAULT_LIMITS, PastLimit
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.mongodb.engine.records import EditedDocument, StoredFields
+from ckpt_backends.mongodb.engine.records import MongoDocument
 from ckpt_backends.rows import ChangeValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part
@@ -30,7 +30,8 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG00
     """
     before, last_at, greatest = "", 0, ""
     for row in rows:
-        fields = StoredFields(row, _FIELDS)
+        fields = MongoDocument(row)
+        fields.check_fields(_FIELDS)
         key, at = fields.key(), fields.milliseconds("created_at")
         if at < last_at:
             raise CannotHold(f"checkpoint '{key.checkpoint_id}' is older than the one before it")
@@ -57,7 +58,7 @@ def _check_user(user: str, thread_id: str) -> None:
         raise CannotHold(f"its user '{user}' is not part of the thread id")
 
 
-def _metadata(fields: StoredFields, checkpoint_id: str) -> TypedBytes:
+def _metadata(fields: MongoDocument, checkpoint_id: str) -> TypedBytes:
     where = f"the metadata of checkpoint '{checkpoint_id}'"
     stored = fields.document("metadata")
     if stored is None:
@@ -76,9 +77,9 @@ def _metadata(fields: StoredFields, checkpoint_id: str) -> TypedBytes:
 def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
     """The row with the values that `change` returns; the same row if they are equal.
 
-    Raises `CannotHold` for a document that cannot be read.
+    Raises `Unreadable` for a row that is no document.
     """
-    found = EditedDocument(row, change)
-    found.edit("checkpoint_data", ValueKind.BODY, tag="pickle")
-    found.edit("metadata", ValueKind.METADATA, tag="json", document_tag="bson-plain")
+    found = MongoDocument(row)
+    found.edit("checkpoint_data", ValueKind.BODY, change, tag="pickle")
+    found.edit("metadata", ValueKind.METADATA, change, tag="json", document_tag="bson-plain")
     return found.row()

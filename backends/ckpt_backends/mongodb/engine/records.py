@@ -1,4 +1,4 @@
-"""Reads the fields of an archived document. Needs no driver."""
+"""Reads and changes the fields of an archived document. Needs no driver."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ _OLD_BINARY = 2
 _INTEGERS = (_INT32, _INT64)
 
 
-class StoredFields:
-    """The fields of one document."""
+class MongoDocument:
+    """The document of a row."""
 
-    def __init__(self, row: Row, known: Collection[str]) -> None:
-        """Raises `CannotHold` for a field that is not `known`, and `Unreadable`."""
+    def __init__(self, row: Row) -> None:
+        """Raises `Unreadable` for a row that is no document."""
         stored = row.cells.get("bson")
+        self._row = row
+        self._stored = stored if isinstance(stored, bytes) else b""
         try:
-            self._fields = entries(stored if isinstance(stored, bytes) else b"")
+            self._fields = entries(self._stored)
         except ValueError as error:
             raise Unreadable(f"a row of '{row.table}' is not a MongoDB document: {error}") from None
-        self._table = row.table
+        self._edits: dict[str, bytes | None] = {}
+
+    def check_fields(self, known: Collection[str]) -> None:
+        """Raise `CannotHold` for a field that no saver stores, because no target has a place."""
         if unknown := self._fields.keys() - known:
             raise CannotHold(
-                f"a document of '{row.table}' has the field '{min(unknown)}', which ckpt does not"
-                " know"
+                f"a document of '{self._row.table}' has the field '{min(unknown)}', which ckpt does"
+                " not know"
             )
 
     def __contains__(self, name: str) -> bool:
@@ -70,8 +75,7 @@ class StoredFields:
         found = self._fields.get(name, b"\0")
         if found[0] != _BINARY:
             raise self._no(name, "binary")
-        # An old binary (subtype 2) repeats its length.
-        return found[10:] if found[5] == _OLD_BINARY else found[6:]
+        return _bytes_in(found)
 
     def document(self, name: str) -> bytes | None:
         """A document inside this one; None if the field is of another kind."""
@@ -85,40 +89,13 @@ class StoredFields:
         )
 
     def _no(self, name: str, word: str) -> CannotHold:
-        return CannotHold(f"field '{name}' of a document of '{self._table}' is no {word}")
-
-
-# Changes the values in archived documents. Needs no driver.
-
-
-_TEXT_KIND, _MAP_KIND, _BYTES_KIND = 2, 3, 5
-
-
-class EditedDocument:
-    """The document of a row, whose fields are changed one by one."""
-
-    def __init__(self, row: Row, change: ChangeValue) -> None:
-        """Raises `CannotHold` for a row that is no document."""
-        stored = row.cells.get("bson")
-        self._row = row
-        self._change = change
-        self._stored = stored if isinstance(stored, bytes) else b""
-        try:
-            self._fields = entries(self._stored)
-        except ValueError as error:
-            raise CannotHold(f"a document of '{row.table}' cannot be read: {error}") from None
-        self._place = f"{row.table}\0{self._fields.get('_id', b'').hex()}"
-        self._edits: dict[str, bytes | None] = {}
-
-    def text(self, name: str) -> str:
-        """A text; `''` if there is none."""
-        found = self._fields.get(name, b"\0")
-        return found[5:-1].decode("utf-8", "replace") if found[0] == _TEXT_KIND else ""
+        return CannotHold(f"field '{name}' of a document of '{self._row.table}' is no {word}")
 
     def edit(
         self,
         name: str,
         kind: ValueKind,
+        change: ChangeValue,
         *,
         tag: str = "",
         tag_field: str = "",
@@ -130,16 +107,15 @@ class EditedDocument:
         """
         found = self._fields.get(name, b"\0")
         channel = self.text("channel") if kind is ValueKind.WRITE else ""
-        is_binary = found[0] == _BYTES_KIND
+        is_binary = found[0] == _BINARY
         if is_binary:
-            # An old binary (subtype 2) repeats its length.
-            data = found[10:] if found[5] == _OLD_BINARY else found[6:]
-            stored = TypedBytes(tag or self.text(tag_field), data)
-        elif found[0] == _MAP_KIND:
+            stored = TypedBytes(tag or self.text(tag_field), _bytes_in(found))
+        elif found[0] == _DOCUMENT:
             stored = TypedBytes(document_tag, found[1:])
         else:
             return
-        made = self._change(PlacedValue(kind, stored, f"{self._place}\0{name}", channel))
+        place = f"{self._row.table}\0{self._fields.get('_id', b'').hex()}\0{name}"
+        made = change(PlacedValue(kind, stored, place, channel))
         if made is not stored:
             self._edits[name] = binary(made.data) if is_binary else subdocument(made.data)
             if made.type != stored.type:
@@ -151,3 +127,8 @@ class EditedDocument:
             return self._row
         made = splice_bson(self._stored, self._edits)
         return Row(self._row.table, {**self._row.cells, "bson": made})
+
+
+def _bytes_in(field: bytes) -> bytes:
+    """The bytes of a binary; an old one (subtype 2) repeats its length."""
+    return field[10:] if field[5] == _OLD_BINARY else field[6:]

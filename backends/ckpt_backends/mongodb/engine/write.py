@@ -67,8 +67,9 @@ from ckpt_backends.mongodb.engine.restoring import DOCUMENTS_AT_ONCE, document_f
 from ckpt_backends.mongodb.engine.store import SharedWrites, remove_staged, staged_id
 from ckpt_backends.records import (
     CopyTarget,
+    Heads,
     Kind,
-    NewestRow,
+    NamespaceState,
     RecordStore,
     Rows,
     ThreadState,
@@ -145,13 +146,13 @@ class MongoRows(Rows):
         self._forms: dict[str, object] = {}
         """By id, threads as they are stored: old savers stored numeric ids as numbers."""
 
-    def heads(self, thread_ids: Sequence[str]) -> Mapping[str, Mapping[str, NewestRow]]:
+    def heads(self, thread_ids: Sequence[str]) -> Heads:
         if "checkpoint_ns" not in self._saver.key:
             newest = ((one, self.newest(one)) for one in thread_ids)
-            return {one: {"": NewestRow(at["checkpoint_id"], 0)} for one, at in newest if at}
+            return {one: {"": NamespaceState(at["checkpoint_id"], 0)} for one, at in newest if at}
         found = heads_of(self._collection(CHECKPOINTS), thread_ids, self._session)
         return {
-            one: {ns: NewestRow(head, 0) for ns, head in heads.items()}
+            one: {ns: NamespaceState(head, 0) for ns, head in heads.items()}
             for one, heads in found.items()
         }
 
@@ -225,7 +226,7 @@ class MongoRows(Rows):
 
     def confirm(
         self,
-        before: Mapping[str, Mapping[str, NewestRow]],
+        before: Heads,
         added: Mapping[tuple[str, str], int],  # noqa: ARG002
     ) -> None:
         # The transaction sees its snapshot only.
