@@ -142,9 +142,23 @@ class BaseStore(Store):
         yield from nsmallest(limit, (one for one in ids if one.startswith(prefix) and one > after))
 
     def thread(self, thread_id: str) -> Thread | None:
-        return next((one for one in self.threads() if one.thread_id == thread_id), None)
+        found = list(self.checkpoints(thread_id))
+        if not found:
+            return None
+        head = next((key.checkpoint_id for key, *_ in found if not key.checkpoint_ns), None)
+        times = [one.at for one in found if one.at is not None]
+        ages = times if len(times) == len(found) else [one.key.checkpoint_id for one in found]
+        spaces = {one.key.checkpoint_ns for one in found}
+        return Thread(thread_id, head, min(ages), max(ages), len(found), len(spaces))
 
     def size(self, thread_id: str) -> ThreadSize:
+        (found,) = self.sizes([thread_id])
+        return found
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        return list(map(self._summed, thread_ids))
+
+    def _summed(self, thread_id: str) -> ThreadSize:
         checkpoints = writes = size = blobs = 0
         for _, one in self.checkpoint_sizes(thread_id):
             checkpoints += one.checkpoints
@@ -154,9 +168,6 @@ class BaseStore(Store):
             blobs += 1
             size += length
         return ThreadSize(checkpoints, writes, size, blobs)
-
-    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        return [self.size(one) for one in thread_ids]
 
     def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
         from ckpt_backends.transfer.parts import parts_of_rows

@@ -19,23 +19,14 @@ from ckpt_backends.sql.health import (
     TWICE,
     TableIndex,
     key_missing,
-    keys_of,
     missing_column,
     missing_indexes,
     missing_migrations,
+    saver_keys,
 )
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 
-_ROW = ("thread_id", HASH)
-_KEY_OF_WRITES = (*_ROW, "checkpoint_id", "task_id", "idx")
-_FULL_KEYS = keys_of(
-    {
-        CHECKPOINTS: (*_ROW, "checkpoint_id"),
-        BLOBS: (*_ROW, "channel", "version"),
-        WRITES: _KEY_OF_WRITES,
-    }
-)
-_SHALLOW_KEYS = keys_of({CHECKPOINTS: _ROW, BLOBS: (*_ROW, "channel"), WRITES: _KEY_OF_WRITES})
+_FULL_KEYS, _SHALLOW_KEYS = saver_keys(HASH)
 _BY_ID = TableIndex(CHECKPOINTS, ("checkpoint_id",), "checkpoints_checkpoint_id_idx")
 _HASH_COLUMN = f"{HASH} BINARY(16)"
 

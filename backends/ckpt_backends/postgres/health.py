@@ -24,25 +24,16 @@ from ckpt_backends.sql.health import (
     THREAD_INDEXES,
     TableIndex,
     key_missing,
-    keys_of,
     missing_column,
     missing_indexes,
     missing_migrations,
+    saver_keys,
 )
-from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.tables import BLOBS, WRITES
 
 _NEWEST = 9
 """The last known migration. After a later one, nothing is expected."""
-_ROW = ("thread_id", "checkpoint_ns")
-_KEY_OF_WRITES = (*_ROW, "checkpoint_id", "task_id", "idx")
-_FULL_KEYS = keys_of(
-    {
-        CHECKPOINTS: (*_ROW, "checkpoint_id"),
-        BLOBS: (*_ROW, "channel", "version"),
-        WRITES: _KEY_OF_WRITES,
-    }
-)
-_SHALLOW_KEYS = keys_of({CHECKPOINTS: _ROW, BLOBS: (*_ROW, "channel"), WRITES: _KEY_OF_WRITES})
+_FULL_KEYS, _SHALLOW_KEYS = saver_keys("checkpoint_ns")
 _NULLABLE, _INDEXED, _PATHS = 4, 7, 9
 """Full layout: the numbers from which values may be NULL, all indexes exist, and `task_path`."""
 _SHALLOW_INDEXED, _SHALLOW_PATHS = 4, 7

@@ -48,6 +48,17 @@ def keys_of(tables: Mapping[str, Sequence[str]]) -> list[TableIndex]:
     return [TableIndex(table, tuple(columns), is_unique=True) for table, columns in tables.items()]
 
 
+def saver_keys(namespace: str) -> tuple[list[TableIndex], list[TableIndex]]:
+    """The primary keys of the full and of the shallow layout; `namespace` is a column."""
+    row = ("thread_id", namespace)
+    checkpoint, writes = (*row, "checkpoint_id"), (*row, "checkpoint_id", "task_id", "idx")
+    value = (*row, "channel")
+    return (
+        keys_of({CHECKPOINTS: checkpoint, BLOBS: (*value, "version"), WRITES: writes}),
+        keys_of({CHECKPOINTS: row, BLOBS: value, WRITES: writes}),
+    )
+
+
 def thread_index(table: str) -> TableIndex:
     """The index of thread ids that the savers for servers create for each table."""
     return TableIndex(table, ("thread_id",), f"{table}_thread_id_idx")

@@ -184,9 +184,6 @@ class SqlStore(BaseStore):
                 namespaces if type(namespaces) is int else number(namespaces),
             )
 
-    def size(self, thread_id: str) -> ThreadSize:
-        return self.sizes([thread_id])[0]
-
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         from ckpt_backends.sql.queries import sizes_of
 

@@ -168,9 +168,6 @@ class ThreeTableStore(KeyedStore):
                     int(namespaces),
                 )
 
-    def size(self, thread_id: str) -> ThreadSize:
-        return self.sizes([thread_id])[0]
-
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         counts: list[dict[str, tuple[int, int]]] = [{}, {}, {}]
         queries = self._queries

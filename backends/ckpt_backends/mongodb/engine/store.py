@@ -325,10 +325,6 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         rows = self._rows(self._layout.checkpoints, stages)
         return saver.thread_of(rows[0]) if rows else None
 
-    def size(self, thread_id: str) -> ThreadSize:
-        (found,) = self.sizes([thread_id])
-        return found
-
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         asked = [value for one in thread_ids for value in stored_forms(one)]
         layout = self._layout
