@@ -227,8 +227,10 @@ class WritableDatabase(Database):
 
 def text(cell: object) -> str:
     """A cell as text; NULL gives `''`."""
-    if isinstance(cell, bytes):
-        return cell.decode("utf-8", "surrogateescape")
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, bytes | bytearray | memoryview):
+        return bytes(cell).decode("utf-8", "surrogateescape")
     return "" if cell is None else str(cell)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ckpt_backends import shell
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.model import Fault, Progress, Space
-from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.database import Database, text
 from ckpt_backends.sql.health import (
     TWICE,
     TableIndex,
@@ -22,7 +22,7 @@ from ckpt_backends.sql.health import (
     unused_space,
 )
 from ckpt_backends.sqlite.journals import code_of, journal_of, log_of, recovery, truncate_log
-from ckpt_backends.sqlite.layout import quoted_name, text
+from ckpt_backends.sqlite.layout import quoted_name
 
 _KEYS = keys_of(
     {

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.sql.database import text
 from ckpt_backends.sql.tables import missing_columns, too_old, unknown_columns
 
 # Converts text and bytes for SQLite, where any column may contain any type.
@@ -32,15 +33,6 @@ def bind(text: str) -> bytes:
 
 decode_text: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
 """Called for each text of each row. For speed, it is not a Python function."""
-
-
-def text(value: object) -> str:
-    """The cell as text; NULL gives `''`. SQLite allows any type in a text column."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return decode_text(value)
-    return "" if value is None else str(value)
 
 
 def stored_bytes(value: object) -> bytes:

@@ -17,7 +17,7 @@ from ckpt_backends.codec.values import MOST_BYTES, typed
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, in_chunks
 from ckpt_backends.protocol import CheckpointQuery, Store
-from ckpt_backends.sql.database import Database, recognised
+from ckpt_backends.sql.database import Database, recognised, text
 from ckpt_backends.sql.queries import GroupedThreads, RowQuery, SqlTable, SqlTables
 from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.sql.tables import why_only_read, with_extras
@@ -33,7 +33,6 @@ from ckpt_backends.sqlite.layout import (
     quoted_name,
     stored_bytes,
     stored_tables,
-    text,
 )
 from ckpt_backends.url import StoreUrl
 
@@ -243,7 +242,7 @@ class SqliteStore(SqlStore):
                         raise contradiction(self._url)
                     yield key, row
 
-    _text = staticmethod(text)  # type: ignore[assignment]  # a cell may be of any type
+    _text = staticmethod(text)  # a cell may be of any type
     _data = staticmethod(stored_bytes)  # type: ignore[assignment]
 
     def _number(self, cell: Any) -> int:

@@ -17,7 +17,7 @@ from ckpt_backends.codec.merged import are_new_messages, merged
 from ckpt_backends.codec.values import MOST_BYTES, typed, unread
 from ckpt_backends.model import Blob, CheckpointKey, TypedBytes, Write, is_control
 from ckpt_backends.rows import ChangeValue, Row
-from ckpt_backends.sql.database import Database, TableSaver
+from ckpt_backends.sql.database import Database, TableSaver, text
 from ckpt_backends.sql.records import edited_value
 from ckpt_backends.sql.tables import (
     BLOBS,
@@ -103,13 +103,6 @@ def detect(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECONDS = 100_000_000_000
 """A time above this number is in milliseconds. In seconds, it would be in the year 5138."""
-
-
-def text(value: object) -> str:
-    """The cell as text; NULL gives `''`."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).decode("utf-8", "surrogateescape")
-    return "" if value is None else str(value)
 
 
 def data(value: object) -> bytes:

@@ -30,7 +30,6 @@ from ckpt_backends.apps.three_table.layout import (
     is_ours,
     moment,
     space_of,
-    text,
     write_of,
 )
 from ckpt_backends.codec.values import MOST_BYTES
@@ -60,7 +59,7 @@ from ckpt_backends.protocol import (
 )
 from ckpt_backends.rows import Row, check_columns, own_rows, sql_key
 from ckpt_backends.servers import STORE, checked
-from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.database import Database, text
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES, check_wanted, why_only_read
 from ckpt_backends.url import StoreUrl
 
