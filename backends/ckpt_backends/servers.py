@@ -10,7 +10,7 @@ from functools import cache, wraps
 from inspect import getattr_static, isgeneratorfunction, unwrap
 from operator import attrgetter
 from struct import error as StructError
-from types import FunctionType, NoneType, UnionType
+from types import FunctionType, NoneType, SimpleNamespace, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ckpt_backends.errors import InsecureConnection, Unreadable
@@ -162,8 +162,11 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 @cache
 def _result(method: Callable[..., Any]) -> _Test:
     """The test for a result, or for each item of a generator."""
-    names = {**_late_names(), **unwrap(method).__globals__}
-    hint = get_type_hints(method, names)["return"]
+    function = unwrap(method)
+    names = {**_late_names(), **function.__globals__}
+    # Types of parameters may be imported for type checkers only.
+    returned = SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
+    hint = get_type_hints(returned, names)["return"]
     return _test(get_args(hint)[0] if isgeneratorfunction(method) else hint)
 
 
