@@ -191,6 +191,16 @@ class RecordStore(BaseWritableStore):
             return done
 
 
+def check_numbers(before: Heads, after: Heads, added: Mapping[tuple[str, str], int]) -> None:
+    """Raise `StoreChanged` unless threads have as many checkpoints as were there and were added."""
+    for thread_id, had in before.items():
+        has = after.get(thread_id, {})
+        for ns in {*had, *has}:
+            old, new = (one[ns].checkpoints if ns in one else 0 for one in (had, has))
+            if new != old + added.get((thread_id, ns), 0):
+                raise moved(thread_id)
+
+
 def added_parts(change: Change) -> Iterator[Part]:
     """What a change adds, as records: values and writes before checkpoints."""
     for blob in change.blobs:

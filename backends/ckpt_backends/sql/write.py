@@ -24,6 +24,7 @@ from ckpt_backends.records import (
     Rows,
     ThreadState,
     Where,
+    check_numbers,
 )
 from ckpt_backends.rows import Cell, Restored, Row, RowEdit
 from ckpt_backends.servers import CHANGES, checked
@@ -253,13 +254,7 @@ class SqlRows(Rows):
 
     def confirm(self, before: Heads, added: Mapping[tuple[str, str], int]) -> None:
         self._check(list(before))
-        after = self.heads(list(before))
-        for thread_id, had in before.items():
-            has = after.get(thread_id, {})
-            for ns in {*had, *has}:
-                old, new = (one[ns].checkpoints if ns in one else 0 for one in (had, has))
-                if new != old + added.get((thread_id, ns), 0):
-                    raise moved(thread_id)
+        check_numbers(before, self.heads(list(before)), added)
 
     def _changed(
         self, kind: Kind, where: Where, change: Callable[[str, Mapping[str, object]], int]

@@ -6,7 +6,9 @@ Each change is one transaction. A thread is changed by one transaction at a time
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from ckpt_backends import shell
@@ -24,27 +26,27 @@ from ckpt_backends.apps.three_table.layout import (
     own_hash,
 )
 from ckpt_backends.apps.three_table.store import ThreeTableStore
-from ckpt_backends.base import BaseWritableStore
-from ckpt_backends.changes import (
-    GONE,
-    Change,
-    CopyOfCheckpoint,
-    Inside,
-    NewBlob,
-    Remains,
-    Removal,
-    Removed,
-    gone,
-    moved,
-)
+from ckpt_backends.changes import Remains, gone, moved
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, Progress, silent
+from ckpt_backends.model import CheckpointKey, Progress, silent
 from ckpt_backends.protocol import WritableStore
+from ckpt_backends.records import (
+    CopyTarget,
+    Heads,
+    Kind,
+    NamespaceState,
+    RecordStore,
+    Rows,
+    ThreadState,
+    Where,
+    check_numbers,
+)
 from ckpt_backends.rows import Restored, Row, RowEdit
 from ckpt_backends.servers import CHANGES, checked
 from ckpt_backends.sql.database import WritableDatabase
 from ckpt_backends.sql.row_changes import RowChanges
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
 _APART = timedelta(seconds=1)
@@ -70,7 +72,7 @@ def open_writable_tables(
 
 
 @checked(*CHANGES)
-class WritableThreeTableStore(BaseWritableStore):
+class WritableThreeTableStore(RecordStore):
     """Three tables of this layout, opened for changing."""
 
     def __init__(self, database: WritableDatabase, tables: ThreeTables, url: str) -> None:
@@ -80,37 +82,13 @@ class WritableThreeTableStore(BaseWritableStore):
         self._store = ThreeTableStore(database, tables, url)
         self._rows = RowChanges(database, tables.names, tables.columns)
 
-    def apply(self, change: Change) -> None:
+    @contextmanager
+    def _transaction(self, thread_ids: Sequence[str], *, exclusive: bool = False) -> Iterator[Rows]:
+        one = thread_ids[0] if len(thread_ids) == 1 and not exclusive else None
         self._store.forget()
-        with self._database.transaction(change.thread_id):
-            values = self._store.read_keys(change.thread_id)
-            heads = {ns: one.key.checkpoint_id for ns, one in values.index.heads().items()}
-            if heads != dict(change.heads):
-                raise moved(change.thread_id)
-            if values.index.shared and (change.checkpoints or change.blobs):
-                raise Unsupported(
-                    f"thread '{change.thread_id}' stores the values of its newest checkpoint only",
-                    hint="a new checkpoint would overwrite the values of the others",
-                )
-            if change.writes or change.copies_of_writes:
-                raise Unsupported("this layout cannot store writes of the caller")
-            for key, writes in (change.removed or {}).items():
-                self._remove_checkpoint(values, key, writes, change)
-            for _, channel, version in change.removed_blobs:
-                self._remove_value(values, change.thread_id, channel, version)
-            for one in change.checkpoints:
-                self._add(values, one, change.blobs)
-            if not change.checkpoints:
-                for blob in change.blobs:
-                    self._put_back(values, change.thread_id, blob)
-            for copy in change.copies:
-                self._copy(copy, change.thread_id)
-            self._check(change, values)
-
-    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        with self._database.transaction(one, exclusive=exclusive):
+            yield ThreeTableRows(self._database, self._rows, self._store)
         self._store.forget()
-        with self._database.transaction(exclusive=True):
-            return [self._remove(one) for one in removals]
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with self._database.transaction(exclusive=True):
@@ -138,30 +116,136 @@ class WritableThreeTableStore(BaseWritableStore):
     def close(self) -> None:
         self._database.close()
 
-    def _check(self, change: Change, values: Values) -> None:
-        """Raise `StoreChanged` unless the thread now has the state that the change intended."""
-        self._store.forget()
-        index = self._store.read_keys(change.thread_id).index
-        before = values.index.places
-        after = (
-            len(before) + len(change.checkpoints) + len(change.copies) - len(change.removed or {})
-        )
-        heads = index.heads()
-        is_newest = all(
-            heads[one.key.checkpoint_ns].key == one.key or _newer(one.key, before.values())
-            for one in change.checkpoints
-        )
-        if len(index.places) != after or not is_newest:
-            raise moved(change.thread_id)
 
-    def _add(self, values: Values, one: Checkpoint, blobs: Sequence[NewBlob]) -> None:
+class ThreeTableRows(Rows):
+    """Rows of the three tables, with the state of each thread as it was at first."""
+
+    tables: Mapping[Kind, str] = {
+        Kind.WRITE: WRITES,
+        Kind.VALUE: BLOBS,
+        Kind.CHECKPOINT: CHECKPOINTS,
+    }
+
+    def __init__(
+        self, database: WritableDatabase, rows: RowChanges, store: ThreeTableStore
+    ) -> None:
+        self._database = database
+        self._rows = rows
+        self._store = store
+        self._known: dict[str, Values] = {}
+        self._added: list[CheckpointKey] = []
+
+    def _values(self, thread_id: str) -> Values:
+        if thread_id not in self._known:
+            self._known[thread_id] = self._store.read_keys(thread_id)
+        return self._known[thread_id]
+
+    def heads(self, thread_ids: Sequence[str]) -> Heads:
+        return {one: _heads(self._values(one)) for one in thread_ids}
+
+    def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:
+        found = {}
+        for one, size in zip(thread_ids, self._store.sizes(thread_ids), strict=True):
+            thread = self._store.thread(one)
+            rows = {Kind.WRITE: size.writes, Kind.VALUE: size.blobs}
+            rows[Kind.CHECKPOINT] = size.checkpoints
+            found[one] = ThreadState(None if thread is None else thread.last_at, rows)
+        return found
+
+    def count(self, kind: Kind, where: Where) -> int:  # noqa: ARG002 - only checkpoints are counted
+        return sum(place is not None for _, place in self._places(where))
+
+    def add(self, parts: Iterable[Part]) -> None:
+        """Add checkpoints with the values that they name, or missing values of others."""
+        values: list[ValuePart] = []
+        for part in parts:
+            if isinstance(part, WritePart):
+                raise _no_writes()
+            thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
+            if self._values(thread_id).index.shared:
+                raise Unsupported(
+                    f"thread '{thread_id}' stores the values of its newest checkpoint only",
+                    hint="a new checkpoint would overwrite the values of the others",
+                )
+            if isinstance(part, ValuePart):
+                values.append(part)
+            else:
+                self._add(self._values(thread_id), part, values)
+                self._added.append(part.key)
+        if not self._added:
+            for value in values:
+                self._put_back(self._values(value.thread_id), value)
+
+    def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
+        """Copy checkpoints with their values, or writes, to another thread."""
+        if target.checkpoint_id is not None:
+            raise _no_writes()
+        new, number = {"thread_id": target.thread_id}, 0
+        for key, place in self._places(where):
+            if place is None:
+                continue
+            values = {"thread_id": key.thread_id, HASH: place.stored_hash}
+            by_id = {**values, "checkpoint_id": key.checkpoint_id}
+            if kind is Kind.CHECKPOINT:
+                number += self._rows.copy(CHECKPOINTS, new, by_id)
+                self._rows.copy(BLOBS, new, values)
+            elif where.tasks is None:
+                number += self._rows.copy(WRITES, new, by_id)
+            else:
+                for task_id, idx in where.tasks:
+                    task = {**by_id, "task_id": task_id, "idx": idx}
+                    number += self._rows.copy(WRITES, new, task)
+        return number
+
+    def remove(self, kind: Kind, where: Where) -> int:
+        if kind is Kind.VALUE and where.versions is not None:
+            (thread_id,) = where.thread_ids
+            values = self._values(thread_id)
+            return sum(
+                self._remove_value(values, thread_id, str(where.channel), one)
+                for one in where.versions
+            )
+        if where.checkpoint_ids is None:
+            threads = list(filter(self._database.storable, where.thread_ids))
+            return self._rows.remove(self.tables[kind], {"thread_id": threads}) if threads else 0
+        return sum(self._remove(kind, key, place) for key, place in self._places(where))
+
+    def _remove(self, kind: Kind, key: CheckpointKey, place: CheckpointRow | None) -> int:
+        by_id = {"thread_id": key.thread_id, "checkpoint_id": key.checkpoint_id}
+        if place is None:
+            # Orphaned writes have no checkpoint.
+            return self._rows.remove(WRITES, by_id) if kind is Kind.WRITE else 0
+        index = self._values(key.thread_id).index
+        of_hash = {"thread_id": key.thread_id, HASH: place.stored_hash}
+        several = len(index.by_id[key.checkpoint_id]) > 1
+        number = self._rows.remove(self.tables[kind], {**by_id, **of_hash} if several else by_id)
+        if kind is Kind.CHECKPOINT and place.hash not in index.shared:
+            self._rows.remove(BLOBS, of_hash)
+        return number
+
+    def _places(self, where: Where) -> Iterator[tuple[CheckpointKey, CheckpointRow | None]]:
+        (thread_id,) = where.thread_ids
+        places, ns = self._values(thread_id).index.places, str(where.checkpoint_ns)
+        for own in where.checkpoint_ids or ():
+            yield CheckpointKey(thread_id, ns, own), places.get((ns, own))
+
+    def confirm(self, before: Heads, added: Mapping[tuple[str, str], int]) -> None:
+        self._store.forget()
+        after = {one: _heads(self._store.read_keys(one)) for one in before}
+        check_numbers(before, after, added)
+        for key in self._added:
+            places = self._values(key.thread_id).index.places.values()
+            head = after[key.thread_id][key.checkpoint_ns].head
+            if head != key.checkpoint_id and not _newer(key, places):
+                raise moved(key.thread_id)
+
+    def _add(self, values: Values, one: CheckpointPart, blobs: Sequence[ValuePart]) -> None:
         """Add a checkpoint with the values that its body names: new ones, and copies of others."""
-        assert one.body is not None  # noqa: S101
-        assert one.parent_checkpoint_id is not None  # noqa: S101
+        assert one.parent is not None  # noqa: S101
         key, index = one.key, values.index
-        parent = index.places.get((key.checkpoint_ns, one.parent_checkpoint_id))
+        parent = index.places.get((key.checkpoint_ns, one.parent))
         if parent is None:
-            raise gone(CheckpointKey(key.thread_id, key.checkpoint_ns, one.parent_checkpoint_id))
+            raise gone(CheckpointKey(key.thread_id, key.checkpoint_ns, one.parent))
         newest = max(index.places.values(), key=lambda place: place.order)
         now = datetime.now(UTC).replace(microsecond=0)
         time = now if newest.at is None else max(now, newest.at + _APART)
@@ -169,12 +253,12 @@ class WritableThreeTableStore(BaseWritableStore):
             # Equal times are ordered by id.
             time = min(newer, key=lambda place: place.order).at or time
         at = like(newest.stored_at, time)
-        told = own_hash(key, one.parent_checkpoint_id)
+        told = own_hash(key, one.parent)
         hashed: object = told if isinstance(parent.stored_hash, str) else bytes.fromhex(told)
         cells: dict[str, object] = {
             "thread_id": key.thread_id,
             "checkpoint_id": key.checkpoint_id,
-            "parent_checkpoint_id": one.parent_checkpoint_id,
+            "parent_checkpoint_id": one.parent,
             "checkpoint_ns": key.checkpoint_ns,
             HASH: hashed,
             CREATED: at,
@@ -192,7 +276,7 @@ class WritableThreeTableStore(BaseWritableStore):
                 self._copy_value(index.by_hash[version], channel, key, hashed, at)
 
     def _insert_value(
-        self, key: CheckpointKey, hashed: object, channel: str, blob: NewBlob, at: object
+        self, key: CheckpointKey, hashed: object, channel: str, blob: ValuePart, at: object
     ) -> None:
         cells = {
             "thread_id": key.thread_id,
@@ -216,27 +300,13 @@ class WritableThreeTableStore(BaseWritableStore):
         if not self._rows.copy(BLOBS, new, where):
             raise gone(source.key)
 
-    def _copy(self, copy: CopyOfCheckpoint, thread_id: str) -> None:
-        """Copy a checkpoint with its values and its writes to another thread."""
-        source = copy.source
-        place = self._store.read_keys(source.thread_id).index.places.get(
-            (source.checkpoint_ns, source.checkpoint_id)
-        )
-        if place is None:
-            raise gone(source)
-        new = {"thread_id": thread_id}
-        values = {"thread_id": source.thread_id, HASH: place.stored_hash}
-        by_id = {**values, "checkpoint_id": source.checkpoint_id}
-        self._rows.copy(CHECKPOINTS, new, by_id)
-        self._rows.copy(WRITES, new, by_id)
-        self._rows.copy(BLOBS, new, values)
-
-    def _put_back(self, values: Values, thread_id: str, blob: NewBlob) -> None:
+    def _put_back(self, values: Values, blob: ValuePart) -> None:
         """Store a missing value again under the hash of its checkpoint."""
         place = values.index.by_hash.get(blob.version)
         if place is None:
             raise StoreChanged(
-                f"a checkpoint of thread '{thread_id}' was removed meanwhile; nothing was written",
+                f"a checkpoint of thread '{blob.thread_id}' was removed meanwhile; nothing was"
+                " written",
                 hint="run the command again",
             )
         if values.is_pieced(place, blob.channel):
@@ -246,19 +316,6 @@ class WritableThreeTableStore(BaseWritableStore):
             )
         self._insert_value(place.key, place.stored_hash, blob.channel, blob, place.stored_at)
 
-    def _remove_checkpoint(
-        self, values: Values, key: CheckpointKey, writes: int, change: Change
-    ) -> None:
-        place = values.index.places.get((key.checkpoint_ns, key.checkpoint_id))
-        if place is None:
-            raise gone(key)
-        where = self._at(values, place)
-        if self._rows.remove(WRITES, where) != writes:
-            raise moved(change.thread_id)
-        self._rows.remove(CHECKPOINTS, where)
-        if place.hash not in values.index.shared:
-            self._rows.remove(BLOBS, {"thread_id": key.thread_id, HASH: place.stored_hash})
-
     def _remove_value(self, values: Values, thread_id: str, channel: str, version: str) -> int:
         place = values.index.by_hash.get(version)
         hashed: object = values.orphaned.get(version) if place is None else place.stored_hash
@@ -267,46 +324,16 @@ class WritableThreeTableStore(BaseWritableStore):
         where = {"thread_id": thread_id, HASH: hashed, "channel": channel}
         return self._rows.remove(BLOBS, where)
 
-    def _remove(self, removal: Removal) -> Removed:
-        name = removal.thread_id
-        if not self._database.storable(name):
-            return Removed(name, skipped=GONE if removal.checkpoints else "")
-        thread, size = self._store.thread(name), self._store.size(name)
-        last_at = None if thread is None else thread.last_at
-        if reason := removal.reason_to_skip(last_at, size.checkpoints, size.writes):
-            return Removed(name, skipped=reason)
-        if removal.inside is not None:
-            return Removed(name, self._remove_inside(name, removal.inside))
-        rows = {table: self._rows.remove(table, {"thread_id": name}) for table in _TABLES}
-        self._store.forget()
-        return Removed(name, rows)
 
-    def _remove_inside(self, thread_id: str, inside: Inside) -> Mapping[str, int]:
-        values = self._store.read_keys(thread_id)
-        rows = dict.fromkeys(_TABLES, 0)
-        for blob in inside.blobs:
-            rows[BLOBS] += self._remove_value(values, thread_id, blob.channel, blob.version)
-        for ns, ids in inside.checkpoints.items():
-            for checkpoint_id in ids:
-                place = values.index.places.get((ns, checkpoint_id))
-                # Orphaned writes have no checkpoint.
-                by_id = {"thread_id": thread_id, "checkpoint_id": checkpoint_id}
-                where = by_id if place is None else self._at(values, place)
-                for table in (WRITES, CHECKPOINTS):
-                    rows[table] += self._rows.remove(table, where)
-        self._store.forget()
-        return rows
+def _heads(values: Values) -> dict[str, NamespaceState]:
+    """By namespace, the checkpoints of a thread."""
+    number = Counter(ns for ns, _ in values.index.places)
+    heads = values.index.heads()
+    return {ns: NamespaceState(one.key.checkpoint_id, number[ns]) for ns, one in heads.items()}
 
-    def _at(self, values: Values, place: CheckpointRow) -> dict[str, object]:
-        """The cells that select a checkpoint's rows.
 
-        They include the hash if several checkpoints of the thread have the same id.
-        """
-        key = place.key
-        where: dict[str, object] = {"thread_id": key.thread_id, "checkpoint_id": key.checkpoint_id}
-        if len(values.index.by_id[key.checkpoint_id]) > 1:
-            where[HASH] = place.stored_hash
-        return where
+def _no_writes() -> Unsupported:
+    return Unsupported("this layout cannot store writes of the caller")
 
 
 _KEYS = {
