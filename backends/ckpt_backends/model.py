@@ -516,6 +516,20 @@ def in_batches(
         yield batch
 
 
+def first_of(
+    items: Iterator[T], size_of: Callable[[T], int], most_size: int
+) -> tuple[list[T], bool]:
+    """The first items, until they add up to more than so much, and whether these are all."""
+    found: list[T] = []
+    total = 0
+    for item in items:
+        found.append(item)
+        total += size_of(item)
+        if total > most_size:
+            return found, False
+    return found, True
+
+
 # Who is told what an erasure does.
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import chain
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from bson import ObjectId, encode
 from bson.errors import BSONError
@@ -41,7 +41,7 @@ from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
-from ckpt_backends.model import Progress, TypedBytes, in_batches, in_chunks, silent
+from ckpt_backends.model import Progress, TypedBytes, first_of, in_batches, in_chunks, silent
 from ckpt_backends.mongodb.engine import layout as pipelines
 from ckpt_backends.mongodb.engine.connect import (
     BY_BYTES,
@@ -111,6 +111,7 @@ _ENDED = {251, 290}
 """NoSuchTransaction, TransactionExceededLifetimeLimitSeconds."""
 _COPIED_AT_ONCE = 50
 """Documents that are copied with one command."""
+_T = TypeVar("_T")
 Match = Mapping[str, Any]
 Document = dict[str, Any]
 Stored = tuple[str, RawBSONDocument]
@@ -520,14 +521,8 @@ class Receiver:
         if not ids and self._connection.has_transactions:
             self._add_at_once(documents)
             return
-        first: list[Stored] = []
-        size = 0
-        for table, one in documents:
-            first.append((table, one))
-            size += len(one.raw)
-            if size > _AT_ONCE:
-                break
-        if size <= _AT_ONCE and self._connection.has_transactions:
+        first, are_all = first_of(documents, lambda one: len(one[1].raw), _AT_ONCE)
+        if are_all and self._connection.has_transactions:
             self._patiently(lambda: self._add_at_once(first))
             return
         self._insert(chain(_taken(first), documents), None)
@@ -559,7 +554,7 @@ class Receiver:
 
     def _insert(self, documents: Iterable[Stored], session: ClientSession | None) -> None:
         """Insert documents; without a session, as documents on their way."""
-        for table, some in _batches(documents):
+        for table, some in _batches(documents, lambda one: len(one.raw)):
             new = self._new(table, some, session)
             self._added += len(new)
             self._there += len(some) - len(new)
@@ -670,13 +665,15 @@ def _taken(listed: list[Any]) -> Iterator[Any]:
         yield listed.pop()
 
 
-def _batches(documents: Iterable[Stored]) -> Iterator[tuple[str, list[RawBSONDocument]]]:
-    """The documents in batches for one command each, of one table."""
-    batches: dict[str, list[RawBSONDocument]] = {}
+def _batches(
+    items: Iterable[tuple[str, _T]], size_of: Callable[[_T], int]
+) -> Iterator[tuple[str, list[_T]]]:
+    """What is given with its table, in batches for one command each."""
+    batches: dict[str, list[_T]] = {}
     sizes: Counter[str] = Counter()
-    for table, one in documents:
+    for table, one in items:
         batches.setdefault(table, []).append(one)
-        sizes[table] += len(one.raw)
+        sizes[table] += size_of(one)
         if sizes[table] > _PER_COMMAND or len(batches[table]) >= DOCUMENTS_AT_ONCE:
             yield table, batches.pop(table)
             sizes[table] = 0
@@ -722,14 +719,8 @@ def replace_documents(
     Raises `StoreChanged`, and `PyMongoError`.
     """
     left = iter(edits)
-    first: list[RowEdit] = []
-    size = 0
-    for one in left:
-        first.append(one)
-        size += one.new.size
-        if size > _AT_ONCE:
-            break
-    if size <= _AT_ONCE and connection.has_transactions:
+    first, are_all = first_of(left, lambda one: one.new.size, _AT_ONCE)
+    if are_all and connection.has_transactions:
         with connection.transaction() as session:
             lock(thread_id, session)
             _replace(connection, collections, thread_id, first, session)
@@ -744,24 +735,12 @@ def _replace(
     edits: Iterable[RowEdit],
     session: ClientSession | None,
 ) -> None:
-    for table, updates in _updates(edits):
+    tables = ((one.new.table, one) for one in edits)
+    for table, some in _batches(tables, lambda one: one.stored.size + one.new.size):
+        updates = [_update(_document_of(one.stored), _document_of(one.new)) for one in some]
         done = connection.raw(collections[table]).bulk_write(updates, session=session)
         if done.matched_count != len(updates):
             raise moved(thread_id)
-
-
-def _updates(edits: Iterable[RowEdit]) -> Iterator[tuple[str, list[UpdateOne]]]:
-    """Yield the updates of a table, at most some MB at a time."""
-    batches: dict[str, list[UpdateOne]] = {}
-    sizes: Counter[str] = Counter()
-    for stored, new in edits:
-        table = stored.table
-        batches.setdefault(table, []).append(_update(_document_of(stored), _document_of(new)))
-        sizes[table] += stored.size + new.size
-        if sizes[table] > _PER_COMMAND:
-            yield table, batches.pop(table)
-            sizes[table] = 0
-    yield from batches.items()
 
 
 def _update(old: RawBSONDocument, new: RawBSONDocument) -> UpdateOne:

@@ -17,7 +17,7 @@ from redis import exceptions
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed, moved
 from ckpt_backends.errors import PartlyDone, StoreChanged, Unsupported
-from ckpt_backends.model import Capability, Progress, in_batches, silent
+from ckpt_backends.model import Capability, Progress, first_of, in_batches, silent
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.redis.engine.commands import CommandPlan, purge_lock
 from ckpt_backends.redis.engine.connect import connect
@@ -59,14 +59,8 @@ _AT_ONCE = 32 << 20
 def replace_rows(connection: RedisConnection, thread_id: str, edits: Iterable[RowEdit]) -> None:
     """See `WritableStore.replace`. Raises `StoreChanged`, and the driver's errors."""
     left = iter(edits)
-    first: list[RowEdit] = []
-    size = 0
-    for one in left:
-        first.append(one)
-        size += one.new.size
-        if size > _AT_ONCE:
-            break
-    if size <= _AT_ONCE and not connection.is_cluster:
+    first, are_all = first_of(left, lambda one: one.new.size, _AT_ONCE)
+    if are_all and not connection.is_cluster:
         _replace(connection, thread_id, first)
         return
     for one in chain(first, left):
