@@ -78,6 +78,7 @@ class NamespaceState(NamedTuple):
 
     head: str
     checkpoints: int
+    """0 in a layout without values of their own whose engine confirms a change in another way."""
 
 
 Heads: TypeAlias = Mapping[str, Mapping[str, NamespaceState]]
@@ -104,7 +105,7 @@ class Rows(Protocol):
 
     @abstractmethod
     def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:
-        """The states of threads that have rows. Nobody else changes these rows from now on."""
+        """The states of threads that have rows. From now on they are locked, if the engine can."""
 
     @abstractmethod
     def count(self, kind: Kind, where: Where) -> int:
