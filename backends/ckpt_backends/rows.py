@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
 from ckpt_backends.model import TypedBytes
@@ -40,6 +43,37 @@ class Restored:
     """Number of rows that already exist and are equal in every cell."""
     expired: int = 0
     """Number of rows that were left out because their time to live has ended."""
+
+
+@contextmanager
+def reread(rows: Iterable[Row]) -> Iterator[Callable[[], Iterator[Row]]]:
+    """Make rows readable several times by storing them in a temporary file.
+
+    Yields a function that returns an iterator over all rows.
+    """
+    from tempfile import TemporaryFile  # late: all who read rows import this module
+
+    with TemporaryFile() as file:
+        for row in rows:
+            cells = {name: _as_json(cell) for name, cell in row.cells.items()}
+            file.write(json.dumps([row.table, cells]).encode() + b"\n")
+
+        def again() -> Iterator[Row]:
+            file.seek(0)
+            for line in file:
+                table, cells = json.loads(line)
+                yield Row(table, {name: _of_json(cell) for name, cell in cells.items()})
+
+        yield again
+
+
+def _as_json(cell: Cell) -> object:
+    return [b64encode(cell).decode()] if isinstance(cell, bytes) else cell
+
+
+def _of_json(cell: Any) -> Cell:
+    found: Cell = b64decode(cell[0]) if isinstance(cell, list) else cell
+    return found
 
 
 _SHORT = 64

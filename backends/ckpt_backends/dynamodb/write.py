@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import json
 import time
-from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from tempfile import TemporaryFile
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -114,7 +112,7 @@ from ckpt_backends.errors import (
 from ckpt_backends.model import CheckpointKey, Progress, TypedBytes, in_batches, silent, time_of
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.records import added_parts
-from ckpt_backends.rows import Restored, Row, RowEdit, conflict
+from ckpt_backends.rows import Restored, Row, RowEdit, conflict, reread
 from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart
@@ -597,7 +595,7 @@ def restore_rows(connection: DynamoConnection, rows: Iterable[Row]) -> Restored:
     Raises `StoreChanged` if one exists with different contents, `Refused`, `Unsupported` and errors
     of boto3.
     """
-    with _twice(rows) as again:
+    with reread(rows) as again:
         first = next(again(), None)
         if first is None:
             return Restored(0, 0)
@@ -762,34 +760,6 @@ def _lasting(item: Attributes) -> Attributes:
 def _is_over(row: Row, now: float) -> bool:
     expires_at = row.cells.get("expires_at")
     return isinstance(expires_at, int) and expires_at <= now
-
-
-@contextmanager
-def _twice(rows: Iterable[Row]) -> Iterator[Callable[[], Iterator[Row]]]:
-    """Make rows readable several times by storing them in a temporary file.
-
-    Yields a function that returns an iterator over all rows.
-    """
-    with TemporaryFile() as file:
-        for row in rows:
-            cells = {name: _kept(cell) for name, cell in row.cells.items()}
-            file.write(json.dumps([row.table, cells]).encode() + b"\n")
-
-        def again() -> Iterator[Row]:
-            file.seek(0)
-            for line in file:
-                table, cells = json.loads(line)
-                yield Row(table, {name: _read(cell) for name, cell in cells.items()})
-
-        yield again
-
-
-def _kept(cell: object) -> object:
-    return [b64encode(cell).decode()] if isinstance(cell, bytes) else cell
-
-
-def _read(cell: Any) -> Any:
-    return b64decode(cell[0]) if isinstance(cell, list) else cell
 
 
 # Adds the parts of threads to a table.

@@ -7,9 +7,7 @@ The key must be checked here, because releases before 0.1.4 do not create a uniq
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from tempfile import TemporaryFile
 from typing import Any
 
 from bson import DatetimeConversion, decode
@@ -21,7 +19,7 @@ from pymongo.client_session import ClientSession
 from ckpt_backends.errors import Refused, Unreadable, Unsupported
 from ckpt_backends.mongodb.engine.connect import BY_BYTES, RAW, MongoConnection
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
-from ckpt_backends.rows import Restored, Row, conflict, no_table
+from ckpt_backends.rows import Restored, Row, conflict, no_table, reread
 
 DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
 Documents = list[RawBSONDocument]
@@ -82,7 +80,7 @@ def restore_rows(
         with connection.transaction() as session:
             return restorer.restore(rows, session, adds=True)
     # Without a transaction, compare all documents before adding the first one.
-    with _twice(rows) as again:
+    with reread(rows) as again:
         restorer.restore(again(), None, adds=False)
         return restorer.restore(again(), None, adds=True)
 
@@ -169,24 +167,3 @@ def _document_of(row: Row) -> RawBSONDocument:
         f"a row of '{row.table}' is not a MongoDB document, so nothing was restored",
         hint="use another copy of the archive",
     )
-
-
-@contextmanager
-def _twice(rows: Iterable[Row]) -> Iterator[Any]:
-    """Make rows readable several times by storing them in a temporary file.
-
-    Yields a function that returns an iterator over all rows.
-    """
-    with TemporaryFile() as file:
-        for row in rows:
-            stored = row.cells.get("bson")
-            table, document = row.table.encode(), stored if isinstance(stored, bytes) else b""
-            file.write(b"%d %d\n" % (len(table), len(document)) + table + document)
-
-        def again() -> Iterator[Row]:
-            file.seek(0)
-            while sizes := file.readline().split():
-                name, document = (file.read(int(size)) for size in sizes)
-                yield Row(name.decode(), {"bson": document})
-
-        yield again
