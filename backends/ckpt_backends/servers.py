@@ -172,10 +172,10 @@ def _result(method: Callable[..., Any]) -> _Test:
 
 def _late_names() -> dict[str, Any]:
     """Types in the signatures of stores whose modules import them for type checkers only."""
-    from ckpt_backends.model import Checkpoint, ThreadBounds
+    from ckpt_backends.model import Checkpoint
     from ckpt_backends.rows import Row
 
-    return {one.__name__: one for one in (Row, Checkpoint, ThreadBounds)}
+    return {one.__name__: one for one in (Row, Checkpoint)}
 
 
 def _test(hint: Any) -> _Test:
