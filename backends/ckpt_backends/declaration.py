@@ -42,7 +42,8 @@ class Backend(NamedTuple):
     """The URL schemes that it opens, in lower case, the usual one first: `("toy",)`. Empty if it
     only recognises databases. A bundled backend with the same scheme is opened instead."""
     engine: str = ""
-    """The engine that hands it databases to recognise: `redis`, `mongodb` or `sql`."""
+    """The engine that hands it databases to recognise: `redis`, `mongodb`, `postgresql`, or
+    `sql` for all with SQL."""
     recognise: str = ""
     """`module:function` that an engine calls to find out whether a database has these layouts:
     `ckpt_toy.tables:recognise`. The engine's module `recognition` documents the arguments."""
@@ -57,7 +58,8 @@ class Backend(NamedTuple):
     params: Mapping[str, str] = {}
     """The URL parameters whose values may be printed, each with a regular expression (ASCII) that
     the whole value must match: `{"schema": NAME}`. The values of all others are masked, except
-    that of `layout`."""
+    that of `layout`. Those of a backend without schemes may be in the URLs of its engine; only
+    PostgreSQL passes on such."""
     is_local: bool = False
     """Whether its stores are files and folders, so that its URLs name no host: `True`.
 

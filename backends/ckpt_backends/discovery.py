@@ -98,6 +98,18 @@ def declared_for(engine: str) -> Iterator[Backend]:
         yield from (one for one in group() if one.engine == engine)
 
 
+def param_form(scheme: str, name: str) -> str | None:
+    """The pattern of a URL parameter's harmless values; None if it has none.
+
+    The backend of the scheme declares it, or that of an application in databases of this engine.
+    """
+    backend = backend_of(scheme)
+    if backend is None or name in backend.params:
+        return None if backend is None else backend.params[name]
+    applications = (one for engine in backend.schemes for one in declared_for(engine))
+    return next((one.params[name] for one in applications if name in one.params), None)
+
+
 def backend_of(scheme: str) -> Backend | None:
     """The backend for a URL scheme; None if there is none."""
     found = (one for group in (_outer, _inner, installed) for one in group())

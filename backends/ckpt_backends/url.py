@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Self
 from urllib.parse import quote, unquote
 
 from ckpt_backends.declaration import NAME
-from ckpt_backends.discovery import backend_at, backend_of
+from ckpt_backends.discovery import backend_at, backend_of, param_form
 from ckpt_backends.errors import UsageError
 
 _SCHEME = r"[a-zA-Z][a-zA-Z0-9+.-]*://"
@@ -263,10 +263,7 @@ def printable_param(scheme: str, name: str, value: str) -> str:
 
 def _printable_form(scheme: str, name: str) -> str | None:
     """The pattern of the values of a parameter that may be printed; None if none may be."""
-    if name == "layout":
-        return NAME
-    backend = backend_of(scheme)
-    return None if backend is None else backend.params.get(name)
+    return NAME if name == "layout" else param_form(scheme, name)
 
 
 def _is_local(scheme: str) -> bool:

@@ -25,6 +25,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import Diagnostic, NotNullViolation, ProgramLimitExceeded, StatementTooComplex
 from psycopg.types.array import ListDumper
 
+from ckpt_backends.discovery import param_form
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.servers import is_local, warn_unencrypted
 from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values
@@ -335,6 +336,9 @@ def _settings(url: StoreUrl) -> dict[str, Any]:
     given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
     known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     known -= {"replication"}  # a replication connection does not support parameters
+    for name in given.keys() - known:
+        if param_form(url.scheme, name) is not None:  # of an application's layout
+            del given[name]
     unknown = sorted(given.keys() - known)
     if unknown:
         raise UsageError(
@@ -496,7 +500,7 @@ def first_line(error: Exception, url: StoreUrl) -> str:
 
 
 _SENT_AS = {"text": "text", "varchar": "text", "bpchar": "text"} | {
-    name: name for name in ("int2", "int4", "int8", "bytea")
+    name: name for name in ("int2", "int4", "int8", "bytea", "timestamptz")
 }
 _JSONB = "jsonb"
 _VERSION = b"\x01"

@@ -12,6 +12,7 @@ from psycopg import errors
 
 from ckpt_backends.base import OnConnection
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
+from ckpt_backends.discovery import declared_for
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.model import Fault, HiddenRows, Progress, Space
 from ckpt_backends.postgres import queries as sql
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from ckpt_backends.model import Progress
 
 
+ENGINE = "postgresql"
+"""What a layout declares as its engine if it is in PostgreSQL only."""
+
 # The first queries on a connection: set a safe search path and lock timeout, find the tables.
 
 
@@ -73,19 +77,33 @@ def find_tables(
     schemas = begin(connection)
     if "schema" in url.params:
         schemas = [url.params["schema"]]
+    tables = _tables(connection, NAMES)
+    if _names_application(url):
+        tables = []
+    if not any(one.schema in schemas for one in tables):
+        named = connection.rows(sql.TABLES, {"schemas": schemas})
+        tables += _tables(connection, [name for _, name in named if name not in NAMES])
+    return tables, schemas
+
+
+def _tables(connection: PostgresConnection, names: Collection[str]) -> list[PostgresTable]:
+    """The tables with these names in all schemas."""
     columns: dict[tuple[str, str], dict[str, str]] = {}
     required: dict[tuple[str, str], set[str]] = {}
-    for schema, table, column, kind, must in connection.rows(sql.COLUMNS, {"names": list(NAMES)}):
+    for schema, table, column, kind, must in connection.rows(sql.COLUMNS, {"names": list(names)}):
         columns.setdefault((schema, table), {})[column] = kind
         if must:
             required.setdefault((schema, table), set()).add(column)
-    if not any(schema in schemas for schema, _ in columns):
-        for schema, table in connection.rows(sql.TABLES, {"schemas": schemas}):
-            columns.setdefault((schema, table), {})
     return [
         PostgresTable(*name, found, frozenset(required.get(name, ())))
         for name, found in columns.items()
-    ], schemas
+    ]
+
+
+def _names_application(url: StoreUrl) -> bool:
+    """Whether a URL names a layout of an application, which may be beside LangGraph's tables."""
+    wanted = url.params.get("layout")
+    return wanted is not None and any(wanted in one.layouts for one in declared_for(ENGINE))
 
 
 def of_application(
@@ -93,10 +111,12 @@ def of_application(
 ) -> tuple[TableSaver, list[PostgresTable]] | None:
     """The application's saver that made the tables of one schema, and these tables."""
     for schema in schemas:
-        found = [one for one in tables if one.schema == schema]
-        if any(one.name == CHECKPOINTS for one in found):
-            saver = recognised({one.name: one.columns.keys() for one in found})
-            return None if saver is None else (saver, found)
+        found = {one.name: one for one in tables if one.schema == schema}
+        saver = recognised({name: one.columns.keys() for name, one in found.items()}, ENGINE)
+        if saver is not None:
+            return saver, [found[name] for name in saver.tables if name in found]
+        if CHECKPOINTS in found:
+            return None
     return None
 
 

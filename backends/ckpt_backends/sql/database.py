@@ -14,6 +14,7 @@ from ckpt_backends.discovery import declared_for
 from ckpt_backends.errors import Closing, Refused
 from ckpt_backends.model import Capability, Fault, HiddenRows, Space
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.sql.tables import NAMES
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -329,9 +330,10 @@ def something_else(where: str, tables: Iterable[str]) -> Refused:
 
 # Finds out which application's saver made the tables of a database.
 #
-# A backend that declares `engine="sql"` names a function `recognise(tables)`, whose parameter
-# maps each table to its columns. It returns a `TableSaver`, or None if the tables are not its
-# own. An engine asks before it looks for the tables of LangGraph's own saver.
+# A backend that declares `engine="sql"`, or `engine="postgresql"` if its layout is in no other
+# engine, names a function `recognise(tables)`, whose parameter maps each table to its columns. It
+# returns a `TableSaver`, or None if the tables are not its own. An engine asks before it looks for
+# the tables of LangGraph's own saver.
 
 
 Tables = Mapping[str, Set[str]]
@@ -345,6 +347,8 @@ class TableSaver(NamedTuple):
     """`module:function(database, tables, url, schema) -> Store`."""
     writable: str
     """`module:function(database, tables, url, schema) -> WritableStore`."""
+    tables: Sequence[str] = NAMES
+    """Its tables."""
 
     def open(
         self, database: Database, tables: Tables, url: StoreUrl, schema: str | None = None
@@ -361,13 +365,17 @@ class TableSaver(NamedTuple):
         return store
 
 
-def recognised(tables: Tables) -> TableSaver | None:
-    """The application's saver that made these tables; None if it is LangGraph's, or unknown."""
+def recognised(tables: Tables, *engines: str) -> TableSaver | None:
+    """The application's saver that made these tables; None if it is LangGraph's, or unknown.
+
+    `engines` are those whose backends are asked besides those for all engines with SQL.
+    """
     # LangGraph's savers store a body. Without it, asking installed packages may take a while.
     if "checkpoint" in tables.get("checkpoints", ()):
         return None
-    for backend in declared_for("sql"):
-        saver: TableSaver | None = load(backend.recognise)(tables)
-        if saver is not None:
-            return saver
+    for engine in ("sql", *engines):
+        for backend in declared_for(engine):
+            saver: TableSaver | None = load(backend.recognise)(tables)
+            if saver is not None:
+                return saver
     return None
