@@ -169,8 +169,9 @@ class RecordStore(BaseWritableStore):
             if len(removed) == sum(one.checkpoints for one in before[thread_id].values()) > 0:
                 # The last checkpoint of the thread was removed, so all its values go, too.
                 rows.remove(Kind.VALUE, Where([thread_id]))
-            rows.add(added_parts(change))
+            # What is added may take after the copies: in some layouts, the user of a thread.
             _copy(rows, change)
+            rows.add(added_parts(change))
             number = Counter((thread_id, key.checkpoint_ns) for key in change.added)
             number.subtract((thread_id, key.checkpoint_ns) for key in removed)
             rows.confirm(before, number)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import ClassVar
 
 from ckpt_backends.changes import Change, Remaining, Remains, moved
 from ckpt_backends.errors import Unsupported
@@ -45,7 +46,7 @@ _OF_ROW = 100
 _KEY = ("thread_id", "checkpoint_ns")
 
 
-class _TableRows:
+class UnsentRows:
     """Rows of one table that are not sent yet."""
 
     def __init__(self, database: WritableDatabase, table: SqlTable, columns: Sequence[str]) -> None:
@@ -99,8 +100,8 @@ class Loading:
         path = ("task_path",) if tables.task_path else ()
         task = ("task_id", "idx", "channel", "type", next(iter(tables.writes.sizes)), *path)
 
-        def rows_of(table: SqlTable, *columns: str) -> _TableRows:
-            return _TableRows(database, table, (*_KEY, *columns, *hashed))
+        def rows_of(table: SqlTable, *columns: str) -> UnsentRows:
+            return UnsentRows(database, table, (*_KEY, *columns, *hashed))
 
         self._checkpoints = rows_of(tables.checkpoints, "checkpoint_id", *body)
         self._writes = rows_of(tables.writes, "checkpoint_id", *task)
@@ -299,6 +300,8 @@ def _one_or_all(cells: list[str]) -> object:
 class WritableSqlStore(RecordStore):
     """A database with the tables of a saver, opened for changing."""
 
+    _ROWS: ClassVar[type[SqlRows]] = SqlRows
+
     def __init__(self, database: WritableDatabase, url: StoreUrl, tables: SqlTables) -> None:
         self._database = database
         self._url = url
@@ -312,7 +315,8 @@ class WritableSqlStore(RecordStore):
     ) -> Iterator[SqlRows]:
         one = thread_ids[0] if len(thread_ids) == 1 and not exclusive else None
         with self._database.transaction(one, exclusive=exclusive):
-            yield SqlRows(self._database, self._rows, self._tables, self._url, self._check_received)
+            given = self._database, self._rows, self._tables, self._url, self._check_received
+            yield self._ROWS(*given)
 
     def _check(self, change: Change) -> None:
         if self._tables.shallow:
