@@ -30,7 +30,7 @@ ELSEWHERE: Mapping[str, Mapping[str, str]] = {
     "rows-hidden": {
         **dict.fromkeys(("postgres", "postgres-shallow"), _POLICY),
         **dict.fromkeys(("mysql", "mysql-shallow"), _VIEW),
-        **dict.fromkeys(("three-table", "three-table-latest"), _TENANTS),
+        **dict.fromkeys(("three-table", "three-table-latest", "kagent"), _TENANTS),
         **dict.fromkeys(("mongodb", "mongodb-js", "kaflow"), _DOCUMENTS),
     },
     "value-replaced": {

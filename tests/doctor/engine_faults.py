@@ -134,6 +134,16 @@ _OF_POSTGRES: Mapping[str, Plant] = {
         "SELECT pg_stat_force_next_flush()",
     ),
 }
+_OF_KAGENT: Mapping[str, Plant] = {
+    "space-free": by(
+        "ALTER TABLE lg_checkpoint_write SET (autovacuum_enabled = off)",
+        "INSERT INTO lg_checkpoint_write (user_id, thread_id, checkpoint_id, write_idx, value,"
+        " value_type, channel, task_id) SELECT '', 'new', n::text, 0, repeat('x', 500), '', '', ''"
+        " FROM generate_series(1, 8000) n",
+        "DELETE FROM lg_checkpoint_write WHERE thread_id = 'new'",
+        "SELECT pg_stat_force_next_flush()",
+    )
+}
 _OF_MYSQL: Mapping[str, Plant] = {
     "index-missing": by("DROP INDEX checkpoints_thread_id_idx ON checkpoints"),
     "schema-old": by("ALTER TABLE checkpoint_writes DROP COLUMN task_path"),
@@ -156,6 +166,7 @@ _BY_LAYOUT: Mapping[str, Mapping[str, Plant]] = {
     "sqlite": {"index-missing": _KEYLESS, **_OF_FILES},
     **dict.fromkeys(("postgres", "postgres-shallow"), _OF_POSTGRES),
     **dict.fromkeys(("mysql", "mysql-shallow"), _OF_MYSQL),
+    "kagent": _OF_KAGENT,
     **dict.fromkeys(("three-table", "three-table-latest"), _OF_FILES),
 }
 ENGINE_FAULTS: Mapping[tuple[str, str], Plant] = {

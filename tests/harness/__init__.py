@@ -11,6 +11,7 @@ from tests.harness.javascript import (
     ShallowJavaScriptRedisHarness,
 )
 from tests.harness.kaflow import KaflowHarness
+from tests.harness.kagent import KagentHarness
 from tests.harness.langgraph_dev import DevHarness
 from tests.harness.mongodb import MongoHarness
 from tests.harness.mysql import MySQLHarness, ShallowMySQLHarness
@@ -53,6 +54,7 @@ HARNESSES: list[type[Harness]] = [
     MySQLThreeTableHarness,
     DynamoDbHarness,
     ValkeyHarness,
+    KagentHarness,
 ]
 
 __all__ = ["HARNESSES", "Harness"]

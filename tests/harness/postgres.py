@@ -19,7 +19,7 @@ from tests.servers import Server, postgres_database
 class PostgresHarness(Harness):
     """langgraph-checkpoint-postgres on a separate database."""
 
-    TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+    TABLES: tuple[str, ...] = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
     name: ClassVar[str] = "postgres"
     server: ClassVar[str | None] = "postgres"
     failing_scenarios: ClassVar[frozenset[str]] = frozenset({"zoo-floats", "zoo-text"})
@@ -82,8 +82,8 @@ class PostgresHarness(Harness):
 
     def has_stateful_subgraph(self, thread_id: str) -> bool:
         found = self.connection.execute(
-            "SELECT 1 FROM checkpoints WHERE thread_id = %s AND checkpoint_ns > ''"
-            " AND strpos(checkpoint_ns, ':') = 0",
+            f"SELECT 1 FROM {self.TABLES[0]} WHERE thread_id = %s AND checkpoint_ns > ''"
+            " AND strpos(checkpoint_ns, ':') = 0".encode(),
             [thread_id],
         )
         return found.fetchone() is not None

@@ -110,7 +110,7 @@ each type of value reads is shown by those of truth and of promises."""
 
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 """One layout of each engine for time travel by default. SQLite has tests of its own."""
-COPIED = TRAVELLING | {"redis-hash", "redis-plain", "valkey", "dynamodb"}
+COPIED = TRAVELLING | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent"}
 """The layouts whose time travel is tested."""
 
 

@@ -14,6 +14,7 @@ from tests.doctor.planting.javascript import (
     JavaScriptRedisPlanter,
     ShallowJavaScriptRedisPlanter,
 )
+from tests.doctor.planting.kagent import KagentPlanter
 from tests.doctor.planting.redis import (
     HashPlanter,
     PlainPlanter,
@@ -39,6 +40,7 @@ PLANTERS: dict[str, type[Planter[Any]]] = {
     "mongodb": MongoPlanter,
     "mongodb-js": JavaScriptDocumentPlanter,
     "kaflow": KaflowPlanter,
+    "kagent": KagentPlanter,
     "redis": RedisPlanter,
     "redis-shallow": ShallowRedisPlanter,
     "redis-hash": HashPlanter,

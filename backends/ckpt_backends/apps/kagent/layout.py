@@ -1,0 +1,131 @@
+"""Recognises kagent's tables by their columns, and knows whose threads they hold.
+
+The key begins with the user, and `ckpt` names threads by their ids alone. So either the URL names
+the user, or no thread id may belong to two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.sql.database import Database, Tables, TableSaver
+from ckpt_backends.sql.queries import SqlTable, SqlTables
+from ckpt_backends.sql.tables import missing_columns, unknown_columns, unknown_tables
+from ckpt_backends.url import StoreUrl
+
+CHECKPOINTS, WRITES = "lg_checkpoint", "lg_checkpoint_write"
+KEY = ("user_id", "thread_id", "checkpoint_ns", "checkpoint_id")
+TIMES = ("created_at", "updated_at")
+USUAL_USER = "admin@kagent.dev"
+"""The user of a thread that is new, unless the URL names one: the saver's default."""
+IS_LIVE = "(deleted_at IS NULL)"
+
+_NEEDED: Mapping[str, Set[str]] = {
+    CHECKPOINTS: {*KEY, *TIMES, "deleted_at", "parent_checkpoint_id", "version"}
+    | {"metadata", "checkpoint", "checkpoint_type"},
+    WRITES: {*KEY, *TIMES, "deleted_at", "write_idx", "task_id", "channel", "value", "value_type"},
+}
+_USERS = """(user_id = ANY(ARRAY(
+    WITH RECURSIVE walk(one) AS (
+        SELECT min(user_id) FROM {table} UNION ALL
+        SELECT (SELECT min(user_id) FROM {table} WHERE user_id > one) FROM walk
+        WHERE one IS NOT NULL)
+    SELECT one FROM walk WHERE one IS NOT NULL)))"""
+"""True of all rows. With it, the server seeks a thread of any user in the key, where it would read
+all keys without."""
+_OF_SEVERAL = """
+    SELECT thread_id, min(user_id), max(user_id) FROM (
+        SELECT user_id, thread_id FROM {checkpoints} WHERE {of_checkpoints}
+        UNION ALL SELECT user_id, thread_id FROM {writes} WHERE {of_writes}) c
+    WHERE {only} GROUP BY thread_id HAVING min(user_id) <> max(user_id) LIMIT 1
+"""
+
+
+def recognise(tables: Tables) -> TableSaver | None:
+    """The saver of this layout if the tables look like it."""
+    if CHECKPOINTS not in tables or WRITES not in tables:
+        return None
+    room = "ckpt_backends.apps.kagent"
+    names = (CHECKPOINTS, WRITES)
+    return TableSaver(f"{room}.store:open_tables", f"{room}.write:open_writable_tables", names)
+
+
+class KagentTables:
+    """The tables in a schema, with the rows of the user whom the URL names, or of all."""
+
+    def __init__(self, database: Database, columns: Tables, url: StoreUrl, schema: str) -> None:
+        """Raises `UnknownLayout` if a column is missing."""
+        if missing := missing_columns(columns, _NEEDED):
+            raise unknown_tables(str(url), missing)
+        self.user = url.params.get("user_id")
+        self.unknown = unknown_columns(columns, {}, _NEEDED)
+        self._database = database
+        self._columns = columns
+        self._schema = schema
+        self._sql = {name: f"{database.quoted(schema)}.{name}" for name in _NEEDED}
+
+    def of_user(self, table: str) -> str:
+        """The condition for rows of the user, or of any user."""
+        if self.user is None:
+            return _USERS.format(table=self._sql[table])
+        return f"(user_id = {self._database.literal(self.user)})".replace("%", "%%")
+
+    def stored(self) -> SqlTables:
+        """The tables as they are stored, for changes."""
+        return self._tables(self._sql)
+
+    def live(self) -> SqlTables:
+        """The rows that exist for kagent, with the columns of LangGraph's savers, for reading."""
+        also = {CHECKPOINTS: "checkpoint_type AS type"}
+        also[WRITES] = "value_type AS type, write_idx AS idx"
+        views = {
+            name: f"(SELECT *, {also[name]} FROM {sql} WHERE {IS_LIVE} AND {self.of_user(name)})"
+            for name, sql in self._sql.items()
+        }
+        return self._tables(views)
+
+    def _tables(self, sql: Mapping[str, str]) -> SqlTables:
+        def table(name: str, *sized: str) -> SqlTable:
+            columns = {one: self._database.archived(name, one) for one in self._columns[name]}
+            sizes = {one: f"octet_length(c.{one})" for one in sized}
+            return SqlTable(name, sql[name], columns, sizes)
+
+        return SqlTables(
+            layout="kagent",
+            names=tuple(f"{self._schema}.{name}" for name in self._sql),
+            checkpoints=table(CHECKPOINTS, "checkpoint", "metadata"),
+            writes=table(WRITES, "value"),
+            task_path=False,
+            can_add=not self.unknown,
+        )
+
+    def users(self, thread_id: str) -> list[str]:
+        """The users who have rows of a thread, softly deleted ones included."""
+        given = self._database.text("thread")
+        parts = [
+            f"SELECT user_id FROM {sql} WHERE thread_id = {given} AND {self.of_user(name)}"
+            for name, sql in self._sql.items()
+        ]
+        values = {"thread": self._database.bound(thread_id)}
+        return [user for (user,) in self._database.rows(" UNION ".join(parts), values)]
+
+    def check_users(self, thread_ids: Sequence[str] | None = None) -> None:
+        """Raise `Unsupported` if one of these threads, or of all, belongs to two users."""
+        if self.user is not None:
+            return
+        only, values = "true", dict[str, object]()
+        if thread_ids is not None:
+            only, values = self._database.among("c.thread_id", "t", thread_ids)
+        query = _OF_SEVERAL.format(
+            checkpoints=self._sql[CHECKPOINTS],
+            writes=self._sql[WRITES],
+            of_checkpoints=self.of_user(CHECKPOINTS),
+            of_writes=self.of_user(WRITES),
+            only=only,
+        )
+        for thread_id, one, other in self._database.rows(query, values):
+            raise Unsupported(
+                f"thread '{thread_id}' belongs to several users, such as '{one}' and '{other}'",
+                hint="name one in the URL: ?user_id=NAME",
+            )

@@ -1,0 +1,185 @@
+"""kagent's layout: whose threads there are, what is softly deleted, and what else is in there."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.library import config_of_thread, graph_of
+from tests.kagent import USER, made, saver_on
+from tests.servers import Server, postgres_database
+from tests.support import ckpt
+
+pytestmark = pytest.mark.engines
+
+
+@pytest.fixture
+def url(postgres_server: Server) -> Iterator[str]:
+    with postgres_database(postgres_server) as database:
+        yield made(database)
+
+
+def run(url: str, thread_id: str, user: str = "", *, asks: bool = False) -> None:
+    with saver_on(url) as saver:
+        config: Any = config_of_thread(thread_id)
+        config["configurable"] |= {"user_id": user} if user else {}
+        graph_of(saver, asks=asks).invoke({"items": ["in"]}, config)
+
+
+def rows(url: str, query: str, *values: Any) -> list[Any]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(query.encode(), values)
+        return found.fetchall() if found.description else []
+
+
+def users(url: str, thread_id: str) -> set[str]:
+    tables = ("lg_checkpoint", "lg_checkpoint_write")
+    query = " UNION ".join(f"SELECT user_id FROM {one} WHERE thread_id = %s" for one in tables)
+    return {user for (user,) in rows(url, query, thread_id, thread_id)}
+
+
+def listed(url: str) -> dict[str, str]:
+    """The threads that `ckpt` lists, with their users."""
+    found = ckpt("-s", url, "threads", "list", "-o", "json").json
+    return {one["thread_id"]: one.get("user") for one in found}
+
+
+def test_threads_have_their_users(url: str) -> None:
+    run(url, "anna's", "anna")
+    run(url, "nobody's")
+    assert listed(url) == {"anna's": "anna", "nobody's": USER}
+    assert listed(f"{url}?user_id=anna") == {"anna's": "anna"}
+    assert listed(f"{url}?user_id=nobody") == {}
+    found = ckpt("-s", url, "threads", "list", "--user", "anna", "-o", "json").json
+    assert [one["thread_id"] for one in found] == ["anna's"]
+
+
+def test_a_thread_of_two_users_is_read_only_by_its_user(url: str) -> None:
+    for user in ("anna", "ben"):
+        run(url, "both", user)
+    for words in (["threads", "list"], ["threads", "delete", "both", "--yes"]):
+        refused = ckpt("-s", url, *words)
+        assert refused.code == 4
+        assert "thread 'both' belongs to several users, such as 'anna' and 'ben'" in refused.err
+        assert "?user_id=NAME" in refused.err
+    anna = f"{url}?user_id=anna"
+    assert "?user_id=anna" in ckpt("-s", anna, "stores", "-o", "json").json[0]["url"]
+    assert ckpt("-s", anna, "threads", "delete", "both", "--yes").code == 0
+    assert users(url, "both") == {"ben"}
+    assert listed(url) == {"both": "ben"}
+
+
+def test_new_rows_are_of_the_threads_user(url: str) -> None:
+    run(url, "asking", "anna", asks=True)
+    for words in (
+        ["rollback", "asking", "--at", "~1"],
+        ["fork", "asking", "--at", "~1"],
+        ["copy", "asking", "--as", "copied"],
+        ["copy", "asking", "--at", "~1", "--as", "begun"],
+    ):
+        done = ckpt("-s", url, *words, "--yes")
+        assert done.code == 0, done.err
+    assert [users(url, one) for one in ("asking", "copied", "begun")] == [{"anna"}] * 3
+    assert not rows(url, "SELECT 1 FROM lg_checkpoint WHERE created_at IS NULL OR version <> 4")
+
+
+def test_a_copy_is_of_the_named_user_or_of_the_usual_one(url: str, tmp_path: Path) -> None:
+    run(url, "one", "anna")
+    file = tmp_path / "copy.db"
+    assert ckpt("-s", url, "copy", "--all", "--to", file, "--create", "--yes").code == 0
+    rows(url, "TRUNCATE lg_checkpoint, lg_checkpoint_write")
+    for target, user in ((f"{url}?user_id=ben", "ben"), (url, USER)):
+        assert ckpt("-s", file, "copy", "--all", "--to", target, "--yes").code == 0
+        assert users(url, "one") == {user}
+        rows(url, "TRUNCATE lg_checkpoint, lg_checkpoint_write")
+
+
+def test_an_archive_brings_no_row_of_another_user(url: str, tmp_path: Path) -> None:
+    run(url, "one", "anna")
+    done = ckpt("-s", url, "threads", "delete", "one", "--archive", tmp_path, "--yes")
+    assert done.code == 0, done.err
+    (found,) = tmp_path.glob("*.ckpt*")
+    refused = ckpt("-s", f"{url}?user_id=ben", "import", found, "--yes")
+    assert refused.code != 0
+    assert "user 'anna'" in refused.err
+    assert ckpt("-s", url, "import", found, "--yes").code == 0
+    assert users(url, "one") == {"anna"}
+
+
+def test_what_is_softly_deleted_is_gone_and_goes_with_its_thread(url: str) -> None:
+    run(url, "gone")
+    run(url, "kept")
+    with saver_on(url) as saver:
+        for thread_id in ("gone", "kept"):
+            saver.delete_thread(thread_id)
+    run(url, "kept")
+    assert listed(url) == {"kept": USER}
+    assert ckpt("-s", url, "show", "gone").code == 3
+    assert ckpt("-s", url, "history", "kept", "-o", "json").json
+    with saver_on(url) as saver, closing(open_store(url)) as store:
+        own = [one.checkpoint["id"] for one in saver.list(config_of_thread("kept"))]
+        ids = rows(url, "SELECT checkpoint_id FROM lg_checkpoint WHERE deleted_at IS NULL")
+        assert len(own) == len(ids)
+        assert [one.key.checkpoint_id for one in store.checkpoints("kept")] == own
+        assert {row.cells["deleted_at"] for row in store.rows("kept")} == {None}
+    assert ckpt("-s", url, "doctor", "--deep").code == 0
+    assert ckpt("-s", url, "threads", "delete", "kept", "--yes").code == 0
+    assert users(url, "kept") == set()
+    assert users(url, "gone") == {USER}
+
+
+def test_two_tasks_that_wrote_the_same_number_are_refused(url: str, tmp_path: Path) -> None:
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    with SqliteSaver.from_conn_string(str(tmp_path / "one.db")) as saver:
+        graph_of(saver).invoke({"items": ["in"]}, config_of_thread("one"))
+        config: Any = config_of_thread("one")
+        head = saver.get_tuple(config)
+        assert head is not None
+        for task in "ab":
+            saver.put_writes(head.config, [("items", task)], task)
+    refused = ckpt("-s", tmp_path / "one.db", "copy", "--all", "--to", url, "--yes")
+    assert refused.code != 0
+    assert "two tasks wrote number 0" in refused.err + refused.out
+    assert users(url, "one") == set()
+
+
+def test_langgraphs_tables_beside_them_are_chosen_by_layout(url: str) -> None:
+    run(url, "of kagent")
+    with PostgresSaver.from_conn_string(url) as saver:
+        saver.setup()
+        graph_of(saver).invoke({"items": ["in"]}, config_of_thread("of langgraph"))
+    assert list(listed(url)) == ["of langgraph"]
+    assert listed(f"{url}?layout=kagent") == {"of kagent": USER}
+
+
+def test_tables_of_another_kagent_are_refused_or_only_read(url: str) -> None:
+    run(url, "one")
+    rows(url, "ALTER TABLE lg_checkpoint_write ADD COLUMN task_path text")
+    assert listed(url) == {"one": USER}
+    refused = ckpt("-s", url, "threads", "delete", "one", "--yes")
+    assert refused.code == 4
+    assert "lg_checkpoint_write.task_path" in refused.err
+    rows(url, "ALTER TABLE lg_checkpoint_write DROP COLUMN value_type")
+    refused = ckpt("-s", url, "threads", "list")
+    assert refused.code == 4
+    assert "missing lg_checkpoint_write.value_type" in refused.err
+
+
+def test_a_text_that_is_no_base64_is_shown_as_what_it_is(url: str) -> None:
+    run(url, "one")
+    rows(url, "UPDATE lg_checkpoint SET checkpoint = 'abcde' WHERE parent_checkpoint_id IS NULL")
+    assert ckpt("-s", url, "history", "one").code == 0
+    found = ckpt("-s", url, "doctor", "--deep", "-o", "json").json
+    assert "body-unreadable" in json.dumps(found)
+    ((text,),) = rows(url, "SELECT min(metadata) FROM lg_checkpoint")
+    assert json.loads(b64decode(text))
