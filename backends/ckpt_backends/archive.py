@@ -736,9 +736,10 @@ def _damaged(path: Path, why: str) -> Unreadable:
 # if its bytes are one, since a serializer of an application may unpickle whatever the tag says.
 # The tag of an encrypted value names its type (`pickle+aes`). Rows keep type tags here:
 #
-#     columns         `type` and `metadata_type`; values are in the columns of LangGraph's savers,
-#                     and
-#                     in all columns of bytes except hashes of keys
+#     columns         `type`, or the name of a value's column with `_type`, such as `metadata_type`;
+#                     values are in the columns of LangGraph's savers, which may be base64 if their
+#                     type has a column of its own, and in all columns of bytes except hashes of
+#                     keys
 #     Redis hashes    `.type` and `.metadata_type`, fields of the hash
 #     RedisJSON       `type` of the document and of its `checkpoint`
 #     Redis strings   `t` of a JSON object, with the bytes in base64 as `d`; or `type` of an object,
@@ -838,9 +839,11 @@ def _pickles(row: Row) -> Iterator[str]:
         dot, plain = "." * name.startswith("."), name.removeprefix(".")
         is_bytes = is_sql and isinstance(cell, bytes) and not name.endswith(_NO_VALUES)
         if plain in _VALUES or is_bytes:
-            tag = f"{dot}metadata_type" if plain == "metadata" else f"{dot}type"
-            data = cell if isinstance(cell, bytes) else b""
-            if is_pickle(_text_of(cells.get(tag)), data):
+            own = f"{dot}{plain}_type"
+            tags = [own] if plain == "metadata" else [own, f"{dot}type"]
+            data = cell if isinstance(cell, bytes) else _decoded(cell) if own in cells else b""
+            found = [_text_of(cells[tag]) for tag in tags if tag in cells]
+            if any(is_pickle(tag, data) for tag in found or [""]):
                 yield plain
     if "key" in cells and "type" in cells:
         yield from _in_redis(cells)

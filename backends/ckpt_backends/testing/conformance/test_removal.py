@@ -229,8 +229,8 @@ def pickled(row: Row) -> Row:
             inner[tag] = "pickle"
             made = json.dumps(body)
             cells[name] = made if isinstance(text, str) else made.encode()
-    elif isinstance(cells.get("type"), str):
-        cells["type"] = "pickle"
+    elif tags := {"type", "checkpoint_type", "value_type"} & cells.keys():
+        cells |= dict.fromkeys(tags, "pickle")
     else:
         return row
     return replace(row, cells=cells)
