@@ -86,7 +86,9 @@ def test_a_secret_is_in_no_row_and_the_graph_goes_on(
             assert ckpt("-s", harness.url, "doctor", "--deep", THREAD).code == 0
         if not harness.values_only:  # else the library has its own copy
             assert history(harness, THREAD) == replaced(before)
-            if harness.has_writes:
+            # kagent's saver takes all writes for those of the task with the greatest id, which is
+            # another one in each thread.
+            if harness.has_writes and harness.name != "kagent":
                 expected = resumed(harness, TWIN)
                 erase_numbers(expected)
                 assert resumed(harness, THREAD) == expected

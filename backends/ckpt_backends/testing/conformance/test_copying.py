@@ -49,13 +49,13 @@ def comparable(answer: Any) -> Any:
     """An answer without what differs between serializers, and with versions as numbers.
 
     Some savers count versions as texts with a random part. Only some layouts tell that a checkpoint
-    without a parent begins a run.
+    without a parent begins a run, or whose a thread is.
     """
     if isinstance(answer, list):
         return [comparable(one) for one in answer]
     if not isinstance(answer, dict):
         return answer
-    stored = {"type", "bytes"} if "channel" in answer else {"begins_run"}
+    stored = {"type", "bytes"} if "channel" in answer else {"begins_run", "user"}
     found = {name: comparable(one) for name, one in answer.items() if name not in stored}
     if isinstance(found.get("versions"), dict):
         found["versions"] = {
