@@ -170,12 +170,15 @@ class RekeyCounts:
     """Those that change."""
     done_before: int = 0
     """Those that are encrypted with the key that they are to have."""
+    metadata: int = 0
+    """Those that are metadata of which leaves are encrypted; it cannot be told once none is."""
 
     def add_all(self, other: RekeyCounts) -> None:
         """Add the numbers of others."""
         self.values += other.values
         self.rekeyed += other.rekeyed
         self.done_before += other.done_before
+        self.metadata += other.metadata
 
 
 class Rekeying:
@@ -236,6 +239,7 @@ class Rekeying:
         is_json = stored.value.type == "json"
         found = (map_parts if is_json else sealed_metadata)(stored.value, change)
         counts.values += 1
+        counts.metadata += not self._form.encrypts_metadata
         counts.rekeyed += bool(leaves.rekeyed)
         counts.done_before += bool(leaves.done_before and not leaves.rekeyed)
         return found if leaves.rekeyed else stored.value
