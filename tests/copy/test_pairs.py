@@ -35,7 +35,9 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
     source = sources(pair.source, pair.only)
     with places(pair.target) as target:
         skipped = copy_all(source.harness, target)
-        assert skipped.keys() <= may_be_skipped(source.harness, target), skipped
+        # kagent has room for the writes of one task at a checkpoint, and these threads for more.
+        others = {name for name, why in skipped.items() if "two tasks wrote number" not in why}
+        assert others <= may_be_skipped(source.harness, target), skipped
         names = [name for name in source.read if name not in skipped]
         assert names
         for name in names:
@@ -99,9 +101,6 @@ def may_be_skipped(source: Harness, target: Harness) -> frozenset[str]:
         found |= {"zoo-dataclass"} | {name for name in SCENARIOS if "error" in name}
     if target.omits_defaults:
         found |= {"zoo-dataclass", "zoo-keys", "zoo-floats", "zoo-namedtuple", "zoo-enum"}
-    if target.name == "kagent":  # The caller's answer and the task's have the same number.
-        found |= {"interrupt-answered", "interrupt-second", "interrupt-twice-answered"}
-        found |= {"fork-asking"}
     if not source.has_task_paths or source.writes_by_arrival:
         found |= {name for name in SCENARIOS if name.startswith("delta")}
     return frozenset(found)
@@ -136,11 +135,11 @@ def _check_answers(filled: Source, target: Harness, name: str) -> None:
         without |= {"values", "type", "value", "bytes"}
     if not (source.has_task_paths and target.has_task_paths):
         without |= {"next_paths", "path"}
+        if name.startswith("functional"):
+            return  # Only paths name the nodes of such a graph.
     if name.startswith("delta"):
         # Where values are stored apart, all checkpoints of a version have its snapshot.
         without |= {"rebuilt"}
-        if name.startswith("functional"):
-            return  # Only paths name the nodes of such a graph.
     for words in COMMANDS if source.has_writes else (["messages"],):
         if words == ["show"] and loses_deltas(source, target, name):
             continue  # The source says that a value is lost. The copy does not know that.
