@@ -44,7 +44,7 @@ def url(postgres_server: Server) -> Iterator[str]:
         found = made(database)
         with saver_on(found) as saver:
             builder = StateGraph(State).add_node("reply", reply)
-            graph = builder.add_edge(START, "reply").add_edge("reply", END).compile(saver)
+            graph: Any = builder.add_edge(START, "reply").add_edge("reply", END).compile(saver)
             for turn in ("one", "two", "three"):
                 message = HumanMessage(turn, id=turn)
                 graph.invoke({"messages": [message]}, config_of_thread("chat"))
