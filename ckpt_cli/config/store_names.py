@@ -28,9 +28,7 @@ COPY = "copy"
 
 _COMMAND = r"`ckpt ([a-z]+ [^`]*)`"
 """A command to paste. One of a single word is only named."""
-_TO_FILL_IN = (
-    r"(?<![\w-])(?:THREAD|REF|OP|FILE|STORE|NEW|URL|DIR|KEY|PATTERN|FILTER|NODE|--help)(?![\w-])"
-)
+_TO_FILL_IN = r"(?<![\w-])(?:THREAD|REF|OP|FILE|STORE|NEW|URL|DIR|KEY|PATTERN|FILTER|NODE)(?![\w-])"
 _WITHOUT_STORE = frozenset({"trust", "completion", "demo", "stores"})
 
 
@@ -87,8 +85,9 @@ class StoreNames:
             return text
 
         def named(found: re.Match[str]) -> str:
-            name = found[1].partition(" ")[0]
-            if name in _WITHOUT_STORE or re.search(_TO_FILL_IN, found[1]):
+            name, *options = found[1].partition(" -- ")[0].split(" ")
+            reads_none = name in _WITHOUT_STORE or "--help" in options
+            if reads_none or re.search(_TO_FILL_IN, found[1]):
                 return found[0]
             return f"`{shell.command('ckpt', *words)} {found[1]}`"
 

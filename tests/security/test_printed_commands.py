@@ -141,14 +141,18 @@ def plans(bench: Bench, text: str) -> Iterator[Pasted]:
 
 
 def hints_about_threads(bench: Bench, text: str) -> Iterator[Pasted]:
-    named = guarded(text)
+    named: list[str | Path] = [*guarded(text)]
+    store: list[str | Path] = ["-s", bench.store]
+    # With a word to replace, it is not one to paste.
     yield quoted(bench.run("undo", *named).err), ["rollback", *guarded(text, "REF")]
-    yield quoted(bench.run("rollback", *named).err), ["show", "--tree", *named]
-    yield quoted(bench.run("rollback", "--last-good", *named).err), ["show", "--tree", *named]
-    yield quoted(bench.run("rollback", "--steps", "99", *named).err), ["history", *named]
-    yield quoted(bench.run("show", *guarded(text, "nope")).err), ["history", *named]
+    tree: list[str | Path] = [*store, "show", "--tree", *named]
+    history: list[str | Path] = [*store, "history", *named]
+    yield quoted(bench.run("rollback", *named).err), tree
+    yield quoted(bench.run("rollback", "--last-good", *named).err), tree
+    yield quoted(bench.run("rollback", "--steps", "99", *named).err), history
+    yield quoted(bench.run("show", *guarded(text, "nope")).err), history
     at = f"{text}@head"
-    yield quoted(bench.run("history", *guarded(at)).err), ["show", *guarded(at)]
+    yield quoted(bench.run("history", *guarded(at)).err), [*store, "show", *guarded(at)]
     said = bench.run("rollback", "--steps", "1", *guarded(at)).err
     yield f"ckpt {after('hint: give the thread alone: ', said)}", [text]
 
@@ -161,7 +165,8 @@ def close_matches(bench: Bench, text: str) -> Iterator[Pasted]:
 
 def replayed(bench: Bench, text: str) -> Iterator[Pasted]:
     said = bench.run("replay", "--verify", *guarded(text)).err
-    yield quoted(said), ["diff", "--writes", *guarded(f"{text}@{bench.head}")]
+    at = guarded(f"{text}@{bench.head}")
+    yield quoted(said), ["-s", bench.store, "diff", "--writes", *at]
 
 
 def values(bench: Bench, text: str) -> Iterator[Pasted]:
