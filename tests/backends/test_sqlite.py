@@ -89,6 +89,16 @@ def test_rows_that_stand_only_in_the_log_are_read(with_log: Path) -> None:
     assert (digest(with_log), digest(Path(f"{with_log}-wal"))) == before
 
 
+def test_two_readers_of_one_process_leave_no_files(sample: Path) -> None:
+    """Whichever is closed first; a plan reads a store twice at a time."""
+    for first in (0, 1):
+        stores = [open_store(str(sample)), open_store(str(sample))]
+        assert all(len(list(one.threads())) > 1 for one in stores)
+        stores.pop(first).close()
+        stores.pop().close()
+        assert list(sample.parent.iterdir()) == [sample]
+
+
 def test_a_private_copy_holds_the_log_too_and_leaves_nothing(with_log: Path) -> None:
     folder = sorted(with_log.parent.iterdir())
     assert "in-the-log" in threads(f"sqlite:///{with_log}?copy=1")

@@ -62,6 +62,10 @@ class Opened(NamedTuple):
     """Device and inode of the file; None for a private copy."""
 
 
+_MADE: set[tuple[int, int]] = set()
+"""The files beside which this process made a log and shared memory to read them."""
+
+
 def open_read_only(url: StoreUrl) -> Opened:
     """Open the file that the URL names, or a private copy of it if the URL has `copy=1`.
 
@@ -83,7 +87,10 @@ def open_read_only(url: StoreUrl) -> Opened:
             made_files = not has_shared_memory(path)
             connection = _connect(path, "mode=ro")
             made_files &= has_shared_memory(path)
-            tidy = partial(_remove_empty_log, path) if made_files else _nothing
+            if made_files and opened_file is not None:
+                _MADE.add(opened_file)
+            # The connection that made them may be closed before others of this process.
+            tidy = partial(_remove_empty_log, path) if opened_file in _MADE else _nothing
             return Opened(connection, path, (), tidy, identity=opened_file)
         except sqlite3.DatabaseError as error:
             # The writer may also commit, and delete its journal, while SQLite examines it.
