@@ -36,17 +36,19 @@ from ckpt_backends.mysql.database import AT_ONCE, Fetcher, MySQLDatabase, find_l
 from ckpt_backends.mysql.layout import MySQLLayout, literal
 from ckpt_backends.protocol import CheckpointQuery, ReadOptions, Store
 from ckpt_backends.servers import STORE, checked, opening
-from ckpt_backends.sql.database import recognised
-from ckpt_backends.sql.queries import (
+from ckpt_backends.sql.store import Keyed, SqlStore
+from ckpt_backends.sql.tables import (
     STATES_AT_ONCE,
+    STORED,
     GroupedThreads,
     RowQuery,
     SqlTable,
     SqlTables,
+    json_bytes,
+    recognised,
     tables_with_blobs,
+    with_extras,
 )
-from ckpt_backends.sql.store import Keyed, SqlStore
-from ckpt_backends.sql.tables import STORED, json_bytes, with_extras
 from ckpt_backends.url import StoreUrl
 
 # Reads the channel values of checkpoints from `checkpoint_blobs`.

@@ -17,8 +17,8 @@ from ckpt_backends.mysql.store import tables_of
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.rows import Row
 from ckpt_backends.servers import opening
-from ckpt_backends.sql.database import MEMORY_TABLES, recognised, something_else
-from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES, not_changed
+from ckpt_backends.sql.database import MEMORY_TABLES, something_else
+from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES, not_changed, recognised
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import StoreUrl

@@ -38,14 +38,12 @@ from ckpt_backends.sql.database import (
     REMEDY,
     Loaded,
     QueryRow,
-    TableSaver,
     Values,
     WritableDatabase,
     base_of,
     may_hide,
-    recognised,
 )
-from ckpt_backends.sql.tables import CHECKPOINTS, NAMES
+from ckpt_backends.sql.tables import CHECKPOINTS, NAMES, TableSaver, recognised
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:

@@ -36,18 +36,20 @@ from ckpt_backends.postgres.layout import (
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.servers import STORE, checked, opening
-from ckpt_backends.sql.queries import (
+from ckpt_backends.sql.store import Keyed, SqlStore
+from ckpt_backends.sql.tables import (
     BODIES_AT_ONCE,
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
+    STORED,
     GroupedThreads,
     RowQuery,
     SqlTable,
     SqlTables,
+    json_bytes,
     tables_with_blobs,
+    with_extras,
 )
-from ckpt_backends.sql.store import Keyed, SqlStore
-from ckpt_backends.sql.tables import STORED, json_bytes, with_extras
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500

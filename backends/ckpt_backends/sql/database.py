@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ckpt_backends import shell
-from ckpt_backends.declaration import load
-from ckpt_backends.discovery import declared_for
 from ckpt_backends.errors import Closing, Refused
 from ckpt_backends.model import Capability, Fault, HiddenRows, Space
-from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.sql.tables import NAMES
-from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.changes import Remains
@@ -114,9 +109,9 @@ class Database(Closing):
         """The expression of a column for an archive: a number, text or bytes."""
         return self.quoted(column)
 
-    def bound(self, text: str) -> object:
-        """A text in the form in which the driver needs it as a parameter."""
-        return text
+    def bound(self, cell: object) -> object:
+        """A cell in the form in which the driver needs it as a parameter."""
+        return cell
 
     def storable(self, text: str) -> bool:  # noqa: ARG002
         """Whether the engine can store a text. If not, no row can contain it."""
@@ -235,6 +230,29 @@ def text(cell: object) -> str:
     return "" if cell is None else str(cell)
 
 
+Condition = Mapping[str, object]
+"""By column (or expression), the cell that a row must have, or a list of such cells."""
+
+
+def condition(
+    database: Database, where: Condition, name: str = "w"
+) -> tuple[str, dict[str, object]]:
+    """The condition on rows, and its parameters; their names begin with `name`."""
+    parts: list[str] = []
+    values: dict[str, object] = {}
+    for n, (column, cell) in enumerate(where.items()):
+        mark = f"{name}{n}_"
+        if isinstance(cell, list):
+            part, bound = database.among(column, mark, cell)
+            values.update(bound)
+        else:
+            is_text = isinstance(cell, str)
+            part = database.same(column, mark) if is_text else f"{column} = {database.mark(mark)}"
+            values[mark] = database.bound(cell)
+        parts.append(part)
+    return " AND ".join(parts), values
+
+
 # Tells whether a view that stands in the place of a saver's table may leave out rows.
 #
 # A saver does not care whether `checkpoints` is a table. A view may show one tenant's rows only,
@@ -326,56 +344,3 @@ def something_else(where: str, tables: Iterable[str]) -> Refused:
         f"cannot make a store in '{where}': it is not empty",
         hint=f"found {named}; name an empty database or a new file",
     )
-
-
-# Finds out which application's saver made the tables of a database.
-#
-# A backend that declares `engine="sql"`, or `engine="postgresql"` if its layout is in no other
-# engine, names a function `recognise(tables)`, whose parameter maps each table to its columns. It
-# returns a `TableSaver`, or None if the tables are not its own. An engine asks before it looks for
-# the tables of LangGraph's own saver.
-
-
-Tables = Mapping[str, Set[str]]
-"""The columns of each table."""
-
-
-class TableSaver(NamedTuple):
-    """The saver of an application that keeps its checkpoints in any SQL engine."""
-
-    store: str
-    """`module:function(database, tables, url, schema) -> Store`."""
-    writable: str
-    """`module:function(database, tables, url, schema) -> WritableStore`."""
-    tables: Sequence[str] = NAMES
-    """Its tables."""
-
-    def open(
-        self, database: Database, tables: Tables, url: StoreUrl, schema: str | None = None
-    ) -> Store:
-        """Open for reading. Raises `UnknownLayout`."""
-        store: Store = load(self.store)(database, tables, url, schema)
-        return store
-
-    def open_writable(
-        self, database: WritableDatabase, tables: Tables, url: StoreUrl, schema: str | None = None
-    ) -> WritableStore:
-        """Open for changing. Raises `UnknownLayout`."""
-        store: WritableStore = load(self.writable)(database, tables, url, schema)
-        return store
-
-
-def recognised(tables: Tables, *engines: str) -> TableSaver | None:
-    """The application's saver that made these tables; None if it is LangGraph's, or unknown.
-
-    `engines` are those whose backends are asked besides those for all engines with SQL.
-    """
-    # LangGraph's savers store a body. Without it, asking installed packages may take a while.
-    if "checkpoint" in tables.get("checkpoints", ()):
-        return None
-    for engine in ("sql", *engines):
-        for backend in declared_for(engine):
-            saver: TableSaver | None = load(backend.recognise)(tables)
-            if saver is not None:
-                return saver
-    return None

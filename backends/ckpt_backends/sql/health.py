@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.model import Fault
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.queries import SqlTables
-from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES, SqlTables
 
 LARGE = 64 << 20
 """Bytes of unused space, or of a log, that are not worth a finding yet."""

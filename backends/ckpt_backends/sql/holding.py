@@ -19,7 +19,7 @@ from ckpt_backends.codec.stored import (
 from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.model import in_chunks
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.queries import BODIES_AT_ONCE, SqlTable, SqlTables
+from ckpt_backends.sql.tables import BODIES_AT_ONCE, SqlTable, SqlTables
 
 _THREADS_PER_QUERY = 300
 _MOST_MARKS = 20

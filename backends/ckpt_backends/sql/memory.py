@@ -37,8 +37,7 @@ from ckpt_backends.memory import (
 from ckpt_backends.model import HiddenRows, Progress, TypedBytes, in_chunks, silent
 from ckpt_backends.rows import Cell, Restored, Row
 from ckpt_backends.servers import MEMORY, checked
-from ckpt_backends.sql.database import Database, Values, WritableDatabase, text
-from ckpt_backends.sql.row_changes import RowChanges, condition
+from ckpt_backends.sql.database import Database, Values, WritableDatabase, condition, text
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
 
@@ -282,6 +281,8 @@ class WritableSqlMemory(WritableMemoryStore):
     ) -> None:
         if why := dotted_namespaces.why_unchangeable({*tables.columns[STORE]}):
             raise Unsupported(f"cannot write to '{url}': {why}")
+        from ckpt_backends.sql.write import RowChanges  # late: reading does not need it
+
         self._database = database
         self._url = url
         self._tables = tables

@@ -12,8 +12,14 @@ from ckpt_backends.model import CheckpointKey, TypedBytes, in_chunks
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.servers import understood
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.queries import THREADS_PER_QUERY, SqlTable, SqlTables
-from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.tables import (
+    BLOBS,
+    CHECKPOINTS,
+    THREADS_PER_QUERY,
+    WRITES,
+    SqlTable,
+    SqlTables,
+)
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart

@@ -20,16 +20,20 @@ from ckpt_backends.protocol import (
     WriteQuery,
     WriteReadOptions,
 )
-from ckpt_backends.sql import queries as bounded_threads
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.queries import (
+from ckpt_backends.sql.tables import (
+    HEADS,
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
     GroupedThreads,
+    Query,
+    ids_query,
     keyed,
     namespaces_query,
+    query_within,
     size_queries,
     usage_query,
+    with_writes_query,
     writes_query,
 )
 from ckpt_backends.url import StoreUrl
@@ -37,8 +41,8 @@ from ckpt_backends.url import StoreUrl
 if TYPE_CHECKING:
     from ckpt_backends.model import Capability, Checkpoint, Fault, HiddenRows, ThreadBounds
     from ckpt_backends.rows import Row
-    from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
     from ckpt_backends.sql.records import PartTables
+    from ckpt_backends.sql.tables import RowQuery, SqlTable, SqlTables
     from ckpt_backends.transfer.parts import Part
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
@@ -144,22 +148,22 @@ class SqlStore(BaseStore):
 
     def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
         written = self._with_writes(bounds.head_channels) if bounds.head_channels else None
-        if found := bounded_threads.query_within(self._database, self._grouped, written, bounds):
+        if found := query_within(self._database, self._grouped, written, bounds):
             yield from filter(bounds.admits, self._threads(self._stream(*found)))
 
-    def _with_writes(self, channels: Collection[str]) -> bounded_threads.Query:
+    def _with_writes(self, channels: Collection[str]) -> Query:
         """The query for the ids of threads with a write on one of these channels at their head."""
         root = self._of_space("")
         asked = (self._tables, self._heads(root[0]), root, channels)
-        return bounded_threads.with_writes_query(self._database, *asked)
+        return with_writes_query(self._database, *asked)
 
     def _heads(self, is_root: str) -> str:
         """The query for root heads, with the columns `thread` and `head`."""
         source = self._tables.checkpoints.source
-        return bounded_threads.HEADS.format(checkpoints=source, is_root=is_root)
+        return HEADS.format(checkpoints=source, is_root=is_root)
 
     def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
-        found = bounded_threads.ids_query(self._database, self._tables, prefix, after)
+        found = ids_query(self._database, self._tables, prefix, after)
         for (one,) in self._database.rows(f"{found[0]} LIMIT {limit:d}", found[1]) if found else ():
             yield self._text(one)
 
@@ -185,7 +189,7 @@ class SqlStore(BaseStore):
             )
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        from ckpt_backends.sql.queries import sizes_of
+        from ckpt_backends.sql.tables import sizes_of
 
         return sizes_of(self._database, self._tables, thread_ids, self._text, self._number)
 
@@ -355,7 +359,7 @@ class SqlStore(BaseStore):
         return PartTables(self._database, self._tables, self._url, self._stored_rows)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
-        from ckpt_backends.sql.queries import threads_with_rows
+        from ckpt_backends.sql.tables import threads_with_rows
 
         return set(map(self._text, threads_with_rows(self._database, self._tables, thread_ids)))
 

@@ -101,8 +101,8 @@ class SqliteDatabase(WritableDatabase):
             return "'" + text.replace("'", "''") + "'"
         return f"CAST(X'{bind(text).hex()}' AS TEXT)"
 
-    def bound(self, text: str) -> object:
-        return bind(text)
+    def bound(self, cell: object) -> object:
+        return bind(cell) if isinstance(cell, str) else cell
 
     def engine(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"

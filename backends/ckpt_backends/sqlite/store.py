@@ -17,10 +17,17 @@ from ckpt_backends.codec.values import MOST_BYTES, typed
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, in_chunks
 from ckpt_backends.protocol import CheckpointQuery, Store
-from ckpt_backends.sql.database import Database, recognised, text
-from ckpt_backends.sql.queries import GroupedThreads, RowQuery, SqlTable, SqlTables
+from ckpt_backends.sql.database import Database, text
 from ckpt_backends.sql.store import Keyed, SqlStore
-from ckpt_backends.sql.tables import why_only_read, with_extras
+from ckpt_backends.sql.tables import (
+    GroupedThreads,
+    RowQuery,
+    SqlTable,
+    SqlTables,
+    recognised,
+    why_only_read,
+    with_extras,
+)
 from ckpt_backends.sqlite.connect import Opened, open_read_only
 from ckpt_backends.sqlite.database import OpenedDatabase
 from ckpt_backends.sqlite.journals import contradiction, reading

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Set
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import COLUMNS, STORE
 from ckpt_backends.protocol import WritableStore
-from ckpt_backends.sql.database import MEMORY_TABLES, THREAD_TABLES, recognised, something_else
-from ckpt_backends.sql.tables import not_changed
+from ckpt_backends.sql.database import MEMORY_TABLES, THREAD_TABLES, something_else
+from ckpt_backends.sql.tables import not_changed, recognised
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.sqlite.connect import open_for_creating, open_for_writing, transaction
 from ckpt_backends.sqlite.database import SqliteDatabase

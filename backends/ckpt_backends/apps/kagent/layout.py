@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.sql.database import Database, Tables, TableSaver
-from ckpt_backends.sql.queries import SqlTable, SqlTables
-from ckpt_backends.sql.tables import missing_columns, unknown_columns, unknown_tables
+from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.tables import (
+    SqlTable,
+    SqlTables,
+    Tables,
+    TableSaver,
+    missing_columns,
+    unknown_columns,
+    unknown_tables,
+)
 from ckpt_backends.url import StoreUrl
 
 CHECKPOINTS, WRITES = "lg_checkpoint", "lg_checkpoint_write"

@@ -21,17 +21,19 @@ from ckpt_backends.model import (
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.rows import Row
 from ckpt_backends.servers import STORE, checked
-from ckpt_backends.sql.database import Database, Tables
-from ckpt_backends.sql.queries import (
+from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.store import Keyed, SqlStore
+from ckpt_backends.sql.tables import (
     BODIES_AT_ONCE,
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
     GroupedThreads,
     RowQuery,
     SqlTable,
+    Tables,
+    why_only_read,
+    with_extras,
 )
-from ckpt_backends.sql.store import Keyed, SqlStore
-from ckpt_backends.sql.tables import why_only_read, with_extras
 from ckpt_backends.url import StoreUrl
 
 _THREADS = """

@@ -13,10 +13,9 @@ from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.rows import Row
-from ckpt_backends.sql.database import QueryRow, Tables, WritableDatabase
-from ckpt_backends.sql.row_changes import RowChanges, Where
-from ckpt_backends.sql.tables import not_changed, why_only_read
-from ckpt_backends.sql.write import SqlRows, UnsentRows, WritableSqlStore
+from ckpt_backends.sql.database import Condition, QueryRow, WritableDatabase
+from ckpt_backends.sql.tables import Tables, not_changed, why_only_read
+from ckpt_backends.sql.write import RowChanges, SqlRows, UnsentRows, WritableSqlStore
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
@@ -51,20 +50,20 @@ class KagentChanges(RowChanges):
         super().__init__(database, names, {one.name: one.columns for one in stored})
         self._tables = tables
 
-    def select(self, table: str, listed: str, where: Where, end: str = "") -> list[QueryRow]:
+    def select(self, table: str, listed: str, where: Condition, end: str = "") -> list[QueryRow]:
         return super().select(table, listed, {**self._own(table, where), IS_LIVE: True}, end)
 
-    def copy(self, table: str, new: Mapping[str, object], where: Where) -> int:
+    def copy(self, table: str, new: Mapping[str, object], where: Condition) -> int:
         cells = {
             _NAMES.get(name, name): encoded(cell) if isinstance(cell, bytes) else cell
             for name, cell in new.items()
         }
         return super().copy(table, cells, {**self._own(table, where), IS_LIVE: True})
 
-    def remove(self, table: str, where: Where) -> int:
+    def remove(self, table: str, where: Condition) -> int:
         return super().remove(table, self._own(table, where))
 
-    def _own(self, table: str, where: Where) -> dict[str, object]:
+    def _own(self, table: str, where: Condition) -> dict[str, object]:
         found = {_NAMES.get(name, name): cell for name, cell in where.items()}
         return {**found, self._tables.of_user(table): True}
 

@@ -17,12 +17,13 @@ from ckpt_backends.codec.merged import are_new_messages, merged
 from ckpt_backends.codec.values import MOST_BYTES, typed, unread
 from ckpt_backends.model import Blob, CheckpointKey, TypedBytes, Write, is_control
 from ckpt_backends.rows import ChangeValue, Row
-from ckpt_backends.sql.database import Database, TableSaver, text
+from ckpt_backends.sql.database import Database, text
 from ckpt_backends.sql.records import edited_value
 from ckpt_backends.sql.tables import (
     BLOBS,
     CHECKPOINTS,
     WRITES,
+    TableSaver,
     missing_columns,
     unknown_columns,
     unknown_tables,
@@ -594,11 +595,11 @@ class KeyedStore(BaseStore):
         channels = {f"c{n}": name for n, name in enumerate(sorted({name for _, name, _ in parts}))}
         hashes = {f"h{n}": raw[one] for n, one in enumerate(sorted({one for one, _, _ in parts}))}
         found: dict[BlobPart, bytes] = {}
-        names = {name: self._bind(channel) for name, channel in channels.items()}
+        names = {name: self._database.bound(channel) for name, channel in channels.items()}
         for start in range(0, len(hashes), _AT_ONCE):
             some = dict(list(hashes.items())[start : start + _AT_ONCE])
             query = self._queries.values(some, list(channels), MOST_BYTES)
-            cells = {name: self._bind(value) for name, value in some.items()}
+            cells = {name: self._database.bound(value) for name, value in some.items()}
             for stored, channel, version, value in self._rows(
                 query, **self._of(thread_id), **names, **cells
             ):
@@ -618,10 +619,7 @@ class KeyedStore(BaseStore):
         return found
 
     def _of(self, thread_id: str) -> dict[str, object]:
-        return {"thread": self._bind(thread_id)}
-
-    def _bind(self, value: object) -> object:
-        return self._database.bound(value) if isinstance(value, str) else value
+        return {"thread": self._database.bound(thread_id)}
 
     def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
         return self._database.rows(query, values)

@@ -118,7 +118,9 @@ class ThreeTableStore(KeyedStore):
         return {
             kind
             for kind, own in ((NAME, True), (LATEST, False))
-            if self._rows(self._queries.some_place(hashed, own=own), hash=self._bind(hashed))
+            if self._rows(
+                self._queries.some_place(hashed, own=own), hash=self._database.bound(hashed)
+            )
         } or {NAME}
 
     def hidden_rows(self) -> Sequence[HiddenRows]:
@@ -152,9 +154,9 @@ class ThreeTableStore(KeyedStore):
 
     def _with_heads(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[Thread]:
         for some in in_chunks(rows, _AT_ONCE):
-            names = {f"t{n}": self._bind(text(row[0])) for n, row in enumerate(some)}
+            names = {f"t{n}": self._database.bound(text(row[0])) for n, row in enumerate(some)}
             query = self._queries.heads(list(names))
-            found = self._rows(query, root=self._bind(""), **names)
+            found = self._rows(query, root=self._database.bound(""), **names)
             heads = {text(thread): text(head) for thread, head in found}
             for thread, first, last, checkpoints, namespaces in some:
                 name = text(thread)
@@ -172,7 +174,9 @@ class ThreeTableStore(KeyedStore):
         queries = self._queries
         asked = [one for one in dict.fromkeys(thread_ids) if self._database.storable(one)]
         for start in range(0, len(asked), _AT_ONCE):
-            names = {f"t{n}": self._bind(one) for n, one in enumerate(asked[start:][:_AT_ONCE])}
+            names = {
+                f"t{n}": self._database.bound(one) for n, one in enumerate(asked[start:][:_AT_ONCE])
+            }
             for found, table in zip(
                 counts, (queries.checkpoints, queries.writes, queries.blobs), strict=True
             ):
@@ -293,7 +297,7 @@ class ThreeTableStore(KeyedStore):
             rows: Iterable[tuple[Any, ...]] = every.get(name, ())
             if only:
                 query = self._queries.write_keys(value, only)
-                rows = self._stream(query, **self._of(thread_id), id=self._bind(name))
+                rows = self._stream(query, **self._of(thread_id), id=self._database.bound(name))
             for row in rows:
                 if space_of(index, name, hash_text(row[1])) == ns:
                     yield write_of(CheckpointKey(thread_id, ns, name), row, values)

@@ -44,8 +44,8 @@ from ckpt_backends.records import (
 from ckpt_backends.rows import Restored, Row, RowEdit
 from ckpt_backends.servers import CHANGES, checked
 from ckpt_backends.sql.database import WritableDatabase
-from ckpt_backends.sql.row_changes import RowChanges
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.write import RowChanges
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
