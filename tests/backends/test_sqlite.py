@@ -22,7 +22,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.codec.stored import EMPTY_TYPES, StoredTexts
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
-from ckpt_backends.sqlite import private_copy
+from ckpt_backends.sqlite import journals
 from ckpt_backends.url import parse_url
 from tests.backends.locked import lock, unprivileged
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
@@ -172,7 +172,7 @@ def test_a_copy_is_never_of_half_a_transaction(
 def test_a_copy_that_changes_while_it_is_made_is_made_again(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = private_copy._copy
+    real = journals._copy
     copies: list[Path] = []
 
     def disturbed(source: Path, target: Path, **more: bool) -> None:
@@ -181,7 +181,7 @@ def test_a_copy_that_changes_while_it_is_made_is_made_again(
             os.utime(source, ns=(1, 1))
         copies.append(target)
 
-    monkeypatch.setattr(private_copy, "_copy", disturbed)
+    monkeypatch.setattr(journals, "_copy", disturbed)
     assert "trip-to-kyoto" in threads(f"sqlite:///{sample}?copy=1")
     assert len(copies) == 2
 

@@ -18,7 +18,7 @@ SIGNALS = pytest.mark.parametrize("number", first_now([signal.SIGTERM, signal.SI
 
 WHILE_COPYING = """
 import os, signal
-from ckpt_backends.sqlite import private_copy
+from ckpt_backends.sqlite import journals
 
 def told(data):
     # Twice, as from `timeout`, which tells the process and then its group.
@@ -26,7 +26,7 @@ def told(data):
     signal.raise_signal(int(os.environ["CKPT_TEST_SIGNAL"]))
     return memoryview(data)
 
-private_copy.memoryview = told
+journals.memoryview = told
 from ckpt_cli.__main__ import main
 main()
 """

@@ -19,7 +19,7 @@ import pytest
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.files import open_regular, read_regular
-from ckpt_backends.sqlite import private_copy
+from ckpt_backends.sqlite import journals
 from tests.support import SAMPLE, ckpt, first_now
 
 _PATIENCE = 60
@@ -231,7 +231,7 @@ def test_a_private_copy_is_no_longer_than_its_source_was(
         return usage
 
     monkeypatch.setattr(shutil, "disk_usage", grow)
-    private_copy._copy(source, target)
+    journals._copy(source, target)
     assert target.read_bytes() == b"x" * 10
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, KeysView
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,10 +20,12 @@ from urllib.parse import quote
 
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError, reason_of
 from ckpt_backends.files import not_regular, open_regular
+from ckpt_backends.sql.database import text
 from ckpt_backends.sqlite.journals import (
     check_beside,
     check_super_journal,
     code_of,
+    copy_unchanged,
     has_journal,
     has_log,
     has_shared_memory,
@@ -319,7 +321,6 @@ def _open_copy(path: Path, *, is_lone: bool = False) -> Opened:
     """
     # Most files are read where they are.
     from ckpt_backends.files import TemporaryFolder
-    from ckpt_backends.sqlite.private_copy import copy_unchanged
 
     folder = TemporaryFolder()
     copy = folder.path / "copy.db"
@@ -402,3 +403,42 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
+
+
+# Converts text and bytes for SQLite, where any column may contain any type.
+
+
+TEXT = "CAST(? AS TEXT)"
+"""The placeholder for an id. Ids are bound as bytes, because `sqlite3` binds only valid text."""
+
+
+def bind(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate; no stored text can match it
+        return text.encode("utf-8", "surrogatepass")
+
+
+decode_text: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
+"""Called for each text of each row. For speed, it is not a Python function."""
+
+
+def stored_bytes(value: object) -> bytes:
+    """The cell as bytes; text becomes UTF-8, NULL becomes `b""`."""
+    return value if isinstance(value, bytes) else bind(text(value))
+
+
+def quoted_name(name: str) -> str:
+    """The quoted name of a table or column for a query."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def stored_tables(connection: sqlite3.Connection) -> dict[str, KeysView[str]]:
+    """The tables of a file with their columns, in order. Raises `sqlite3.Error`."""
+    tables: dict[str, dict[str, None]] = {}
+    for table, column in connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+        " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    ):
+        tables.setdefault(text(table), {})[text(column)] = None
+    return {name: columns.keys() for name, columns in tables.items()}

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values, WritableDatabase
-from ckpt_backends.sqlite.connect import Opened, check_current, transaction
+from ckpt_backends.sqlite.connect import (
+    TEXT,
+    Opened,
+    bind,
+    check_current,
+    decode_text,
+    quoted_name,
+    stored_tables,
+    transaction,
+)
 from ckpt_backends.sqlite.journals import empty_log, reading, space_of, writing
-from ckpt_backends.sqlite.layout import TEXT, bind, decode_text, quoted_name, stored_tables
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:

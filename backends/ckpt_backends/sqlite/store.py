@@ -3,6 +3,10 @@
 The only indexes of `checkpoints` and `writes` are their primary keys, which begin with thread,
 namespace and checkpoint id. `metadata` is stored after the body in its row, so reading it also
 reads the overflow pages of the body. Listings therefore read keys only.
+
+All Python savers (langgraph-checkpoint-sqlite 1.x to 3.x) and all LangGraph.js savers share these
+tables; 3.1.2 added `writes.task_path`, which is the last column in older files. No saver sets
+`user_version` or `application_id`.
 """
 
 from __future__ import annotations
@@ -11,10 +15,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from ckpt_backends import shell
 from ckpt_backends.codec.values import MOST_BYTES, typed
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, in_chunks
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.sql.database import Database, text
@@ -24,24 +29,86 @@ from ckpt_backends.sql.tables import (
     RowQuery,
     SqlTable,
     SqlTables,
+    missing_columns,
     recognised,
+    too_old,
+    unknown_columns,
     why_only_read,
     with_extras,
 )
-from ckpt_backends.sqlite.connect import Opened, open_read_only
-from ckpt_backends.sqlite.database import OpenedDatabase
-from ckpt_backends.sqlite.journals import contradiction, reading
-from ckpt_backends.sqlite.layout import (
-    REQUIRED,
-    SqliteLayout,
+from ckpt_backends.sqlite.connect import (
+    Opened,
     bind,
     decode_text,
-    detect,
+    open_read_only,
     quoted_name,
     stored_bytes,
     stored_tables,
 )
+from ckpt_backends.sqlite.database import OpenedDatabase
+from ckpt_backends.sqlite.journals import contradiction, reading
 from ckpt_backends.url import StoreUrl
+
+_COLUMNS = {
+    "checkpoints": frozenset(
+        {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type"}
+        | {"checkpoint", "metadata"}
+    ),
+    "writes": frozenset(
+        {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel"}
+        | {"type", "value"}
+    ),
+}
+REQUIRED = """
+    SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c
+    WHERE m.type = 'table' AND c."notnull" AND c.dflt_value IS NULL
+"""
+"""The columns that have no default and must have a value."""
+_LATER = {"writes": frozenset({"task_path"})}
+
+
+class SqliteLayout(NamedTuple):
+    """The `sqlite` layout as found in one file."""
+
+    task_path: bool
+    """Whether `writes.task_path` exists."""
+    older: bool
+    """Whether an older saver made the table of writes, and a newer one added this column."""
+    unknown: tuple[str, ...]
+    """Columns that no known saver creates, as `table.column`; a newer saver may have."""
+
+
+def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None) -> SqliteLayout:
+    """The layout of a file with these tables and columns.
+
+    Raises `UnknownLayout`, also if it is not the `wanted` one.
+    """
+    columns = tables.get("checkpoints")
+    if columns is None:
+        # Imported late: memory has many classes, and most files have checkpoints.
+        from ckpt_backends.memory import COLUMNS, HINT, STORE
+
+        found = ", ".join(map(shell.word, sorted(tables))) or "no tables at all"
+        hint = f"found {found}; a LangGraph SQLite store has 'checkpoints' and 'writes'"
+        is_memory = tables.get(STORE, frozenset()) >= COLUMNS
+        raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=HINT if is_memory else hint)
+    if "thread_ts" in columns:
+        raise too_old(where)
+    if missing := missing_columns(tables, _COLUMNS):
+        raise UnknownLayout(
+            f"unknown layout of the checkpoint tables in '{where}'",
+            hint=f"missing columns: {', '.join(missing)}",
+        )
+    if wanted not in {None, "sqlite"}:
+        raise UnknownLayout(
+            f"'{where}' does not have the layout '{wanted}'",
+            hint="it has the layout 'sqlite'; leave out the parameter 'layout'",
+        )
+    unknown = unknown_columns(tables, _LATER, _COLUMNS)
+    writes = list(tables["writes"])
+    is_added = "task_path" in writes and writes.index("task_path") > writes.index("value")
+    return SqliteLayout("task_path" in writes, is_added, unknown)
+
 
 _IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
 """With these, no query has more than 999 parameters, the limit of old SQLite releases."""
