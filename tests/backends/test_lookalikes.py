@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from ckpt_backends.mysql.layout import engine_of as engine_of_mysql
-from ckpt_backends.mysql.layout import is_lookalike
-from ckpt_backends.postgres.layout import engine_of
+from ckpt_backends.mysql.database import engine_of as engine_of_mysql
+from ckpt_backends.mysql.database import is_lookalike
+from ckpt_backends.postgres.database import engine_of
 from tests.backends import agent, test_mysql
 from tests.backends.rewriting_proxy import Rewrites, rewriting
 from tests.servers import Server, mysql_connection, mysql_database, postgres_database

@@ -132,7 +132,7 @@ def test_a_log_in_a_folder_that_cannot_be_written(locked_folder: Path, with_log:
 
 
 def test_the_engine_itself_refuses_to_write(sample: Path) -> None:
-    from ckpt_backends.sqlite.connect import open_read_only
+    from ckpt_backends.sqlite.database import open_read_only
     from ckpt_backends.url import parse_url
 
     opened = open_read_only(parse_url(str(sample)))
@@ -141,7 +141,7 @@ def test_the_engine_itself_refuses_to_write(sample: Path) -> None:
 
 
 def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ckpt_backends.sqlite.connect._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(sample)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("BEGIN EXCLUSIVE")
@@ -154,7 +154,7 @@ def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_copy_is_never_of_half_a_transaction(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.sqlite.connect._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(sample)) as writer:
         writer.execute("PRAGMA journal_mode = DELETE")
         writer.execute("PRAGMA cache_size = 1")

@@ -288,7 +288,7 @@ def test_a_living_writer_that_has_not_touched_the_file_yet(
 def test_a_journal_that_vanishes_while_sqlite_looks_at_it(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_backends.sqlite import connect as opening
+    from ckpt_backends.sqlite import database as opening
 
     real, calls = opening._connect, list[str]()
 

@@ -136,7 +136,7 @@ def test_three_tables_too(tmp_path: Path) -> None:
 def test_a_reader_that_keeps_the_log_is_told_of(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.sqlite.connect._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(store, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM writes").fetchone()

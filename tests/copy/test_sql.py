@@ -20,7 +20,7 @@ import pytest
 from ckpt_backends.errors import Refused
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
-from ckpt_backends.sqlite.connect import bind
+from ckpt_backends.sqlite.journals import bind
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.form import Language

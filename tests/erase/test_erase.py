@@ -283,7 +283,7 @@ def test_a_thread_that_changes_meanwhile_is_left(
 def test_a_reader_keeps_it_incomplete_until_the_next_run(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.sqlite.connect._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
     receipt = home.folder / "receipt.json"
     with closing(sqlite3.connect(home.store)) as reader:
         reader.execute("PRAGMA journal_mode = wal")

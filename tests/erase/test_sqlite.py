@@ -51,7 +51,7 @@ def test_no_file_holds_an_erased_thread(harness: SqliteHarness, tmp_path: Path, 
 def test_a_reader_keeps_old_bytes_and_is_named(
     harness: SqliteHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.sqlite.connect._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
     fill(harness)
     with closing(sqlite3.connect(harness.path)) as reader:
         reader.execute("BEGIN")

@@ -68,7 +68,7 @@ def test_an_import_between_backends_is_found(importer: str, imported: str) -> No
     [
         ("ckpt_cli.queries.show", "ckpt_backends.protocol"),
         ("ckpt_backends.sqlite.store", "ckpt_backends.base"),
-        ("ckpt_backends.sqlite.store", "ckpt_backends.sqlite.connect"),
+        ("ckpt_backends.sqlite.store", "ckpt_backends.sqlite.database"),
         ("ckpt_backends.postgres.store", "psycopg"),
         ("ckpt_backends.postgres.store", "ckpt_backends.sql.store"),
         ("ckpt_backends.redis.hashes.layout", "ckpt_backends.redis.engine.connect"),

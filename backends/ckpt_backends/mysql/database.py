@@ -1,22 +1,38 @@
-"""Implements `WritableDatabase` for MySQL and MariaDB."""
+"""MySQL and MariaDB: the layouts that the catalog shows, and `WritableDatabase`.
+
+The layouts are those of langgraph-checkpoint-mysql.
+
+| layout | savers | migrations | differences |
+|---|---|---|---|
+| `mysql` | 1.0 to 2.0.8 | 4 to 8 | keyed by `checkpoint_ns` |
+| `mysql` | 2.0.9 | 14 | the namespace is in no key |
+| `mysql` | 2.0.10, 2.0.11 | 17 | keyed by `checkpoint_ns_hash`, computed by the server |
+| `mysql` | 2.0.12 to 3.0 | 21 | `checkpoint_ns_hash` computed by the saver; `task_path` |
+| `mysql-shallow` | shallow savers | 10 | no checkpoint ids, no versions: newest state only |
+
+The hash is the MD5 of the namespace, as 16 bytes. Source: `MIGRATIONS` of the savers.
+
+In queries, the names of tables and columns are formatted in; everything else is a parameter. In
+most collations `Abc` equals `abc`. So rows of a thread are found with the index and then compared
+again by their bytes.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from hashlib import sha256
-from operator import itemgetter
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from hashlib import md5, sha256
+from typing import TYPE_CHECKING
 
 import pymysql
 
+from ckpt_backends import shell
 from ckpt_backends.base import OnConnection
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
-from ckpt_backends.model import Fault, HiddenRows, Progress, Space, in_batches, in_chunks
-from ckpt_backends.mysql import queries as sql
+from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.model import Fault, HiddenRows, Progress, Space
 from ckpt_backends.mysql.connect import (
     DEADLOCK,
     DENIED,
@@ -31,21 +47,6 @@ from ckpt_backends.mysql.connect import (
     server_words,
     unavailable,
 )
-from ckpt_backends.mysql.layout import (
-    HASH,
-    CatalogColumn,
-    MySQLLayout,
-    MySQLTable,
-    bound,
-    collated,
-    detect,
-    engine_of,
-    is_lookalike,
-    literal,
-    quoted_name,
-    storable,
-)
-from ckpt_backends.mysql.queries import SHALLOW_ID, exact
 from ckpt_backends.sql.database import (
     Loaded,
     QueryRow,
@@ -55,12 +56,244 @@ from ckpt_backends.sql.database import (
     hidden_by_views,
     text,
 )
-from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.tables import (
+    BLOBS,
+    CHECKPOINTS,
+    NAMES,
+    NEEDED,
+    WRITES,
+    BlobLayout,
+    check_wanted,
+    missing_columns,
+    unknown_columns,
+    unknown_tables,
+)
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.changes import Remains
     from ckpt_backends.model import Progress
+
+
+COLUMNS = """
+    SELECT table_name, column_name, data_type, extra, character_set_name, collation_name,
+           is_nullable = 'NO' AND column_default IS NULL
+    FROM information_schema.columns WHERE table_schema = DATABASE()
+    ORDER BY table_name, ordinal_position
+"""
+MIGRATION = "SELECT MAX(v) FROM checkpoint_migrations"
+
+
+def exact(column: str) -> str:
+    """The UTF-8 bytes of a text, for exact comparison and for sorting by code points."""
+    return f"CAST(CONVERT({column} USING utf8mb4) AS BINARY)"
+
+
+SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(c.checkpoint, '$.id'))"
+
+
+FULL, SHALLOW = "mysql", "mysql-shallow"
+HASH = "checkpoint_ns_hash"
+
+_ALSO: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: frozenset({"type", HASH}),
+    BLOBS: frozenset({HASH}),
+    WRITES: frozenset({"task_path", HASH}),
+}
+_NEWEST = {FULL: 21, SHALLOW: 10}
+"""By layout, the newest known migration."""
+_GENERATIONS = (
+    (4, "before 2.0.6"),
+    (7, "2.0.6"),
+    (8, "2.0.7 or 2.0.8"),
+    (14, "2.0.9"),
+    (17, "2.0.10 or 2.0.11"),
+    (21, "2.0.12 or later"),
+)
+"""Releases of the saver by their last migration."""
+_LOOKALIKE = re.compile(
+    r"(?P<number>[\d.]+)-(?:(?P<name>[A-Za-z][\w ]*)-v(?P<own>\d\S*)|(?P<proxy>Vitess|PlanetScale))"
+)
+_PLAIN_NAME = re.compile(r"\w+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogColumn:
+    """A column, as described by the catalog."""
+
+    kind: str
+    """The type, such as `longtext`."""
+    generated: bool = False
+    """Whether the server computes it."""
+    charset: str = ""
+    collation: str = ""
+    """Empty if the column is not text."""
+    required: bool = False
+    """Whether it has no default and must have a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class MySQLTable:
+    """A table of the database with its columns."""
+
+    name: str
+    columns: Mapping[str, CatalogColumn]
+
+    @property
+    def sql(self) -> str:
+        """The quoted name for a query."""
+        return quoted_name(self.name)
+
+    @property
+    def stored(self) -> list[str]:
+        """The columns that the server does not compute."""
+        return [name for name, column in self.columns.items() if not column.generated]
+
+
+@dataclass(frozen=True, slots=True)
+class MySQLLayout(BlobLayout[MySQLTable]):
+    """The layout as found in one database. Migrations may be unknown, too."""
+
+    migration: int | None
+    """The last migration of the database; None if it cannot be read."""
+
+    @property
+    def name(self) -> str:
+        return SHALLOW if self.shallow else FULL
+
+    @property
+    def hashed(self) -> bool:
+        """Whether rows are keyed by the hash of the namespace. Older stores are read-only here."""
+        return all(HASH in table.columns for table in self.tables)
+
+    @property
+    def ns(self) -> str:
+        """The column with which rows of a namespace are found."""
+        return HASH if self.hashed else "checkpoint_ns"
+
+    @property
+    def merging(self) -> str:
+        """The collation of thread ids if different ids may be equal in it; otherwise `''`.
+
+        For example, letter case or spaces at the end may be ignored.
+        """
+        collation = self.checkpoints.columns["thread_id"].collation
+        exact = collation == "binary" or collation.endswith(("_nopad_bin", "_0900_bin"))
+        return "" if exact else collation
+
+    @property
+    def saver(self) -> str:
+        """The saver that probably created the tables, in words."""
+        package = "langgraph-checkpoint-mysql"
+        if self.shallow:
+            return f"{package} 2.0.10 or later, shallow"
+        if self.migration is not None:
+            for number, release in _GENERATIONS:
+                if self.migration <= number:
+                    return f"{package} {release}"
+        if self.task_path:
+            return f"{package} 2.0.12 or later"
+        return f"{package} {'2.0.10 or 2.0.11' if self.hashed else 'before 2.0.10'}"
+
+    def ns_key(self, checkpoint_ns: str) -> bytes | str:
+        """The value of the column `ns` for a namespace."""
+        if not self.hashed:
+            return checkpoint_ns
+        return md5(checkpoint_ns.encode(), usedforsecurity=False).digest()
+
+
+def detect(
+    tables: Mapping[str, MySQLTable], migration: int | None, wanted: str | None, where: str
+) -> MySQLLayout:
+    """The layout of a database with these tables.
+
+    Raises `UnknownLayout` if the tables are unknown, or if `wanted` is another layout.
+    """
+    if CHECKPOINTS not in tables:
+        found = ", ".join(map(shell.word, sorted(tables)[:10])) or "no tables at all"
+        raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=f"found {found}")
+    columns = {name: tables[name].columns.keys() for name in NAMES if name in tables}
+    shallow = "checkpoint_id" not in columns[CHECKPOINTS]
+    missing = missing_columns(columns, NEEDED[shallow])
+    if shallow and not missing and not all(HASH in columns[name] for name in NAMES):
+        missing = [HASH]
+    if missing:
+        raise unknown_tables(where, missing)
+    extra = unknown_columns(columns, _ALSO)
+    unknown = [f"column {name}" for name in extra]
+    if migration is not None and migration > _NEWEST[SHALLOW if shallow else FULL]:
+        unknown.append(f"migration {migration}")
+    layout = MySQLLayout(
+        tables[CHECKPOINTS],
+        tables[BLOBS],
+        tables[WRITES],
+        shallow=shallow,
+        migration=migration,
+        unknown=tuple(unknown),
+        required=tuple(one for one in extra if _is_required(tables, one)),
+    )
+    check_wanted(wanted, layout.name, where)
+    return layout
+
+
+def _is_required(tables: Mapping[str, MySQLTable], column: str) -> bool:
+    table, _, name = column.partition(".")
+    return tables[table].columns[name].required
+
+
+def quoted_name(name: str) -> str:
+    """The quoted name of a table or column for a query."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def storable(text: str) -> bool:
+    """Whether the server can store a text. If not, no row can contain it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def bound(mark: str, column: CatalogColumn) -> str:
+    """The placeholder `mark` for comparing a text parameter with a column.
+
+    The server refuses to compare a text with a column if the column's character set cannot
+    represent the text. So the text is converted to that character set. The conversion may change
+    the text, so the caller must compare the rows that are found again, with `exact`.
+    """
+    return mark if column.charset == "utf8mb4" else collated(mark, column)
+
+
+def collated(mark: str, column: CatalogColumn) -> str:
+    """The placeholder `mark` with the character set and the collation of a column; see `bound`."""
+    if not _PLAIN_NAME.fullmatch(column.charset + column.collation):
+        return mark
+    return f"CONVERT({mark} USING {column.charset}) COLLATE {column.collation}"
+
+
+def literal(text: str) -> str:
+    """An SQL literal that can be pasted: what a terminal may alter is written as hex."""
+    if shell.is_shown(text) and "\\" not in text:
+        return "'" + text.replace("'", "''") + "'"
+    return f"CONVERT(X'{text.encode('utf-8', 'replace').hex()}' USING utf8mb4)"
+
+
+def engine_of(version: str) -> str:
+    """Name and version of the engine, from the result of `VERSION()`.
+
+    TiDB says `8.0.11-TiDB-v7.5.0`, OceanBase `5.7.25-OceanBase-v4.2.1`, Vitess `8.0.30-Vitess`.
+    """
+    if found := _LOOKALIKE.fullmatch(version):
+        name = found["proxy"] or f"{found['name']} {found['own']}"
+        return f"{name} (MySQL {found['number']})"
+    number, mark, _ = version.partition("-MariaDB")
+    return f"MariaDB {number}" if mark else f"MySQL {version}"
+
+
+def is_lookalike(engine: str) -> bool:
+    """Whether an engine, as `engine_of` names it, is neither MySQL nor MariaDB."""
+    return not engine.startswith(("MySQL ", "MariaDB "))
 
 
 # Finds the tables of a database and their layout.
@@ -69,7 +302,7 @@ if TYPE_CHECKING:
 def find_tables(connection: MySQLConnection) -> dict[str, MySQLTable]:
     """The tables of the database, by their names."""
     columns: dict[str, dict[str, CatalogColumn]] = {}
-    for table, column, kind, extra, charset, collation, must in connection.rows(sql.COLUMNS):
+    for table, column, kind, extra, charset, collation, must in connection.rows(COLUMNS):
         generated = "GENERATED" in extra.upper() and "DEFAULT_GENERATED" not in extra.upper()
         columns.setdefault(table, {})[column] = CatalogColumn(
             kind.lower(),
@@ -88,7 +321,7 @@ def find_layout(
     migration = None
     migrations = tables.get("checkpoint_migrations")
     if CHECKPOINTS in tables and migrations is not None and "v" in migrations.columns:
-        ((migration,),) = connection.rows(sql.MIGRATION)
+        ((migration,),) = connection.rows(MIGRATION)
     return detect(tables, migration, url.params.get("layout"), str(url))
 
 
@@ -554,278 +787,3 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
             return erase_remains(
                 self._connection, self._url, tables, rewrite=rewrite, progress=progress
             )
-
-
-# Reads rows by their keys: up to `AT_ONCE` rows with one query, and fewer if they are large.
-
-
-AT_ONCE = 200
-"""Keys in one query."""
-_BYTES_AT_ONCE = 16 << 20
-"""Approximate maximum of bytes per query. At least one row is read."""
-Place = tuple[Any, ...]
-"""The values of a row's key columns."""
-
-
-class Fetcher:
-    """Reads rows by their keys. A key must be unique in the collation of its columns."""
-
-    def __init__(self, database: MySQLDatabase) -> None:
-        self._database = database
-
-    def rows(
-        self,
-        table: str,
-        key: Sequence[str],
-        columns: Sequence[str],
-        places: Iterable[Place],
-        rest: str = "",
-        values: Mapping[str, object] = MappingProxyType({}),
-        *,
-        by_bytes: bool = False,
-    ) -> Iterator[tuple[Any, ...]]:
-        """The rows with these keys.
-
-        `rest` is the end of the query: further conditions and the order. `values` are the
-        parameters of `columns` and `rest`. Keys are equal as the collation of their columns says,
-        and a row comes once for each key that it is equal to; with `by_bytes`, which takes twice
-        as long, only for its own.
-        """
-        for some in in_chunks(dict.fromkeys(places), AT_ONCE):
-            asked, same, bound = self._asked(key, some, by_bytes=by_bytes)
-            yield from self._database.rows(
-                f"SELECT STRAIGHT_JOIN {', '.join(columns)}"
-                f" FROM ({asked}) k JOIN {table} c ON {same} WHERE TRUE {rest}",
-                {**bound, **values},
-            )
-
-    def _asked(
-        self, key: Sequence[str], places: Sequence[Place], *, by_bytes: bool
-    ) -> tuple[str, str, dict[str, object]]:
-        """A query for keys, the condition for their rows in a join, and the parameters of both.
-
-        With OR between the keys, MariaDB needs up to ten times as long to find the rows.
-        """
-        named: list[str] = []
-        listed: list[str] = []
-        same: list[str] = []
-        for n, (column, cell) in enumerate(zip(key, places[0], strict=True)):
-            name, is_text = f"k{{row}}_{n}", isinstance(cell, str)
-            mark = self._database.mark(name)
-            # The first row gives a column its collation; a conversion of each cell is slow.
-            given = self._database.collated(column, name) if is_text else mark
-            named.append(f"{given} AS k{n}")
-            listed.append(self._database.comparable(column, name) if is_text else mark)
-            same.append(f"c.{column} = k.k{n}")
-            if is_text and by_bytes:
-                # The comparison by the index takes `abc` for `ABC`.
-                named.append(f"{exact(mark)} AS x{n}")
-                listed.append(exact(mark))
-                same.append(f"{exact(f'c.{column}')} = k.x{n}")
-        first, others = (f"SELECT {', '.join(cells)}" for cells in (named, listed))
-        bound = {
-            f"k{row}_{n}": cell for row, place in enumerate(places) for n, cell in enumerate(place)
-        }
-        rows = [first.format(row=0), *(others.format(row=n) for n in range(1, len(places)))]
-        return " UNION ALL ".join(rows), " AND ".join(same), bound
-
-    def each(
-        self,
-        table: str,
-        key: Sequence[str],
-        columns: Sequence[str],
-        places: Sequence[tuple[int, Place]],
-    ) -> Iterator[tuple[Any, ...]]:
-        """The rows with these keys, in the order of the keys.
-
-        `places` has for each row its size in bytes and its key.
-        """
-        named = [*(f"c.{name}" for name in key), *columns]
-        for some in in_batches(places, itemgetter(0), _BYTES_AT_ONCE, AT_ONCE):
-            chunk = [place for _, place in some]
-            found = {
-                row[: len(key)]: row[len(key) :] for row in self.rows(table, key, named, chunk)
-            }
-            for place in chunk:
-                yield found[place]
-
-    def values(
-        self, table: str, key: Sequence[str], places: Sequence[tuple[int, Place]]
-    ) -> Iterator[bytes]:
-        """The column `blob` of the rows with these keys, in the order of the keys."""
-        for (blob,) in self.each(table, key, ["c.`blob`"], places):
-            yield blob
-
-
-# Faults of a server's settings and collations with which the official saver cannot load.
-#
-# The saver lets the server put the values, and the writes, of a checkpoint into one JSON text
-# (`SELECT_SQL` in `langgraph/checkpoint/mysql/base.py`).
-#
-# - It compares the names of channels that JSON_TABLE gives, in the default collation of utf8mb4,
-#   with
-#   columns. The server refuses to compare two columns of different collations.
-# - MariaDB cuts the text at `group_concat_max_len` and at `max_allowed_packet`, without an error.
-#   The
-#   saver cannot parse the rest.
-# - MariaDB puts NULL in the place of a value whose base64 form is longer than `max_allowed_packet`.
-#   The saver takes this for a channel without a value.
-#
-# Whether MySQL has such limits is not known, so there only collations are compared.
-
-
-_MIXED = frozenset({1267, 1270, 1271})
-"""What servers answer if columns of different collations are compared."""
-_TABLE = "JSON_TABLE({keys}, '$[*]' COLUMNS (channel VARCHAR(150) CHARACTER SET utf8mb4 PATH '$'))"
-_CHANNELS = _TABLE.format(keys="JSON_KEYS(c.checkpoint, '$.channel_versions')")
-_VERSION = """
-    JSON_UNQUOTE(JSON_EXTRACT(c.checkpoint,
-                              CONCAT('$.channel_versions.', '"', channels.channel, '"')))
-"""
-_WANTED = f"""SELECT COLLATION(channel) FROM {_TABLE.format(keys="'[1]'")} named"""
-_PROBE = f"""
-    WITH named AS (
-        SELECT c.thread_id, {{own_id}} AS checkpoint_id, channels.channel, {_VERSION} AS version
-        FROM {{checkpoints}} c, {_CHANNELS} AS channels
-    )
-    SELECT 1 FROM {{checkpoints}} c WHERE c.thread_id = '' AND (
-        EXISTS (SELECT 1 FROM named JOIN {{blobs}} b ON b.channel = named.channel {{same_version}}
-                WHERE b.thread_id = c.thread_id AND named.thread_id = c.thread_id)
-        OR EXISTS (SELECT 1 FROM {{writes}} w
-                   WHERE w.thread_id = c.thread_id AND w.checkpoint_id = {{own_id}}))
-"""
-"""The comparisons of the saver's query. It reads nothing."""
-_HEADS = f"""
-    (SELECT thread_id, {HASH}, MAX(checkpoint_id) AS newest FROM {{checkpoints}}
-     GROUP BY thread_id, {HASH}) h
-    JOIN {{checkpoints}} c
-    ON c.thread_id = h.thread_id AND c.{HASH} = h.{HASH} AND c.checkpoint_id = h.newest
-"""
-_ENCODED = "4 * CEIL(OCTET_LENGTH(o.`blob`) / 3)"
-_BREAKS = f"GREATEST(0, FLOOR(({_ENCODED} - 1) / 76))"
-"""TO_BASE64 breaks lines after 76 characters. In JSON, a break has two."""
-_LONG = f"""
-    SELECT {exact("c.thread_id")}, SUM({_ENCODED} + 2 * {_BREAKS} + {{names}}) - 1 AS whole,
-           MAX({_ENCODED} + {_BREAKS} + 1) AS longest
-    FROM {{heads}} {{joined}}
-    GROUP BY c.thread_id, c.{HASH} HAVING whole > %(most)s OR longest > %(packet)s
-"""
-_VALUES = f"""
-    JOIN {_CHANNELS} AS channels
-    JOIN {{blobs}} o ON o.thread_id = c.thread_id AND o.{HASH} = c.{HASH}
-         AND o.channel = channels.channel {{same_version}}
-"""
-_NAMES_OF_VALUES = "OCTET_LENGTH(o.channel) + OCTET_LENGTH(o.type) + 13"
-_WRITES = f"""
-    JOIN {{writes}} o ON o.thread_id = c.thread_id AND o.{HASH} = c.{HASH}
-         AND o.checkpoint_id = {{own_id}}
-"""
-_NAMES_OF_WRITES = (
-    "OCTET_LENGTH(o.task_id) + OCTET_LENGTH(o.channel) + COALESCE(OCTET_LENGTH(o.type), 0) + 20"
-)
-"""With the punctuation of MariaDB's JSON functions."""
-_MOST_PACKET = 1 << 30
-
-
-class _Long(NamedTuple):
-    """What the head of a thread needs of the server, in bytes."""
-
-    thread_id: str
-    whole: int
-    longest: int
-
-
-def limit_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Fault]:
-    """`saver-limit`, if the server cannot answer the query with which the saver loads.
-
-    Looks at the values and writes of the newest checkpoint of each namespace, by their lengths.
-    """
-    if not layout.hashed or layout.unknown or database.views:
-        return
-    probe = _PROBE.format(**_terms(layout, "AND b.version = named.version"))
-    try:
-        is_mixed = database.attempt(probe, {}, expected=_MIXED) is None
-    except StoreUnavailable:  # A server without JSON_TABLE, for which there are older savers.
-        return
-    if is_mixed:
-        yield _mixed_collations(database, layout)
-    elif database.engine().startswith("MariaDB "):
-        yield from _setting_faults(database, layout)
-
-
-def _terms(layout: MySQLLayout, version: str) -> dict[str, str]:
-    return {
-        "checkpoints": layout.checkpoints.sql,
-        "blobs": layout.blobs.sql,
-        "writes": layout.writes.sql,
-        "own_id": SHALLOW_ID if layout.shallow else "c.checkpoint_id",
-        "same_version": "" if layout.shallow else version,
-    }
-
-
-def _mixed_collations(database: MySQLDatabase, layout: MySQLLayout) -> Fault:
-    wanted = text(database.rows(_WANTED, {})[0][0])
-    others = {
-        table.name: other
-        for table in layout.tables
-        if (other := next((one for one in _compared(table) if one != wanted), ""))
-    }
-    found = " and ".join(f"{collation} in '{name}'" for name, collation in others.items())
-    detail = f"the server refuses the saver's query: it compares {wanted} with {found}"
-    fix = " ".join(
-        f"ALTER TABLE {name} CONVERT TO CHARACTER SET utf8mb4 COLLATE {wanted};" for name in others
-    )
-    return Fault("saver-limit", detail, fix=fix)
-
-
-def _compared(table: MySQLTable) -> Iterator[str]:
-    """The collations of the columns that the saver compares."""
-    for name in ("thread_id", "checkpoint_id", "channel", "version"):
-        if name in table.columns:
-            yield table.columns[name].collation
-
-
-def _setting_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Fault]:
-    ((concat, packet),) = database.rows(
-        "SELECT @@GLOBAL.group_concat_max_len, @@GLOBAL.max_allowed_packet", {}
-    )
-    concat, packet = int(concat), int(packet)
-    found = list(_long(database, layout, min(concat, packet), packet))
-    cut = {one.thread_id for one in found if one.whole > concat}
-    needed = max((one.whole for one in found), default=0)
-    if cut:
-        yield Fault(
-            "saver-limit",
-            f"group_concat_max_len is {concat}, and the saver needs {needed} bytes to load"
-            f" {_named(cut)}",
-            fix=f"SET GLOBAL group_concat_max_len = {_room(needed)};",
-        )
-    cut = {one.thread_id for one in found if max(one.whole, one.longest) > packet}
-    if cut:
-        needed = max(max(one.whole, one.longest) for one in found)
-        yield Fault(
-            "saver-limit",
-            f"max_allowed_packet is {packet}, and the saver needs {needed} bytes to load"
-            f" {_named(cut)}; a longer value is left out, without an error",
-            fix=f"SET GLOBAL max_allowed_packet = {min(_MOST_PACKET, _room(needed))};",
-        )
-
-
-def _long(database: MySQLDatabase, layout: MySQLLayout, most: int, packet: int) -> Iterator[_Long]:
-    terms = _terms(layout, f"AND o.version = {_VERSION}")
-    heads = f"{layout.checkpoints.sql} c" if layout.shallow else _HEADS.format(**terms)
-    for joined, names in ((_VALUES, _NAMES_OF_VALUES), (_WRITES, _NAMES_OF_WRITES)):
-        query = _LONG.format(heads=heads, joined=joined.format(**terms), names=names)
-        rows = database.rows(query, {"most": most, "packet": packet})
-        for thread_id, whole, longest in rows:
-            yield _Long(text(thread_id), int(whole), int(longest))
-
-
-def _named(threads: Collection[str]) -> str:
-    first = f"thread '{min(threads)}'"
-    return first if len(threads) == 1 else f"{first} and {len(threads) - 1} more"
-
-
-def _room(needed: int) -> int:
-    """Twice as much, as a power of two of at least 16 MiB."""
-    return 1 << max(24, (2 * needed - 1).bit_length())

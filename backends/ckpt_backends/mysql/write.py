@@ -10,9 +10,19 @@ from collections.abc import Collection, Mapping, Sequence
 from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
 from ckpt_backends.model import in_chunks
 from ckpt_backends.mysql.connect import MySQLConnection, connect
-from ckpt_backends.mysql.database import MySQLDatabase, find_layout, find_tables, transaction
-from ckpt_backends.mysql.layout import FULL, HASH, MySQLLayout, MySQLTable, bound, detect
-from ckpt_backends.mysql.queries import exact
+from ckpt_backends.mysql.database import (
+    FULL,
+    HASH,
+    MySQLDatabase,
+    MySQLLayout,
+    MySQLTable,
+    bound,
+    detect,
+    exact,
+    find_layout,
+    find_tables,
+    transaction,
+)
 from ckpt_backends.mysql.store import tables_of
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.rows import Row

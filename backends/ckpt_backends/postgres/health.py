@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ckpt_backends.model import Fault
-from ckpt_backends.postgres.database import PostgresDatabase
-from ckpt_backends.postgres.layout import PostgresLayout, quoted_name
+from ckpt_backends.postgres.database import PostgresDatabase, PostgresLayout, quoted_name
 from ckpt_backends.sql.health import (
     THREAD_INDEXES,
     TableIndex,

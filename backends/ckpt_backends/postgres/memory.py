@@ -13,10 +13,8 @@ from ckpt_backends import shell
 from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory import COLUMNS, STORE, VECTORS, Vector, check_leaves
-from ckpt_backends.postgres import queries as sql
 from ckpt_backends.postgres.connect import PostgresConnection, connect
-from ckpt_backends.postgres.database import PostgresDatabase, begin
-from ckpt_backends.postgres.layout import PostgresTable
+from ckpt_backends.postgres.database import CATALOG, PostgresDatabase, PostgresTable, begin
 from ckpt_backends.servers import opening
 from ckpt_backends.sql.memory import MemoryDialect, MemoryTables, SqlMemory, WritableSqlMemory
 from ckpt_backends.url import StoreUrl
@@ -94,7 +92,7 @@ def find_memory_tables(connection: PostgresConnection, url: StoreUrl) -> list[Po
     if "schema" in url.params:
         schemas = [url.params["schema"]]
     columns: dict[tuple[str, str], dict[str, str]] = {}
-    for schema, table, column, kind, _ in connection.rows(sql.COLUMNS, {"names": [STORE, VECTORS]}):
+    for schema, table, column, kind, _ in connection.rows(CATALOG, {"names": [STORE, VECTORS]}):
         columns.setdefault((schema, table), {})[column] = kind
     for schema in schemas:
         if columns.get((schema, STORE), {}).keys() >= COLUMNS:

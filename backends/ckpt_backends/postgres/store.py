@@ -22,15 +22,16 @@ from ckpt_backends.model import (
     ThreadSize,
     in_chunks,
 )
-from ckpt_backends.postgres import queries as sql
 from ckpt_backends.postgres.connect import PostgresConnection, connect
-from ckpt_backends.postgres.database import PostgresDatabase, find_tables, of_application
-from ckpt_backends.postgres.layout import (
+from ckpt_backends.postgres.database import (
     KEYS,
     UUID,
+    PostgresDatabase,
     PostgresLayout,
     detect,
+    find_tables,
     is_uuid,
+    of_application,
     uuid_of,
     uuids_of,
 )
@@ -51,6 +52,238 @@ from ckpt_backends.sql.tables import (
     with_extras,
 )
 from ckpt_backends.url import StoreUrl
+
+ALIKE = """
+    SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+          AND n.nspname = %(schema)s AND left(c.relname, 10) = 'checkpoint'
+"""
+"""The tables that are named like those of the saver."""
+
+ROWS_PER_THREAD = """
+    SELECT c.reltuples / nullif(CASE WHEN s.n_distinct > 0 THEN s.n_distinct
+                                     ELSE -s.n_distinct * c.reltuples END, 0)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
+    WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND s.attname = 'thread_id'
+"""
+"""The server's estimate of checkpoints per thread; no row if the table was never analysed."""
+
+_WALK = """
+    WITH RECURSIVE walk(thread_id) AS (
+        (SELECT thread_id FROM {checkpoints} ORDER BY thread_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT c.thread_id FROM {checkpoints} c WHERE c.thread_id > w.thread_id
+                ORDER BY c.thread_id LIMIT 1)
+        FROM walk w WHERE w.thread_id IS NOT NULL
+    )
+"""
+
+WALKED = f"""{_WALK}
+    SELECT w.thread_id, CASE of_last_ns.checkpoint_ns WHEN '' THEN of_last_ns.checkpoint_id
+        ELSE greatest(
+            (SELECT c.checkpoint_id FROM {{checkpoints}} c
+             WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = ''
+             ORDER BY c.checkpoint_id DESC LIMIT 1) COLLATE "C",
+            (SELECT max(c.checkpoint_id COLLATE "C") FROM {{checkpoints}} c
+             WHERE c.thread_id = w.thread_id AND c.checkpoint_ns > '')) END AS last_id
+    FROM walk w, LATERAL (
+        SELECT c.checkpoint_ns, c.checkpoint_id FROM {{checkpoints}} c
+        WHERE c.thread_id = w.thread_id
+        ORDER BY c.checkpoint_ns DESC, c.checkpoint_id DESC LIMIT 1
+    ) of_last_ns
+    WHERE w.thread_id IS NOT NULL
+"""
+"""Threads and their newest checkpoints, found by jumping in the primary key from thread to thread.
+
+Most threads have only the root namespace, which sorts first in every collation.
+"""
+
+WALKED_HEADS = f"""{_WALK}
+    SELECT w.thread_id AS thread, of_root.checkpoint_id AS head
+    FROM walk w, LATERAL (
+        SELECT c.checkpoint_id FROM {{checkpoints}} c
+        WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = ''
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) of_root
+"""
+"""The root head of each thread, found in the same way."""
+
+SCANNED = """
+    SELECT thread_id, max(checkpoint_id COLLATE "C") AS last_id
+    FROM {checkpoints} c GROUP BY thread_id
+"""
+"""The same result by reading the whole primary key, which is faster for short threads."""
+
+NEWEST = """
+    WITH newest AS (
+        SELECT * FROM ({threads}) t ORDER BY last_id DESC, thread_id COLLATE "C" LIMIT %(limit)s
+    )
+    SELECT t.thread_id, of_thread.head, of_thread.first_id, t.last_id, of_thread.n, of_thread.spaces
+    FROM newest t, LATERAL (
+        SELECT max(last_id) FILTER (WHERE checkpoint_ns = '') AS head,
+               min(first_id COLLATE "C") AS first_id, sum(n)::bigint AS n, count(*) AS spaces
+        FROM (SELECT checkpoint_ns, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id,
+                     count(*) AS n
+              FROM {checkpoints} c WHERE c.thread_id = t.thread_id GROUP BY 1) per_namespace
+    ) of_thread
+    ORDER BY t.last_id DESC, t.thread_id COLLATE "C"
+"""
+"""Counts checkpoints and namespaces only for the threads that are returned."""
+
+GROUPED = """
+    SELECT thread_id AS thread, max(last_id) FILTER (WHERE checkpoint_ns = '') AS head,
+           min(first_id COLLATE "C") AS first_id, max(last_id COLLATE "C") AS newest,
+           sum(n)::bigint AS n, count(*) AS spaces
+    FROM (SELECT thread_id, checkpoint_ns, min(checkpoint_id) AS first_id,
+                 max(checkpoint_id) AS last_id, count(*) AS n
+          FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns) per_namespace
+    GROUP BY thread_id
+"""
+"""One thread, some or all threads."""
+NEWEST_FIRST = 'ORDER BY newest DESC, thread_id COLLATE "C"'
+
+SHALLOW = """(
+    SELECT thread_id, checkpoint_ns, checkpoint ->> 'id' AS checkpoint_id,
+           NULL::text AS parent_checkpoint_id, checkpoint, metadata FROM {checkpoints})"""
+"""The rows of the shallow layout with the columns of the full layout."""
+
+SIZES = """
+    SELECT t.thread_id::text, c.n, w.n, c.bytes + w.bytes + b.bytes, b.n
+    FROM unnest(%(threads)s::{thread_type}[]) t(thread_id),
+         LATERAL (SELECT count(*) AS n, coalesce(
+              sum(pg_column_size(checkpoint) + pg_column_size(metadata)), 0)::bigint AS bytes
+          FROM {checkpoints} c WHERE c.{thread} = t.thread_id) c,
+         LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
+          FROM {checkpoint_writes} w WHERE w.{thread} = t.thread_id) w,
+         LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
+          FROM {checkpoint_blobs} b WHERE b.{thread} = t.thread_id) b
+"""
+"""Reads no value that is stored out of line (TOAST): its size is stored in the row.
+
+With a UNION ALL, the server would plan parallel workers, which take 10 ms to start.
+"""
+
+OF_KEYS = """
+    unnest(%(threads)s::{thread_type}[], %(spaces)s::text[], %(ids)s::{id_type}[])
+    WITH ORDINALITY k(thread, ns, id, n) JOIN
+"""
+AT_KEY = "c.{thread} = k.thread AND c.checkpoint_ns = k.ns AND c.{id} = k.id"
+"""Checkpoints or writes of several threads. An id is compared in the type in which it is stored,
+because only then the server uses an index."""
+
+BLOBS = """
+    LEFT JOIN LATERAL (
+        SELECT array_agg(b.channel) FILTER (WHERE {filled}) AS channels,
+               array_agg(b.type) FILTER (WHERE {filled}) AS types,
+               array_agg(coalesce(octet_length(b.blob), 0)) FILTER (WHERE {filled}) AS sizes,
+               array_agg({wanted}) FILTER (WHERE {filled}) AS wanted,
+               array_agg(CASE WHEN {wanted} AND {short} THEN b.blob END)
+                   FILTER (WHERE {filled}) AS blobs,
+               array_agg(v.channel) FILTER (WHERE b.channel IS NULL AND {marked}) AS missing
+        FROM jsonb_each_text(
+            CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
+                 WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
+        ) v(channel, version)
+        LEFT JOIN LATERAL (
+            SELECT b.channel, b.type, b.blob FROM {blobs} b
+            WHERE b.{thread} = c.{thread} AND b.checkpoint_ns = c.checkpoint_ns
+                  AND b.channel = v.channel {same_version}
+            OFFSET 0
+        ) b ON true
+    ) kept ON true
+"""
+"""`OFFSET 0` forces the server to look up only the blobs that the checkpoint names. Without it, the
+server expects few blobs per thread and would read all of them for each checkpoint."""
+FILLED_CHANNELS = """
+    LEFT JOIN LATERAL (
+        SELECT array_agg(v.channel) AS channels
+        FROM jsonb_each_text(
+            CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
+                 WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
+        ) v(channel, version), LATERAL (
+            SELECT 1 FROM {blobs} b
+            WHERE b.{thread} = c.{thread} AND b.checkpoint_ns = c.checkpoint_ns
+                  AND b.channel = v.channel {same_version} AND {filled}
+            OFFSET 0
+        ) b
+    ) kept ON true
+"""
+"""The names of the same blobs alone, in half the time."""
+SHAPES = """
+    CROSS JOIN LATERAL (
+        SELECT array_agg(v.channel) AS named, array_agg(b.filled) AS filled,
+               array_agg(jsonb_typeof(c.checkpoint -> 'channel_versions' -> v.channel)) AS types
+        FROM jsonb_each_text(
+            CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
+                 WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
+        ) v(channel, version) LEFT JOIN LATERAL (
+            SELECT {filled} AS filled FROM {blobs} b
+            WHERE b.{thread} = c.{thread} AND b.checkpoint_ns = c.checkpoint_ns
+                  AND b.channel = v.channel {same_version}
+            OFFSET 0
+        ) b ON true
+    ) versions
+    CROSS JOIN LATERAL (
+        SELECT array_agg(s.node) AS nodes, array_agg(r.channel) AS read
+        FROM jsonb_each(
+            CASE jsonb_typeof(c.checkpoint -> 'versions_seen')
+                 WHEN 'object' THEN c.checkpoint -> 'versions_seen' END
+        ) s(node, channels) LEFT JOIN LATERAL jsonb_object_keys(
+            CASE jsonb_typeof(s.channels) WHEN 'object' THEN s.channels END
+        ) r(channel) ON true
+    ) seen
+    CROSS JOIN LATERAL (
+        SELECT array_agg(i.channel) AS channels
+        FROM jsonb_object_keys(
+            CASE jsonb_typeof(c.checkpoint -> 'channel_values')
+                 WHEN 'object' THEN c.checkpoint -> 'channel_values' END
+        ) i(channel)
+    ) inside
+    GROUP BY versions.named, versions.filled, versions.types, seen.nodes, seen.read,
+             inside.channels, jsonb_typeof(c.checkpoint -> 'channel_versions'),
+             jsonb_typeof(c.checkpoint -> 'versions_seen'),
+             jsonb_typeof(c.checkpoint -> 'channel_values'), (c.checkpoint -> 'v')::text,
+             (c.checkpoint -> 'channel_values' -> '__pregel_tasks')::text,
+             (c.metadata -> 'source')::text
+"""
+"""Groups checkpoints that an outline cannot tell apart; see `Store.outlines_at`. The keys of an
+object come in an order of its own, which only depends on the keys."""
+FILLED = "b.channel IS NOT NULL AND b.type IS DISTINCT FROM 'empty'"
+"""The condition for a stored value. The type `empty` marks a channel without a value."""
+MARKED = "NOT c.checkpoint ? 'channel_values'"
+"""The condition for bodies of savers that store such a mark: those of Python until 2.0.22, of the
+shallow layout, and of LangGraph.js. Later savers store small values in the body instead."""
+CONTROL = """(
+    left(b.channel, 2) = '__' AND b.channel <> ALL(%(users)s::text[])
+    OR b.channel ~ '^(branch|join|start):'
+    OR c.checkpoint ->> 'v' IN ('1', '2', '3')
+       AND octet_length(b.blob) < octet_length(b.channel) + 6
+)"""
+"""The condition for LangGraph's control channels. Before format 4 each node has a channel of the
+same name, with the node's name as its value. Short values are read because they may be such."""
+
+MARKS = """
+    SELECT DISTINCT CASE
+               WHEN NOT c.checkpoint ? 'channel_values' AND t.type IS NULL THEN 'empty'
+               WHEN t.type = 'number' THEN 'js'
+               WHEN c.checkpoint ? 'channel_values' THEN 'inline' ELSE 'apart' END
+    FROM ((SELECT checkpoint FROM {checkpoints} LIMIT 50)
+          UNION ALL (SELECT checkpoint FROM {checkpoints}
+                     ORDER BY thread_id LIMIT 50)
+          UNION ALL (SELECT checkpoint FROM {checkpoints}
+                     ORDER BY thread_id DESC LIMIT 50)) c
+    LEFT JOIN LATERAL (
+        SELECT jsonb_typeof(v.version) AS type
+        FROM jsonb_each(CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
+                             WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
+        ) v(channel, version) LIMIT 1
+    ) t ON true
+"""
+"""What some bodies tell about the saver: JavaScript's versions are numbers, and newer releases
+store small values in the body. The bodies are those stored first, and those of the first and the
+last ids of threads, which most applications choose at random."""
+
 
 _FEW = 500
 """Up to this many rows are fetched with one query; more are read with a cursor."""
@@ -83,10 +316,10 @@ class PostgresStore(SqlStore):
     def _saver(self) -> str:
         if self._layout.of_server:
             return "LangGraph's Agent Server"
-        query = sql.MARKS.format(checkpoints=self._layout.checkpoints.sql.replace("%", "%%"))
+        query = MARKS.format(checkpoints=self._layout.checkpoints.sql.replace("%", "%%"))
         saver = _saver(self._layout, {mark for (mark,) in self._database.rows(query, {})})
         schema = {"schema": self._layout.checkpoints.schema}
-        tables = self._database.attempt(sql.ALIKE, schema) or ()
+        tables = self._database.attempt(ALIKE, schema) or ()
         return with_extras(saver, self._layout.unknown, (name for (name,) in tables))
 
     @property
@@ -107,37 +340,37 @@ class PostgresStore(SqlStore):
     def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
         table = self._tables.checkpoints.source
         if limit is not None and limit <= _FEW and not self._layout.shallow:
-            newest = sql.WALKED if self._are_threads_long() else sql.SCANNED
+            newest = WALKED if self._are_threads_long() else SCANNED
             threads = newest.format(checkpoints=table)
-            query = sql.NEWEST.format(checkpoints=table, threads=threads)
+            query = NEWEST.format(checkpoints=table, threads=threads)
             return iter(self._database.rows(query, {"limit": limit}))
         end, values = ("", {}) if limit is None else ("LIMIT %(limit)s", {"limit": limit})
-        query = f"{self._grouped('').query} {sql.NEWEST_FIRST} {end}"
+        query = f"{self._grouped('').query} {NEWEST_FIRST} {end}"
         return self._stream(query, values)
 
     def _heads(self, is_root: str) -> str:
         if self._layout.shallow or not self._are_threads_long():
             return super()._heads(is_root)
-        return sql.WALKED_HEADS.format(checkpoints=self._tables.checkpoints.source)
+        return WALKED_HEADS.format(checkpoints=self._tables.checkpoints.source)
 
     def _are_threads_long(self) -> bool:
         if self._uuids:
             return False  # jumping needs an index of the ids as text
         table = self._layout.checkpoints
         names = {"schema": table.schema, "table": table.name}
-        found = self._database.rows(sql.ROWS_PER_THREAD, names)
+        found = self._database.rows(ROWS_PER_THREAD, names)
         return bool(found) and (found[0][0] or 0) >= _LONG
 
     def _grouped(self, where: str) -> GroupedThreads:
         table = self._tables.checkpoints.source
         where = f"WHERE {where}" if where else ""
-        return GroupedThreads(sql.GROUPED.format(checkpoints=table, where=where), {})
+        return GroupedThreads(GROUPED.format(checkpoints=table, where=where), {})
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         tables = {table.name: table.source for table in self._tables.all}
         is_stored = is_uuid if "thread_id" in self._uuids else self._database.storable
         threads = sorted(filter(is_stored, {*thread_ids}))
-        query = sql.SIZES.format(**tables, **self._id_terms)
+        query = SIZES.format(**tables, **self._id_terms)
         found = {
             thread_id: ThreadSize(*size)
             for thread_id, *size in self._database.rows(query, {"threads": threads})
@@ -155,11 +388,11 @@ class PostgresStore(SqlStore):
             wanted, bound = "true", {"users": sorted(USERS)}
             if asked.values is not True:
                 among, names = self._database.among("b.channel", "names", asked.values or ())
-                wanted, bound = f"{sql.CONTROL} OR {among}", bound | names
-            join = sql.BLOBS.format(
+                wanted, bound = f"{CONTROL} OR {among}", bound | names
+            join = BLOBS.format(
                 **self._blob_terms,
                 wanted=wanted,
-                marked=sql.MARKED,
+                marked=MARKED,
                 short=f"octet_length(b.blob) <= {MOST_BYTES}",
             )
         at_once = STATES_AT_ONCE if asked.values else BODIES_AT_ONCE
@@ -201,12 +434,12 @@ class PostgresStore(SqlStore):
         return {
             **self._id_terms,
             "blobs": self._blobs,
-            "filled": sql.FILLED,
+            "filled": FILLED,
             "same_version": "" if self._layout.shallow else "AND b.version = v.version",
         }
 
     def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
-        shapes = sql.SHAPES.format(**self._blob_terms)
+        shapes = SHAPES.format(**self._blob_terms)
         text = f"SELECT array_agg(n) FROM {self._keys(self._tables.checkpoints)} {shapes}"
         for some in in_chunks(self._storable(keys), KEYS_AT_ONCE):
             found = self._database.rows(text, _bound(some))
@@ -220,7 +453,7 @@ class PostgresStore(SqlStore):
             table=self._tables.checkpoints,
             columns="c.parent_checkpoint_id, c.checkpoint::text, c.metadata::text, kept.channels",
             order="c.checkpoint_id DESC",
-            join=sql.FILLED_CHANNELS.format(**self._blob_terms),
+            join=FILLED_CHANNELS.format(**self._blob_terms),
             at_once=BODIES_AT_ONCE,
             has_bodies=True,
         )
@@ -241,7 +474,7 @@ class PostgresStore(SqlStore):
     def _keys(self, table: SqlTable) -> str:
         """The rows of a table with the keys that `_bound` gives."""
         terms = self._id_terms
-        return f"{sql.KEYS.format(**terms)} {table.source} c ON {sql.AT_KEY.format(**terms)}"
+        return f"{OF_KEYS.format(**terms)} {table.source} c ON {AT_KEY.format(**terms)}"
 
     def _storable(self, keys: Sequence[CheckpointKey]) -> list[CheckpointKey]:
         """Those of the keys that the server can store."""
@@ -300,7 +533,7 @@ def tables_of(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
         layout.with_text_ids(),
         size="pg_column_size(c.{})",
         length="coalesce(octet_length(c.{}), 0)",
-        view=sql.SHALLOW,
+        view=SHALLOW,
         layout=layout.name,
         names=tuple(f"{table.schema}.{table.name}" for table in layout.tables),
         can_add=not layout.shallow and not layout.unknown,
@@ -309,7 +542,7 @@ def tables_of(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
 
 
 def _bound(keys: Sequence[CheckpointKey]) -> dict[str, object]:
-    """The parameters of `sql.KEYS`."""
+    """The parameters of `OF_KEYS`."""
     threads, spaces, ids = map(list, zip(*map(_parts, keys), strict=True))
     return {"threads": threads, "spaces": spaces, "ids": ids}
 

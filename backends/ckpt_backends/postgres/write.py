@@ -11,13 +11,16 @@ from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
 from ckpt_backends.memory import STORE
 from ckpt_backends.postgres.connect import PostgresConnection, connect
 from ckpt_backends.postgres.database import (
+    FULL,
     PostgresDatabase,
+    PostgresLayout,
     begin,
+    detect,
     find_tables,
     of_application,
+    quoted_name,
     transaction,
 )
-from ckpt_backends.postgres.layout import FULL, PostgresLayout, detect, quoted_name
 from ckpt_backends.postgres.memory import find_memory_tables
 from ckpt_backends.postgres.store import tables_of
 from ckpt_backends.protocol import WritableStore

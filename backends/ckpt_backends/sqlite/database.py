@@ -1,34 +1,424 @@
-"""Implements `WritableDatabase` for a SQLite file."""
+"""Opens a SQLite file read-only, or for changing, and implements `WritableDatabase` for it.
+
+Read-only means `mode=ro` if that works. A file in WAL mode needs an `-shm` file, which SQLite
+creates in the same folder. If the folder is not writable, `immutable=1` reads the main file alone.
+That would miss rows in a write-ahead log and show rows of an unfinished transaction, so it is used
+only if there is no log and no journal.
+"""
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from stat import S_ISDIR, S_ISREG
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError, reason_of
+from ckpt_backends.files import not_regular, open_regular
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values, WritableDatabase
-from ckpt_backends.sqlite.connect import (
+from ckpt_backends.sqlite.journals import (
     TEXT,
-    Opened,
     bind,
-    check_current,
+    check_beside,
+    check_super_journal,
+    code_of,
+    copy_unchanged,
     decode_text,
+    empty_log,
+    has_journal,
+    has_log,
+    has_shared_memory,
+    is_hot_journal,
+    journal_of,
+    log_of,
+    log_size,
+    lone_log,
     quoted_name,
+    readable_errors,
+    reading,
+    rebuild,
+    space_of,
     stored_tables,
-    transaction,
+    unavailable,
+    what_is,
+    writing,
 )
-from ckpt_backends.sqlite.journals import empty_log, reading, space_of, writing
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.changes import Remains
     from ckpt_backends.model import Progress
+
+
+_PARAMS = {"copy", "layout"}
+_LAYOUTS = ("sqlite", "three-table", "three-table-latest")
+_BUSY_SECONDS = 5.0
+_TRIES = 3
+
+
+class Opened(NamedTuple):
+    """A read-only connection, and a function to call after it was closed."""
+
+    connection: sqlite3.Connection
+    path: Path
+    """The file that it reads; may be a private copy."""
+    notes: tuple[str, ...]
+    cleanup: Callable[[], None]
+    is_copy: bool = False
+    was_rolled_back: bool = False
+    """Whether an unfinished transaction of a killed process was rolled back in the copy."""
+    is_immutable: bool = False
+    """Whether the file is read without locks (`immutable=1`), so later changes are not seen."""
+    identity: tuple[int, int] | None = None
+    """Device and inode of the file; None for a private copy."""
+
+
+_MADE: set[tuple[int, int]] = set()
+"""The files beside which this process made a log and shared memory to read them."""
+
+
+def open_read_only(url: StoreUrl) -> Opened:
+    """Open the file that the URL names, or a private copy of it if the URL has `copy=1`.
+
+    Raises `StoreUnavailable` if the file is missing, not readable, not a database, or has an
+    unfinished transaction of a killed process.
+    """
+    _check_params(url)
+    path = Path(url.path)
+    if log := lone_log(path):
+        if not _is_copy(url):
+            raise what_is(log)
+        return _open_copy(log, is_lone=True)
+    _check_file(path)
+    if _is_copy(url):
+        return _open_copy(path)
+    for attempt in range(_TRIES):
+        try:
+            opened_file = identity(path)
+            made_files = not has_shared_memory(path)
+            connection = _connect(path, "mode=ro")
+            made_files &= has_shared_memory(path)
+            if made_files and opened_file is not None:
+                _MADE.add(opened_file)
+            # The connection that made them may be closed before others of this process.
+            tidy = partial(_remove_empty_log, path) if opened_file in _MADE else _nothing
+            return Opened(connection, path, (), tidy, identity=opened_file)
+        except sqlite3.DatabaseError as error:
+            # The writer may also commit, and delete its journal, while SQLite examines it.
+            if is_hot_journal(error) and attempt + 1 < _TRIES:
+                continue
+            code = code_of(error)
+            if is_hot_journal(error) or code not in {
+                sqlite3.SQLITE_CANTOPEN,
+                sqlite3.SQLITE_READONLY,
+            }:
+                raise unavailable("cannot open", path, error) from error
+            return _open_immutable(path, error)
+    raise AssertionError  # pragma: no cover
+
+
+def _open_immutable(path: Path, error: sqlite3.Error) -> Opened:
+    """Open a file in a folder that is not writable. Raises `StoreUnavailable` if it has a journal.
+
+    `error` is the error of opening it with `mode=ro`.
+    """
+    if _is_writable(path.absolute().parent):
+        found = unavailable("cannot open", path, error)
+        found.hint = "add --copy to read a private copy"
+        raise found from error
+    for is_there, beside in ((has_log, log_of(path)), (has_journal, journal_of(path))):
+        if is_there(path):
+            raise StoreUnavailable(
+                f"cannot open '{path}': its folder cannot be written, and '{beside.name}' is"
+                " needed to read it",
+                hint="add --copy to read a private copy of both files",
+            )
+    try:
+        connection = _connect(path, "mode=ro&immutable=1")
+    except sqlite3.DatabaseError as second:
+        raise unavailable("cannot open", path, second) from second
+    notes = ("read without locks: its folder cannot be written",)
+    return Opened(connection, path, notes, _nothing, is_immutable=True, identity=identity(path))
+
+
+def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
+    """Open the file that the URL names for changing. The journal mode is not changed.
+
+    Deleted data is overwritten with zeros (`secure_delete`). Raises `StoreUnavailable` if the file
+    is missing, not a database, or cannot be read or written.
+    """
+    path = _path(url)
+    _refuse_copy(url, path)
+    _check_writable(path)
+    check_super_journal(path)
+    return _connect_for_writing(path, "mode=rw")
+
+
+def open_for_creating(url: StoreUrl) -> sqlite3.Connection:
+    """Open the file for changing as `open_for_writing` does, or make an empty one.
+
+    A new file has the access that the process gives to all its files, as the savers' files have.
+    """
+    path = Path(url.path)
+    if path.exists():
+        return open_for_writing(url)
+    _check_params(url)
+    _refuse_copy(url, path)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise StoreUnavailable(f"cannot create '{path}': there is no folder '{folder}'")
+    if not _is_writable(folder):
+        raise StoreUnavailable(f"cannot create '{path}': permission denied for '{folder}'")
+    return _connect_for_writing(path, "mode=rwc")
+
+
+def _refuse_copy(url: StoreUrl, path: Path) -> None:
+    if _is_copy(url):
+        raise UsageError(
+            f"cannot write to '{path}': a private copy (--copy) is read-only",
+            hint="leave out --copy",
+        )
+
+
+def _connect_for_writing(path: Path, query: str) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(
+            _uri(path, query), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+        )
+    except sqlite3.Error as error:
+        raise unavailable("cannot open", path, error) from error
+    try:
+        _distrust(connection)
+        connection.execute("PRAGMA secure_delete = ON").fetchone()
+        with readable_errors():
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        connection.close()
+        raise unavailable("cannot open", path, error) from error
+    return connection
+
+
+def _path(url: StoreUrl) -> Path:
+    """The file that the URL names. Raises `UsageError` and `StoreUnavailable`."""
+    _check_params(url)
+    path = Path(url.path)
+    _check_file(path)
+    return path
+
+
+def _check_params(url: StoreUrl) -> None:
+    unknown = sorted(set(url.params) - _PARAMS)
+    if unknown:
+        raise UsageError(
+            f"unknown parameter '{unknown[0]}' of a SQLite store",
+            hint=f"known: {', '.join(sorted(_PARAMS))}",
+        )
+    layout = url.params.get("layout", "sqlite")
+    if layout not in _LAYOUTS:
+        raise UsageError(
+            f"no layout '{layout}' in SQLite files", hint=f"known: {', '.join(_LAYOUTS)}"
+        )
+
+
+def _is_copy(url: StoreUrl) -> bool:
+    return url.params.get("copy") in {"1", "true"}
+
+
+def _uri(path: Path, query: str) -> str:
+    return f"file:{quote(os.fsencode(os.path.abspath(path)))}?{query}"
+
+
+def _distrust(connection: sqlite3.Connection) -> None:
+    """Do not run functions that the file's schema names, and check pages for damage."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
+def _check_file(path: Path) -> None:
+    """Raise `StoreUnavailable` unless the path is a readable file. Never creates or opens it.
+
+    On POSIX, a process that closes any descriptor of a file loses all its locks on that file, even
+    those of its SQLite connections. Another process could then remove the log that they read. See
+    https://www.sqlite.org/howtocorrupt.html, 2.2.
+    """
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        hint = "`ckpt stores` lists the stores in this folder"
+        raise StoreUnavailable(f"cannot open '{path}': no such file", hint=hint) from None
+    except OSError as error:
+        raise StoreUnavailable(f"cannot open '{path}': {reason_of(error)}") from error
+    if S_ISDIR(facts.st_mode):
+        from ckpt_backends import shell
+
+        # Only an absolute path means the same to `cd` as to `open`.
+        enter = shell.command("cd", str(path.absolute()))
+        hint = f"name a file in it; `{enter} && ckpt stores` lists its stores"
+        raise StoreUnavailable(f"cannot open '{path}': it is a folder", hint=hint)
+    if not S_ISREG(facts.st_mode):
+        raise not_regular(path, facts.st_mode, verb="open")
+    check_beside(path)
+    if not _may(path, os.R_OK):
+        raise StoreUnavailable(f"cannot open '{path}': permission denied")
+    if not facts.st_size and not _is_empty(path):
+        raise StoreUnavailable(f"cannot open '{path}': it is a file of the kernel, not a database")
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a file of size 0 has no data. Files of the kernel, such as /proc/kmsg, may have."""
+    try:
+        with open_regular(path) as file:
+            return file.read(1) == b""
+    except OSError:
+        return False
+
+
+def _check_writable(path: Path) -> None:
+    """Raise unless SQLite can write to the file and create a journal in its folder."""
+    folder = path.absolute().parent
+    if not _may(path, os.W_OK):
+        what, where = "permission denied", path
+    elif not _is_writable(folder):
+        what, where = f"permission denied for its folder '{folder}'", folder
+    else:
+        return
+    if os.statvfs(where).f_flag & os.ST_RDONLY:
+        what = "read-only file system"
+    raise StoreUnavailable(
+        f"cannot write to '{path}': {what}", hint="--dry-run shows the plan without writing"
+    )
+
+
+def _is_writable(folder: Path) -> bool:
+    return _may(folder, os.W_OK | os.X_OK)
+
+
+def _may(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def identity(path: str | Path) -> tuple[int, int] | None:
+    """Device and inode of the file at a path; None if there is none."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def _connect(path: Path, query: str) -> sqlite3.Connection:
+    """Connect and begin a read transaction, so all queries see the same snapshot."""
+    connection = sqlite3.connect(
+        _uri(path, query), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+    )
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        _distrust(connection)
+        connection.execute("BEGIN")
+        with readable_errors():
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open_copy(path: Path, *, is_lone: bool = False) -> Opened:
+    """Copy the file, with its log and its journal, to a temporary folder and open that.
+
+    Of a lone log, the copy is the database that it makes.
+    """
+    # Most files are read where they are.
+    from ckpt_backends.files import TemporaryFolder
+
+    folder = TemporaryFolder()
+    copy = folder.path / "copy.db"
+    was_rolled_back, notes = False, ["read from a private copy"]
+    try:
+        if is_lone:
+            pages = rebuild(path, copy)
+            notes = [f"read from the {pages:,} pages in '{path.name}', in a private copy"]
+        else:
+            was_rolled_back = copy_unchanged(path, copy, _connect)
+        connection = _connect(copy, "mode=ro")
+    except OSError as error:
+        folder.remove()
+        raise StoreUnavailable(
+            f"cannot copy '{error.filename or path}': {reason_of(error)}"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        folder.remove()
+        raise unavailable("cannot copy", path, error) from error
+    except BaseException:
+        folder.remove()
+        raise
+    if was_rolled_back:
+        notes.append("an unfinished transaction of a killed process was rolled back in the copy")
+    return Opened(
+        connection, copy, tuple(notes), folder.remove, is_copy=True, was_rolled_back=was_rolled_back
+    )
+
+
+def _remove_empty_log(path: Path) -> None:
+    """Remove the empty log and the shared memory that reading a file in WAL mode made.
+
+    SQLite removes both when the last connection that may write is closed, after it has made sure by
+    its locks that there is no other. What a writer has stored meanwhile is left to that writer.
+    """
+    if log_size(path) or not _may(path, os.W_OK):
+        return
+    with (
+        suppress(sqlite3.Error),
+        closing(
+            sqlite3.connect(_uri(path, "mode=rw"), uri=True, timeout=0, isolation_level=None)
+        ) as connection,
+    ):
+        connection.execute("PRAGMA query_only = ON")
+        _distrust(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+
+def _nothing() -> None:
+    """The cleanup of a connection without a private copy: nothing to do."""
+
+
+def check_current(opened: Opened, url: StoreUrl) -> None:
+    """Raise `Unsupported` or `StoreUnavailable` if the connection cannot see later changes."""
+    if opened.is_copy:
+        raise Unsupported(
+            f"cannot see changes of '{url}': it is read from a private copy (--copy)",
+            hint="leave out --copy",
+        )
+    if opened.is_immutable:
+        raise Unsupported(
+            f"cannot see changes of '{url}', nor make any: permission denied for its folder"
+            f" '{opened.path.absolute().parent}', so it is read without locks",
+            hint="run ckpt as a user who can write to that folder",
+        )
+    if opened.identity not in (None, identity(url.path)):
+        raise StoreUnavailable(
+            f"'{url}' was removed or replaced by another file meanwhile", hint="open it again"
+        )
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """One write transaction. It takes SQLite's write lock at its beginning."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
 
 
 class _Callback:

@@ -21,8 +21,14 @@ from ckpt_backends.sql.health import (
     missing_indexes,
     unused_space,
 )
-from ckpt_backends.sqlite.connect import quoted_name
-from ckpt_backends.sqlite.journals import code_of, journal_of, log_of, recovery, truncate_log
+from ckpt_backends.sqlite.journals import (
+    code_of,
+    journal_of,
+    log_of,
+    quoted_name,
+    recovery,
+    truncate_log,
+)
 
 _KEYS = keys_of(
     {

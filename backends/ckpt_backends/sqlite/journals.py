@@ -1,7 +1,7 @@
-"""The files that SQLite creates next to a database: the write-ahead log and the rollback journal.
+"""What SQLite creates next to a database: the write-ahead log and the rollback journal; its errors.
 
 SQLite holds no locks on them, so they may be opened and closed freely. The database file must not
-be opened that way (see `connect._check_file`).
+be opened that way (see `database._check_file`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, KeysView
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from struct import iter_unpack, unpack
 from typing import BinaryIO
@@ -26,6 +27,7 @@ from ckpt_backends.errors import (
 )
 from ckpt_backends.files import kind_of, open_regular
 from ckpt_backends.model import Space
+from ckpt_backends.sql.database import text
 from ckpt_backends.sqlite.declaration import LOG_SUFFIX
 from ckpt_backends.url import StoreUrl
 
@@ -547,3 +549,42 @@ def _stamp(path: Path) -> tuple[int, int, bytes] | None:
     except FileNotFoundError:
         return None
     return (facts.st_size, facts.st_mtime_ns, header) if facts.st_size else None
+
+
+# Converts names, text and bytes for SQLite, where any column may contain any type.
+
+
+TEXT = "CAST(? AS TEXT)"
+"""The placeholder for an id. Ids are bound as bytes, because `sqlite3` binds only valid text."""
+
+
+def bind(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate; no stored text can match it
+        return text.encode("utf-8", "surrogatepass")
+
+
+decode_text: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
+"""Called for each text of each row. For speed, it is not a Python function."""
+
+
+def stored_bytes(value: object) -> bytes:
+    """The cell as bytes; text becomes UTF-8, NULL becomes `b""`."""
+    return value if isinstance(value, bytes) else bind(text(value))
+
+
+def quoted_name(name: str) -> str:
+    """The quoted name of a table or column for a query."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def stored_tables(connection: sqlite3.Connection) -> dict[str, KeysView[str]]:
+    """The tables of a file with their columns, in order. Raises `sqlite3.Error`."""
+    tables: dict[str, dict[str, None]] = {}
+    for table, column in connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+        " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    ):
+        tables.setdefault(text(table), {})[text(column)] = None
+    return {name: columns.keys() for name, columns in tables.items()}

@@ -19,9 +19,13 @@ from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory import COLUMNS, STORE, VECTORS, Vector, check_whole
 from ckpt_backends.sql.database import text
 from ckpt_backends.sql.memory import MemoryDialect, MemoryTables, SqlMemory, WritableSqlMemory
-from ckpt_backends.sqlite.connect import open_for_writing, open_read_only, stored_tables
-from ckpt_backends.sqlite.database import OpenedDatabase, SqliteDatabase
-from ckpt_backends.sqlite.journals import reading, writing
+from ckpt_backends.sqlite.database import (
+    OpenedDatabase,
+    SqliteDatabase,
+    open_for_writing,
+    open_read_only,
+)
+from ckpt_backends.sqlite.journals import reading, stored_tables, writing
 from ckpt_backends.url import StoreUrl
 
 _SIZE = """CASE typeof(s.value) WHEN 'blob' THEN length(s.value)

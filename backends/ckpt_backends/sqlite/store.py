@@ -36,17 +36,16 @@ from ckpt_backends.sql.tables import (
     why_only_read,
     with_extras,
 )
-from ckpt_backends.sqlite.connect import (
-    Opened,
+from ckpt_backends.sqlite.database import Opened, OpenedDatabase, open_read_only
+from ckpt_backends.sqlite.journals import (
     bind,
+    contradiction,
     decode_text,
-    open_read_only,
     quoted_name,
+    reading,
     stored_bytes,
     stored_tables,
 )
-from ckpt_backends.sqlite.database import OpenedDatabase
-from ckpt_backends.sqlite.journals import contradiction, reading
 from ckpt_backends.url import StoreUrl
 
 _COLUMNS = {

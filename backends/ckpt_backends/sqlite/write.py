@@ -14,15 +14,13 @@ from ckpt_backends.protocol import WritableStore
 from ckpt_backends.sql.database import MEMORY_TABLES, THREAD_TABLES, something_else
 from ckpt_backends.sql.tables import not_changed, recognised
 from ckpt_backends.sql.write import WritableSqlStore
-from ckpt_backends.sqlite.connect import (
-    decode_text,
+from ckpt_backends.sqlite.database import (
+    SqliteDatabase,
     open_for_creating,
     open_for_writing,
-    stored_tables,
     transaction,
 )
-from ckpt_backends.sqlite.database import SqliteDatabase
-from ckpt_backends.sqlite.journals import writing
+from ckpt_backends.sqlite.journals import decode_text, stored_tables, writing
 from ckpt_backends.sqlite.store import detect, only_read_of, tables_of
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl

@@ -1,4 +1,4 @@
-"""Recognises kagent's tables by their columns, and knows whose threads they hold.
+"""Recognises kagent's tables by their columns, and knows whose threads they hold. Needs no driver.
 
 The key begins with the user, and `ckpt` names threads by their ids alone. So either the URL names
 the user, or no thread id may belong to two.
@@ -6,9 +6,12 @@ the user, or no thread id may belong to two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, no_table
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.tables import (
     SqlTable,
@@ -19,6 +22,8 @@ from ckpt_backends.sql.tables import (
     unknown_columns,
     unknown_tables,
 )
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
 
 CHECKPOINTS, WRITES = "lg_checkpoint", "lg_checkpoint_write"
@@ -136,3 +141,80 @@ class KagentTables:
                 f"thread '{thread_id}' belongs to several users, such as '{one}' and '{other}'",
                 hint="name one in the URL: ?user_id=NAME",
             )
+
+
+# The parts of a thread in kagent's rows, and their values.
+
+
+_VALUES = {
+    CHECKPOINTS: (
+        (ValueKind.BODY, "checkpoint", "checkpoint_type"),
+        (ValueKind.METADATA, "metadata", ""),
+    ),
+    WRITES: ((ValueKind.WRITE, "value", "value_type"),),
+}
+"""By table, the columns of values and of their types; metadata is JSON."""
+
+
+def encoded(data: bytes) -> str:
+    """The text that stores some bytes."""
+    return b64encode(data).decode()
+
+
+def decoded(tag: str, text: str) -> TypedBytes:
+    """The value that a text stores, decoded as the saver does it."""
+    try:
+        return TypedBytes(tag, b64decode(text))
+    except ValueError:
+        return TypedBytes(tag, text.encode("utf-8", "surrogatepass"), problem="it is not base64")
+
+
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001
+    """The parts that the rows of one thread hold. Raises `CannotHold` for damaged ones."""
+    for row in rows:
+        cells = row.cells
+        key = CheckpointKey(*(_text(cells, name) for name in KEY[1:]))
+        value, *metadata = (_value(cells, column, tag) for _, column, tag in _columns(row))
+        if metadata:
+            parent = cells.get("parent_checkpoint_id")
+            yield CheckpointPart(key, None if parent is None else str(parent), value, metadata[0])
+            continue
+        idx = cells.get("write_idx")
+        if not isinstance(idx, int):
+            raise CannotHold(f"a write at checkpoint '{key.checkpoint_id}' has no number")
+        yield WritePart(key, _text(cells, "task_id"), "", idx, _text(cells, "channel"), value)
+
+
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal."""
+    cells = dict(row.cells)
+    place = "\0".join([row.table, *(str(cells.get(name)) for name in (*KEY, "write_idx"))])
+    for kind, column, tag in _columns(row):
+        found = _value(row.cells, column, tag)
+        channel = str(cells.get("channel", ""))
+        made = change(PlacedValue(kind, found, f"{place}\0{column}", channel))
+        if made is not found:
+            cells[column] = encoded(made.data)
+            if tag:
+                cells[tag] = made.type
+    return row if cells == row.cells else Row(row.table, cells)
+
+
+def _columns(row: Row) -> tuple[tuple[ValueKind, str, str], ...]:
+    if row.table not in _VALUES:
+        raise no_table(row.table)
+    return _VALUES[row.table]
+
+
+def _value(cells: Mapping[str, Cell], column: str, tag: str) -> TypedBytes:
+    found = decoded(_text(cells, tag) if tag else "json", _text(cells, column))
+    if found.problem:
+        raise CannotHold(f"the column '{column}' of a row cannot be read: {found.problem}")
+    return found
+
+
+def _text(cells: Mapping[str, Cell], column: str) -> str:
+    found = cells.get(column)
+    if not isinstance(found, str):
+        raise CannotHold(f"the column '{column}' of a row has no text")
+    return found

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ckpt_backends.apps.kagent.layout import KEY, KagentTables
-from ckpt_backends.apps.kagent.records import decoded
+from ckpt_backends.apps.kagent.layout import KEY, KagentTables, decoded
 from ckpt_backends.base import BaseStore
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.model import (

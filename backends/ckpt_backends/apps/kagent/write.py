@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 
-from ckpt_backends.apps.kagent.layout import IS_LIVE, KEY, TIMES, USUAL_USER, KagentTables
-from ckpt_backends.apps.kagent.records import encoded
+from ckpt_backends.apps.kagent.layout import IS_LIVE, KEY, TIMES, USUAL_USER, KagentTables, encoded
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
