@@ -801,7 +801,7 @@ def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str
 def test_a_saver_that_writes_meanwhile_wins(
     redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_backends.redis.engine.plan import KeyPlan
+    from ckpt_backends.redis.engine.changes import KeyPlan
 
     FILLS[layout](redis_stack_url, "trip")
     original = KeyPlan.commands

@@ -11,7 +11,7 @@ import pytest
 from redis.cluster import RedisCluster
 
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import connect as cluster
+from ckpt_backends.redis.engine import connection as cluster
 from ckpt_backends.registry import open_sessions, open_store
 from ckpt_backends.url import parse_url
 from tests import servers

@@ -18,7 +18,7 @@ from ckpt_backends.apps.plainredis import layout as plain_removal
 from ckpt_backends.apps.plainredis import layout as write
 from ckpt_backends.changes import MOVED
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import commands as thread_removal
+from ckpt_backends.redis.engine import layout as thread_removal
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive

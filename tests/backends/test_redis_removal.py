@@ -17,13 +17,12 @@ from langgraph.checkpoint.redis import RedisSaver
 from ckpt_backends.changes import GONE, MOVED, Removal
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import commands as purge_lock
-from ckpt_backends.redis.engine import commands as thread_removal
-from ckpt_backends.redis.engine import removal as key_removal
+from ckpt_backends.redis.engine import changes as key_removal
+from ckpt_backends.redis.engine import layout as purge_lock
+from ckpt_backends.redis.engine import layout as thread_removal
 from ckpt_backends.redis.engine import write as restoring
-from ckpt_backends.redis.engine.commands import LOCK
 from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.engine.layout import KeyFinder
+from ckpt_backends.redis.engine.layout import LOCK, KeyFinder
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS

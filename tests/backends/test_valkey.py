@@ -17,7 +17,7 @@ from valkey import Valkey
 
 from ckpt_backends.changes import MOVED
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import commands as purge_lock
+from ckpt_backends.redis.engine import layout as purge_lock
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.valkey import layout as write
 from ckpt_backends.registry import open_store

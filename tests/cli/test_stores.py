@@ -96,7 +96,7 @@ def test_a_profile_takes_every_parameter_of_its_url(project: Path) -> None:
     from ckpt_backends.mongodb.engine.connect import OWN_PARAMS as MONGODB
     from ckpt_backends.mysql.connect import PARAMS as MYSQL
     from ckpt_backends.postgres.connect import OWN_PARAMS as POSTGRES
-    from ckpt_backends.redis.engine.connect import PARAMS as REDIS
+    from ckpt_backends.redis.engine.connection import PARAMS as REDIS
 
     libpq = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     names = libpq.union(MONGODB, MYSQL, POSTGRES, REDIS, MONGODB_OPTIONS)

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.open_for_writing import create_store
-from ckpt_backends.redis.engine import receiving
+from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.testing.filling import quiet

@@ -15,7 +15,7 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.protocol import Store
-from ckpt_backends.redis.engine import receiving
+from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.form import CannotHold, Language

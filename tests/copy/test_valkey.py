@@ -15,7 +15,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.errors import Refused, StoreChanged
 from ckpt_backends.open_for_writing import create_store
-from ckpt_backends.redis.engine import receiving
+from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.form import CannotHold, Language

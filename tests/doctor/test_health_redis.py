@@ -13,7 +13,7 @@ import pytest
 from langgraph.checkpoint.redis import AsyncRedisSaver, RedisSaver
 
 from ckpt_backends.model import Fault
-from ckpt_backends.redis.engine import layout as thread_faults
+from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
 from tests.backends import test_redis_plain as plain

@@ -15,7 +15,7 @@ import pytest
 
 from ckpt_backends.discovery import bundled
 from ckpt_backends.model import Capability
-from ckpt_backends.redis.engine import layout as thread_faults
+from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.session import Session

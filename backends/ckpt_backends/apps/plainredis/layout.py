@@ -50,18 +50,6 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.records import new_checkpoints, new_writes
-from ckpt_backends.redis.engine.commands import (
-    KEYS_AT_ONCE,
-    NO_EXPIRY,
-    CommandPlan,
-    PurgeLock,
-    Step,
-    ThreadRemoval,
-    copied_from,
-    expiring,
-    run,
-    unlink,
-)
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
@@ -89,13 +77,23 @@ from ckpt_backends.redis.engine.keyspace import (
     text,
 )
 from ckpt_backends.redis.engine.layout import (
+    KEYS_AT_ONCE,
+    NO_EXPIRY,
+    CommandPlan,
     KeyFinder,
+    PurgeLock,
     RecognisedStore,
     Recogniser,
     RedisLayout,
+    Step,
     ThreadKey,
+    ThreadRemoval,
+    copied_from,
+    expiring,
     gone_from_list,
     namespaces_of,
+    run,
+    unlink,
 )
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.rows import Cell, Row, not_of

@@ -34,8 +34,8 @@ from ckpt_backends.model import (
     in_chunks,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
-from ckpt_backends.redis.engine.commands import PurgeLock
-from ckpt_backends.redis.engine.connection import RedisConnection, with_sizes
+from ckpt_backends.redis.engine.changes import AddedWrite, KeyPlan, KeyRemoval
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
     APART,
     CHECKPOINT,
@@ -69,15 +69,17 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.layout import (
     KeyFinder,
+    PurgeLock,
     RedisLayout,
     SummedSizes,
     ThreadKey,
+    expiring,
     namespaces_by_name,
 )
-from ckpt_backends.redis.engine.removal import KeyRemoval
 from ckpt_backends.redis.engine.search import DocumentSearch
 from ckpt_backends.redis.engine.store import RedisStore
-from ckpt_backends.rows import Row, not_of
+from ckpt_backends.rows import ChangeValue, PlacedValue, Row, ValueKind, not_of
+from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
 
 # Which writes and values under a thread's keys belong to checkpoints of another layout.
@@ -353,7 +355,7 @@ class JsonDocuments(RedisLayout):
         return DocumentSearch(self.connection, self._kinds, self.stored_thread)
 
     def _found(self, names: Mapping[str, Collection[bytes]]) -> dict[str, ThreadKeys]:
-        """By thread, its keys among those that may be of it; see `other_layouts`."""
+        """By thread, its keys among those that may be of it; see `leave_others`."""
         found: dict[str, ThreadKeys] = {}
         documents: dict[str, list[bytes]] = {}
         for thread_id, some in names.items():
@@ -767,3 +769,206 @@ def hidden_writes(
             fix=f"JSON.SET {quoted(head.name)} $.has_writes {quoted(raw(json.dumps(is_set)))}",
             is_info=True,
         )
+
+
+# Plans changes of JSON documents: what the savers of Python and JavaScript share.
+
+
+class JsonPlan(KeyPlan[JsonDocuments]):
+    """A change of documents, and of the list of each checkpoint's writes."""
+
+    @abstractmethod
+    def flag(self, writes: int) -> bool | str:
+        """The field `has_writes` of a checkpoint with so many writes."""
+
+    @abstractmethod
+    def score(self, number: int, one: AddedWrite) -> bytes | int:
+        """The place of a write in the list of its checkpoint; `number` is its place here."""
+
+    @abstractmethod
+    def metadata(self, metadata: TypedBytes) -> bytes | str:
+        """Metadata as JSON for a document."""
+
+    def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
+        return self._layout.write_name(key, task_id, idx)
+
+    def change_copy(
+        self, key: CheckpointKey, metadata: TypedBytes | None, body: TypedBytes | None, writes: int
+    ) -> Iterator[Command]:
+        name = self._layout.checkpoint_name(key)
+        thread = self._layout.stored_thread(key.thread_id)
+        yield ("JSON.SET", name, "$.thread_id", json.dumps(thread))
+        yield ("JSON.SET", name, "$.has_writes", json.dumps(self.flag(writes)))
+        if metadata is not None:
+            yield ("JSON.SET", name, "$.metadata", self.metadata(metadata))
+        if body is not None:
+            yield ("JSON.SET", name, "$.checkpoint", body.data)
+
+    def change_copied_write(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:
+        thread = self._layout.stored_thread(key.thread_id)
+        yield ("JSON.SET", name, "$.thread_id", json.dumps(thread))
+        yield ("JSON.SET", name, "$.checkpoint_id", json.dumps(key.checkpoint_id))
+
+    def register(
+        self, key: CheckpointKey, added: Sequence[AddedWrite], expiry: int
+    ) -> Iterator[Command]:
+        listed = self._layout.lists(key)[0]
+        for number, one in enumerate(added):
+            yield ("ZADD", listed, self.score(number, one), one.name)
+        yield from expiring(listed, expiry)
+
+    def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]:
+        listed = self._layout.lists(key)[0]
+        yield ("UNLINK", self._layout.checkpoint_name(key), listed, *writes)
+
+
+# The parts of a thread in rows of JSON documents: what the savers of Python and JavaScript share.
+#
+# Needs no server and no driver, because the rows may come from an archive.
+
+
+# Splits the text of a document into its members, each with its exact text.
+
+
+_SCANNER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def members_of(document: str) -> dict[str, str]:
+    """By name, the texts of the members of an object. Raises ValueError for any other text."""
+    found: dict[str, str] = {}
+    at = _past(document, 0, "{")
+    while not document.startswith("}", at):
+        if found:
+            at = _past(document, at, ",")
+        name, at = _SCANNER.raw_decode(document, at)
+        start = _past(document, at, ":")
+        _, end = _SCANNER.raw_decode(document, start)
+        if not isinstance(name, str) or name in found:
+            raise ValueError("a name is no text, or appears twice")
+        found[name] = document[start:end]
+        at = _space(document, end)
+    return found
+
+
+def _past(text: str, at: int, mark: str) -> int:
+    """The place behind a mark, with the space around it."""
+    at = _space(text, at)
+    if not text.startswith(mark, at):
+        raise ValueError(f"'{mark}' expected at character {at}")
+    return _space(text, at + 1)
+
+
+def _space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def joined(members: Mapping[str, str]) -> str:
+    """The text of an object with these members."""
+    inside = ", ".join(
+        f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in members.items()
+    )
+    return "{" + inside + "}"
+
+
+WRITE = "checkpoint_write"
+"""The kind of the keys of writes."""
+
+
+class StoredDocument:
+    """The document of one row, with the exact text of each member."""
+
+    def __init__(self, row: Row) -> None:
+        self.name = str(row.cells["key"])
+        at = row.cells.get("expires_at")
+        self.expires_at = at if isinstance(at, int) else None
+        try:
+            self.members = members_of(str(row.cells["value"]))
+        except (ValueError, RecursionError) as error:
+            raise CannotHold(f"the document '{self.name}' cannot be read: {error}") from None
+
+    def get(self, name: str) -> Any:
+        """A member; None if there is none."""
+        return json.loads(self.members[name]) if name in self.members else None
+
+    def text(self, name: str) -> str:
+        """A text; `''` if there is none."""
+        found = self.get(name)
+        return found if isinstance(found, str) else ""
+
+    def raw(self, name: str) -> bytes:
+        """The JSON of a member. Raises `CannotHold` if there is none."""
+        if name not in self.members:
+            raise CannotHold(f"the document '{self.name}' has no '{name}'")
+        return self.members[name].encode("utf-8", "surrogatepass")
+
+    def check_members(self, known: Collection[str]) -> None:
+        """Raise `CannotHold` for a member that no saver stores, because no target has a place."""
+        for name in self.members:
+            if name not in known:
+                raise CannotHold(f"the document '{self.name}' has an unknown field '{name}'")
+
+
+def rows_of_heads(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows of a layout without history, whose writes of overwritten checkpoints stay.
+
+    Leaves out all writes but those of the checkpoint in each namespace. Keeps the writes of one
+    checkpoint of each namespace in memory.
+    """
+    newest: dict[str, tuple[str, list[Row]]] = {}
+    for row in rows:
+        if row.table == WRITE:
+            found = StoredDocument(row)
+            ns, own = meant_ns(found.text("checkpoint_ns")), found.text("checkpoint_id")
+            known, some = newest.get(ns, ("", []))
+            if own > known:
+                newest[ns] = own, [row]
+            elif own == known:
+                some.append(row)
+            continue
+        if row.table == CHECKPOINT:
+            found = StoredDocument(row)
+            ns, own = meant_ns(found.text("checkpoint_ns")), found.text("checkpoint_id")
+            known, some = newest.pop(ns, ("", []))
+            if own == known:
+                yield from some
+        yield row
+
+
+def place_of(found: StoredDocument, thread_id: str) -> CheckpointKey:
+    """The checkpoint that a document names. `thread_id` is the meant one."""
+    ns = meant_ns(found.text("checkpoint_ns"))
+    return CheckpointKey(thread_id, ns, found.text("checkpoint_id"))
+
+
+# Changes the values in rows of JSON documents: what the savers of Python and JavaScript share.
+
+
+def edited_member(
+    found: StoredDocument, name: str, tag: str, kind: ValueKind, change: ChangeValue
+) -> str | None:
+    """The new JSON of a member that is JSON itself; None if nothing changes."""
+    if name not in found.members:
+        return None
+    stored = TypedBytes(tag, found.raw(name))
+    channel = found.text("channel") if kind in (ValueKind.VALUE, ValueKind.WRITE) else ""
+    made = change(PlacedValue(kind, stored, f"{found.name}\0{name}", channel))
+    return None if made is stored else made.data.decode("utf-8", "surrogatepass")
+
+
+def edited_text(
+    found: StoredDocument, name: str, tag: str, kind: ValueKind, change: ChangeValue
+) -> str | None:
+    """The new member that is a text with JSON in it; None if nothing changes."""
+    stored = TypedBytes(tag, found.text(name).encode("utf-8", "surrogatepass"))
+    made = change(PlacedValue(kind, stored, f"{found.name}\0{name}"))
+    return None if made is stored else json.dumps(made.data.decode("utf-8", "surrogatepass"))
+
+
+def with_members(row: Row, found: StoredDocument, changed: Mapping[str, str | None]) -> Row:
+    """The row with other members; the same row if none is given."""
+    new = {name: text for name, text in changed.items() if text is not None}
+    if not new:
+        return row
+    return Row(row.table, {**row.cells, "value": joined({**found.members, **new})})

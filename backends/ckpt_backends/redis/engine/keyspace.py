@@ -185,7 +185,7 @@ class KeysByCheckpoint:
         return found
 
 
-# The names of the cells in which rows have the contents of keys; see `key_rows.rows_of`.
+# The names of the cells in which rows have the contents of keys; see `rows_of`.
 
 
 ABOUT = frozenset({"key", "type", "expires_at"})
@@ -226,7 +226,7 @@ _OF_TYPE: Mapping[str, Callable[[object], bool]] = {
 
 
 def row_name(row: Row, types: Mapping[str, str], of_all: Collection[str] = ()) -> str:
-    """The key of a row that has the form of `key_rows.rows_of`. Raises `Refused`.
+    """The key of a row that has the form of `rows_of`. Raises `Refused`.
 
     `of_all` names the kinds that are one field of a hash that all threads share. Such a hash never
     expires.

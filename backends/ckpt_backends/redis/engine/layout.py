@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from itertools import islice
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckpt_backends.changes import Change
 from ckpt_backends.declaration import Backend
@@ -22,15 +20,12 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Fault,
-    Thread,
     ThreadSize,
     Usage,
     Write,
     in_chunks,
-    time_of,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
-from ckpt_backends.redis.engine.commands import CommandPlan, PurgeLock, ThreadRemoval, heads_of
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
@@ -59,7 +54,17 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.transfer.parts import Arrival, Part
+import random
+import time
+from contextlib import contextmanager
 
+from redis import exceptions
+
+from ckpt_backends.changes import GONE, MOVED, Inside, Removal, Removed, gone, moved
+from ckpt_backends.codec import decode
+from ckpt_backends.errors import Refused
+from ckpt_backends.redis.engine.connection import keys_of
+from ckpt_backends.transfer.parts import CheckpointPart
 
 # Adds up the sizes of threads from single values.
 
@@ -190,51 +195,9 @@ def _listed(key: CheckpointKey, found: _Sum, head: str | None = None) -> ListedN
     return ListedNamespace(key.thread_id, key.checkpoint_ns, oldest, newest, found.number, head)
 
 
-@dataclass(slots=True)
-class ThreadEntry:
-    """A thread in a listing."""
-
-    thread_id: str
-    oldest: str
-    newest: str
-    head: str | None = None
-    checkpoints: int = 0
-    namespaces: int = 0
-
-    def thread(self) -> Thread:
-        return Thread(
-            self.thread_id, self.head, self.oldest, self.newest, self.checkpoints, self.namespaces
-        )
-
-
-def threads_of(namespaces: Iterable[ListedNamespace]) -> list[ThreadEntry]:
-    """The threads of these namespaces, the one with the newest checkpoint first."""
-    known: dict[str, ThreadEntry] = {}
-    for one in namespaces:
-        found = known.get(one.thread_id)
-        if found is None:
-            found = known[one.thread_id] = ThreadEntry(one.thread_id, one.oldest, one.newest)
-        found.oldest, found.newest = min(found.oldest, one.oldest), max(found.newest, one.newest)
-        found.checkpoints += one.checkpoints
-        found.namespaces += 1
-        if one.checkpoint_ns == "":
-            found.head = one.head or one.newest
-    ordered = sorted(known.values(), key=lambda one: one.thread_id)
-    ordered.sort(key=lambda one: one.newest, reverse=True)
-    return ordered
-
-
 # Faults in the keys of one thread that all layouts on Redis can have: times to live.
-#
-# A saver stores a checkpoint with several commands. So what looks wrong in a thread that is being
-# written is read a second time.
 
 
-_RECENT = timedelta(minutes=1)
-_PAUSE_SECONDS = 1.0
-"""Longer than a saver needs for the commands of one checkpoint."""
-_FAULTS_AT_ONCE = 50
-"""Number of threads whose keys are read together."""
 _STAYS = -1
 """The answer of PTTL for a key without an expiry."""
 
@@ -248,59 +211,6 @@ class ThreadKey:
     checkpoint_ns: str
     checkpoint_id: str | None = None
     """None for a key that belongs to a whole namespace, or to several checkpoints."""
-
-
-class FirstLook(NamedTuple):
-    """The faults in the keys of a thread, as they were once."""
-
-    at: float
-    """When the keys were read, by `time.monotonic`."""
-    faults: Sequence[Fault]
-
-
-def lasting(
-    first: Mapping[str, FirstLook],
-    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
-    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
-) -> dict[str, list[Fault]]:
-    """The faults in the keys of some threads that are still there when `find` reads them again.
-
-    If the newest checkpoint of a thread is recent, they must also be there some time after the
-    first look. Waits once for all threads.
-    """
-    left = {one: list(look.faults) for one, look in first.items()}
-    recent = _still(left, find, faults)
-    if recent:
-        seen = max(first[one].at for one in recent)
-        sleep(max(0.0, _PAUSE_SECONDS - (monotonic() - seen)))
-        again = {one: left[one] for one in recent}
-        _still(again, find, faults)
-        left |= again
-    return left
-
-
-def _still(
-    left: dict[str, list[Fault]],
-    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
-    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
-) -> list[str]:
-    """Leave only the faults that are still there; return the threads with some that are recent."""
-    odd = [one for one, found in left.items() if found]
-    recent = []
-    for some in in_chunks(odd, _FAULTS_AT_ONCE):
-        for thread_id, current in find(some).items():
-            # A fix may contain a time, which has changed meanwhile.
-            again = {one._replace(fix=""): one for one in faults(thread_id, current)}
-            before = (one._replace(fix="") for one in left[thread_id])
-            left[thread_id] = [again[one] for one in before if one in again]
-            if left[thread_id] and _is_recent(current):
-                recent.append(thread_id)
-    return recent
-
-
-def _is_recent(keys: ThreadKeys) -> bool:
-    at = time_of(max((own for _, own in keys.places), default=""))
-    return at is None or datetime.now(UTC) - at <= _RECENT
 
 
 def keys_of_checkpoints(found: ThreadKeys) -> Iterator[ThreadKey]:
@@ -619,7 +529,7 @@ class KeyFinder(ABC, Generic[LayoutT]):
 # How layouts find their stores in a database.
 #
 # The declaration of a layout's package names a `Recogniser` in its field `recognise`. The engine
-# creates one of each for a database, and asks all of them; see `detect`.
+# creates one of each for a database, and asks all of them; see `store`.
 
 
 _TURNS, _SAMPLED = 10, 20
@@ -912,3 +822,267 @@ class Reception(ABC):
     @abstractmethod
     def last(self) -> Iterator[Command]:
         """Commands for lists of writes and for pointers to heads, after all documents."""
+
+
+# What the plans of a change of all layouts do alike: find, check and watch the keys it needs.
+
+
+NO_EXPIRY = -1
+
+
+class CommandPlan(ABC):
+    """A change as Redis commands, with checks that must hold when they run."""
+
+    watched: Sequence[bytes] = ()
+    """Keys that a saver touches whenever it adds a checkpoint."""
+    beside: Sequence[bytes] = ()
+    """Keys that the change also modifies but does not watch: all threads share them."""
+
+    def __init__(self, connection: RedisConnection, change: Change) -> None:
+        self._connection = connection
+        self._change = change
+        self._needed: set[bytes] = set()
+        self._made: set[bytes] = set()
+        self._removed: set[bytes] = set()
+
+    @abstractmethod
+    def commands(self) -> Iterator[Command]:
+        """The commands of the change. Raises `StoreChanged` and `Unsupported`."""
+
+    def last(self) -> Iterator[Command]:
+        """Commands that can only be computed after `check`."""
+        yield from ()
+
+    @abstractmethod
+    def _places(self) -> Iterable[CheckpointEntry]:
+        """The current checkpoints of the thread."""
+
+    @property
+    def touched(self) -> Sequence[bytes]:
+        """Keys that these commands read or create."""
+        return sorted(self._needed | self._made)
+
+    def check(self) -> None:
+        """Raise `StoreChanged` if the thread changed since the change was planned."""
+        if heads_of(self._places()) != dict(self._change.heads):
+            raise moved(self._change.thread_id)
+        made, needed = sorted(self._made - self._removed), sorted(self._needed)
+        if self._connection.number_of(made) or self._connection.number_of(needed) != len(needed):
+            raise moved(self._change.thread_id)
+
+    def _make(self, name: bytes) -> bytes:
+        self._made.add(name)
+        return name
+
+    def _need(self, name: bytes, key: CheckpointKey) -> bytes:
+        if not self._connection.number_of([name]):
+            raise gone(key)
+        self._needed.add(name)
+        return name
+
+    def _left(self, name: bytes) -> int:
+        """The remaining time to live in milliseconds; negative if the key does not expire."""
+        return int(self._connection.ask("PTTL", name))
+
+
+def expiring(name: bytes, expiry: int) -> Iterator[Command]:
+    """Let a key expire after so many milliseconds; never if the number is negative."""
+    if expiry >= 0:
+        yield ("PEXPIRE", name, expiry)
+
+
+def heads_of(places: Iterable[CheckpointEntry]) -> dict[str, str]:
+    """By namespace, the id of its head."""
+    heads: dict[str, CheckpointEntry] = {}
+    for one in places:
+        known = heads.setdefault(one.key.checkpoint_ns, one)
+        if (known.rank, known.key) < (one.rank, one.key):
+            heads[one.key.checkpoint_ns] = one
+    return {ns: one.key.checkpoint_id for ns, one in heads.items()}
+
+
+def copied_from(one: CheckpointPart) -> str | None:
+    """The id of the original that a copy names in its metadata (`forked_from`); None if none."""
+    fields = decode(one.metadata)
+    name = fields.get("forked_from") if isinstance(fields, dict) else None
+    return name if isinstance(name, str) else None
+
+
+# A lock that allows only one purge at a time: a key that expires if its owner is killed.
+
+
+LOCK = b"ckpt:purge-lock"
+_HELD = 3000
+"""Time to live of the key in milliseconds. A killed run blocks others for at most this time."""
+_KEPT = 0.5
+"""Seconds between two extensions of the time to live."""
+_PATIENCE = 6.0
+"""Seconds that another run waits for the lock."""
+
+
+class PurgeLock:
+    """The lock, held by this run."""
+
+    def __init__(self, driver: Any, url: StoreUrl) -> None:
+        self._driver = driver
+        self._url = url
+        import secrets  # late: readers do not need it
+
+        self._token = secrets.token_hex(8).encode()
+        self._again = 0.0
+        """When the time to live must be extended again, as `time.monotonic`."""
+
+    def keep(self) -> None:
+        """Extend the time to live. If the lock was lost, take it again; raises `Refused`.
+
+        The lock only prevents two runs from doing the same work. Removing is safe without it.
+        """
+        if time.monotonic() < self._again:
+            return
+        if self._driver.get(LOCK) == self._token:
+            self._driver.pexpire(LOCK, _HELD)
+            self._again = time.monotonic() + _KEPT
+        else:
+            self.take()
+
+    def take(self) -> None:
+        """Acquire the lock. Raises `Refused` if another run holds it for `_PATIENCE` seconds."""
+        until = time.monotonic() + _PATIENCE
+        while not self._driver.set(LOCK, self._token, nx=True, px=_HELD):
+            if time.monotonic() > until:
+                raise Refused(
+                    f"another purge of '{self._url}' is running",
+                    hint="run the command again when it has finished; its lock is the key"
+                    f" '{LOCK.decode()}', which expires a few seconds later",
+                )
+            time.sleep(random.uniform(0.01, 0.05))  # noqa: S311
+        self._again = time.monotonic() + _KEPT
+
+    def release(self) -> None:
+        """Release the lock if this run still holds it."""
+        with self._driver.pipeline(transaction=True) as pipe:
+            pipe.watch(LOCK)
+            if pipe.get(LOCK) == self._token:
+                pipe.multi()
+                pipe.unlink(LOCK)
+                pipe.execute()
+
+
+@contextmanager
+def purge_lock(connection: RedisConnection, url: StoreUrl) -> Iterator[PurgeLock]:
+    """Hold the lock inside the `with` block. Raises `Refused` and the driver's errors."""
+    lock = PurgeLock(connection.client_of(LOCK), url)
+    lock.take()
+    try:
+        yield lock
+    finally:
+        # If releasing fails, the lock expires.
+        with suppress(exceptions.RedisError, OSError):
+            lock.release()
+
+
+# The removal of the keys of one thread, and what all layouts do alike.
+#
+# A thread with few keys is removed in one transaction. One transaction with many keys would block
+# Redis for long, so a large thread is removed in several steps. The order of the steps is the
+# layout's; an interrupted removal leaves a thread that the next run removes in the same way.
+
+
+KEYS_AT_ONCE = 1000
+Step = list[tuple[str, Command]]
+"""The commands of one transaction, each with a kind of keys, or `''`.
+
+A command with a kind returns the number of removed keys of that kind.
+"""
+
+
+class ThreadRemoval(ABC):
+    """The removal of one thread, or of a part of it."""
+
+    def __init__(
+        self, connection: RedisConnection, lock: PurgeLock, keys: KeysByCheckpoint
+    ) -> None:
+        self._connection = connection
+        self._lock = lock
+        self.keys = keys
+
+    def carry_out(self, removal: Removal) -> Removed:
+        keys = self.keys
+        if removal.checkpoints and not keys.checkpoints:
+            return Removed(removal.thread_id, skipped=GONE)
+        if not self._is_as_planned(removal):
+            return Removed(removal.thread_id, skipped=MOVED)
+        self._lock.keep()
+        first, *rest = self._steps(removal.inside)
+        names = [one for step in (first, *rest) for _, command in step for one in keys_of(command)]
+        rows: Counter[str] = Counter()
+        try:
+            with self._connection.transaction(names, loose=True) as pipe:
+                self._run_watched(pipe, first, rows)
+        except exceptions.WatchError:
+            return Removed(removal.thread_id, skipped=MOVED)
+        for step in rest:
+            self._lock.keep()
+            with self._connection.transaction(names, loose=True) as pipe:
+                self._run_next(pipe, step, rows)
+        self._run_last(removal.inside, rows)
+        return removed(removal, rows)
+
+    @abstractmethod
+    def _steps(self, inside: Inside | None) -> list[Step]:
+        """The commands of each transaction. There is at least one step; it may be empty."""
+
+    @abstractmethod
+    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        """Run the first step. Raises `WatchError` if an agent has continued the thread."""
+
+    def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        """Run a later step."""
+        run(pipe, step, rows)
+
+    def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:  # noqa: B027
+        """Remove the keys that must be checked again. `inside` is None for a whole thread."""
+
+    def _is_as_planned(self, removal: Removal) -> bool:
+        keys = self.keys
+        if (keys.last_at, keys.writes) != (removal.last_at, removal.writes):
+            return False
+        number = len(keys.checkpoints)
+        if number == removal.checkpoints:
+            return True
+        # The plan may have counted keys of checkpoints that the saver did not store completely.
+        names = [name for one in keys.groups.values() for name in one.names[CHECKPOINT]]
+        return removal.checkpoints == sum(self._existing(names))
+
+    def _existing(self, names: Iterable[bytes]) -> Iterator[bool]:
+        return (bool(one) for one in self._connection.ask_all(("EXISTS", name) for name in names))
+
+
+def unlink(kind: str, names: Sequence[bytes]) -> tuple[str, Command]:
+    """The command that removes keys of a kind."""
+    return kind, ("UNLINK", *names)
+
+
+def removed(removal: Removal, rows: Counter[str]) -> Removed:
+    """The result of a removal that was carried out."""
+    return Removed(removal.thread_id, {kind: number for kind, number in rows.items() if number})
+
+
+def run(pipe: Any, step: Step, rows: Counter[str]) -> None:
+    """Run a transaction and count the removed keys by kind. Raises `WatchError`."""
+    run_together(pipe, [(step, rows)])
+
+
+def run_together(pipe: Any, parts: Sequence[tuple[Step, Counter[str]]]) -> None:
+    """Run steps of several threads in one transaction, and count the removed keys of each by kind.
+
+    Raises `WatchError`.
+    """
+    pipe.multi()
+    for step, _ in parts:
+        for _, command in step:
+            pipe.execute_command(*command)
+    kinds = [(kind, rows) for step, rows in parts for kind, _ in step]
+    for (kind, rows), answer in zip(kinds, pipe.execute(), strict=True):
+        if kind:
+            rows[kind] += int(answer)

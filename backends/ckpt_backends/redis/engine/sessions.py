@@ -21,8 +21,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Closing, StoreChanged
 from ckpt_backends.model import Progress, TypedBytes, silent
-from ckpt_backends.redis.engine.connect import connect
-from ckpt_backends.redis.engine.connection import RedisConnection, explained_change
+from ckpt_backends.redis.engine.connection import RedisConnection, connect, explained_change
 from ckpt_backends.redis.engine.keyspace import STRING, raw, text
 from ckpt_backends.servers import understanding, understood
 from ckpt_backends.url import StoreUrl
@@ -145,7 +144,7 @@ class WritableRedisSessions(WritableSessions):
         """Nothing to prepare."""
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
-        from ckpt_backends.redis.engine.erasing import erase_remains
+        from ckpt_backends.redis.engine.write import erase_remains
 
         found = erase_remains(self._connection, self._url, progress)
         return found._replace(places=(_CACHE, *found.places))

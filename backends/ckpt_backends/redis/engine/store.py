@@ -6,14 +6,26 @@ not seen, and keys that are removed meanwhile are left out.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, TypeVar, Unpack
+from time import monotonic, sleep
+from typing import Any, NamedTuple, TypeVar, Unpack
 
+from ckpt_backends import shell
 from ckpt_backends.base import BaseStore
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.declaration import Backend
+from ckpt_backends.discovery import bundled, installed
+from ckpt_backends.errors import (
+    CkptError,
+    SeveralLayouts,
+    StoreUnavailable,
+    UnknownLayout,
+    UsageError,
+)
+from ckpt_backends.memory import STORE
 from ckpt_backends.model import (
     BlobKey,
     Capability,
@@ -27,26 +39,36 @@ from ckpt_backends.model import (
     ThreadSize,
     Usage,
     Write,
+    in_chunks,
+    time_of,
 )
 from ckpt_backends.protocol import (
     CheckpointOptions,
     CheckpointQuery,
     ReadOptions,
+    Store,
     WriteOptions,
     WriteQuery,
     WriteReadOptions,
 )
-from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys, WriteEntry, raw
+from ckpt_backends.redis.engine.connection import RedisConnection, connect
+from ckpt_backends.redis.engine.keyspace import (
+    CheckpointEntry,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+    raw,
+    text,
+)
 from ckpt_backends.redis.engine.layout import (
-    FirstLook,
+    KeyDatabase,
+    RecognisedStore,
     RedisLayout,
-    ThreadEntry,
-    lasting,
     namespaces_of,
     summed,
-    threads_of,
 )
 from ckpt_backends.rows import Row
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
@@ -299,7 +321,7 @@ class RedisStore(BaseStore):
 
     def _look(self, thread_id: str) -> FirstLook:
         found = self._find(thread_id)
-        return FirstLook(time.monotonic(), list(self._layout.thread_faults(thread_id, found)))
+        return FirstLook(monotonic(), list(self._layout.thread_faults(thread_id, found)))
 
     def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:
         layout = self._layout
@@ -311,7 +333,7 @@ class RedisStore(BaseStore):
         if not odd:
             return {}
         # A saver stores a checkpoint before it points to it.
-        time.sleep(_POINTER_SECONDS)
+        sleep(_POINTER_SECONDS)
         again = layout.find(odd)
         told = {one: layout.unloaded_head(one, again[one]) for one in odd}
         return {one: words for one, words in told.items() if words}
@@ -432,3 +454,239 @@ def _moment(now: datetime, left: int) -> datetime | None:
 def engine_of(server: dict[str, Any]) -> str:
     name = "Valkey" if server.get("server_name") == "valkey" else "Redis"
     return f"{name} {server.get('valkey_version') or server.get('redis_version')}"
+
+
+# Finds the store that a URL names in a database, with the recognisers of all layouts.
+#
+# Some savers have configurable prefixes, so one database can contain several stores of one layout.
+
+
+_NAMING = ("layout", "prefix", "write_prefix")
+"""URL parameters that select one of several stores."""
+_FEW = 5
+_FEW_KEYS = 100_000
+"""Databases with more keys are not searched for checkpoints."""
+
+
+class SeveralStores(SeveralLayouts):
+    """The URL matches several stores. This is a usage error: the URL must be more specific."""
+
+    exit_code = UsageError.exit_code
+
+
+def open_layout(connection: RedisConnection, url: StoreUrl) -> RedisLayout:
+    """The store that the URL names, or the only one in the database.
+
+    Raises `UnknownLayout`, or `SeveralStores` if the URL matches several.
+    """
+    try:
+        return _open(connection, url, bundled())
+    except (UnknownLayout, UsageError):
+        # Installed backends are asked last: looking for them takes 30 ms.
+        others = [one for one in installed() if one.engine == "redis"]
+        if not others:
+            raise
+    return _open(connection, url, (*bundled(), *others))
+
+
+def _open(connection: RedisConnection, url: StoreUrl, backends: Sequence[Backend]) -> RedisLayout:
+    name, prefix, write_prefix = (url.params.get(one) for one in _NAMING)
+    database = KeyDatabase(connection, backends, prefix, write_prefix)
+    known = {layout: one for one in database.recognisers for layout in one.layouts}
+    if name is not None and name not in known:
+        raise UsageError(f"unknown Redis layout '{name}'", hint=f"known: {', '.join(known)}")
+    if name is not None and known[name].is_certain(name):
+        return known[name].named(name, prefix, write_prefix).open()
+    stores = [one for one in database.stores() if name in {None, one.layout}]
+    if len(stores) > 1:
+        raise _several(url, stores)
+    if stores:
+        return stores[0].open()
+    others = [one for one in database.elsewhere() if name in {None, one.layout}]
+    if others:
+        named = [("prefix", prefix), ("write_prefix", write_prefix)]
+        said = " and ".join(f"{one} '{value}'" for one, value in named if value is not None)
+        raise UnknownLayout(f"no store with {said} in '{url}'", hint=f"name {_urls(url, others)}")
+    if name is not None:
+        return known[name].named(name, prefix, write_prefix).open()
+    for one in database.recognisers:
+        if (layout := one.fallback()) is not None:
+            return layout
+    unread = list(filter(None, (one.unreadable() for one in database.recognisers)))
+    if unread:
+        raise UnknownLayout(
+            f"'{url}' holds checkpoints in a layout that ckpt cannot read: {', '.join(unread)}"
+        )
+    raise UnknownLayout(f"no checkpoints in '{url}'", hint=_seen(database, url))
+
+
+def _several(url: StoreUrl, stores: Sequence[RecognisedStore]) -> SeveralStores:
+    first = stores[0]
+    choices = [one.params(stores) for one in stores]
+    if all((one.layout, one.prefix) == (first.layout, first.prefix) for one in stores):
+        said = f"cannot tell which prefix the writes of '{first.prefix}' have in '{url}'"
+    else:
+        said = f"'{url}' holds {len(stores)} stores: {', '.join(map(str, stores))}"
+    return SeveralStores(said, choices, hint=f"name one: {_urls(url, stores)}")
+
+
+def _urls(url: StoreUrl, stores: Sequence[RecognisedStore]) -> str:
+    """The first stores as URLs that can be pasted."""
+    shown = []
+    for one in stores[:_FEW]:
+        shown.append(shell.name(str(url.with_params(one.params(stores), without=_NAMING))))
+    more = f" or one of {len(stores) - _FEW} more" if len(stores) > _FEW else ""
+    return " or ".join(shown) + more
+
+
+def _seen(database: KeyDatabase, url: StoreUrl) -> str:
+    """A hint with the keys that the database contains instead."""
+    names = next(islice(database.connection.scan(b"*"), 1), [])
+    if not names and database.connection.is_cluster:
+        return "the database is empty"
+    if not names:
+        said = f"database {database.connection.database} is empty"
+        other = _in_others(database, url) or f"name another one: {url.scheme}://HOST:PORT/N"
+        return f"{said}; {other}"
+    some = ", ".join(shell.name(text(name)) for name in sorted(names)[:_FEW])
+    if any(name.startswith(f"{STORE}:".encode()) for name in names):
+        from ckpt_backends.memory import HINT
+
+        return f"found keys such as {some}; {HINT}"
+    expected = [one.expected(database.prefix) for one in database.recognisers]
+    *first, last = filter(None, expected)
+    found = f"found other keys, such as {some}; looked for {', '.join(first)} and {last}"
+    return "; ".join(filter(None, (found, _in_others(database, url))))
+
+
+def _in_others(database: KeyDatabase, url: StoreUrl) -> str:
+    """Which other databases of the server hold checkpoints, or else keys; `''` if none does."""
+    keys: dict[int, int] = {}
+    for name, about in (database.connection.find("INFO", "keyspace") or {}).items():
+        named = str(name).removeprefix("db")
+        if named.isdecimal() and isinstance(about, dict) and str(about.get("keys")).isdecimal():
+            keys[int(named)] = int(about["keys"])
+    keys.pop(database.connection.database, None)
+    holding = []
+    for number in [one for one, some in sorted(keys.items()) if some <= _FEW_KEYS][:_FEW]:
+        with suppress(CkptError), closing(connect(url.with_params({"db": str(number)}))) as other:
+            if database.at(other).stores():
+                holding.append(number)
+    shown = [str(one) for one in holding or sorted(keys)[:_FEW]]
+    numbers = f"database{'s' if len(shown) > 1 else ''} {', '.join(shown)}"
+    if holding:
+        return f"{numbers} of this server {'hold' if holding[1:] else 'holds'} checkpoints: {url.scheme}://HOST:PORT/{holding[0]}"
+    return f"keys are in {numbers}" if keys else ""
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    with opening(connect(url), url) as connection:
+        return understanding(open_layout(connection, url).open(url), url)
+
+
+# Threads in a listing.
+
+
+@dataclass(slots=True)
+class ThreadEntry:
+    """A thread in a listing."""
+
+    thread_id: str
+    oldest: str
+    newest: str
+    head: str | None = None
+    checkpoints: int = 0
+    namespaces: int = 0
+
+    def thread(self) -> Thread:
+        return Thread(
+            self.thread_id, self.head, self.oldest, self.newest, self.checkpoints, self.namespaces
+        )
+
+
+def threads_of(namespaces: Iterable[ListedNamespace]) -> list[ThreadEntry]:
+    """The threads of these namespaces, the one with the newest checkpoint first."""
+    known: dict[str, ThreadEntry] = {}
+    for one in namespaces:
+        found = known.get(one.thread_id)
+        if found is None:
+            found = known[one.thread_id] = ThreadEntry(one.thread_id, one.oldest, one.newest)
+        found.oldest, found.newest = min(found.oldest, one.oldest), max(found.newest, one.newest)
+        found.checkpoints += one.checkpoints
+        found.namespaces += 1
+        if one.checkpoint_ns == "":
+            found.head = one.head or one.newest
+    ordered = sorted(known.values(), key=lambda one: one.thread_id)
+    ordered.sort(key=lambda one: one.newest, reverse=True)
+    return ordered
+
+
+# Faults in the keys of threads that stay.
+#
+# A saver stores a checkpoint with several commands. So what looks wrong in a thread that is being
+# written is read a second time.
+
+
+_RECENT = timedelta(minutes=1)
+
+
+_PAUSE_SECONDS = 1.0
+"""Longer than a saver needs for the commands of one checkpoint."""
+
+
+_FAULTS_AT_ONCE = 50
+"""Number of threads whose keys are read together."""
+
+
+class FirstLook(NamedTuple):
+    """The faults in the keys of a thread, as they were once."""
+
+    at: float
+    """When the keys were read, by `time.monotonic`."""
+    faults: Sequence[Fault]
+
+
+def lasting(
+    first: Mapping[str, FirstLook],
+    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
+    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
+) -> dict[str, list[Fault]]:
+    """The faults in the keys of some threads that are still there when `find` reads them again.
+
+    If the newest checkpoint of a thread is recent, they must also be there some time after the
+    first look. Waits once for all threads.
+    """
+    left = {one: list(look.faults) for one, look in first.items()}
+    recent = _still(left, find, faults)
+    if recent:
+        seen = max(first[one].at for one in recent)
+        sleep(max(0.0, _PAUSE_SECONDS - (monotonic() - seen)))
+        again = {one: left[one] for one in recent}
+        _still(again, find, faults)
+        left |= again
+    return left
+
+
+def _still(
+    left: dict[str, list[Fault]],
+    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
+    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
+) -> list[str]:
+    """Leave only the faults that are still there; return the threads with some that are recent."""
+    odd = [one for one, found in left.items() if found]
+    recent = []
+    for some in in_chunks(odd, _FAULTS_AT_ONCE):
+        for thread_id, current in find(some).items():
+            # A fix may contain a time, which has changed meanwhile.
+            again = {one._replace(fix=""): one for one in faults(thread_id, current)}
+            before = (one._replace(fix="") for one in left[thread_id])
+            left[thread_id] = [again[one] for one in before if one in again]
+            if left[thread_id] and _is_recent(current):
+                recent.append(thread_id)
+    return recent
+
+
+def _is_recent(keys: ThreadKeys) -> bool:
+    at = time_of(max((own for _, own in keys.places), default=""))
+    return at is None or datetime.now(UTC) - at <= _RECENT

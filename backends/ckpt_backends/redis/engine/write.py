@@ -1,4 +1,4 @@
-"""Changes a thread in Redis, with one transaction for each change.
+"""Changes a thread in Redis, with one transaction for each change; also erases and makes stores.
 
 The transaction watches the keys that the plan was computed from. If a saver changes one of them
 first, nothing is written. The names of new checkpoints are not known and cannot be watched, so they
@@ -7,42 +7,57 @@ are searched for right before the transaction.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Protocol
 
 from redis import exceptions
 
+from ckpt_backends import shell
 from ckpt_backends.base import BaseWritableStore
-from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed, moved
-from ckpt_backends.errors import PartlyDone, StoreChanged, Unsupported
+from ckpt_backends.changes import (
+    BACKUPS,
+    FREED_BLOCKS,
+    Change,
+    Remaining,
+    Remains,
+    Removal,
+    RemovalBatch,
+    Removed,
+    moved,
+)
+from ckpt_backends.errors import PartlyDone, Refused, StoreChanged, UnknownLayout, Unsupported
 from ckpt_backends.model import Capability, Progress, first_of, in_batches, silent
 from ckpt_backends.protocol import WritableStore
-from ckpt_backends.redis.engine.commands import CommandPlan, purge_lock
-from ckpt_backends.redis.engine.connect import connect
+from ckpt_backends.redis.engine.changes import STAGED, carry_out_all, receive_thread
 from ckpt_backends.redis.engine.connection import (
     Command,
     RedisConnection,
+    connect,
+    explained,
     explained_change,
     keys_of,
 )
-from ckpt_backends.redis.engine.detect import open_layout
 from ckpt_backends.redis.engine.keyspace import (
     ABOUT,
     DOCUMENT,
     HASH,
     MEMBER,
     STRING,
+    USUAL,
     commands_of,
     raw,
     stored_of,
+    text,
 )
-from ckpt_backends.redis.engine.layout import RedisLayout
-from ckpt_backends.redis.engine.receiving import receive_thread
-from ckpt_backends.redis.engine.removal import carry_out_all
+from ckpt_backends.redis.engine.layout import CommandPlan, RedisLayout, purge_lock
+from ckpt_backends.redis.engine.store import open_layout
 from ckpt_backends.rows import Cell, Restored, Row, RowEdit, conflict, is_part
 from ckpt_backends.servers import opening, understanding
+from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
@@ -312,7 +327,6 @@ class WritableRedisStore(BaseWritableStore):
         )
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
-        from ckpt_backends.redis.engine.erasing import erase_remains
 
         return erase_remains(self._connection, self._url, progress)
 
@@ -326,8 +340,262 @@ def _watch(pipe: Any, names: Sequence[bytes]) -> None:
 
 
 def open_writable(url: StoreUrl) -> WritableStore:
-    """Open for changing. Raises the errors of `detect.open_store`, and `Unsupported`."""
+    """Open for changing. Raises the errors of `store.open_store`, and `Unsupported`."""
     with opening(connect(url), url) as connection:
         layout = open_layout(connection, url)
         layout.check_writable(url)
         return understanding(WritableRedisStore(layout, url), url)
+
+
+# Makes Redis write its files anew without removed keys, and names where they may still be.
+#
+# The append-only file holds each command, and so each removed value, until it is rewritten. A
+# snapshot holds what was stored when it was made. An index of RediSearch keeps terms of removed
+# documents until its garbage collector runs.
+
+
+_WAIT_SECONDS = 600.0
+_PAUSE_SECONDS = 0.1
+_RUNNING = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
+"""Fields of INFO that are not 0 while a file is being written."""
+_COLLECTING, _THRESHOLD = "FT.DEBUG GC_FORCEINVOKE", "FORK_GC_CLEAN_THRESHOLD"
+_DEBUG = ("FT.DEBUG", "_FT.DEBUG")
+"""The name of the command in RediSearch, and in Redis 8."""
+_MEMORY = Remaining(
+    "memory of the server", "freed memory is not overwritten; swap and core dumps may hold it"
+)
+
+
+class _Stopped(Exception):
+    """A step was refused, failed or took too long."""
+
+    def __init__(self, reason: str, *, is_reachable: bool = True) -> None:
+        super().__init__(reason)
+        self.is_reachable = is_reachable
+
+
+def erase_remains(connection: RedisConnection, url: StoreUrl, progress: Progress) -> Remains:
+    """Let each server write its files anew. Raises `StoreUnavailable`."""
+    done: list[str] = []
+    places: list[Remaining] = []
+    with explained(url):
+        for server in connection.servers():
+            one = _Server(server, progress)
+            one.erase()
+            done += [step for step in one.done if step not in done]
+            places += [place for place in one.places if place not in places]
+    return Remains(tuple(done), (*places, _MEMORY, FREED_BLOCKS, BACKUPS))
+
+
+class _Server:
+    """The erasure on one server."""
+
+    def __init__(self, server: Any, progress: Progress) -> None:
+        self._server = server
+        self._progress = progress
+        self.done: list[str] = []
+        self.places: list[Remaining] = []
+
+    def erase(self) -> None:
+        """Carry out all steps. Raises the driver's errors if the connection is lost."""
+        self._collect_terms()
+        about = self._asked("INFO", "persistence") or {}
+        if not about:
+            reason = "the server does not say whether it writes them"
+            self.places.append(Remaining("append-only file and snapshots", reason))
+        if about.get("aof_enabled"):
+            self._write("BGREWRITEAOF", "append-only file", "aof_last_bgrewrite_status")
+        if about and self._saves(about):
+            self._write("BGSAVE", "snapshot (RDB file)", "rdb_last_bgsave_status")
+        self.places += self._elsewhere()
+
+    def _asked(self, *command: str | bytes) -> Any:
+        """The answer to a command; None if the server refuses it."""
+        with suppress(exceptions.ResponseError):
+            return self._server.execute_command(*command)
+        return None
+
+    def _saves(self, about: Mapping[str, Any]) -> bool:
+        """Whether the server writes snapshots, or has written or loaded one since its start."""
+        if about.get("rdb_saves") or about.get("rdb_last_load_keys_loaded"):
+            return True
+        told = self._asked("CONFIG GET", "save")
+        if not isinstance(told, dict) or len(told) != 1:
+            reason = "the server does not say whether it writes some (CONFIG GET save)"
+            self.places.append(Remaining("snapshots (RDB files)", reason))
+            return False
+        return any(told.values())
+
+    def _write(self, command: str, place: str, status: str) -> None:
+        """Write a file anew, and wait until it is complete. `status` is its field of INFO."""
+        self._progress(command)
+        try:
+            self._wait()
+            try:
+                self._server.execute_command(command)
+            except exceptions.ResponseError as error:
+                raise _Stopped(f"the server refuses {command}", is_reachable=False) from error
+            about = self._wait()
+            if about.get(status) != "ok":
+                raise _Stopped(f"{command} failed: {status} is {about.get(status)}")
+        except _Stopped as error:
+            self.places.append(Remaining(place, str(error), is_reachable=error.is_reachable))
+        else:
+            self.done.append(command)
+
+    def _wait(self) -> Mapping[str, Any]:
+        """Wait until no file is being written. Returns the state of the files then."""
+        until = time.monotonic() + _WAIT_SECONDS
+        while time.monotonic() < until:
+            about: Mapping[str, Any] = self._asked("INFO", "persistence") or {}
+            if not any(about.get(name) for name in _RUNNING):
+                return about
+            time.sleep(_PAUSE_SECONDS)
+        raise _Stopped(f"the server is still writing it after {_WAIT_SECONDS:.0f} seconds")
+
+    def _collect_terms(self) -> None:
+        """Run the garbage collector of each search index."""
+        names = self._asked("FT._LIST") or []
+        if not names:
+            return
+        self._progress(_COLLECTING)
+        # The collector leaves an index alone that has fewer removed documents than this.
+        told = self._asked("FT.CONFIG", "GET", _THRESHOLD)
+        before = told[0][1] if told else None
+        is_done = before is not None and self._set_threshold(b"0")
+        try:
+            is_done = is_done and all(map(self._collect, names))
+        finally:
+            if before is not None:
+                self._set_threshold(before)
+        if is_done:
+            self.done.append(_COLLECTING)
+        else:
+            reason = "they keep terms of removed documents until their garbage collector runs"
+            self.places.append(Remaining("search indexes", reason))
+
+    def _set_threshold(self, value: bytes) -> bool:
+        return self._asked("FT.CONFIG", "SET", _THRESHOLD, value) is not None
+
+    def _collect(self, name: bytes) -> bool:
+        # A server has one child at a time: beside a snapshot the collector does nothing, and says
+        # that it is done.
+        try:
+            self._wait()
+        except _Stopped:
+            return False
+        return any(self._asked(one, "GC_FORCEINVOKE", name) == b"DONE" for one in _DEBUG)
+
+    def _elsewhere(self) -> Iterator[Remaining]:
+        about = self._asked("INFO", "replication")
+        if about is None:
+            yield Remaining("replicas", "the server does not say whether it has some")
+        elif number := about.get("connected_slaves"):
+            reason = "each has files of its own, and the server keeps recent commands for them"
+            yield Remaining("replicas", f"it has {number}; {reason}")
+        if self._asked("SLOWLOG LEN"):
+            reason = "it keeps the beginnings of slow commands; SLOWLOG RESET empties it"
+            yield Remaining("slow log", reason)
+
+
+# Makes the search indexes of LangGraph's savers in an empty database, as `setup()` does.
+#
+# The savers are langgraph-checkpoint-redis 0.5 (`checkpoints_schema` and `writes_schema` in its
+# `base.py`) and @langchain/langgraph-checkpoint-redis 1.0 (`SCHEMAS` in its `index.js`). Both need
+# RediSearch; without it there is nothing to make.
+
+
+_LAYOUTS = {Language.PYTHON: "redis", Language.JAVASCRIPT: "redis-js"}
+_BESIDE = (b"store:", b"store_vectors:", STAGED)
+"""The beginnings of keys that may be there: of long-term memory, and of interrupted copies."""
+_TAG, _NUMBER = "TAG", "NUMERIC"
+_PLACE = ("thread_id", "checkpoint_ns", "checkpoint_id")
+_TASK = {"task_id": _TAG, "idx": _NUMBER, "channel": _TAG, "type": _TAG}
+_CHECKPOINT = {
+    **dict.fromkeys(("thread_id", "run_id", "checkpoint_ns", "checkpoint_id"), _TAG),
+    **{"parent_checkpoint_id": _TAG, "checkpoint_ts": _NUMBER, "source": _TAG, "step": _NUMBER},
+    "has_writes": _TAG,
+}
+_WRITE = dict.fromkeys(_PLACE, _TAG) | _TASK
+_OF_JAVASCRIPT: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "checkpoints": (
+        "checkpoint:",
+        {
+            **dict.fromkeys(_PLACE, _TAG),
+            **{"parent_checkpoint_id": _TAG, "checkpoint_ts": _NUMBER, "has_writes": _TAG},
+            **{"source": _TAG, "step": _NUMBER},
+        },
+    ),
+    "checkpoint_blobs": (
+        "checkpoint_blob:",
+        dict.fromkeys((*_PLACE, "channel", "version", "type"), _TAG),
+    ),
+    "checkpoint_writes": ("checkpoint_write:", _WRITE),
+}
+"""By name of an index, the prefix of its keys, and its fields with their types."""
+
+
+def create_store(url: StoreUrl, language: Language) -> None:
+    """Make the indexes in an empty database, unless they are there.
+
+    Raises `Refused` if there are other keys, `Unsupported` without RediSearch, and
+    `StoreUnavailable`.
+    """
+    wanted = _LAYOUTS[language]
+    if url.params.get("layout", wanted) != wanted:
+        raise Unsupported(f"cannot make a store of the layout '{url.params['layout']}'")
+    with opening(connect(url), url) as connection:
+        try:
+            if connection.find("FT._LIST") is None:
+                raise Unsupported(
+                    f"'{url}' has no RediSearch, so there are no indexes to make",
+                    hint=f"LangGraph's saver needs it; without it, name the layout:"
+                    f" ?layout={wanted}, and leave --create out",
+                )
+            found = _layout_in(connection, url)
+            if found is not None and found != wanted:
+                raise Refused(f"cannot make a store in '{url}': it has one of the layout '{found}'")
+            if found is None:
+                _check_empty(connection, url)
+                _create(connection, url, language)
+        finally:
+            connection.close()
+
+
+def _layout_in(connection: RedisConnection, url: StoreUrl) -> str | None:
+    """The layout of the store that is there; None if there is none."""
+    try:
+        return open_layout(connection, url.with_params({}, without=("layout",))).name
+    except UnknownLayout:
+        return None
+
+
+def _check_empty(connection: RedisConnection, url: StoreUrl) -> None:
+    others = (
+        name for names in connection.scan(b"*") for name in names if not name.startswith(_BESIDE)
+    )
+    if (first := next(others, None)) is not None:
+        raise Refused(
+            f"cannot make a store in '{url}': it is not empty",
+            hint=f"found {shell.name(text(first))}; name an empty database",
+        )
+
+
+def _create(connection: RedisConnection, url: StoreUrl, language: Language) -> None:
+    indexes = _OF_JAVASCRIPT
+    if language is Language.PYTHON:
+        checkpoint = url.params.get("prefix", USUAL.checkpoint)
+        write = url.params.get("write_prefix", USUAL.write)
+        indexes = {checkpoint: (f"{checkpoint}:", _CHECKPOINT), write: (f"{write}:", _WRITE)}
+    with explained_change(url, "not all indexes were made"):
+        for name, (prefix, fields) in indexes.items():
+            words = [word for one in fields.items() for word in _field(*one, language)]
+            connection.driver.execute_command(
+                *("FT.CREATE", raw(name), "ON", "JSON", "PREFIX", 1, raw(prefix), "SCHEMA", *words)
+            )
+
+
+def _field(name: str, kind: str, language: Language) -> tuple[str, ...]:
+    # RedisSaver's library names the separator of a list of tags; LangGraph.js has none.
+    more = ("SEPARATOR", ",") if kind == _TAG and language is Language.PYTHON else ()
+    return (f"$.{name}", "AS", name, kind, *more)

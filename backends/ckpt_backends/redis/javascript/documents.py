@@ -53,12 +53,15 @@ from ckpt_backends.model import (
     time_of,
 )
 from ckpt_backends.protocol import CheckpointQuery
-from ckpt_backends.redis.engine.commands import KEYS_AT_ONCE, PurgeLock, expiring, run, unlink
+from ckpt_backends.redis.engine.changes import AddedWrite, KeyRemoval, ListOfWrites, exact_json
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.documents import (
     DocumentFinder,
     JsonDocuments,
+    JsonPlan,
     hidden_writes,
+    joined,
+    members_of,
     writes_by_checkpoint,
 )
 from ckpt_backends.redis.engine.keyspace import (
@@ -76,37 +79,43 @@ from ckpt_backends.redis.engine.keyspace import (
     raw,
 )
 from ckpt_backends.redis.engine.layout import (
+    KEYS_AT_ONCE,
     NewDocument,
+    PurgeLock,
     Reception,
     RecognisedStore,
     Recogniser,
     RedisLayout,
     Sample,
+    expiring,
     namespaces_of,
+    run,
+    unlink,
 )
-from ckpt_backends.redis.engine.plan import AddedWrite, JsonPlan
-from ckpt_backends.redis.engine.receiving import ListOfWrites, exact_json
-from ckpt_backends.redis.engine.records import joined, members_of
-from ckpt_backends.redis.engine.removal import KeyRemoval
 from ckpt_backends.redis.engine.search import is_of_javascript, prefixes_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
-from ckpt_backends.redis.javascript.records import (
-    REFUSED,
-    UNDEFINED,
-    blob_name,
-    checkpoint_document,
-    part_of,
-    value_document,
-    versions_of,
-    write_document,
-)
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 
 if TYPE_CHECKING:
     from ckpt_backends.transfer.parts import Arrival
+import re
+from collections.abc import Iterable
+from contextlib import closing
+from itertools import groupby
 
+from ckpt_backends.redis.engine.documents import (
+    WRITE,
+    StoredDocument,
+    edited_member,
+    place_of,
+    rows_of_heads,
+    with_members,
+)
+from ckpt_backends.redis.engine.keyspace import CHECKPOINT, document, source_and_step, stored_ns
+from ckpt_backends.rows import ChangeValue, Row, ValueKind
+from ckpt_backends.transfer.convert import KeptValues
 
 # Changes and removes threads of LangGraph.js in the same form as its saver.
 
@@ -633,3 +642,203 @@ def _digest(value: str | None) -> bytes:
         return _ABSENT
     canonical = json.dumps(json.loads(value), sort_keys=True)
     return blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+# Makes the documents of LangGraph.js, and names and finds its separate values.
+
+
+UNDEFINED = b'{"lc":2,"type":"undefined"}'
+"""The value of a document without `value`: JSON omits members that are undefined in JavaScript."""
+
+REFUSED = re.compile(r"[*?[\]\\]")
+"""Characters that the saver refuses in ids. Source: `assertSafeKeyComponent` in its `utils.js`."""
+
+
+def blob_name(key: CheckpointKey, blob: tuple[str, str]) -> bytes:
+    """The key of a value in the thread and namespace of a checkpoint, by channel and version."""
+    return raw(":".join((APART, key.thread_id, key.checkpoint_ns, *blob)))
+
+
+def versions_of(body: TypedBytes | None) -> dict[str, tuple[str, str]]:
+    """By channel of a body, (channel, version as text); empty if the body cannot be read."""
+    versions = part_of(body, "channel_versions")
+    return {
+        channel: (channel, str(version))
+        for channel, version in versions.items()
+        if isinstance(version, str | int | float)
+    }
+
+
+def part_of(body: TypedBytes | None, name: str) -> dict[str, Any]:
+    """An object inside a body; empty if the body cannot be read."""
+    try:
+        fields = json.loads(body.data) if body is not None else None
+    except (ValueError, RecursionError):
+        return {}
+    part = fields.get(name) if isinstance(fields, dict) else None
+    return part if isinstance(part, dict) else {}
+
+
+def checkpoint_document(part: CheckpointPart, ts: float, *, has_writes: bool) -> bytes:
+    """The document of a checkpoint. `ts` is its time, in milliseconds since 1970."""
+    first = {
+        "thread_id": part.key.thread_id,
+        "checkpoint_ns": stored_ns(part.key.checkpoint_ns),
+        "checkpoint_id": part.key.checkpoint_id,
+        "parent_checkpoint_id": part.parent,
+    }
+    parts = {"checkpoint": part.body.data, "metadata": part.metadata.data}
+    last = {"checkpoint_ts": ts, "has_writes": "true" if has_writes else "false"}
+    return document(first, parts, last | source_and_step(part.metadata) | _beside(part.metadata))
+
+
+def _beside(metadata: TypedBytes) -> dict[str, Any]:
+    """What the saver also stores beside metadata, to search for it."""
+    fields = json.loads(metadata.data)
+    found = fields if isinstance(fields, dict) else {}
+    made = {"score": found["score"]} if "score" in found else {}
+    if "writes" in found:
+        writes = found["writes"]
+        is_object = writes is None or isinstance(writes, dict | list)
+        made["writes"] = json.dumps(writes, separators=(",", ":")) if is_object else writes
+    return made
+
+
+def write_document(part: WritePart, number: float) -> bytes:
+    """The document of a write. `number` is its place in the order of arrival."""
+    value = part.value.data
+    fields = {
+        "thread_id": part.key.thread_id,
+        "checkpoint_ns": part.key.checkpoint_ns,
+        "checkpoint_id": part.key.checkpoint_id,
+        "task_id": part.task_id,
+        "idx": part.idx,
+        "channel": part.channel,
+        "type": "json" if value[:1] in {b"{", b"[", b"n"} else "string",
+        "timestamp": number,
+        "global_idx": number,
+    }
+    return document(fields, {} if value == UNDEFINED else {"value": value}, {})
+
+
+def value_document(owner: CheckpointKey, channel: str, version: str, value: bytes) -> bytes:
+    """The document of a separate value, which a checkpoint was the first to have."""
+    fields = {
+        "thread_id": owner.thread_id,
+        "checkpoint_ns": stored_ns(owner.checkpoint_ns),
+        "checkpoint_id": owner.checkpoint_id,
+        "channel": channel,
+        "version": version,
+        "type": "json",
+    }
+    return document(fields, {"value": value}, {})
+
+
+# The parts of a thread in the documents of LangGraph.js. Needs no server.
+#
+# A body has the values that changed in its step; the others are stored under their versions. A
+# part has all of them, as LangGraph.js reads them: those in the body take precedence.
+
+
+_PLACE = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id"})
+_OF_CHECKPOINT = _PLACE | {"parent_checkpoint_id", "checkpoint", "metadata", "checkpoint_ts"}
+_OF_CHECKPOINT |= {"has_writes", "source", "step", "writes", "score"}
+_OF_VALUE = _PLACE | {"channel", "version", "type", "value"}
+_OF_WRITE = _PLACE | {"task_id", "idx", "channel", "type", "value", "timestamp", "global_idx"}
+
+
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+    """The parts that the rows of one thread hold. Raises `CannotHold`.
+
+    The writes of a checkpoint come in the order of arrival, as LangGraph.js reads them.
+    """
+    if layout == "redis-js-shallow":
+        rows = rows_of_heads(rows)
+    with closing(KeptValues()) as values:
+        for kind, some in groupby(rows, lambda row: row.table):
+            documents = map(StoredDocument, some)
+            if kind == APART:
+                for found in documents:
+                    _keep(found, values)
+            elif kind == WRITE:
+                for _, written in groupby(documents, lambda found: found.raw("checkpoint_id")):
+                    yield from map(_write_part, sorted(written, key=_arrival))
+            elif kind == CHECKPOINT:
+                for found in documents:
+                    yield _checkpoint_part(found, values)
+
+
+def _keep(found: StoredDocument, values: KeptValues) -> None:
+    found.check_members(_OF_VALUE)
+    place = meant_ns(found.text("checkpoint_ns")), found.text("channel"), found.text("version")
+    if "value" in found.members:  # JSON has no undefined
+        values.put(place, TypedBytes("json", found.raw("value")))
+
+
+def _arrival(found: StoredDocument) -> float:
+    number = found.get("global_idx")
+    return number if isinstance(number, int | float) else 0
+
+
+def _write_part(found: StoredDocument) -> WritePart:
+    found.check_members(_OF_WRITE)
+    idx = found.get("idx")
+    return WritePart(
+        _key(found),
+        found.text("task_id"),
+        "",
+        idx if isinstance(idx, int) else 0,
+        found.text("channel"),
+        TypedBytes("json", found.raw("value") if "value" in found.members else UNDEFINED),
+        found.expires_at,
+    )
+
+
+def _checkpoint_part(found: StoredDocument, values: KeptValues) -> CheckpointPart:
+    found.check_members(_OF_CHECKPOINT)
+    key = _key(found)
+    try:
+        body = _whole(found.members["checkpoint"], key.checkpoint_ns, values)
+    except (KeyError, ValueError) as error:
+        raise CannotHold(f"the document '{found.name}' has no body: {error}") from None
+    return CheckpointPart(
+        key,
+        found.text("parent_checkpoint_id") or None,
+        TypedBytes("json", body.encode("utf-8", "surrogatepass")),
+        TypedBytes("json", found.raw("metadata")),
+        found.expires_at,
+    )
+
+
+def _whole(body: str, ns: str, values: KeptValues) -> str:
+    """The text of a body with all its values."""
+    fields = members_of(body)
+    inside = members_of(fields.get("channel_values", "{}"))
+    for channel, version in json.loads(fields.get("channel_versions", "{}")).items():
+        if channel not in inside:
+            value = values.get((ns, channel, version_text(version)))
+            if value is not None:
+                inside[channel] = value.data.decode("utf-8", "surrogatepass")
+    return joined(fields | {"channel_values": joined(inside)})
+
+
+def _key(found: StoredDocument) -> CheckpointKey:
+    return place_of(found, found.text("thread_id"))
+
+
+# Changes the values in documents of LangGraph.js.
+
+
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+    """The row with the values that `change` returns; the same row if they are equal."""
+    if row.table == CHECKPOINT:
+        found = StoredDocument(row)
+        body = edited_member(found, "checkpoint", _JSON, ValueKind.BODY, change)
+        metadata = edited_member(found, "metadata", _JSON, ValueKind.METADATA, change)
+        return with_members(row, found, {"checkpoint": body, "metadata": metadata})
+    if row.table in (WRITE, APART):
+        found = StoredDocument(row)
+        kind = ValueKind.WRITE if row.table == WRITE else ValueKind.VALUE
+        value = edited_member(found, "value", _JSON, kind, change)
+        return with_members(row, found, {"value": value})
+    return row

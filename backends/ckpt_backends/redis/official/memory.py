@@ -47,8 +47,12 @@ from ckpt_backends.memory import (
     is_unicode,
 )
 from ckpt_backends.model import Progress, TypedBytes, in_chunks, silent
-from ckpt_backends.redis.engine.connect import connect
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, explained_change
+from ckpt_backends.redis.engine.connection import (
+    Command,
+    RedisConnection,
+    connect,
+    explained_change,
+)
 from ckpt_backends.redis.engine.keyspace import (
     DOCUMENT,
     HASH,
@@ -63,7 +67,7 @@ from ckpt_backends.redis.engine.keyspace import (
     unique,
 )
 from ckpt_backends.redis.engine.store import engine_of
-from ckpt_backends.redis.engine.write import restore_rows
+from ckpt_backends.redis.engine.write import erase_remains, restore_rows
 from ckpt_backends.rows import Cell, Restored, Row, no_table
 from ckpt_backends.servers import understanding, understood
 from ckpt_backends.transfer.form import CannotHold
@@ -481,8 +485,6 @@ class WritableRedisMemory(WritableMemoryStore):
             return restore_rows(self._connection, _Keys(self._connection, there), rows)
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
-        from ckpt_backends.redis.engine.erasing import erase_remains
-
         return erase_remains(self._connection, self._url, progress)
 
     def close(self) -> None:

@@ -19,15 +19,7 @@ from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.records import new_checkpoints, new_writes
-from ckpt_backends.redis.engine.commands import (
-    NO_EXPIRY,
-    CommandPlan,
-    PurgeLock,
-    Step,
-    copied_from,
-    expiring,
-    unlink,
-)
+from ckpt_backends.redis.engine.changes import KeyRemoval, expiring_at
 from ckpt_backends.redis.engine.connection import Command, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
@@ -50,20 +42,25 @@ from ckpt_backends.redis.engine.keyspace import (
     text,
 )
 from ckpt_backends.redis.engine.layout import (
+    NO_EXPIRY,
+    CommandPlan,
     KeyFinder,
     NewDocument,
     Owner,
+    PurgeLock,
     Reception,
     RecognisedStore,
     Recogniser,
     RedisLayout,
     Sample,
+    Step,
     ThreadKey,
+    copied_from,
+    expiring,
     gone_from_list,
     namespaces_by_name,
+    unlink,
 )
-from ckpt_backends.redis.engine.receiving import expiring_at
-from ckpt_backends.redis.engine.removal import KeyRemoval
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.valkey.declaration import BACKEND
 from ckpt_backends.redis.valkey.records import (
@@ -915,8 +912,8 @@ class ValkeyRecogniser(Recogniser):
 
 def create_store(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - Python only
     """Check that a database is empty or has this layout. Raises `Refused` if it has other keys."""
-    from ckpt_backends.redis.engine.connect import connect
-    from ckpt_backends.redis.engine.detect import open_layout
+    from ckpt_backends.redis.engine.connection import connect
+    from ckpt_backends.redis.engine.store import open_layout
 
     with understood(url):
         connection = connect(url)
