@@ -25,6 +25,7 @@ from ckpt_backends.model import (
     HiddenRows,
     Outline,
     Progress,
+    Record,
     Thread,
     ThreadSize,
     TypedBytes,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
         WriteReadOptions,
     )
     from ckpt_backends.rows import Row, RowEdit
-    from ckpt_backends.transfer.parts import Arrival, Part
+    from ckpt_backends.transfer.parts import Arrival
 
 
 _FEW = 8
@@ -169,7 +170,7 @@ class BaseStore(Store):
             size += length
         return ThreadSize(checkpoints, writes, size, blobs)
 
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
         from ckpt_backends.transfer.parts import parts_of_rows
 
         for one in thread_ids:

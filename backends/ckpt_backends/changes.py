@@ -13,22 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ckpt_backends.errors import StoreChanged
-from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, Encryption, TypedBytes, Write
-
-
-@dataclass(frozen=True, slots=True)
-class NewBlob:
-    """A channel's value at one version, for layouts that store values outside of bodies."""
-
-    checkpoint_ns: str
-    channel: str
-    version: str
-    value: TypedBytes
-
-    @property
-    def key(self) -> BlobKey:
-        """Where it is stored."""
-        return BlobKey(self.checkpoint_ns, self.channel, self.version)
+from ckpt_backends.model import BlobKey, CheckpointKey, Encryption, Record, TypedBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +46,10 @@ class Change:
     thread_id: str
     heads: Mapping[str, str]
     """By namespace, the id of the newest checkpoint of the thread; empty for a new thread."""
-    checkpoints: tuple[Checkpoint, ...] = ()
-    writes: tuple[Write, ...] = ()
-    blobs: tuple[NewBlob, ...] = ()
+    checkpoints: tuple[Record, ...] = ()
+    writes: tuple[Record, ...] = ()
+    blobs: tuple[Record, ...] = ()
+    """Values, in layouts that store them outside of bodies."""
     copies_of_writes: tuple[CopyOfWrites, ...] = ()
     copies: tuple[CopyOfCheckpoint, ...] = ()
     removed: Mapping[CheckpointKey, int] | None = None
@@ -73,6 +59,11 @@ class Change:
     relied_on: tuple[CheckpointKey, ...] = ()
     """Checkpoints from which new ones were made. Engines with transactions check that they still
     exist; a prune may have removed them while the heads stayed."""
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """What it adds besides copies: values and writes before checkpoints."""
+        return self.blobs + self.writes + self.checkpoints
 
     @property
     def added(self) -> list[CheckpointKey]:
@@ -207,36 +198,27 @@ def change_record(change: Change) -> dict[str, Any]:
         "checkpoints": list(map(_checkpoint_record, change.checkpoints)),
         "writes": [
             {
-                **_key(one.key),
+                **one.key._asdict(),
                 "task_id": one.task_id,
                 "task_path": one.task_path,
                 "idx": one.idx,
                 "channel": one.channel,
                 "value": _typed(one.value),
-                **({} if one.node is None else {"node": one.node}),
             }
             for one in change.writes
         ],
-        "blobs": [
-            {
-                "checkpoint_ns": one.checkpoint_ns,
-                "channel": one.channel,
-                "version": one.version,
-                "value": _typed(one.value),
-            }
-            for one in change.blobs
-        ],
+        "blobs": [{**one.place._asdict(), "value": _typed(one.value)} for one in change.blobs],
         "copies_of_writes": [
             {
-                "from": _key(one.source),
-                "to": _key(one.target),
+                "from": one.source._asdict(),
+                "to": one.target._asdict(),
                 "tasks": [list(task) for task in one.tasks],
             }
             for one in change.copies_of_writes
         ],
         "copies": [
             {
-                "from": _key(one.source),
+                "from": one.source._asdict(),
                 "metadata": _typed(one.metadata),
                 "body": _typed(one.body),
                 "writes": None if one.writes is None else [list(task) for task in one.writes],
@@ -244,13 +226,10 @@ def change_record(change: Change) -> dict[str, Any]:
             for one in change.copies
         ],
         "removed": [
-            {**_key(key), "writes": writes} for key, writes in (change.removed or {}).items()
+            {**key._asdict(), "writes": writes} for key, writes in (change.removed or {}).items()
         ],
-        "removed_blobs": [
-            {"checkpoint_ns": ns, "channel": channel, "version": version}
-            for ns, channel, version in change.removed_blobs
-        ],
-        "relied_on": [_key(one) for one in change.relied_on],
+        "removed_blobs": [one._asdict() for one in change.removed_blobs],
+        "relied_on": [one._asdict() for one in change.relied_on],
     }
 
 
@@ -260,18 +239,14 @@ def change_from_record(record: Mapping[str, Any]) -> Change:
     Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for anything else.
     """
     removed = {_key_from(one): int(one["writes"]) for one in record["removed"]}
+    thread_id = str(record["thread_id"])
     return Change(
-        str(record["thread_id"]),
+        thread_id,
         {str(ns): str(head) for ns, head in record["heads"].items()},
         checkpoints=tuple(map(_checkpoint_from, record["checkpoints"])),
         writes=tuple(map(_write_from, record["writes"])),
         blobs=tuple(
-            NewBlob(
-                str(one["checkpoint_ns"]),
-                str(one["channel"]),
-                str(one["version"]),
-                _present(_typed_from(one["value"])),
-            )
+            Record.apart(thread_id, *_place_from(one), _present(_typed_from(one["value"])))
             for one in record["blobs"]
         ),
         copies_of_writes=tuple(
@@ -288,58 +263,45 @@ def change_from_record(record: Mapping[str, Any]) -> Change:
             for one in record["copies"]
         ),
         removed=removed or None,
-        removed_blobs=tuple(
-            BlobKey(str(one["checkpoint_ns"]), str(one["channel"]), str(one["version"]))
-            for one in record["removed_blobs"]
-        ),
+        removed_blobs=tuple(map(_place_from, record["removed_blobs"])),
         relied_on=tuple(map(_key_from, record["relied_on"])),
     )
 
 
-def _checkpoint_record(one: Checkpoint) -> dict[str, Any]:
+def _checkpoint_record(one: Record) -> dict[str, Any]:
     return {
-        **_key(one.key),
-        "parent_checkpoint_id": one.parent_checkpoint_id,
-        "body": _typed(one.body),
+        **one.key._asdict(),
+        "parent_checkpoint_id": one.parent,
+        "body": _typed(one.value),
         "metadata": _typed(one.metadata),
     }
 
 
-def _checkpoint_from(record: Mapping[str, Any]) -> Checkpoint:
+def _checkpoint_from(record: Mapping[str, Any]) -> Record:
     parent = record["parent_checkpoint_id"]
-    return Checkpoint(
-        _key_from(record),
-        None if parent is None else str(parent),
-        _typed_from(record["body"]),
-        _typed_from(record["metadata"]),
+    body, metadata = (_present(_typed_from(record[name])) for name in ("body", "metadata"))
+    return Record.checkpoint(
+        _key_from(record), None if parent is None else str(parent), body, metadata
     )
 
 
-def _write_from(record: Mapping[str, Any]) -> Write:
-    value, node = _present(_typed_from(record["value"])), record.get("node")
-    return Write(
+def _write_from(record: Mapping[str, Any]) -> Record:
+    return Record.write(
         _key_from(record),
         str(record["task_id"]),
         str(record["task_path"]),
         int(record["idx"]),
         str(record["channel"]),
-        len(value.data),
-        value,
-        None if node is None else str(node),
+        _present(_typed_from(record["value"])),
     )
 
 
-def _key(key: CheckpointKey) -> dict[str, str]:
-    return {
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "checkpoint_id": key.checkpoint_id,
-    }
+def _place_from(record: Mapping[str, Any]) -> BlobKey:
+    return BlobKey(*(str(record[name]) for name in BlobKey._fields))
 
 
 def _key_from(record: Mapping[str, Any]) -> CheckpointKey:
-    names = ("thread_id", "checkpoint_ns", "checkpoint_id")
-    return CheckpointKey(*(str(record[name]) for name in names))
+    return CheckpointKey(*(str(record[name]) for name in CheckpointKey._fields))
 
 
 def _tasks_from(record: Any) -> tuple[tuple[str, int], ...]:

@@ -233,6 +233,12 @@ class Checkpoint(NamedTuple):
     Either is missing, or the saver failed on the checkpoint before. Empty if the body was not read,
     and in layouts that store no such mark."""
 
+    def record(self) -> Record:
+        """The row of the checkpoint, which was read with body and metadata."""
+        if self.body is None or self.metadata is None:
+            raise ValueError("a checkpoint was not read as a whole")
+        return Record.checkpoint(self.key, self.parent_checkpoint_id, self.body, self.metadata)
+
 
 class Outline(NamedTuple):
     """A checkpoint with body and metadata that stands for all that are like it.
@@ -276,6 +282,92 @@ class Write(NamedTuple):
     """Name of the task's node, in layouts that store it."""
     at: datetime | None = None
     """When the write was stored, UTC, in layouts that store this time."""
+
+    def record(self) -> Record:
+        """The row of the write, whose value was read."""
+        if self.value is None:
+            raise ValueError("the value of a write was not read")
+        task = self.task_id, self.task_path, self.idx
+        return Record.write(self.key, *task, self.channel, self.value)
+
+
+class Kind(StrEnum):
+    """What a row holds."""
+
+    CHECKPOINT = "checkpoint"
+    WRITE = "write"
+    VALUE = "value"
+    """The value of a channel at one version, outside of bodies."""
+
+
+_NOTHING = TypedBytes("", b"")
+
+
+class Record(NamedTuple):
+    """One row of a thread in the form that all layouts share."""
+
+    kind: Kind
+    key: CheckpointKey
+    """Of a value, the checkpoint id is `''`."""
+    value: TypedBytes
+    """Of a checkpoint, its body as stored, with the values that the layout stores in bodies."""
+    metadata: TypedBytes = _NOTHING
+    parent: str | None = None
+    task_id: str = ""
+    task_path: str = ""
+    idx: int = 0
+    channel: str = ""
+    version: str = ""
+    expires_at: int | None = None
+    """Milliseconds since 1970; None if it does not expire."""
+    order: str = ""
+    """The task path in the source, for a layout that stores only the order that it gives."""
+
+    @classmethod
+    def checkpoint(
+        cls,
+        key: CheckpointKey,
+        parent: str | None,
+        body: TypedBytes,
+        metadata: TypedBytes,
+        expires_at: int | None = None,
+    ) -> Record:
+        """A checkpoint, without writes."""
+        return cls(Kind.CHECKPOINT, key, body, metadata, parent, expires_at=expires_at)
+
+    @classmethod
+    def write(
+        cls,
+        key: CheckpointKey,
+        task_id: str,
+        task_path: str,
+        idx: int,
+        channel: str,
+        value: TypedBytes,
+        expires_at: int | None = None,
+    ) -> Record:
+        """One write of a task."""
+        task = task_id, task_path, idx
+        return cls(Kind.WRITE, key, value, _NOTHING, None, *task, channel, "", expires_at)
+
+    @classmethod
+    def apart(
+        cls,
+        thread_id: str,
+        checkpoint_ns: str,
+        channel: str,
+        version: str,
+        value: TypedBytes,
+        expires_at: int | None = None,
+    ) -> Record:
+        """A channel's value at one version, which is stored outside of bodies."""
+        key = CheckpointKey(thread_id, checkpoint_ns, "")
+        return cls(Kind.VALUE, key, value, _NOTHING, None, "", "", 0, channel, version, expires_at)
+
+    @property
+    def place(self) -> BlobKey:
+        """Where a value is stored within its thread."""
+        return BlobKey(self.key.checkpoint_ns, self.channel, self.version)
 
 
 class Fault(NamedTuple):

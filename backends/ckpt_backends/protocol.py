@@ -25,6 +25,7 @@ from ckpt_backends.model import (
     HiddenRows,
     Outline,
     Progress,
+    Record,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed
     from ckpt_backends.model import ThreadBounds
     from ckpt_backends.rows import Restored, Row, RowEdit
-    from ckpt_backends.transfer.parts import Arrival, Part
+    from ckpt_backends.transfer.parts import Arrival
 
 
 class Store(Closing, Protocol):
@@ -238,7 +239,7 @@ class Store(Closing, Protocol):
         """
         ...
 
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
         """What the rows of some threads hold, as the declaration's function `parts` says.
 
         One thread may be of any size; several may be in memory at once, and their parts mixed.

@@ -2,7 +2,7 @@
 
 A store on an engine with transactions derives from `RecordStore` and gives it `Rows`: how the rows
 of a thread are counted, added, copied and removed inside a transaction. What is added comes as
-records (`Part`); rows to copy or to remove are named by conditions, and the engine finds them.
+records (`Record`); rows to copy or to remove are named by conditions, and the engine finds them.
 """
 
 from __future__ import annotations
@@ -12,23 +12,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes import Change, CopyOfCheckpoint, Inside, Removal, Removed, gone, moved
-from ckpt_backends.model import CheckpointKey, TypedBytes, in_chunks
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart, WritePart
-
-
-class Kind(StrEnum):
-    """What a row holds."""
-
-    CHECKPOINT = "checkpoint"
-    WRITE = "write"
-    VALUE = "value"
-    """The value of a channel at one version, outside of bodies."""
+from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes, in_chunks
+from ckpt_backends.transfer.parts import Arrival
 
 
 class Where(NamedTuple):
@@ -112,7 +102,7 @@ class Rows(Protocol):
         """The number of these rows."""
 
     @abstractmethod
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Record]) -> None:
         """Add rows. Raises `CannotHold` or `Unsupported` for one that cannot be stored."""
 
     @abstractmethod
@@ -171,7 +161,7 @@ class RecordStore(BaseWritableStore):
                 rows.remove(Kind.VALUE, Where([thread_id]))
             # What is added may take after the copies: in some layouts, the user of a thread.
             _copy(rows, change)
-            rows.add(added_parts(change))
+            rows.add(change.records)
             number = Counter((thread_id, key.checkpoint_ns) for key in change.added)
             number.subtract((thread_id, key.checkpoint_ns) for key in removed)
             rows.confirm(before, number)
@@ -201,31 +191,6 @@ def check_numbers(before: Heads, after: Heads, added: Mapping[tuple[str, str], i
             old, new = (one[ns].checkpoints if ns in one else 0 for one in (had, has))
             if new != old + added.get((thread_id, ns), 0):
                 raise moved(thread_id)
-
-
-def added_parts(change: Change) -> Iterator[Part]:
-    """What a change adds, as records: values and writes before checkpoints."""
-    for blob in change.blobs:
-        place = change.thread_id, blob.checkpoint_ns, blob.channel, blob.version
-        yield ValuePart(*place, blob.value)
-    yield from new_writes(change)
-    yield from new_checkpoints(change)
-
-
-def new_checkpoints(change: Change) -> Iterator[CheckpointPart]:
-    """The checkpoints that a change adds, without copies."""
-    for one in change.checkpoints:
-        assert one.body is not None  # noqa: S101
-        assert one.metadata is not None  # noqa: S101
-        yield CheckpointPart(one.key, one.parent_checkpoint_id, one.body, one.metadata)
-
-
-def new_writes(change: Change) -> Iterator[WritePart]:
-    """The writes that a change adds, without copies."""
-    for one in change.writes:
-        assert one.value is not None  # noqa: S101
-        task = one.task_id, one.task_path, one.idx, one.channel
-        yield WritePart(one.key, *task, one.value)
 
 
 def removed_threads(
@@ -279,11 +244,11 @@ def _expected(
     return before
 
 
-def _counted(arrivals: Sequence[Arrival], number: Counter[tuple[str, str]]) -> Iterator[Part]:
+def _counted(arrivals: Sequence[Arrival], number: Counter[tuple[str, str]]) -> Iterator[Record]:
     """The parts of all arrivals. Counts their checkpoints."""
     for one in arrivals:
         for part in one.parts:
-            if isinstance(part, CheckpointPart):
+            if part.kind is Kind.CHECKPOINT:
                 number[part.key.thread_id, part.key.checkpoint_ns] += 1
             yield part
 

@@ -16,11 +16,10 @@ from contextlib import AbstractContextManager, contextmanager
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes import moved
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import CheckpointKey
+from ckpt_backends.model import CheckpointKey, Kind, Record
 from ckpt_backends.records import (
     CopyTarget,
     Heads,
-    Kind,
     NamespaceState,
     RecordStore,
     Rows,
@@ -37,7 +36,6 @@ from ckpt_backends.rows import (
     restored,
     standing_of,
 )
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
 
@@ -76,7 +74,7 @@ class WritableRowStore(RecordStore):
         """
 
     @abstractmethod
-    def row_of(self, part: CheckpointPart | WritePart) -> Row:
+    def row_of(self, part: Record) -> Row:
         """The row that the saver would store for a checkpoint or a write."""
 
     def close(self) -> None:
@@ -167,9 +165,9 @@ class _Rows(Rows):
             )
         )
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Record]) -> None:
         for part in parts:
-            if isinstance(part, ValuePart):
+            if part.kind is Kind.VALUE:
                 raise Unsupported("this layout stores values in the bodies of checkpoints")
             self._changes.insert(self._changes.row_of(part))
 
@@ -194,7 +192,7 @@ class _Rows(Rows):
             assert body is not None  # noqa: S101
             assert metadata is not None  # noqa: S101
             new = key._replace(thread_id=target.thread_id)
-            made = CheckpointPart(new, old.parent_checkpoint_id, body, metadata)
+            made = Record.checkpoint(new, old.parent_checkpoint_id, body, metadata)
             cells |= self._changes.row_of(made).cells
         return Row(row.table, {**row.cells, **cells})
 

@@ -15,7 +15,7 @@ from ckpt_backends.archive import Bundle
 from ckpt_backends.changes import Removal
 from ckpt_backends.discovery import backend_of
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, WritableMemoryStore, digest_of
-from ckpt_backends.model import in_chunks
+from ckpt_backends.model import Record, in_chunks
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.rows import Restored, RowEdit
@@ -23,7 +23,6 @@ from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import (
     Arrival,
-    Part,
     PartsSum,
     created_layout,
     key_digest,
@@ -100,13 +99,13 @@ class ThreadCopier:
         # While this process waits for its next threads, others write.
         self._refresh()
 
-    def _new(self, thread_id: str, parts: Iterable[Part] | None = None) -> _Converted:
+    def _new(self, thread_id: str, parts: Iterable[Record] | None = None) -> _Converted:
         """Convert a thread, or its first part if it is large."""
         converted = self._sides.converted(thread_id, parts)
         return _Converted(thread_id, converted, self._sides.conversion)
 
     def _continued(
-        self, thread_id: str, parts: Sequence[Part] | None, stored: Sequence[Part] | None
+        self, thread_id: str, parts: Sequence[Record] | None, stored: Sequence[Record] | None
     ) -> _Converted | CopiedThread:
         """Convert what the target does not have of a thread; or say why it is not copied.
 
@@ -196,13 +195,13 @@ class ThreadCopier:
 class _Converted:
     """A thread in the form of the target: small ones as a list, large ones with a rest to read."""
 
-    def __init__(self, thread_id: str, parts: Iterable[Part], conversion: Conversion) -> None:
+    def __init__(self, thread_id: str, parts: Iterable[Record], conversion: Conversion) -> None:
         """Convert a thread until it is whole or too large to keep. Raises `CannotHold`."""
         self.thread_id = thread_id
         self.outcome = CopiedThread(thread_id, CopyStep.COPY, is_verified=True)
         """What is said of it after it was read back; without its numbers."""
-        self.parts: list[Part] = []
-        self.rest: Iterator[Part] | None = None
+        self.parts: list[Record] = []
+        self.rest: Iterator[Record] | None = None
         """What was not converted yet."""
         self.sum = PartsSum()
         """Of the parts that were converted so far; by `stored_digest`, if there is a rest."""
@@ -243,7 +242,7 @@ class _Converted:
         counted = (self._counted(part) for part in self.rest or ())
         return Arrival(self.thread_id, chain(self.parts, counted), self.heads)
 
-    def _counted(self, part: Part) -> Part:
+    def _counted(self, part: Record) -> Record:
         self.sum.add(part, stored_digest(part))
         self._exact.add(part, part_digest(part))
         return part

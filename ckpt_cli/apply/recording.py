@@ -620,7 +620,7 @@ def is_applied(change: Change, store: Store) -> bool:
     if change.removed:
         return len(_present(store, change.removed)) < len(change.removed)
     if change.blobs or change.removed_blobs:
-        wanted = {one.key: one.value for one in change.blobs}
+        wanted = {one.place: one.value for one in change.blobs}
         places = {*wanted, *change.removed_blobs}
         stored = undo.values_at(store, change.thread_id, places)
         return all(stored.get(place) == wanted.get(place) for place in places)

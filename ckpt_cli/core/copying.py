@@ -11,14 +11,14 @@ from typing import Generic, TypeVar
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported
 from ckpt_backends.memory import ItemKey
-from ckpt_backends.model import NULL_TASK_ID
-from ckpt_backends.transfer.parts import PartsSum, WritePart, part_key
+from ckpt_backends.model import NULL_TASK_ID, Record
+from ckpt_backends.transfer.parts import PartsSum, part_key
 from ckpt_backends.transfer.sealing import RekeyCounts
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.state import RESUME
 
 
-def went_on(old: Iterable[WritePart], new: Iterable[WritePart], *, has_more: bool) -> bool:
+def went_on(old: Iterable[Record], new: Iterable[Record], *, has_more: bool) -> bool:
     """Return whether the new writes replace the old ones because their thread went on.
 
     That is so if no answer of a task changed, and there are more of them, or `has_more` rows.
@@ -34,7 +34,7 @@ def went_on(old: Iterable[WritePart], new: Iterable[WritePart], *, has_more: boo
     return has_more
 
 
-def _is_answers(write: WritePart) -> bool:
+def _is_answers(write: Record) -> bool:
     """Whether a write holds the answers that a task was given."""
     return write.channel == RESUME and write.task_id != NULL_TASK_ID
 

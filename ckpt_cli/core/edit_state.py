@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ckpt_backends import model, shell
-from ckpt_backends.changes import NewBlob
 from ckpt_backends.codec import decode, from_json, to_json
 from ckpt_backends.codec.bson import map_leaves
 from ckpt_backends.codec.edits import Edit, Put, append_item, set_keys
@@ -45,8 +44,8 @@ class EditedState:
     """What the edits change in a copy, apart from its id."""
 
     body: dict[str, Edit]
-    writes: list[model.Write]
-    blobs: list[NewBlob]
+    writes: list[model.Record]
+    blobs: list[model.Record]
     dropped: set[str]
     """Channels that are replaced; the caller's writes to them are not copied."""
 
@@ -122,29 +121,29 @@ def edit_copy(
         seen.add(edit.channel)
         if edit.kind == "set":
             continue
-        ns, is_delta = key.checkpoint_ns, edit.channel in delta
+        is_delta = edit.channel in delta
         if edit.stored is not None:
-            _store_value(found, original, ns, edit.channel, version, edit.stored, is_delta=is_delta)
+            _store_value(
+                found, original, key, edit.channel, version, edit.stored, is_delta=is_delta
+            )
             continue
         if is_delta:
             raise Unsupported(
                 f"cannot use --{edit.kind} on '{edit.channel}': a DeltaChannel stores no value",
                 hint=f"--set {_json_for(edit)} merges a value into it",
             )
-        _edit_value(found, original, body, ns, edit, version)
+        _edit_value(found, original, body, key, edit, version)
     place = max((one.idx for one in kept if one.channel not in found.dropped), default=-1) + 1
     tag = value_type(original, body) if edits else ""
     for number, edit in enumerate(one for one in edits if one.kind == "set"):
         data = encode_lossless(tag, with_message_ids(edit.value))
         stored = model.TypedBytes(tag, data)
         found.writes.append(
-            model.Write(
-                key, model.NULL_TASK_ID, "", place + number, edit.channel, len(data), stored
-            )
+            model.Record.write(key, model.NULL_TASK_ID, "", place + number, edit.channel, stored)
         )
     if form := _encryption(original):
         found.writes = [one._replace(value=_to_seal(one.value, form)) for one in found.writes]
-        found.blobs = [replace(one, value=_to_seal(one.value, form)) for one in found.blobs]
+        found.blobs = [one._replace(value=_to_seal(one.value, form)) for one in found.blobs]
     return found
 
 
@@ -186,7 +185,7 @@ def schedule_after_nodes(
     found: EditedState,
     original: model.Checkpoint,
     body: Body,
-    ns: str,
+    key: model.CheckpointKey,
     channels: Iterable[str],
     version: Version,
 ) -> None:
@@ -212,12 +211,16 @@ def schedule_after_nodes(
             values[name] = Put(None)
         else:
             nothing = model.TypedBytes("msgpack", b"\xc0", encrypted=_encryption(original))
-            found.blobs.append(NewBlob(ns, name, str(version), nothing))
+            found.blobs.append(model.Record.apart(*key[:2], name, str(version), nothing))
     found.body["updated_channels"] = Put(None)
 
 
 def raise_version(
-    found: EditedState, original: model.Checkpoint, body: Body, ns: str, new: Version
+    found: EditedState,
+    original: model.Checkpoint,
+    body: Body,
+    key: model.CheckpointKey,
+    new: Version,
 ) -> None:
     """Raise one version above all others of the thread, so that later versions are unused.
 
@@ -228,7 +231,7 @@ def raise_version(
     channel = raised_channel(body)
     old = body.versions[channel]
     value = stored_value(original, body, channel) or model.TypedBytes("empty", b"")
-    found.blobs.append(NewBlob(ns, channel, str(new), value))
+    found.blobs.append(model.Record.apart(*key[:2], channel, str(new), value))
     _part(found, VERSIONS)[channel] = Put(new)
     seen = {
         node: {channel: Put(new)}
@@ -268,7 +271,7 @@ def _edit_value(
     found: EditedState,
     original: model.Checkpoint,
     body: Body,
-    ns: str,
+    key: model.CheckpointKey,
     edit: ChannelEdit,
     version: Version,
 ) -> None:
@@ -292,7 +295,7 @@ def _edit_value(
         if stored is None:
             raise Unsupported(f"cannot append to '{name}': its value is not stored")
         value = append_item(stored, encode_lossless(stored.type, edit.value))
-    found.blobs.append(NewBlob(ns, name, str(version), value))
+    found.blobs.append(model.Record.apart(*key[:2], name, str(version), value))
     if _holds_values(original):
         # The body also holds the old value: remove it.
         _part(found, VALUES)[name] = None
@@ -301,7 +304,7 @@ def _edit_value(
 def _store_value(
     found: EditedState,
     original: model.Checkpoint,
-    ns: str,
+    key: model.CheckpointKey,
     name: str,
     version: Version,
     stored: model.TypedBytes,
@@ -318,12 +321,12 @@ def _store_value(
         values[name] = Put(as_snapshot(stored)) if is_delta else lambda _: stored.data
         return
     if not is_delta:
-        found.blobs.append(NewBlob(ns, name, str(version), stored))
+        found.blobs.append(model.Record.apart(*key[:2], name, str(version), stored))
         if _holds_values(original):
             values[name] = None
         return
     snapshot = model.TypedBytes(stored.type, encode_lossless(stored.type, as_snapshot(stored)))
-    found.blobs.append(NewBlob(ns, name, str(version), snapshot))
+    found.blobs.append(model.Record.apart(*key[:2], name, str(version), snapshot))
     if _holds_values(original):
         # PostgreSQL's saver marks a snapshot with this value.
         values[name] = Put(True)

@@ -26,13 +26,14 @@ from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
+    Record,
     TypedBytes,
     ticks_at,
     ticks_of,
     time_of,
 )
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.sealing import sealed_together
+from ckpt_backends.transfer.sealing import place_of, sealed_together
 from ckpt_cli.core.diff import ChannelChange
 from ckpt_cli.core.redact import redact_change
 from ckpt_cli.core.resume import UserMetadata
@@ -236,13 +237,13 @@ def copy_checkpoint(
     step: int,
     marks: Mapping[str, str | int],
     edits: Mapping[str, Edit],
-) -> Checkpoint:
+) -> Record:
     """Return a checkpoint under a new id: the original's bytes except `id`, `ts` and `edits`."""
     if original.body is None or original.metadata is None:
         raise ValueError("a checkpoint is copied with its body and metadata")
     key = original.key._replace(checkpoint_id=new_id)
     parent = original.parent_checkpoint_id
-    return Checkpoint(
+    return Record.checkpoint(
         key,
         original.key.checkpoint_id if form == "child" else parent,
         set_keys(original.body, {**edits, "id": Put(new_id), "ts": Put(_ts(new_id, body))}),
@@ -295,7 +296,7 @@ def mark_clone(
 
 def empty_checkpoint(
     key: CheckpointKey, like: Checkpoint, body: Body, marks: Mapping[str, str | int]
-) -> Checkpoint:
+) -> Record:
     """Return an empty checkpoint for a namespace that has none, in the format of another body."""
     if like.body is None:
         raise ValueError("the format is taken from a checkpoint with its body")
@@ -318,7 +319,7 @@ def empty_checkpoint(
         BY: Put(NAME),
         **{name: Put(value) for name, value in marks.items()},
     }
-    return Checkpoint(
+    return Record.checkpoint(
         key,
         None,
         set_keys(like.body._replace(data=nothing), fields),
@@ -350,20 +351,8 @@ def sealed_change(change: Change, keys: encryption.Keys) -> Change:
     return replace(
         change,
         checkpoints=tuple(map(seal.checkpoint, change.checkpoints)),
-        writes=tuple(
-            one._replace(value=seal.value(one.value, _place(one.key, one.task_id, str(one.idx))))
-            for one in change.writes
-        ),
-        blobs=tuple(
-            replace(
-                one,
-                value=seal.given(
-                    one.value,
-                    "\0".join((change.thread_id, one.checkpoint_ns, one.channel, one.version)),
-                ),
-            )
-            for one in change.blobs
-        ),
+        writes=tuple(map(seal.apart, change.writes)),
+        blobs=tuple(map(seal.apart, change.blobs)),
         copies=tuple(map(seal.copy, change.copies)),
     )
 
@@ -372,36 +361,37 @@ class _Seal:
     def __init__(self, keys: encryption.Keys) -> None:
         self._keys = keys
 
-    def checkpoint(self, one: Checkpoint) -> Checkpoint:
-        if one.body is not None and one.body.part and not encryption.is_encrypted(one.body):
+    def checkpoint(self, one: Record) -> Record:
+        if one.value.part and not encryption.is_encrypted(one.value):
             return self._together(one)
-        body = self.value(one.body, _place(one.key))
-        return one._replace(body=body, metadata=self._metadata(one.metadata, one.key))
+        metadata = self._metadata(one.metadata, one.key)
+        return one._replace(value=self.given(one.value, _place(one.key)), metadata=metadata)
 
-    def _together(self, one: Checkpoint) -> Checkpoint:
+    def _together(self, one: Record) -> Record:
         """Return a checkpoint whose body and metadata are encrypted as one value."""
-        if one.body is None or one.metadata is None or not one.metadata.part:
+        if not one.metadata.part:
             raise Unsupported("cannot add a checkpoint that is encrypted with its metadata")
         place = _place(one.key)
         body, metadata = sealed_together(
-            one.body, one.metadata, lambda whole: self.given(whole._replace(encrypted=True), place)
+            one.value, one.metadata, lambda whole: self.given(whole._replace(encrypted=True), place)
         )
-        return one._replace(body=body, metadata=metadata)
+        return one._replace(value=body, metadata=metadata)
+
+    def apart(self, one: Record) -> Record:
+        return one._replace(value=self.given(one.value, place_of(one)))
 
     def copy(self, one: CopyOfCheckpoint) -> CopyOfCheckpoint:
-        body = self.value(one.body, _place(one.source))
-        return replace(one, body=body, metadata=self._metadata(one.metadata, one.source))
+        body = one.body and self.given(one.body, _place(one.source))
+        metadata = one.metadata and self._metadata(one.metadata, one.source)
+        return replace(one, body=body, metadata=metadata)
 
-    def _metadata(self, value: TypedBytes | None, key: CheckpointKey) -> TypedBytes | None:
-        if value is None or not value.encrypted:
+    def _metadata(self, value: TypedBytes, key: CheckpointKey) -> TypedBytes:
+        if not value.encrypted:
             return value
         place = _place(key, "metadata")
         return encryption.sealed_metadata(
             value, lambda one: self.given(one._replace(encrypted=one.encrypted or True), place)
         )
-
-    def value(self, value: TypedBytes | None, place: str) -> TypedBytes | None:
-        return None if value is None else self.given(value, place)
 
     def given(self, value: TypedBytes, place: str) -> TypedBytes:
         """Return a value encrypted, if its original is and it is not yet."""

@@ -15,17 +15,13 @@ from ckpt_backends import shell
 from ckpt_backends.archive import Bundle, Header
 from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unreadable, Unsupported
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace, digest_of, near
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_backends.rows import PlacedValue, Restored, Row, RowEdit, compare, not_of
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.form import CannotHold, Language, Serializer
 from ckpt_backends.transfer.parts import (
-    CheckpointPart,
-    Part,
     PartsSum,
-    ValuePart,
-    WritePart,
     created_layout,
     edited_rows,
     form_of,
@@ -61,7 +57,7 @@ class ArchivedRows:
         """All rows."""
         return self.bundle.rows()
 
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:  # noqa: ARG002
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:  # noqa: ARG002
         """All parts."""
         return parts_of_rows(self.bundle.header.layout, self.bundle.rows())
 
@@ -87,7 +83,7 @@ class CopySides:
     has_expired: bool = False
     """Whether the target would remove something of an archive at once."""
 
-    def converted(self, thread_id: str, parts: Iterable[Part] | None = None) -> Iterator[Part]:
+    def converted(self, thread_id: str, parts: Iterable[Record] | None = None) -> Iterator[Record]:
         """Yield the parts of a thread in the form of the target. Raises `CannotHold`.
 
         `parts` is the thread in the form of the source, if it is read.
@@ -95,17 +91,19 @@ class CopySides:
         found = self.source.parts_of([thread_id]) if parts is None else parts
         return self.conversion.of_thread(self._watched(found))
 
-    def read_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part] | None]]:
+    def read_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Record] | None]]:
         """Yield threads in order with their parts in the source; None if they are not read."""
         return _read_together(self.source, thread_ids)
 
-    def stored_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part] | None]]:
+    def stored_together(
+        self, thread_ids: Sequence[str]
+    ) -> Iterator[tuple[str, list[Record] | None]]:
         """Yield threads in order with their parts in the target; None if they are not read."""
         if self.target is None:
             return iter(())
         return _read_together(self.target, thread_ids)
 
-    def unlike(self, sent: Mapping[str, Sequence[Part]]) -> set[str]:
+    def unlike(self, sent: Mapping[str, Sequence[Record]]) -> set[str]:
         """Return those of some small threads of which the target has other parts than were sent.
 
         `sent` has the parts by thread. JSON in another spelling counts as another part, too.
@@ -121,13 +119,13 @@ class CopySides:
             thread_id for thread_id, parts in sent.items() if len(parts) != numbers[thread_id]
         }
 
-    def stored(self, thread_id: str) -> Iterator[Part]:
+    def stored(self, thread_id: str) -> Iterator[Record]:
         """Yield the parts of a thread that the target has."""
         if self.target is None:
             return
         yield from self.target.parts_of([thread_id])
 
-    def _watched(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def _watched(self, parts: Iterable[Record]) -> Iterator[Record]:
         size = number = 0
         for part in parts:
             size += part_size(part)
@@ -146,7 +144,7 @@ class CopySides:
         return heads
 
 
-def sum_of(parts: Iterable[Part], digest: Callable[[Part], bytes]) -> PartsSum:
+def sum_of(parts: Iterable[Record], digest: Callable[[Record], bytes]) -> PartsSum:
     """Return the sum of parts of any number."""
     total = PartsSum()
     for part in parts:
@@ -156,7 +154,7 @@ def sum_of(parts: Iterable[Part], digest: Callable[[Part], bytes]) -> PartsSum:
 
 def _read_together(
     source: Store | ArchivedRows, thread_ids: Sequence[str]
-) -> Iterator[tuple[str, list[Part] | None]]:
+) -> Iterator[tuple[str, list[Record] | None]]:
     """Yield threads in order with their parts, small ones read together; None for large ones."""
     if isinstance(source, ArchivedRows) or not source.batches_parts:
         yield from ((thread_id, None) for thread_id in thread_ids)
@@ -176,10 +174,10 @@ def _read_together(
     yield from _parts_of(source, some)
 
 
-def _parts_of(source: Store, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
-    found: dict[str, list[Part]] = {thread_id: [] for thread_id in thread_ids}
+def _parts_of(source: Store, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Record]]]:
+    found: dict[str, list[Record]] = {thread_id: [] for thread_id in thread_ids}
     for part in source.parts_of(thread_ids):
-        found[part.thread_id if isinstance(part, ValuePart) else part.key.thread_id].append(part)
+        found[part.key.thread_id].append(part)
     for thread_id in thread_ids:
         yield thread_id, found.pop(thread_id)
 
@@ -209,8 +207,8 @@ class ThreadComparison:
 def equal_counts(
     sides: CopySides,
     thread_id: str,
-    parts: Iterable[Part] | None = None,
-    stored: Iterable[Part] | None = None,
+    parts: Iterable[Record] | None = None,
+    stored: Iterable[Record] | None = None,
 ) -> PartsSum | None:
     """Return the numbers of a thread if the target has all of it in the same spelling, else None.
 
@@ -248,17 +246,17 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
         left[key_digest(part)] = part_digest(part)
     missing: set[bytes] = set()
     conflict = ""
-    replaced: list[WritePart] = []
+    replaced: list[Record] = []
     newest: dict[str, str] = {}
     for part in sides.converted(thread_id):
         key, digest = key_digest(part), part_digest(part)
         total.add(part, digest)
-        if isinstance(part, CheckpointPart):
+        if part.kind is Kind.CHECKPOINT:
             newest[part.key.checkpoint_ns] = part.key.checkpoint_id
         known = left.pop(key, None)
         if known is None:
             missing.add(key)
-        elif known != digest and isinstance(part, WritePart) and part.idx < 0:
+        elif known != digest and part.kind is Kind.WRITE and part.idx < 0:
             replaced.append(part)
         elif known != digest and not conflict:
             conflict = f"{_words(part)} differs"
@@ -270,9 +268,7 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
         conflict = f"{_words(replaced[0])} differs"
         before = {key_digest(part) for part in replaced}
         stored_now = sides.stored(thread_id)
-        old = [
-            one for one in stored_now if isinstance(one, WritePart) and key_digest(one) in before
-        ]
+        old = [one for one in stored_now if one.kind is Kind.WRITE and key_digest(one) in before]
         is_behind = sides.replaces_answers and went_on(old, replaced, has_more=bool(missing))
     step = CopyStep.ADD if missing else CopyStep.PRESENT
     if conflict:
@@ -315,11 +311,11 @@ def diverged(found: ThreadComparison) -> CopiedThread:
     return CopiedThread(found.thread_id, CopyStep.SKIP, reason=reason, is_different=True)
 
 
-def _words(part: Part) -> str:
-    match part:
-        case CheckpointPart():
+def _words(part: Record) -> str:
+    match part.kind:
+        case Kind.CHECKPOINT:
             return f"checkpoint '{part.key.checkpoint_id}'"
-        case ValuePart():
+        case Kind.VALUE:
             return f"version '{part.version}' of channel '{part.channel}'"
     return f"a write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}'"
 
@@ -347,10 +343,10 @@ class ArchivedParts:
         with refusing_malformed(self._path):
             for part in parts_of_rows(header.layout, rows):
                 _check_form(part)
-                found = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
+                found = part.key.thread_id
                 if found != header.thread_id:
-                    raise not_of(type(part).__name__, found, str(header.thread_id))
-                if isinstance(part, CheckpointPart) and self.language is None:
+                    raise not_of(part.kind, found, str(header.thread_id))
+                if part.kind is Kind.CHECKPOINT and self.language is None:
                     self.language = language_of_part(part)
                 if part.expires_at is not None:
                     known = self.expires_at
@@ -360,23 +356,13 @@ class ArchivedParts:
         yield from ()
 
 
-def _check_form(part: Part) -> None:
+def _check_form(part: Record) -> None:
     """Raise TypeError for a part with cells of other types than a saver stores."""
-    match part:
-        case ValuePart():
-            texts, values = [part.checkpoint_ns, part.channel, part.version], [part.value]
-        case WritePart():
-            texts = [part.task_id, part.task_path, part.channel]
-            values = [part.value]
-            if type(part.idx) is not int:
-                raise TypeError("idx")
-        case CheckpointPart():
-            texts = [] if part.parent is None else [part.parent]
-            values = [part.body, part.metadata]
-    if not isinstance(part, ValuePart):
-        texts += [part.key.checkpoint_ns, part.key.checkpoint_id]
-    texts += [value.type for value in values]
-    if not all(isinstance(one, str) for one in texts):
+    values = part.value, part.metadata
+    texts = (*part.key, part.parent or "", part.task_id, part.task_path, part.channel, part.version)
+    if type(part.idx) is not int:
+        raise TypeError("idx")
+    if not all(isinstance(one, str) for one in (*texts, *(value.type for value in values))):
         raise TypeError("text")
     if not all(isinstance(value.data, bytes) for value in values):
         raise TypeError("value")

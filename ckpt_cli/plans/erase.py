@@ -24,11 +24,11 @@ from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.values import Value
 from ckpt_backends.files import open_regular
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace
-from ckpt_backends.model import Thread
+from ckpt_backends.model import Kind, Record, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory, open_sessions, open_store
 from ckpt_backends.rows import Row
-from ckpt_backends.transfer.parts import CheckpointPart, ValuePart, languages_of, parts_of_rows
+from ckpt_backends.transfer.parts import languages_of, parts_of_rows
 from ckpt_backends.url import StoreUrl, parse_url
 from ckpt_cli.config.machine import history_file, old_history
 from ckpt_cli.config.store_names import MemoryPlace
@@ -922,10 +922,10 @@ class _Looked:
         if not languages_of(self.header.layout):
             raise ValueError(self.header.layout)
         are_apart = False
-        head: CheckpointPart | None = None
+        head: Record | None = None
         for part in parts_of_rows(self.header.layout, bundle.rows()):
-            are_apart |= isinstance(part, ValuePart)
-            if not isinstance(part, CheckpointPart):
+            are_apart |= part.kind is Kind.VALUE
+            if part.kind is not Kind.CHECKPOINT:
                 continue
             key = part.key
             self.lineage |= {key.checkpoint_id, *([part.parent] if part.parent else ())}
@@ -982,9 +982,9 @@ def _texts(row: Row) -> Iterator[str]:
             yield cell.decode("utf-8", "replace")
 
 
-def _facts_of(part: CheckpointPart, *, are_apart: bool) -> Facts:
+def _facts_of(part: Record, *, are_apart: bool) -> Facts:
     """Return the facts of a checkpoint; its values are known only if its body holds them."""
-    body = None if are_apart else decode_checkpoint(part.body)
+    body = None if are_apart else decode_checkpoint(part.value)
     values = body.get("channel_values") if isinstance(body, dict) else None
     held: dict[str, Value] | None = None
     if isinstance(values, dict):

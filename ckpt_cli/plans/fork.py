@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckpt_backends import model, shell
-from ckpt_backends.changes import Change, CopyOfCheckpoint, CopyOfWrites, NewBlob, Removal
+from ckpt_backends.changes import Change, CopyOfCheckpoint, CopyOfWrites, Removal
 from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound, Refused, StoreChanged, Unsupported, only_read
@@ -197,10 +197,10 @@ class NewRows:
     store: Store
     """The store with the rows as stored, without what the reader decodes or hides."""
     added: list[forking.TouchedCheckpoint] = field(default_factory=list)
-    checkpoints: list[model.Checkpoint] = field(default_factory=list)
+    checkpoints: list[model.Record] = field(default_factory=list)
     copies: list[CopyOfWrites] = field(default_factory=list)
-    writes: list[model.Write] = field(default_factory=list)
-    blobs: list[NewBlob] = field(default_factory=list)
+    writes: list[model.Record] = field(default_factory=list)
+    blobs: list[model.Record] = field(default_factory=list)
     relied_on: list[model.CheckpointKey] = field(default_factory=list)
 
     def change(self, thread_id: str, heads: Mapping[str, str]) -> Change:
@@ -298,9 +298,7 @@ def add_copy(
     )
     made.checkpoints.append(copy)
     made.relied_on.append(stored.key)
-    made.added.append(
-        forking.TouchedCheckpoint(key, copy.parent_checkpoint_id, form, stored.key.checkpoint_id)
-    )
+    made.added.append(forking.TouchedCheckpoint(key, copy.parent, form, stored.key.checkpoint_id))
     return why
 
 
@@ -338,11 +336,11 @@ def edit_copy_of(
     delta = _all_delta(stored)
     found = edit_state.edit_copy(original, body, key, edits, kept, delta, known, version)
     if edges is not None:
-        edit_state.schedule_after_nodes(found, original, body, key.checkpoint_ns, edges, version)
+        edit_state.schedule_after_nodes(found, original, body, key, edges, version)
         # A `Command(goto=...)` of the caller would run in addition to what the node starts.
         found.dropped |= {one.channel for one in kept if not is_state(one.channel, body)}
     elif numbered and not found.blobs:
-        edit_state.raise_version(found, original, body, key.checkpoint_ns, version)
+        edit_state.raise_version(found, original, body, key, version)
     return found
 
 
@@ -683,7 +681,9 @@ def plan_values_rollback(
     change = Change(
         reader.thread_id,
         heads_of(reader),
-        checkpoints=(model.Checkpoint(key, checkpoint_id, body, model.TypedBytes("json", b"{}")),),
+        checkpoints=(
+            model.Record.checkpoint(key, checkpoint_id, body, model.TypedBytes("json", b"{}")),
+        ),
         blobs=tuple(edited.blobs),
     )
     main = forking.TouchedCheckpoint(key, checkpoint_id, "child", checkpoint_id)

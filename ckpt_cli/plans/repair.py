@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ckpt_backends import shell
-from ckpt_backends.changes import Change, NewBlob
+from ckpt_backends.changes import Change
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Put, list_of, stored_items
 from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
@@ -15,7 +15,7 @@ from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import CkptError, NotFound, Refused, Unsupported
-from ckpt_backends.model import BlobKey, Capability, Checkpoint, Status, TypedBytes
+from ckpt_backends.model import BlobKey, Capability, Checkpoint, Record, Status, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import CallForm, CallPlace, Pairing, mended, pair, result_like
 from ckpt_cli.core.diff import diff_channels
@@ -101,7 +101,9 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
     change = Change(
         reader.thread_id,
         {ns: head for ns in reader.namespaces if (head := reader.head(ns)) is not None},
-        blobs=tuple(NewBlob(*key, typed) for key, typed in known.items()),
+        blobs=tuple(
+            Record.apart(reader.thread_id, *place, typed) for place, typed in known.items()
+        ),
         removed_blobs=tuple(one.place.key for one in rebuilt if one.replaces),
     )
     if is_redacted(reader.store):
@@ -570,7 +572,7 @@ def _named_by(found: Repair, versions: Mapping[str, object]) -> Repair:
         refused=tuple(one for one in found.refused if one.place.key in keys),
         change=replace(
             found.change,
-            blobs=tuple(one for one in found.change.blobs if one.key in keys),
+            blobs=tuple(one for one in found.change.blobs if one.place in keys),
             removed_blobs=tuple(one for one in found.change.removed_blobs if one in keys),
         ),
     )

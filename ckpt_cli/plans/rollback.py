@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 
 from ckpt_backends import shell
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, UsageError
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Write
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Record, Status, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import forking
 from ckpt_cli.core.edit_state import VALUES
@@ -351,7 +352,7 @@ def plan_head_copy(
     change = replace(
         back.change,
         checkpoints=(*others, copy),
-        writes=(*back.change.writes, *(write for _, write in carried)),
+        writes=(*back.change.writes, *(write.record() for _, write in carried)),
     )
     at = dict(back.configurable or {})
     if carried:
@@ -383,7 +384,6 @@ def with_reason(plan: forking.CheckpointPlan, reason: str | None) -> forking.Che
     marked = tuple(
         one._replace(metadata=set_keys(one.metadata, {REASON: Put(reason)}))
         for one in plan.change.checkpoints
-        if one.metadata is not None
     )
     return replace(plan, change=replace(plan.change, checkpoints=marked))
 
@@ -446,19 +446,20 @@ def _origin(head: Moment, key: CheckpointKey) -> TaskIdBase | None:
     return origin_at(key, head.body, number + 1 if key == head.key else number + 2)
 
 
-def _with_writes(copy: Checkpoint, more: int) -> Checkpoint:
+def _with_writes(copy: Record, more: int) -> Record:
     """Return the copy with the number of its writes, by which `undo` knows what was added."""
-    if not more or copy.metadata is None:
+    if not more:
         return copy
-    known = read_metadata(copy).get(WRITES, 0)
+    metadata = decode(copy.metadata)
+    known = metadata.get(WRITES) if isinstance(metadata, dict) else None
     number = known if isinstance(known, int) else 0
     return copy._replace(metadata=set_keys(copy.metadata, {WRITES: Put(number + more)}))
 
 
-def _with_values(copy: Checkpoint, values: Mapping[str, Put]) -> Checkpoint:
-    if not values or copy.body is None:
+def _with_values(copy: Record, values: Mapping[str, Put]) -> Record:
+    if not values:
         return copy
-    return copy._replace(body=set_keys(copy.body, {VALUES: dict(values)}))
+    return copy._replace(value=set_keys(copy.value, {VALUES: dict(values)}))
 
 
 def _nodes(tasks: Iterable[Task]) -> tuple[str, ...]:

@@ -11,15 +11,16 @@ from typing import Any, NamedTuple, Protocol
 
 from ckpt_backends import model, shell
 from ckpt_backends.archive import Bundle, check_bundle
-from ckpt_backends.changes import GONE, Change, NewBlob
+from ckpt_backends.changes import GONE, Change
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged, UsageError
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, check_unchanged
+from ckpt_backends.model import Kind
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import compare
-from ckpt_backends.transfer.parts import CheckpointPart, parts_of_rows
+from ckpt_backends.transfer.parts import parts_of_rows
 from ckpt_cli.core import state
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.forking import CheckpointPlan, DamagedValue, TouchedCheckpoint
@@ -75,22 +76,22 @@ def reversal_of(change: Change, rows: Store) -> Change | None:
     return Change(
         change.thread_id,
         heads,
-        checkpoints=tuple(checkpoints),
-        writes=tuple(writes),
+        checkpoints=tuple(one.record() for one in checkpoints),
+        writes=tuple(one.record() for one in writes),
         blobs=tuple(_blobs_of(change, checkpoints, heads, rows)),
         removed=dict(_added(change, rows)) or None,
-        removed_blobs=tuple(one.key for one in change.blobs),
+        removed_blobs=tuple(one.place for one in change.blobs),
     )
 
 
 def replaced_values(change: Change) -> set[model.BlobKey]:
     """Return the unreadable values that a change replaces."""
-    return {one.key for one in change.blobs}.intersection(change.removed_blobs)
+    return {one.place for one in change.blobs}.intersection(change.removed_blobs)
 
 
 def check_unreadable(replaced: Collection[model.BlobKey], back: Change) -> None:
     """Raise `StoreChanged` unless `back` holds these values, and all are still unreadable."""
-    held = {one.key: one.value for one in back.blobs}
+    held = {one.place: one.value for one in back.blobs}
     if not all(place in held and isinstance(decode(held[place]), Opaque) for place in replaced):
         raise StoreChanged(
             f"values of thread '{back.thread_id}' changed meanwhile, so nothing was written",
@@ -150,7 +151,7 @@ def _content_of(
 
 def _blobs_of(
     change: Change, removed: list[model.Checkpoint], heads: Mapping[str, str], rows: Store
-) -> Iterator[NewBlob]:
+) -> Iterator[model.Record]:
     """Yield the values that a change removes or replaces, as they are stored.
 
     Without any remaining head, these are all values of the thread.
@@ -167,7 +168,8 @@ def _blobs_of(
         if keys
         else rows.checkpoints(change.thread_id, body=True, values=channels)
     )
-    yield from (NewBlob(*place, value) for place, value in _stored_values(found, wanted))
+    for place, value in _stored_values(found, wanted):
+        yield model.Record.apart(change.thread_id, *place, value)
 
 
 def _stored_values(
@@ -507,7 +509,7 @@ def _naming(
 
 def changed_values(rows: Store, done: Change) -> str:
     """Return which values that a change stored apart have changed since; `''` if none has."""
-    wanted = {one.key: one.value for one in done.blobs}
+    wanted = {one.place: one.value for one in done.blobs}
     if not wanted:
         return ""
     stored = values_at(rows, done.thread_id, wanted)
@@ -530,7 +532,7 @@ def _values_of(change: Change, rows: Store) -> tuple[DamagedValue, ...]:
     """Return the values that a change removes or stores; none if it also changes checkpoints."""
     if change.added or change.removed:
         return ()
-    wanted = {*change.removed_blobs, *(one.key for one in change.blobs)}
+    wanted = {*change.removed_blobs, *(one.place for one in change.blobs)}
     if not wanted:
         return ()
     found: dict[model.BlobKey, DamagedValue] = {}
@@ -606,7 +608,7 @@ def check_removed(planned: PlannedRemoval, bundle: Bundle, rows: Store) -> None:
         archived = {
             part.key
             for part in parts_of_rows(bundle.header.layout, bundle.rows())
-            if isinstance(part, CheckpointPart)
+            if part.kind is Kind.CHECKPOINT
         }
         if present & removed:
             why = "has removed checkpoints again"

@@ -15,12 +15,11 @@ from ckpt_backends.declaration import Backend, is_read_only
 from ckpt_backends.discovery import bundled, known_backends, package_of
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
 from ckpt_backends.memory import MemoryInfo
-from ckpt_backends.model import Capability, StoreInfo
+from ckpt_backends.model import Capability, Record, StoreInfo
 from ckpt_backends.plugins import name_conflicts, plugins
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import driver_requirement, open_memory, open_store
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import CheckpointPart
 from ckpt_backends.url import StoreUrl, printable, printable_written, without_values
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.support_matrix import LIMITS, limit
@@ -183,9 +182,9 @@ def language_of(store: Store, thread_id: str | None = None) -> Language | None:
     return None
 
 
-def language_of_part(part: CheckpointPart) -> Language:
+def language_of_part(part: Record) -> Language:
     """Return which of them wrote a checkpoint, by the form of its time."""
-    body = decode_checkpoint(part.body)
+    body = decode_checkpoint(part.value)
     ts = body.get("ts") if isinstance(body, dict) else None
     is_javascript = isinstance(ts, str) and ts.endswith("Z")
     return Language.JAVASCRIPT if is_javascript else Language.PYTHON

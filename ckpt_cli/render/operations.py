@@ -218,7 +218,7 @@ def placed_values(step: Proposal, action: str) -> list[_PlacedValue]:
     """Return the values that a step removes or stores, with what was there before."""
     if step.change is None:
         return []
-    stored = {(one.checkpoint_ns, one.channel, one.version) for one in step.change.blobs}
+    stored = {one.place for one in step.change.blobs}
     # Only unreadable values are replaced.
     there = "restored" if action == REDO else "unreadable"
     return [
@@ -355,7 +355,7 @@ def part_text(part: log.StepPart | None) -> str | None:
 
 def _change_text(change: Change) -> str:
     added = len(change.checkpoints) + len(change.copies)
-    replaced = {(one.checkpoint_ns, one.channel, one.version) for one in change.blobs}
+    replaced = {one.place for one in change.blobs}
     parts = [
         (len(change.removed or {}), "remove", "checkpoint"),
         (added, "add", "checkpoint"),

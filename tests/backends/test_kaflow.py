@@ -15,7 +15,7 @@ from langgraph.graph.message import add_messages
 
 from ckpt_backends.changes import Change
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Record, TypedBytes
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
@@ -324,7 +324,7 @@ def test_what_the_layout_cannot_hold_is_refused(
 def test_writes_cannot_be_added(place: Place) -> None:
     url, saver = place
     key = CheckpointKey(ANNA, "", "x")
-    write = Write(key, NULL_TASK_ID, "", 0, "n", 1, TypedBytes("msgpack", b"\x01"))
+    write = Record.write(key, NULL_TASK_ID, "", 0, "n", TypedBytes("msgpack", b"\x01"))
     before = list(saver.collection.find().sort("_id", 1))
     with open_writable(parse_url(url)) as store, pytest.raises(Unsupported, match="no writes"):
         store.apply(Change(ANNA, {}, writes=(write,)))

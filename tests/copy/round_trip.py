@@ -8,6 +8,7 @@ from typing import Any
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.model import Kind, Record
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
@@ -18,8 +19,6 @@ from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.parts import (
     Arrival,
-    CheckpointPart,
-    Part,
     PartsSum,
     part_digest,
     part_key,
@@ -48,7 +47,7 @@ def sqlite_source(path: Path, names: Iterable[str] = SCENES) -> Path:
     return path
 
 
-def parts_for(source: Store, layout: str, thread_id: str) -> list[Part]:
+def parts_for(source: Store, layout: str, thread_id: str) -> list[Record]:
     """The parts of a thread in the form of a layout."""
     here = source.describe().layout
     way = route(here, layout, Language.PYTHON)
@@ -56,7 +55,7 @@ def parts_for(source: Store, layout: str, thread_id: str) -> list[Part]:
     return list(Conversion(way.source, way.target, AsStored()).of_thread(parts))
 
 
-def stored_parts(store: Store, thread_id: str) -> list[Part]:
+def stored_parts(store: Store, thread_id: str) -> list[Record]:
     """The parts of a thread that a store has."""
     return list(parts_of_rows(store.describe().layout, store.rows(thread_id)))
 
@@ -79,23 +78,23 @@ def check_round_trip(source_url: object, url: object, layout: str) -> list[str]:
     return names
 
 
-def in_order(parts: Iterable[Part]) -> list[tuple[Any, ...]]:
+def in_order(parts: Iterable[Record]) -> list[tuple[Any, ...]]:
     """All that parts hold, and the digests by which a copy is verified."""
     return sorted((part_key(one), repr(one), part_digest(one)) for one in parts)
 
 
-def half(parts: list[Part]) -> tuple[list[Part], list[Part]]:
+def half(parts: list[Record]) -> tuple[list[Record], list[Record]]:
     """The parts without the newest checkpoint of the root, and this checkpoint with its writes."""
     newest = max(
         one.key.checkpoint_id
         for one in parts
-        if isinstance(one, CheckpointPart) and not one.key.checkpoint_ns
+        if one.kind is Kind.CHECKPOINT and not one.key.checkpoint_ns
     )
     late = [one for one in parts if part_key(one)[2] == newest]
     return [one for one in parts if one not in late], late
 
 
-def sum_of(parts: Iterable[Part]) -> PartsSum:
+def sum_of(parts: Iterable[Record]) -> PartsSum:
     """The sum of parts, by which a copy is verified."""
     found = PartsSum()
     for one in parts:

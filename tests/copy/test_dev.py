@@ -14,14 +14,14 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.langgraph_dev import files
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.bodies import close_body, open_body
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, ValuePart, WritePart
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
@@ -113,7 +113,7 @@ def test_a_thread_that_went_on_gets_the_rest_and_only_that(source: Path, folder:
         parts = parts_for(store, "langgraph-dev", "chat")
     early, late = half(parts)
     receive(folder, Arrival("chat", early))
-    heads = {"": max(one.key.checkpoint_id for one in early if isinstance(one, CheckpointPart))}
+    heads = {"": max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)}
     with pytest.raises(StoreChanged):
         receive(folder, Arrival("chat", late))
     with pytest.raises(StoreChanged):
@@ -127,8 +127,8 @@ def test_all_threads_of_a_call_are_added_or_none(source: Path, folder: Path) -> 
     with open_store(str(source)) as store:
         first, second = (parts_for(store, "langgraph-dev", one) for one in ("chat", "zoo-nested"))
     before = stored(folder)
-    write = next(one for one in first if isinstance(one, WritePart))
-    far = WritePart(write.key, write.task_id, "", 1 << 40, write.channel, write.value)
+    write = next(one for one in first if one.kind is Kind.WRITE)
+    far = Record.write(write.key, write.task_id, "", 1 << 40, write.channel, write.value)
     with pytest.raises(CannotHold, match="has the index"):
         receive(folder, Arrival("zoo-nested", second), Arrival("chat", [*first, far]))
     assert stored(folder) == before
@@ -138,17 +138,18 @@ def test_versions_keep_the_type_that_bodies_have(source: Path, folder: Path) -> 
     """Releases of LangGraph before 0.2 counted versions in integers."""
     with open_store(str(source)) as store:
         parts = parts_for(store, "langgraph-dev", "chat")
-    texts = sorted({one.version for one in parts if isinstance(one, ValuePart)})
-    for part in parts:
-        if isinstance(part, ValuePart):
-            part.version = str(texts.index(part.version) + 1)
-        elif isinstance(part, CheckpointPart):
-            body = open_body(part.body, "")
+    texts = sorted({one.version for one in parts if one.kind is Kind.VALUE})
+    for at, part in enumerate(parts):
+        if part.kind is Kind.VALUE:
+            parts[at] = part._replace(version=str(texts.index(part.version) + 1))
+        elif part.kind is Kind.CHECKPOINT:
+            body = open_body(part.value, "")
             versions = body.fields["channel_versions"]
             body.fields["channel_versions"] = {
                 name: texts.index(one) + 1 for name, one in versions.items()
             }
-            part.body = close_body(body, "msgpack", "", has_values=False)
+            value = close_body(body, "msgpack", "", has_values=False)
+            parts[at] = part._replace(value=value)
     receive(folder, Arrival("chat", parts))
     saver = FileSaver(folder)
     assert {type(key[3]) for key in saver.blobs} == {int}
@@ -202,7 +203,7 @@ def test_threads_of_a_real_server_go_to_sqlite_and_back(tmp_path: Path, folder: 
 def test_memory_does_not_grow_with_the_values(folder: Path) -> None:
     """Values wait in a file, and only their keys in memory."""
     value = TypedBytes("bytes", b"x" * (1 << 20))
-    parts = (ValuePart("big", "", "text", str(number), value) for number in range(200))
+    parts = (Record.apart("big", "", "text", str(number), value) for number in range(200))
     tracemalloc.start()
     receive(folder, Arrival("big", parts))
     assert tracemalloc.get_traced_memory()[1] < 30 << 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ import pytest
 from ckpt_backends.dynamodb.records import parts_of
 from ckpt_backends.dynamodb.writer import DynamoWriter
 from ckpt_backends.errors import Refused, StoreChanged
+from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart, part_key
+from ckpt_backends.transfer.parts import Arrival, part_key
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
@@ -52,7 +52,7 @@ def place(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
         yield made
 
 
-def parts_from(source: Path, thread_id: str) -> list[Part]:
+def parts_from(source: Path, thread_id: str) -> list[Record]:
     with open_store(str(source)) as store:
         return parts_for(store, "dynamodb", thread_id)
 
@@ -96,7 +96,7 @@ def test_no_store_is_made_in_a_table_of_something_else(place: DynamoDbHarness) -
 
 def test_times_to_live_are_kept_in_seconds(source: Path, place: DynamoDbHarness) -> None:
     ends = 1_900_000_000_000
-    parts = [replace(one, expires_at=ends) for one in parts_from(source, FEW[0])]
+    parts = [one._replace(expires_at=ends) for one in parts_from(source, FEW[0])]
     receive(place.url, Arrival(FEW[0], parts))
     assert {one["ttl"]["N"] for one in place.items()} == {"1900000000"}
     with open_store(place.url) as store:
@@ -107,16 +107,16 @@ def test_long_payloads_go_to_the_bucket_or_are_compressed(
     source: Path, place: DynamoDbHarness
 ) -> None:
     parts = parts_from(source, FEW[0])
-    write = next(one for one in parts if isinstance(one, WritePart))
+    at = next(n for n, one in enumerate(parts) if one.kind is Kind.WRITE)
     texts = b"words " * 70_000, random.Random(1).randbytes(500_000)
-    write.value = write.value._replace(type="bytes", data=texts[0])
+    parts[at] = parts[at]._replace(value=TypedBytes("bytes", texts[0]))
     name, _, _ = place.url.partition("&bucket=")
     receive(name, Arrival(FEW[0], parts))
     assert place.objects() == {}
     with open_store(place.url) as store:
         assert in_order(stored_parts(store, FEW[0])) == in_order(parts)
     place.forget(FEW[0])
-    write.value = write.value._replace(data=texts[1])
+    parts[at] = parts[at]._replace(value=TypedBytes("bytes", texts[1]))
     with pytest.raises(CannotHold, match="too long"):
         receive(name, Arrival(FEW[0], parts))
     assert place.items() == []
@@ -126,15 +126,15 @@ def test_long_payloads_go_to_the_bucket_or_are_compressed(
         assert in_order(stored_parts(store, FEW[0])) == in_order(parts)
 
 
-def long_thread(parts: list[Part]) -> list[Part]:
+def long_thread(parts: list[Record]) -> list[Record]:
     """As many checkpoints as no transaction can hold, with writes."""
-    one = next(part for part in parts if isinstance(part, CheckpointPart))
-    write = next(part for part in parts if isinstance(part, WritePart))
-    found: list[Part] = []
+    one = next(part for part in parts if part.kind is Kind.CHECKPOINT)
+    write = next(part for part in parts if part.kind is Kind.WRITE)
+    found: list[Record] = []
     for number in range(LONG):
         key = one.key._replace(thread_id="long", checkpoint_ns="", checkpoint_id=f"{number:05}")
         parent = f"{number - 1:05}" if number else None
-        found += [replace(one, key=key, parent=parent), replace(write, key=key)]
+        found += [one._replace(key=key, parent=parent), write._replace(key=key)]
     return found
 
 
@@ -180,7 +180,7 @@ def test_a_thread_that_went_on_gets_the_rest_and_only_that(
     parts = parts_from(source, FEW[1])
     early, late = half(parts)
     receive(place.url, Arrival(FEW[1], early))
-    heads = {"": max(one.key.checkpoint_id for one in early if isinstance(one, CheckpointPart))}
+    heads = {"": max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)}
     with pytest.raises(StoreChanged):
         receive(place.url, Arrival(FEW[1], late))
     receive(place.url, Arrival(FEW[1], late, heads))

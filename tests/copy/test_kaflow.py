@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.model import Kind, Record
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, parts_of_rows
+from ckpt_backends.transfer.parts import parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.backends.test_mongodb import Place, config, graph
 from tests.kaflow import InTime, MongoDBCheckpointer
@@ -35,7 +36,7 @@ def place(mongodb_server: Server) -> Iterator[Place]:
         found.client.close()
 
 
-def parts(place: Place, thread_id: str = TRIP) -> list[Part]:
+def parts(place: Place, thread_id: str = TRIP) -> list[Record]:
     with open_store(parse_url(place.url)) as store:
         return list(parts_of_rows("kaflow", store.rows(thread_id)))
 
@@ -58,8 +59,8 @@ def test_each_checkpoint_has_a_parent_but_the_first(place: Place) -> None:
     found = parts(place)
     with open_store(parse_url(place.url)) as store:
         read = {one.key: one.parent_checkpoint_id for one in store.checkpoints(TRIP)}
-    assert all(isinstance(one, CheckpointPart) for one in found)
-    assert {one.key: one.parent for one in found if isinstance(one, CheckpointPart)} == read
+    assert all(one.kind is Kind.CHECKPOINT for one in found)
+    assert {one.key: one.parent for one in found if one.kind is Kind.CHECKPOINT} == read
     assert [one for one in read.values() if one is None] == [None]
 
 

@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pymongo.errors import OperationFailure
 
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
-from ckpt_backends.model import TypedBytes, time_of
+from ckpt_backends.model import Kind, Record, TypedBytes, time_of
 from ckpt_backends.mongodb.engine import write as receiving
 from ckpt_backends.mongodb.engine.store import staged_id
 from ckpt_backends.open_for_writing import create_store, open_writable
@@ -22,7 +22,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Restored
 from ckpt_backends.testing.filling import fill_store
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, part_key, parts_of_rows
+from ckpt_backends.transfer.parts import Arrival, part_key, parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.backends.test_mongodb import Place, config, graph
 from tests.harness.mongodb import MongoHarness
@@ -71,11 +71,11 @@ def create(url: str, language: Language = Language.PYTHON) -> None:
     create_store(parse_url(url), language)
 
 
-def parts(url: str, thread_id: str) -> list[Part]:
+def parts(url: str, thread_id: str) -> list[Record]:
     return parts_of_threads(url, [thread_id])[thread_id]
 
 
-def parts_of_threads(url: str, threads: Sequence[str]) -> dict[str, list[Part]]:
+def parts_of_threads(url: str, threads: Sequence[str]) -> dict[str, list[Record]]:
     with open_store(parse_url(url)) as store:
         layout = store.describe().layout
         return {name: list(parts_of_rows(layout, store.rows(name))) for name in threads}
@@ -310,7 +310,7 @@ def test_a_document_that_is_there_is_found_without_a_unique_index(
     copied.database["checkpoints"].delete_one({"_id": first["_id"]})
     copied.database["checkpoints"].insert_one({**first, "_id": ObjectId()})
     before = documents(copied)
-    given = [one for one in parts(place.url, "linear") if isinstance(one, CheckpointPart)]
+    given = [one for one in parts(place.url, "linear") if one.kind is Kind.CHECKPOINT]
     same = [one for one in given if one.key.checkpoint_id == first["checkpoint_id"]]
     with pytest.raises(StoreChanged, match="exists"):
         receive(mongodb_url, Arrival("linear", same, heads(mongodb_url, "linear")))
@@ -321,8 +321,8 @@ def test_a_document_that_is_there_is_found_without_a_unique_index(
 def test_a_value_too_large_for_a_document_is_named(place: Place, target: Place) -> None:
     place.fill("trip")
     given = parts(place.url, "trip")
-    large = next(one for one in given if isinstance(one, CheckpointPart))
-    large.body = TypedBytes("msgpack", b"\0" * (17 << 20))
+    at = next(n for n, one in enumerate(given) if one.kind is Kind.CHECKPOINT)
+    given[at] = large = given[at]._replace(value=TypedBytes("msgpack", b"\0" * (17 << 20)))
     with pytest.raises(CannotHold, match=rf"{large.key.checkpoint_id}' takes 17\.0 MiB"):
         receive(target.url, Arrival("trip", given))
     assert documents(target) == []
@@ -427,7 +427,7 @@ def test_a_large_archive_appears_at_once(
         assert writable.restore(rows) == Restored(0, len(rows))
 
 
-def stage(target: Place, given: list[Part]) -> None:
+def stage(target: Place, given: list[Record]) -> None:
     """Leave what a copy leaves that is killed before it turns its documents."""
 
     class Killed(BaseException):
@@ -512,7 +512,7 @@ def test_the_transaction_of_a_killed_run_is_waited_for(place: Place, target: Pla
     given = parts(place.url, "trip")
     with target.client.start_session() as session:
         session.start_transaction()
-        key = next(one.key for one in given if isinstance(one, CheckpointPart))
+        key = next(one.key for one in given if one.kind is Kind.CHECKPOINT)
         own = {name: getattr(key, name) for name in ("thread_id", "checkpoint_ns", "checkpoint_id")}
         target.database["checkpoints"].insert_one(own, session=session)
         ending = Timer(1.0, session.abort_transaction)
@@ -540,7 +540,5 @@ def test_an_agent_that_starts_the_thread_meanwhile(
             receive(target.url, Arrival("trip", given))
         assert {one["thread_id"] for one in documents(target)} == {"trip"}
         stored = {one["checkpoint_id"] for one in documents(target)}
-        assert not stored & {
-            one.key.checkpoint_id for one in given if isinstance(one, CheckpointPart)
-        }
+        assert not stored & {one.key.checkpoint_id for one in given if one.kind is Kind.CHECKPOINT}
         target.saver().delete_thread("trip")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from ckpt_backends.discovery import known_backends
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import Kind, TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
@@ -191,14 +190,19 @@ def _check_the_way_back(source: Harness, target: Harness, names: list[str], plac
                 assert difference(what_is_read(back, name), what_is_read(source, name), name) == ""
 
 
+_BODY = Kind.CHECKPOINT, "value"
+
+
 def stored(harness: Harness, thread_id: str) -> dict[Any, Any]:
     """All parts of a thread, by key, without the order of members of JSON and of sets."""
     with open_store(harness.url) as store:
         rows = store.rows(thread_id)
         return {
             part_key(part): {
-                one.name: (_opened if one.name == "body" else _plain)(getattr(part, one.name))
-                for one in fields(part)
+                name: (_opened if part.kind is Kind.CHECKPOINT and name == "value" else _plain)(
+                    cell
+                )
+                for name, cell in part._asdict().items()
             }
             for part in parts_of_rows(harness.name, rows)
         }

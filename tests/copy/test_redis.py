@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.types import Command
 
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
@@ -22,7 +21,7 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart, parts_of_rows
+from ckpt_backends.transfer.parts import Arrival, parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
@@ -142,7 +141,7 @@ def test_a_stopped_copy_of_a_large_thread_shows_nothing(
     with open_store(source) as store:
         parts = parts_for(store, "redis", "chat")
 
-    def stopping() -> Iterator[Part]:
+    def stopping() -> Iterator[Record]:
         yield from parts[:-2]
         raise KeyboardInterrupt
 
@@ -175,7 +174,7 @@ def test_a_second_run_adds_what_is_new_and_moves_the_pointer(source: str, target
     with open_store(target) as store:
         assert in_order(stored_parts(store, "chat")) == in_order(parts)
     pointer = b"checkpoint_latest:chat:__empty__"
-    newest = max(one.key.checkpoint_id for one in late if isinstance(one, CheckpointPart))
+    newest = max(one.key.checkpoint_id for one in late if one.kind is Kind.CHECKPOINT)
     assert contents(target)[pointer][0].endswith(newest.encode())
     assert first[pointer] != contents(target)[pointer]
 
@@ -196,7 +195,7 @@ def test_a_thread_that_changed_is_left_alone(source: str, target: str) -> None:
 def test_all_keys_of_a_thread_expire_if_its_parts_do(source: str, target: str) -> None:
     at = 4_000_000_000_000
     with open_store(source) as store:
-        parts = [replace(one, expires_at=at) for one in parts_for(store, "redis", "fanout-send")]
+        parts = [one._replace(expires_at=at) for one in parts_for(store, "redis", "fanout-send")]
     receive(target, Arrival("fanout-send", parts))
     with client(target) as connected:
         names = list(connected.scan_iter())
@@ -218,7 +217,7 @@ def test_what_the_engine_would_change_is_refused(target: str, value: bytes, word
     key = CheckpointKey("t", "", "1f1e5ee4-fcba-6c9b-8002-111938b50809")
     deep = value * 1 if value[:1] != b"[" else b"[" * 8 + value + b"]" * 8
     body = TypedBytes("redis-json", b'{"v":4,"channel_values":{"x":' + deep + b"}}")
-    part = CheckpointPart(key, None, body, TypedBytes("redis-json", b"{}"))
+    part = Record.checkpoint(key, None, body, TypedBytes("redis-json", b"{}"))
     with pytest.raises(CannotHold, match=words):
         receive(target, Arrival("t", [part]))
     with client(target) as connected:
@@ -232,19 +231,19 @@ def test_parts_of_older_releases_are_what_the_store_tells(redis_stack_url: str, 
     with open_store(redis_stack_url) as store:
         for name in [one.thread_id for one in store.threads()]:
             parts = stored_parts(store, name)
-            found = {one.key: one for one in parts if isinstance(one, CheckpointPart)}
+            found = {one.key: one for one in parts if one.kind is Kind.CHECKPOINT}
             told = list(store.checkpoints(name, body=True, metadata=True))
             assert found.keys() == {one.key for one in told}
             for one in told:
                 part = found[one.key]
                 assert part.parent == one.parent_checkpoint_id
                 assert one.body is not None
-                assert json.loads(part.body.data) == json.loads(one.body.data)
+                assert json.loads(part.value.data) == json.loads(one.body.data)
                 assert part.metadata == one.metadata
             writes = {
                 (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
                 for one in parts
-                if isinstance(one, WritePart)
+                if one.kind is Kind.WRITE
             }
             assert writes == {
                 (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
@@ -261,8 +260,8 @@ def test_a_thread_without_history_has_one_checkpoint_and_its_writes(redis_stack_
         parts = stored_parts(store, "interrupt-nested")
         told = list(store.checkpoints("interrupt-nested"))
         heads = {one.key for one in told}
-        assert {one.key for one in parts if isinstance(one, CheckpointPart)} == heads
-        writes = [one for one in parts if isinstance(one, WritePart)]
+        assert {one.key for one in parts if one.kind is Kind.CHECKPOINT} == heads
+        writes = [one for one in parts if one.kind is Kind.WRITE]
         assert writes
         assert {one.key for one in writes} <= heads
         stored = list(store.writes("interrupt-nested"))
@@ -323,7 +322,7 @@ def test_a_cluster_takes_threads_whose_keys_share_a_slot(source: str, cluster_ur
         receive(url, Arrival("chat", parts))
     with open_store(url) as store:
         assert stored_parts(store, "chat") == []
-    together = [replace(one, key=one.key._replace(thread_id="{chat}")) for one in parts]  # type: ignore[union-attr,arg-type]
+    together = [one._replace(key=one.key._replace(thread_id="{chat}")) for one in parts]
     receive(url, Arrival("{chat}", together))
     with open_store(url) as store:
         assert in_order(stored_parts(store, "{chat}")) == in_order(together)

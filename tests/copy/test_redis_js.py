@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,14 @@ import pytest
 import redis
 
 from ckpt_backends.errors import StoreChanged
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import (
-    Arrival,
-    CheckpointPart,
-    Part,
-    WritePart,
-    parts_of_rows,
-    route,
-)
+from ckpt_backends.transfer.parts import Arrival, parts_of_rows, route
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import half, receive, stored_parts, sum_of
@@ -63,7 +55,7 @@ def target(redis_stack_url: str) -> str:
     return redis_stack_url
 
 
-def parts_for(source: Store, layout: str, thread_id: str) -> list[Part]:
+def parts_for(source: Store, layout: str, thread_id: str) -> list[Record]:
     """The parts of a thread in the form of a layout."""
     here = source.describe().layout
     way = route(here, layout, Language.JAVASCRIPT)
@@ -72,7 +64,7 @@ def parts_for(source: Store, layout: str, thread_id: str) -> list[Part]:
 
 
 @pytest.fixture
-def sent(source: str, target: str) -> dict[str, list[Part]]:
+def sent(source: str, target: str) -> dict[str, list[Record]]:
     """The parts of some threads, which the target has, too."""
     with open_store(source) as store:
         found = {name: parts_for(store, "redis-js", name) for name in SCENES}
@@ -80,14 +72,14 @@ def sent(source: str, target: str) -> dict[str, list[Part]]:
     return found
 
 
-def test_what_is_read_back_equals_what_was_sent(target: str, sent: dict[str, list[Part]]) -> None:
+def test_what_is_read_back_equals_what_was_sent(target: str, sent: dict[str, list[Record]]) -> None:
     with open_store(target) as store:
         for name, parts in sent.items():
             assert sum_of(stored_parts(store, name)) == sum_of(parts), name
 
 
 def test_writes_keep_the_order_of_arrival(
-    source: str, target: str, sent: dict[str, list[Part]]
+    source: str, target: str, sent: dict[str, list[Record]]
 ) -> None:
     for name in sent:
         orders = []
@@ -98,7 +90,7 @@ def test_writes_keep_the_order_of_arrival(
 
 
 def test_checkpoints_have_the_flag_of_writes_only_if_they_have_some(
-    source: str, target: str, sent: dict[str, list[Part]]
+    source: str, target: str, sent: dict[str, list[Record]]
 ) -> None:
     here, there = contents(source, sent), contents(target, sent)
     assert here.keys() == there.keys()
@@ -170,21 +162,21 @@ def test_another_value_of_a_stored_version_is_refused(target: str) -> None:
         assert len(list(store.checkpoints("t"))) == 1
 
 
-def _checkpoint(number: int, values: Any) -> CheckpointPart:
+def _checkpoint(number: int, values: Any) -> Record:
     key = CheckpointKey("t", "", f"1f1e5ee4-fcba-6c9b-800{number}-111938b50809")
     body = {"v": 4, "id": key.checkpoint_id, "channel_values": values}
     body |= {"channel_versions": {"a": 3}, "versions_seen": {}}
     data = TypedBytes("json", json.dumps(body).encode())
-    return CheckpointPart(key, None, data, TypedBytes("json", b"{}"))
+    return Record.checkpoint(key, None, data, TypedBytes("json", b"{}"))
 
 
 def test_what_redis_cannot_hold_is_refused(target: str) -> None:
     one = _checkpoint(1, {})
-    write = WritePart(one.key, "task", "", 0, "a", TypedBytes("bytes", b"x"))
+    write = Record.write(one.key, "task", "", 0, "a", TypedBytes("bytes", b"x"))
     with pytest.raises(CannotHold, match=r"write to 'a'.*'bytes'"):
         receive(target, Arrival("t", [one, write]))
     with pytest.raises(CannotHold, match="thread id"):
-        receive(target, Arrival("t*", [replace(one, key=one.key._replace(thread_id="t*"))]))
+        receive(target, Arrival("t*", [one._replace(key=one.key._replace(thread_id="t*"))]))
 
 
 def test_threads_come_back_from_a_file(source: str, target: str, tmp_path: Path) -> None:
@@ -209,13 +201,13 @@ def test_a_thread_without_history_has_one_checkpoint(redis_stack_url: str) -> No
             parts = stored_parts(store, name)
             told = {one.key: one for one in store.checkpoints(name, body=True)}
             for one in parts:
-                if isinstance(one, CheckpointPart):
+                if one.kind is Kind.CHECKPOINT:
                     body = told.pop(one.key).body
                     assert body is not None
-                    assert json.loads(body.data) == json.loads(one.body.data)
+                    assert json.loads(body.data) == json.loads(one.value.data)
             assert told == {}
-            heads = {one.key for one in parts if isinstance(one, CheckpointPart)}
-            writes = [one for one in parts if isinstance(one, WritePart)]
+            heads = {one.key for one in parts if one.kind is Kind.CHECKPOINT}
+            writes = [one for one in parts if one.kind is Kind.WRITE]
             assert {one.key for one in writes} <= heads
             stored = [one for one in store.writes(name) if one.key in heads]
             assert len(writes) == len(stored)

@@ -10,13 +10,14 @@ import langgraph_checkpoint_plainredis
 import pytest
 import redis
 
+from ckpt_backends.model import Kind, Record
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, parts_of_rows
+from ckpt_backends.transfer.parts import parts_of_rows
 from tests.redis_savers import PlainRedisSaver
 
 SCENES = ("interrupt-nested", "fanout-send", "chat")
@@ -51,21 +52,21 @@ def test_parts_are_what_the_store_tells(
             assert {
                 (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
                 for one in parts
-                if isinstance(one, WritePart)
+                if one.kind is Kind.WRITE
             } == {
                 (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
                 for one in store.writes(name, values=True)
             }
             blobs = {key for key, _ in store.blobs(name)}
-            assert len(blobs) == sum(isinstance(one, ValuePart) for one in parts)
+            assert len(blobs) == sum(one.kind is Kind.VALUE for one in parts)
 
 
-def _check_checkpoints(parts: list[Part], told: list[Any]) -> None:
-    found = {one.key: one for one in parts if isinstance(one, CheckpointPart)}
+def _check_checkpoints(parts: list[Record], told: list[Any]) -> None:
+    found = {one.key: one for one in parts if one.kind is Kind.CHECKPOINT}
     assert found.keys() == {one.key for one in told}
     for one in told:
         part = found[one.key]
-        assert (part.body, part.metadata) == (one.body, one.metadata)
+        assert (part.value, part.metadata) == (one.body, one.metadata)
         if one.parent_checkpoint_id is not None:
             assert part.parent == one.parent_checkpoint_id
 
@@ -73,8 +74,8 @@ def _check_checkpoints(parts: list[Part], told: list[Any]) -> None:
 def test_values_come_before_checkpoints(rows: dict[str, list[Row]], redis_url: str) -> None:
     with open_store(redis_url) as store:
         layout = store.describe().layout
-    kinds = [type(one) for one in parts_of_rows(layout, rows["chat"])]
-    assert kinds == sorted(kinds, key=lambda kind: kind is CheckpointPart)
+    kinds = [one.kind for one in parts_of_rows(layout, rows["chat"])]
+    assert kinds == sorted(kinds, key=lambda kind: kind is Kind.CHECKPOINT)
 
 
 def plain_rows(redis_url: str) -> list[Row]:
@@ -121,6 +122,6 @@ def test_an_unknown_field_of_a_hash_is_refused() -> None:
     cells = {"key": "checkpoint$t$$1", "type": "hash", "expires_at": None}
     known = {".type": b"msgpack", ".checkpoint": b"\x80", ".metadata": b"{}"}
     (found,) = parts_of_rows("redis-hash", [Row("checkpoint", {**cells, **known})])
-    assert isinstance(found, CheckpointPart)
+    assert found.kind is Kind.CHECKPOINT
     with pytest.raises(CannotHold, match="'tenant'"):
         list(parts_of_rows("redis-hash", [Row("checkpoint", {**cells, **known, ".tenant": b"a"})]))

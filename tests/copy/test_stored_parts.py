@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_backends.model import Record
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Part, parts_of_rows
+from ckpt_backends.transfer.parts import parts_of_rows
 from tests.copy.round_trip import sqlite_source
 
 _COLUMNS = {
@@ -56,14 +57,14 @@ def test_an_older_table_has_no_task_paths(source: Path, tmp_path: Path) -> None:
             assert _read(store, one.thread_id) == _of_rows(store, one.thread_id)
 
 
-def _read(store: Store, thread_id: str) -> list[Part] | str:
+def _read(store: Store, thread_id: str) -> list[Record] | str:
     try:
         return list(store.parts_of([thread_id]))
     except CannotHold as error:
         return error.message
 
 
-def _of_rows(store: Store, thread_id: str) -> list[Part] | str:
+def _of_rows(store: Store, thread_id: str) -> list[Record] | str:
     try:
         return list(parts_of_rows(store.describe().layout, store.rows(thread_id)))
     except CannotHold as error:

@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.errors import Refused, StoreChanged
+from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
@@ -65,7 +65,7 @@ def url_of(place: ValkeyHarness) -> str:
     return f"{place.url}?layout=valkey"
 
 
-def parts_from(source: Path, thread_id: str = THREAD) -> list[Part]:
+def parts_from(source: Path, thread_id: str = THREAD) -> list[Record]:
     with open_store(str(source)) as store:
         return parts_for(store, "valkey", thread_id)
 
@@ -112,12 +112,13 @@ def test_writes_are_in_the_order_of_the_tasks(source: Path, place: ValkeyHarness
 
 def test_times_to_live_are_kept(source: Path, place: ValkeyHarness) -> None:
     ends = round(time.time() + 3600) * 1000
-    parts = [replace(one, expires_at=ends) for one in parts_from(source)]
+    parts = [one._replace(expires_at=ends) for one in parts_from(source)]
     receive(url_of(place), Arrival(THREAD, parts))
     assert {place.client.pexpiretime(name) for name in place.client.scan_iter()} == {ends}
     with open_store(place.url) as store:
         assert {one.expires_at for one in stored_parts(store, THREAD)} == {ends}
-    next(one for one in parts if isinstance(one, CheckpointPart)).expires_at = None
+    at = next(n for n, one in enumerate(parts) if one.kind is Kind.CHECKPOINT)
+    parts[at] = parts[at]._replace(expires_at=None)
     place.client.flushall()
     receive(url_of(place), Arrival(THREAD, parts))
     assert place.client.pttl(f"thread:{START}") == -1
@@ -128,9 +129,9 @@ def test_a_thread_that_went_on_gets_the_rest_and_only_that(
 ) -> None:
     parts = parts_from(source)
     early, late = half(parts)
-    newest = max(one.key.checkpoint_id for one in early if isinstance(one, CheckpointPart))
+    newest = max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)
     # A task that ended since the first copy, at a checkpoint that is there with other writes.
-    writes = [one for one in early if isinstance(one, WritePart)]
+    writes = [one for one in early if one.kind is Kind.WRITE]
     again = next(one for one in writes if [other.key for other in writes].count(one.key) > 1)
     early.remove(again)
     late.append(again)
@@ -154,9 +155,8 @@ def test_a_large_thread_becomes_visible_at_once(
 ) -> None:
     monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
     parts = parts_from(source)
-    unfit = replace(parts[-1], expires_at=None)
-    assert isinstance(unfit, CheckpointPart)
-    unfit.metadata = unfit.metadata._replace(data=b'{"score": NaN}')
+    assert parts[-1].kind is Kind.CHECKPOINT
+    unfit = parts[-1]._replace(metadata=TypedBytes("json", b'{"score": NaN}'))
     with pytest.raises(CannotHold, match="NaN"):
         receive(url_of(place), Arrival(THREAD, [*parts[:-1], unfit]))
     left = place.client.keys()
@@ -173,8 +173,8 @@ def test_metadata_that_the_saver_cannot_read_is_refused(
     data: bytes, source: Path, place: ValkeyHarness
 ) -> None:
     parts = parts_from(source)
-    one = next(part for part in parts if isinstance(part, CheckpointPart))
-    one.metadata = one.metadata._replace(data=data)
+    at = next(n for n, part in enumerate(parts) if part.kind is Kind.CHECKPOINT)
+    parts[at] = parts[at]._replace(metadata=TypedBytes("json", data))
     with pytest.raises(CannotHold, match="metadata of checkpoint"):
         receive(url_of(place), Arrival(THREAD, parts))
     assert place.client.dbsize() == 0
@@ -182,9 +182,7 @@ def test_metadata_that_the_saver_cannot_read_is_refused(
 
 @pytest.mark.parametrize("ns", ["b}:c", "\ud800"])
 def test_keys_of_other_threads_are_refused(ns: str, source: Path, place: ValkeyHarness) -> None:
-    parts = [replace(one) for one in parts_from(source)]
-    for one in parts:
-        one.key = one.key._replace(checkpoint_ns=ns)  # type: ignore[union-attr]
+    parts = [one._replace(key=one.key._replace(checkpoint_ns=ns)) for one in parts_from(source)]
     with pytest.raises(CannotHold):
         receive(url_of(place), Arrival(THREAD, parts))
     assert place.client.dbsize() == 0
@@ -255,7 +253,7 @@ def test_a_thread_is_copied_to_a_cluster(
     url = f"{cluster_url.replace('redis://', 'valkey://')}?layout=valkey"
     parts = parts_from(source)
     early, late = half(parts)
-    newest = max(one.key.checkpoint_id for one in early if isinstance(one, CheckpointPart))
+    newest = max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)
     receive(url, Arrival(THREAD, early))
     monkeypatch.setattr(receiving, "_AT_ONCE", 100)
     receive(url, Arrival(THREAD, late, {"": newest}))

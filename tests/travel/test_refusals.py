@@ -234,7 +234,9 @@ def test_a_change_that_fails_at_its_end_leaves_nothing(sample: Path) -> None:
     before = ckpt("-s", sample, "history", HEAD, "-o", "json").raw
     whole, heads = head_of(sample)
     with open_writable(parse_url(str(sample))) as writable, pytest.raises(StoreChanged):
-        writable.apply(Change(HEAD, heads, checkpoints=(with_a_new_id(whole), whole)))
+        writable.apply(
+            Change(HEAD, heads, checkpoints=(with_a_new_id(whole).record(), whole.record()))
+        )
     assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw == before
 
 
@@ -242,7 +244,9 @@ def test_a_checkpoint_that_is_relied_on_must_still_be_there(sample: Path) -> Non
     before = ckpt("-s", sample, "history", HEAD, "-o", "json").raw
     whole, heads = head_of(sample)
     gone = whole.key._replace(checkpoint_id=make_id(1, 1, 1))
-    change = Change(HEAD, heads, checkpoints=(with_a_new_id(whole),), relied_on=(whole.key, gone))
+    change = Change(
+        HEAD, heads, checkpoints=(with_a_new_id(whole).record(),), relied_on=(whole.key, gone)
+    )
     with open_writable(parse_url(str(sample))) as writable:
         with pytest.raises(StoreChanged, match=gone.checkpoint_id):
             writable.apply(change)
@@ -264,7 +268,7 @@ def test_a_checkpoint_that_an_agent_adds_within_the_transaction_is_seen(sample: 
         )
     before = ckpt("-s", sample, "history", HEAD, "-o", "json").raw
     with open_writable(parse_url(str(sample))) as writable, pytest.raises(StoreChanged):
-        writable.apply(Change(HEAD, heads, checkpoints=(new,)))
+        writable.apply(Change(HEAD, heads, checkpoints=(new.record(),)))
     assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw == before
 
 

@@ -21,10 +21,9 @@ from ckpt_backends.codec.split import split
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.dynamodb.connect import Attributes, DynamoConnection, Key, key_attributes
 from ckpt_backends.errors import Refused, Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, no_table, not_of
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
 # Opens payloads: decompresses them, and splits those of checkpoints.
 #
@@ -91,7 +90,7 @@ def _part(value: TypedBytes, name: str) -> TypedBytes:
 # The parts of a thread in the rows of DynamoDB.
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001 - one layout
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - one layout
     """The parts that the rows of one thread hold. Raises `CannotHold`."""
     for row in rows:
         cells = row.cells
@@ -104,11 +103,11 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG00
             if body.problem:
                 raise CannotHold(f"{where} cannot be read: {body.problem}")
             parent = cast("str | None", cells.get("parent_checkpoint_id"))
-            yield CheckpointPart(key, parent, body, metadata, expires_at)
+            yield Record.checkpoint(key, parent, body, metadata, expires_at)
         else:
             channel = _text(cells["channel"])
             where = f"the write to '{channel}' at checkpoint '{key.checkpoint_id}'"
-            yield WritePart(
+            yield Record.write(
                 key,
                 _text(cells["task_id"]),
                 _text(cells.get("task_path", "")),

@@ -109,13 +109,21 @@ from ckpt_backends.errors import (
     StoreUnavailable,
     Unsupported,
 )
-from ckpt_backends.model import CheckpointKey, Progress, TypedBytes, in_batches, silent, time_of
+from ckpt_backends.model import (
+    CheckpointKey,
+    Kind,
+    Progress,
+    Record,
+    TypedBytes,
+    in_batches,
+    silent,
+    time_of,
+)
 from ckpt_backends.protocol import WritableStore
-from ckpt_backends.records import added_parts
 from ckpt_backends.rows import Restored, Row, RowEdit, conflict, reread
 from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # A change as items and objects to store and to remove.
@@ -161,16 +169,16 @@ class DynamoPlan:
         """What is stored, one pair after the other; a checkpoint comes after its writes."""
         for copy in self._change.copies:
             yield from self._copied(copy)
-        for part in added_parts(self._change):
+        for part in self._change.records:
             yield self._new(part)
         for some in self._change.copies_of_writes:
             yield from self._copied_writes(some.source, some.target, some.tasks)
 
     # New checkpoints and writes
 
-    def _new(self, part: Part) -> StoredPair:
+    def _new(self, part: Record) -> StoredPair:
         table, cells, value = _stored(part)
-        metadata = part.metadata if isinstance(part, CheckpointPart) else None
+        metadata = part.metadata if part.kind is Kind.CHECKPOINT else None
         like = self._like(key_of(cells), metadata)
         return self._pair(table, {**cells, **like}, value)
 
@@ -798,7 +806,7 @@ def receive_thread(connection: DynamoConnection, arrival: Arrival) -> None:
             raise
 
 
-def _row(connection: DynamoConnection, part: Part) -> Row:
+def _row(connection: DynamoConnection, part: Record) -> Row:
     """A part as a row. Raises `Unsupported`."""
     table, cells, value = _stored(part)
     if part.expires_at is not None:
@@ -809,14 +817,14 @@ def _row(connection: DynamoConnection, part: Part) -> Row:
     return placed_row(connection, row_with(table, cells, value))
 
 
-def _stored(part: Part) -> tuple[str, dict[str, Any], TypedBytes]:
+def _stored(part: Record) -> tuple[str, dict[str, Any], TypedBytes]:
     """The table, the cells and the payload of a part. Raises `Unsupported`."""
-    if isinstance(part, ValuePart):
+    if part.kind is Kind.VALUE:
         raise _no_values()
     cells: dict[str, Any] = part.key._asdict()
-    if isinstance(part, CheckpointPart):
+    if part.kind is Kind.CHECKPOINT:
         parent = {"parent_checkpoint_id": part.parent} if part.parent else {}
-        return CHECKPOINTS, cells | parent, checkpoint_payload(part.body, part.metadata)
+        return CHECKPOINTS, cells | parent, checkpoint_payload(part.value, part.metadata)
     path = {"task_path": part.task_path} if part.task_path else {}
     task = {"task_id": part.task_id, "idx": part.idx, "channel": part.channel, **path}
     return WRITES, cells | task, part.value

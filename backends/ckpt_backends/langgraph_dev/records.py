@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain, groupby
 from typing import cast
 
 from ckpt_backends.langgraph_dev.declaration import FORM, JAVASCRIPT_LAYOUT, OLD_FORM
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.transfer.sealing import AsStored
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
     """The parts that the rows of some threads hold, one thread after the other.
 
     LangGraph.js stores values in bodies, as its SQLite saver does. Rows of langgraph-checkpoint
@@ -31,7 +29,7 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
         yield from _of_thread(of_thread)
 
 
-def _of_thread(rows: Iterator[Row]) -> Iterator[Part]:
+def _of_thread(rows: Iterator[Row]) -> Iterator[Record]:
     first = next(rows)
     parts = map(_part, chain([first], rows))
     # Values come first, and each thread of a later release has some.
@@ -41,41 +39,41 @@ def _of_thread(rows: Iterator[Row]) -> Iterator[Part]:
         yield from Conversion(OLD_FORM, FORM, AsStored()).of_thread(parts)
 
 
-def _in_order(parts: Iterable[Part]) -> Iterator[Part]:
+def _in_order(parts: Iterable[Record]) -> Iterator[Record]:
     """The parts with the writes of each checkpoint in the order of their task paths, without paths.
 
     No other saver of LangGraph.js stores paths: the library knows those of a step's tasks. Only the
     order matters, for a DeltaChannel; see `Form.keeps_write_order`.
     """
-    for key, some in groupby(parts, lambda one: one.key if isinstance(one, WritePart) else None):
+    for key, some in groupby(parts, lambda one: one.key if one.kind is Kind.WRITE else None):
         if key is None:
             yield from some
         else:
-            writes = cast("Iterable[WritePart]", some)
+            writes = cast("Iterable[Record]", some)
             for one in sorted(writes, key=lambda one: (one.task_path, one.task_id, one.idx)):
-                yield replace(one, task_path="")
+                yield one._replace(task_path="")
 
 
-def _part(row: Row) -> Part:
+def _part(row: Row) -> Record:
     cells = row.cells
     if row.table == BLOBS:
         version = version_text(cells["version"])
         channel = _text(cells["channel"])
         value = _value(cells, "type", "blob")
-        return ValuePart(
+        return Record.apart(
             _text(cells["thread_id"]), _text(cells["checkpoint_ns"]), channel, version, value
         )
     key = CheckpointKey(
         *(_text(cells[name]) for name in ("thread_id", "checkpoint_ns", "checkpoint_id"))
     )
     if row.table == CHECKPOINTS:
-        return CheckpointPart(
+        return Record.checkpoint(
             key,
             cast("str | None", cells["parent_checkpoint_id"]),
             _value(cells, "type", "checkpoint"),
             _value(cells, "metadata_type", "metadata"),
         )
-    return WritePart(
+    return Record.write(
         key,
         _text(cells["task_id"]),
         _text(cells["task_path"] or ""),

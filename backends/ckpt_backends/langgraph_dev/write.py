@@ -55,12 +55,11 @@ from ckpt_backends.langgraph_dev.files import (
     stamps,
 )
 from ckpt_backends.langgraph_dev.store import FILES, Entry, EntryKey, entry_of, is_storable, row_of
-from ckpt_backends.model import CheckpointKey, Progress, silent, time_of
+from ckpt_backends.model import CheckpointKey, Kind, Progress, Record, silent, time_of
 from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
 from ckpt_backends.records import (
     CopyTarget,
     Heads,
-    Kind,
     NamespaceState,
     RecordStore,
     Rows,
@@ -73,7 +72,7 @@ from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
 from ckpt_backends.transfer.bodies import open_body, version_text
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart, WritePart
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # The rows of threads in tables that are changed in memory.
@@ -145,23 +144,23 @@ class DevRows(Rows):
     def count(self, kind: Kind, where: Where) -> int:
         return len(self._keys(kind, where))
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Record]) -> None:
         values: dict[ValueKey, StoredValue] = {}
         versions: dict[ValueKey, Version] = {}
         """As the bodies have them: releases before 1.0 had numbers."""
         for part in parts:
-            if isinstance(part, ValuePart):
-                place = part.thread_id, part.checkpoint_ns, part.channel, part.version
+            if part.kind is Kind.VALUE:
+                place = part.key.thread_id, part.key.checkpoint_ns, part.channel, part.version
                 values[place] = self._keep(part.value)
-            elif isinstance(part, WritePart):
+            elif part.kind is Kind.WRITE:
                 _check_number(part)
                 path = part.task_path if self._has_paths else None
                 write = StoredWrite(part.channel, self._keep(part.value), path)
                 self._put(Kind.WRITE, (*part.key, part.task_id, part.idx), write)
             else:
-                if values and not (part.body.encrypted or part.body.type.endswith("+aes")):
+                if values and not (part.value.encrypted or part.value.type.endswith("+aes")):
                     _note_versions(part, versions)
-                stored = self._keep(part.body), self._keep(part.metadata)
+                stored = self._keep(part.value), self._keep(part.metadata)
                 self._put(Kind.CHECKPOINT, part.key, StoredCheckpoint(*stored, part.parent))
         for key, value in values.items():
             self._put(Kind.VALUE, (*key[:3], versions.get(key, key[3])), value)
@@ -244,7 +243,7 @@ class DevRows(Rows):
 _KINDS = {table: kind for kind, table in _TABLES.items()}
 
 
-def _check_number(part: WritePart) -> None:
+def _check_number(part: Record) -> None:
     if not is_storable(part.idx):
         raise CannotHold(
             f"a write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}' has the index"
@@ -252,11 +251,11 @@ def _check_number(part: WritePart) -> None:
         )
 
 
-def _note_versions(part: CheckpointPart, versions: dict[ValueKey, Version]) -> None:
+def _note_versions(part: Record, versions: dict[ValueKey, Version]) -> None:
     """Remember the versions in a body, by thread, namespace, channel and their text."""
     key = part.key
     where = f"checkpoint '{key.checkpoint_id}'"
-    body = open_body(part.body, where)
+    body = open_body(part.value, where)
     if body.values:
         raise CannotHold(f"{where} has values in its body, where the saver would not find them")
     for channel, version in (body.fields.get("channel_versions") or {}).items():

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from ckpt_backends.codec.bson import typed_leaves
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import Record, TypedBytes
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, KEY, WRITES
 from ckpt_backends.mongodb.engine.records import MongoDocument
 from ckpt_backends.rows import ChangeValue, Row, ValueKind
-from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
 _MADE_ANEW = frozenset({"_id", "created_at", "upserted_at", "metadata_search"})
 """Fields with nothing of their own: a saver makes them from the others, or from the clock."""
@@ -18,7 +17,7 @@ _OF_CHECKPOINT = {*KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata"
 _OF_WRITE = {*KEY, "task_id", "task_path", "idx", "channel", "type", "value", *_MADE_ANEW}
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
     """The parts that the documents of one thread hold. Raises `Unsupported` and `Unreadable`."""
     for row in rows:
         found = MongoDocument(row)
@@ -32,8 +31,8 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG00
             raise Unsupported(f"a row of the unknown table '{row.table}'")
 
 
-def _checkpoint(fields: MongoDocument) -> CheckpointPart:
-    return CheckpointPart(
+def _checkpoint(fields: MongoDocument) -> Record:
+    return Record.checkpoint(
         fields.key(),
         fields.text("parent_checkpoint_id") or None,
         TypedBytes(fields.text("type"), fields.binary("checkpoint")),
@@ -50,8 +49,8 @@ def _metadata(fields: MongoDocument) -> TypedBytes:
     return TypedBytes("bson", typed_leaves(stored))
 
 
-def _write(fields: MongoDocument) -> WritePart:
-    return WritePart(
+def _write(fields: MongoDocument) -> Record:
+    return Record.write(
         fields.key(),
         fields.text("task_id"),
         fields.text("task_path"),

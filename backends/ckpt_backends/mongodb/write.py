@@ -15,7 +15,7 @@ from ckpt_backends import shell
 from ckpt_backends.changes import Removal, Removed
 from ckpt_backends.codec.bson import JSON_TEXT, leaf_tags
 from ckpt_backends.errors import Refused, SeveralLayouts, UnknownLayout, Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes, time_of
+from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes, time_of
 from ckpt_backends.mongodb.declaration import BACKEND
 from ckpt_backends.mongodb.engine.catalog import examine, find_layout
 from ckpt_backends.mongodb.engine.connect import MongoConnection, connect, explained_change
@@ -26,14 +26,7 @@ from ckpt_backends.mongodb.memory import find_collection
 from ckpt_backends.mongodb.store import INDEX_NAMES, JAVASCRIPT, OF_JAVASCRIPT, OF_PYTHON
 from ckpt_backends.servers import opening
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import (
-    Arrival,
-    CheckpointPart,
-    Part,
-    ValuePart,
-    WritePart,
-    part_key,
-)
+from ckpt_backends.transfer.parts import Arrival, part_key
 from ckpt_backends.url import StoreUrl
 
 # Makes documents of parts, as the newest releases of LangGraph's savers store them.
@@ -45,7 +38,7 @@ from ckpt_backends.url import StoreUrl
 _INT32 = 1 << 31
 
 
-def _object_id(part: CheckpointPart | WritePart) -> ObjectId:
+def _object_id(part: Record) -> ObjectId:
     """An id with the time of the checkpoint, and a digest in place of a random number."""
     made_at = time_of(part.key.checkpoint_id)
     seconds = 0 if made_at is None else int(made_at.timestamp())
@@ -120,15 +113,15 @@ class WritableMongoStore(MongoChanges):
                 found.add(table)
         return found
 
-    def document_of(self, part: Part, like: Document | None) -> tuple[str, Document]:
-        if isinstance(part, ValuePart):
+    def document_of(self, part: Record, like: Document | None) -> tuple[str, Document]:
+        if part.kind is Kind.VALUE:
             raise Unsupported("MongoDB stores values in bodies")
-        if isinstance(part, CheckpointPart):
+        if part.kind is Kind.CHECKPOINT:
             table = CHECKPOINTS
             fields: Document = {
                 "parent_checkpoint_id": part.parent,
-                "type": part.body.type,
-                "checkpoint": part.body.data,
+                "type": part.value.type,
+                "checkpoint": part.value.data,
             }
             if like is None:
                 fields |= self._new_metadata(part.metadata, part.key)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes, in_chunks
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes, in_chunks
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.servers import understood
 from ckpt_backends.sql.database import Database
@@ -22,11 +22,10 @@ from ckpt_backends.sql.tables import (
 )
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
     """The parts that the rows of one thread hold. Raises `Unsupported` for unknown tables."""
     if layout.endswith("-shallow"):
         yield from _shallow(rows)
@@ -47,7 +46,7 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
                 raise Unsupported(f"a row of the unknown table '{other}'")
 
 
-def _shallow(rows: Iterable[Row]) -> Iterator[Part]:
+def _shallow(rows: Iterable[Row]) -> Iterator[Record]:
     """The parts of a thread without history: its newest checkpoints, with their writes.
 
     Values have no version of their own: they are those of the checkpoint's versions.
@@ -72,11 +71,11 @@ def _shallow(rows: Iterable[Row]) -> Iterator[Part]:
         yield _checkpoint(cells, key)
 
 
-def _checkpoint(cells: Mapping[str, Cell], key: CheckpointKey) -> CheckpointPart:
+def _checkpoint(cells: Mapping[str, Cell], key: CheckpointKey) -> Record:
     parent = cells.get("parent_checkpoint_id")
     # PostgreSQL and MySQL store bodies as JSON, without a type.
     tag = cells.get("type") if isinstance(cells["checkpoint"], bytes) else "json"
-    return CheckpointPart(
+    return Record.checkpoint(
         key,
         None if parent is None else str(parent),
         TypedBytes(_text(tag), _bytes(cells["checkpoint"])),
@@ -84,13 +83,13 @@ def _checkpoint(cells: Mapping[str, Cell], key: CheckpointKey) -> CheckpointPart
     )
 
 
-def _write(cells: Mapping[str, Cell], key: CheckpointKey) -> WritePart:
+def _write(cells: Mapping[str, Cell], key: CheckpointKey) -> Record:
     """A write. Raises `CannotHold` if its number is none."""
     value = cells["value"] if "value" in cells else cells["blob"]
     number = 0 if cells["idx"] is None else cells["idx"]
     if not isinstance(number, int):
         raise CannotHold(f"a write of task '{_text(cells['task_id'])}' has no number")
-    return WritePart(
+    return Record.write(
         key,
         _text(cells["task_id"]),
         _text(cells.get("task_path")),
@@ -100,8 +99,8 @@ def _write(cells: Mapping[str, Cell], key: CheckpointKey) -> WritePart:
     )
 
 
-def _value(cells: Mapping[str, Cell], version: str) -> ValuePart:
-    return ValuePart(
+def _value(cells: Mapping[str, Cell], version: str) -> Record:
+    return Record.apart(
         _text(cells["thread_id"]),
         _ns(cells),
         _text(cells["channel"]),
@@ -148,7 +147,7 @@ def _bytes(cell: Cell) -> bytes:
 
 
 Cells: TypeAlias = Sequence[Any]
-_Unusual: TypeAlias = Callable[[Cells], Iterable[Part]]
+_Unusual: TypeAlias = Callable[[Cells], Iterable[Record]]
 """What returns the parts of a row whose cells have other types."""
 _None = type(None)
 _CELLS = (str, bytes, int, float, _None)
@@ -190,7 +189,7 @@ class PartTables:
         if tables.blobs:
             self._readers.insert(0, (_only(tables.blobs, _VALUE), _values))
 
-    def parts_of(self, thread_ids: Sequence[str], *, together: bool) -> Iterator[Part]:
+    def parts_of(self, thread_ids: Sequence[str], *, together: bool) -> Iterator[Record]:
         """The parts of some threads. Those of several are in memory at once if read `together`."""
         asked = list(filter(self._database.storable, thread_ids))
         with understood(self._url):
@@ -204,7 +203,7 @@ class PartTables:
                 for one in asked:
                     yield from self._parts(partial(self._rows_of_one, one))
 
-    def _parts(self, rows: Callable[[SqlTable], Iterable[Cells]]) -> Iterator[Part]:
+    def _parts(self, rows: Callable[[SqlTable], Iterable[Cells]]) -> Iterator[Record]:
         for table, read in self._readers:
             yield from read(rows(table), partial(self._unusual, table))
 
@@ -216,7 +215,7 @@ class PartTables:
         query = f"SELECT {', '.join(table.columns.values())} FROM {table.sql} c WHERE {where}"
         return self._database.rows(query, values)
 
-    def _unusual(self, table: SqlTable, cells: Cells) -> Iterator[Part]:
+    def _unusual(self, table: SqlTable, cells: Cells) -> Iterator[Record]:
         """The parts of a row. Raises TypeError for cells that only a hostile server sends."""
         if not all(isinstance(cell, _CELLS) for cell in cells):
             raise TypeError("a cell of a row")
@@ -237,7 +236,7 @@ def _only(table: SqlTable, columns: Sequence[str]) -> SqlTable:
     return table._replace(columns={name: table.columns.get(name, "NULL") for name in columns})
 
 
-def _writes(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Part]:
+def _writes(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Record]:
     key = CheckpointKey("", "", "")
     for cells in rows:
         if tuple(map(type, cells)) not in _WRITE_TYPES:
@@ -251,16 +250,16 @@ def _writes(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Part]:
         ):
             # Writes of one checkpoint come together.
             key = CheckpointKey(thread_id, ns, checkpoint_id)
-        yield WritePart(key, task_id, task_path, idx, channel, TypedBytes(tag, value))
+        yield Record.write(key, task_id, task_path, idx, channel, TypedBytes(tag, value))
 
 
-def _checkpoints(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Part]:
+def _checkpoints(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Record]:
     for cells in rows:
         if tuple(map(type, cells)) not in _CHECKPOINT_TYPES:
             yield from unusual(cells)
             continue
         thread_id, ns, checkpoint_id, parent, tag, body, metadata = cells
-        yield CheckpointPart(
+        yield Record.checkpoint(
             CheckpointKey(thread_id, ns, checkpoint_id),
             parent,
             # PostgreSQL and MySQL store bodies as JSON, without a type.
@@ -269,13 +268,13 @@ def _checkpoints(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Part]:
         )
 
 
-def _values(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Part]:
+def _values(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Record]:
     for cells in rows:
         if tuple(map(type, cells)) not in _VALUE_TYPES:
             yield from unusual(cells)
             continue
         thread_id, ns, channel, version, tag, value = cells
-        yield ValuePart(thread_id, ns, channel, version, TypedBytes(tag, value))
+        yield Record.apart(thread_id, ns, channel, version, TypedBytes(tag, value))
 
 
 def _json(cell: str | bytes) -> bytes:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.codec.values import MOST_BYTES, typed
-from ckpt_backends.model import BlobKey, CheckpointKey, StoreInfo, Thread, ThreadSize, Usage, Write
+from ckpt_backends.model import (
+    BlobKey,
+    CheckpointKey,
+    Record,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    Usage,
+    Write,
+)
 from ckpt_backends.protocol import (
     CheckpointOptions,
     CheckpointQuery,
@@ -43,7 +52,6 @@ if TYPE_CHECKING:
     from ckpt_backends.rows import Row
     from ckpt_backends.sql.records import PartTables
     from ckpt_backends.sql.tables import RowQuery, SqlTable, SqlTables
-    from ckpt_backends.transfer.parts import Part
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
 """Rows of checkpoints or writes: the key, and the columns of a `RowQuery`."""
@@ -349,7 +357,7 @@ class SqlStore(BaseStore):
             for row in self._stored_rows(table, thread_id):
                 yield Row(table.name, dict(zip(table.columns, row, strict=True)))
 
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
         return self._part_tables.parts_of(thread_ids, together=self.batches_parts)
 
     @property

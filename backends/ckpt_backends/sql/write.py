@@ -15,11 +15,10 @@ from typing import ClassVar
 
 from ckpt_backends.changes import Change, Remaining, Remains, moved
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import Progress, in_chunks, silent, time_of
+from ckpt_backends.model import Kind, Progress, Record, in_chunks, silent, time_of
 from ckpt_backends.records import (
     CopyTarget,
     Heads,
-    Kind,
     NamespaceState,
     RecordStore,
     Rows,
@@ -40,7 +39,6 @@ from ckpt_backends.sql.database import (
 )
 from ckpt_backends.sql.tables import SqlTable, SqlTables
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
 
 _INSERT = "INSERT INTO {table} ({columns}) VALUES ({values})"
@@ -236,17 +234,17 @@ class Loading:
         if tables.blobs:
             self._blobs = rows_of(tables.blobs, "channel", "version", "type", "blob")
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Record]) -> None:
         """Add parts. Raises `CannotHold` for one that the engine refuses, and `Unsupported`."""
         for part in parts:
-            if isinstance(part, WritePart):
+            if part.kind is Kind.WRITE:
                 self._add_write(part)
-            elif isinstance(part, CheckpointPart):
+            elif part.kind is Kind.CHECKPOINT:
                 self._add_checkpoint(part)
             else:
                 data = None if part.value.type == "empty" else part.value.data
-                place = part.thread_id, part.checkpoint_ns, part.channel, part.version
-                row = self._hashed((*place, part.value.type, data), part.checkpoint_ns)
+                place = part.key.thread_id, part.key.checkpoint_ns, part.channel, part.version
+                row = self._hashed((*place, part.value.type, data), part.key.checkpoint_ns)
                 assert self._blobs is not None  # noqa: S101 - the form has values apart
                 self._blobs.add(row, len(part.value.data))
         # Checkpoints make the rest visible.
@@ -254,15 +252,15 @@ class Loading:
             if rows is not None:
                 rows.send()
 
-    def _add_checkpoint(self, part: CheckpointPart) -> None:
-        key, body, metadata = part.key, part.body, part.metadata
+    def _add_checkpoint(self, part: Record) -> None:
+        key, body, metadata = part.key, part.value, part.metadata
         ns = key.checkpoint_ns
         typed = (body.type,) if self._has_body_type else ()
         place = key.thread_id, ns, key.checkpoint_id, part.parent
         row = self._hashed((*place, *typed, body.data, metadata.data), ns)
         self._checkpoints.add(row, len(body.data) + len(metadata.data))
 
-    def _add_write(self, part: WritePart) -> None:
+    def _add_write(self, part: Record) -> None:
         key, value = part.key, part.value
         if self._has_paths:
             path: tuple[str, ...] = (part.task_path,)
@@ -353,7 +351,7 @@ class SqlRows(Rows):
         found = (self._rows.select(table, "count(*)", one) for one in self._conditions(kind, where))
         return sum(number for ((number,),) in found)
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Record]) -> None:
         Loading(self._database, self._tables, self._url).add(parts)
 
     def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,11 +19,10 @@ from ckpt_backends.encryption import (
     sealed_metadata,
 )
 from ckpt_backends.files import TemporaryFolder
-from ckpt_backends.model import CheckpointKey, Encryption, TypedBytes
+from ckpt_backends.model import CheckpointKey, Encryption, Kind, Record, TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody, close_body, open_body, respelled
 from ckpt_backends.transfer.form import CannotHold, Form, Language, Place, Serializer
 from ckpt_backends.transfer.metadata import converted_metadata, from_plain_json, plain_json
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.transfer.sealing import Sealing, place_of, sealed_together
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 
@@ -103,12 +101,12 @@ class ArrivalOrder:
 
     def __init__(self) -> None:
         self._key: CheckpointKey | None = None
-        self._last: dict[str, WritePart] = {}
+        self._last: dict[str, Record] = {}
         """By channel, the last write of the current checkpoint."""
         self._moving: dict[tuple[str, str], set[str]] = {}
         """By namespace and checkpoint id, the channels whose writes would change places."""
 
-    def add(self, part: WritePart) -> None:
+    def add(self, part: Record) -> None:
         """Add the next write."""
         if part.key != self._key:
             self._key = part.key
@@ -121,11 +119,11 @@ class ArrivalOrder:
             at = part.key.checkpoint_ns, part.key.checkpoint_id
             self._moving.setdefault(at, set()).add(part.channel)
 
-    def may_matter(self, part: CheckpointPart) -> bool:
+    def may_matter(self, part: Record) -> bool:
         """Whether writes to the parent of a checkpoint would change places."""
         return (part.key.checkpoint_ns, part.parent or "") in self._moving
 
-    def check(self, part: CheckpointPart, found: OpenBody) -> None:
+    def check(self, part: Record, found: OpenBody) -> None:
         """Raise `CannotHold` if a value of a checkpoint must be rebuilt from such writes."""
         channels = self._moving.get((part.key.checkpoint_ns, part.parent or ""), set())
         for channel in sorted(channels - found.values.keys()):
@@ -339,13 +337,13 @@ class PendingSends:
         self._orders: dict[tuple[str, str], list[_Order]] = {}
         """By namespace and checkpoint."""
 
-    def note(self, part: WritePart) -> None:
+    def note(self, part: Record) -> None:
         """Remember a write to the channel `TASKS`."""
         key, order = part.key, (part.task_path, part.task_id, part.idx)
         self._orders.setdefault((key.checkpoint_ns, key.checkpoint_id), []).append(order)
         self._kept.put(_place(key.checkpoint_ns, key.checkpoint_id, order), part.value)
 
-    def leave_out(self, part: CheckpointPart, found: OpenBody, where: str) -> None:
+    def leave_out(self, part: Record, found: OpenBody, where: str) -> None:
         """Remove the sends from a body, for a saver that reads them from the parent's writes.
 
         Raises `CannotHold` if these are others.
@@ -356,7 +354,7 @@ class PendingSends:
             raise CannotHold(f"{where} has pending sends that the writes of its parent do not have")
         found.fields[_FIELD] = []
 
-    def put_in(self, part: CheckpointPart, found: OpenBody, where: str) -> None:
+    def put_in(self, part: Record, found: OpenBody, where: str) -> None:
         """Add the sends of the parent's writes to a body, for a saver that reads them from there.
 
         The first releases for PostgreSQL stored them in the body, too, as a type and base64.
@@ -364,7 +362,7 @@ class PendingSends:
         if _is_old(found):
             found.fields[_FIELD] = self._of_parent(part, where)
 
-    def _of_parent(self, part: CheckpointPart, where: str) -> list[Any]:
+    def _of_parent(self, part: Record, where: str) -> list[Any]:
         if part.parent is None:
             return []
         ns = part.key.checkpoint_ns
@@ -499,7 +497,7 @@ class SeenThread:
                 place = key.checkpoint_ns, channel, own
             self._absent[place] = key.thread_id
 
-    def end(self, target: Form) -> Iterator[ValuePart]:
+    def end(self, target: Form) -> Iterator[Record]:
         """The marks of channels without a value, which are known at the end only.
 
         The snapshot of a DeltaChannel is stored with one of the checkpoints of its version.
@@ -508,7 +506,7 @@ class SeenThread:
             return
         for place, thread_id in self._absent.items():
             if place not in self._seen:
-                yield ValuePart(thread_id, *place, TypedBytes(EMPTY, b""))
+                yield Record.apart(thread_id, *place, TypedBytes(EMPTY, b""))
 
 
 def checkpoint_words(key: CheckpointKey) -> str:
@@ -560,7 +558,7 @@ class Conversion:
             and source.encrypts_together is target.encrypts_together
         )
 
-    def of_thread(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def of_thread(self, parts: Iterable[Record]) -> Iterator[Record]:
         """The parts of one thread in the form of the target.
 
         Raises `CannotHold` at the first part that the target cannot hold as it is.
@@ -571,34 +569,33 @@ class Conversion:
         with closing(KeptValues()) as kept:
             thread = SeenThread(kept, self._target, self._sealing)
             for part in parts:
-                if isinstance(part, WritePart):
+                if part.kind is Kind.WRITE:
                     if part.channel == TASKS:
                         thread.sends.note(part)
                     if self._loses_order:
                         thread.order.add(part)
                     yield self._write(part)
-                elif isinstance(part, ValuePart):
+                elif part.kind is Kind.VALUE:
                     yield from self._value(part, thread)
                 else:
                     yield from self._checkpoint(part, thread)
             yield from thread.end(self._target)
 
-    def _write(self, part: WritePart) -> WritePart:
+    def _write(self, part: Record) -> Record:
         if self._keeps_writes and part.expires_at is None:
             return part
         where = f"the write to '{part.channel}' at {checkpoint_words(part.key)}"
         has_path = self._target.has_task_paths
         if part.task_path and not has_path and not self._target.keeps_write_order:
             raise CannotHold(f"the target has no column for the task path of {where}")
-        return replace(
-            part,
+        return part._replace(
             task_path=part.task_path if has_path else "",
             order=part.task_path,
             value=self._moved(part, where),
             expires_at=self._expiry(part),
         )
 
-    def _moved(self, part: WritePart | ValuePart, where: str) -> TypedBytes:
+    def _moved(self, part: Record, where: str) -> TypedBytes:
         """A value that is stored by itself here and there."""
         source, target = self._source.serializer, self._target.serializer
         if source is target and not self._sealing.changes():
@@ -608,7 +605,7 @@ class Conversion:
         return self._sealed(moved, part, where, was_encrypted=opened.encrypted)
 
     def _sealed(
-        self, value: TypedBytes, part: Part, where: str, *, was_encrypted: bool | Encryption
+        self, value: TypedBytes, part: Record, where: str, *, was_encrypted: bool | Encryption
     ) -> TypedBytes:
         """A value of a part, encrypted if it is to be."""
         is_plain = not (was_encrypted or value.encrypted or self._sealing.changes())
@@ -621,33 +618,33 @@ class Conversion:
             )
         return sealed
 
-    def _value(self, part: ValuePart, thread: SeenThread) -> Iterator[ValuePart]:
+    def _value(self, part: Record, thread: SeenThread) -> Iterator[Record]:
         """A value that the source stores apart from bodies."""
         where = f"version '{part.version}' of channel '{part.channel}'"
         if self._target.values is Place.BODY:
             # Encrypted values stay so: kept values may go to a file.
-            thread.kept.put((part.checkpoint_ns, part.channel, part.version), part.value)
+            thread.kept.put((part.key.checkpoint_ns, part.channel, part.version), part.value)
             return
         if part.value.type == EMPTY and not self._target.marks_absent:
             return
         version = part.version
         if not self._keeps_bodies:
             version = str(converted_version(version, self._target, where))
-        thread.note_apart((part.checkpoint_ns, part.channel, version))
-        yield replace(
-            part, version=version, value=self._moved(part, where), expires_at=self._expiry(part)
+        thread.note_apart((part.key.checkpoint_ns, part.channel, version))
+        yield part._replace(
+            version=version, value=self._moved(part, where), expires_at=self._expiry(part)
         )
 
-    def _checkpoint(self, part: CheckpointPart, thread: SeenThread) -> Iterator[Part]:
+    def _checkpoint(self, part: Record, thread: SeenThread) -> Iterator[Record]:
         where = checkpoint_words(part.key)
         metadata = self._metadata(part, where)
         expires_at = self._expiry(part)
         loses_order = self._loses_order and thread.order.may_matter(part)
         if self._keeps_bodies and not loses_order:
-            made = CheckpointPart(part.key, part.parent, part.body, metadata, expires_at)
+            made = Record.checkpoint(part.key, part.parent, part.value, metadata, expires_at)
             yield self._resealed(made, where)
             return
-        body = self._sealing.opened(part.body, f"the body of {where}")
+        body = self._sealing.opened(part.value, f"the body of {where}")
         known = thread.values_of(part.key.checkpoint_ns)
         found = open_body(body, where, known.stored)
         if loses_order:
@@ -665,9 +662,9 @@ class Conversion:
         else:
             for value in self._parted(part, found, thread, known, where):
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
-                yield value if sealed is value.value else replace(value, value=sealed)
+                yield value if sealed is value.value else value._replace(value=sealed)
             closed = self._closed(found, self._target.body_types[0], where)
-        made = CheckpointPart(part.key, part.parent, closed, metadata, expires_at)
+        made = Record.checkpoint(part.key, part.parent, closed, metadata, expires_at)
         yield self._sealed_body(made, where, was_encrypted=was_encrypted)
 
     def _closed(self, found: OpenBody, tag: str, where: str) -> TypedBytes:
@@ -676,26 +673,22 @@ class Conversion:
         in_order = target.parses_json
         return close_body(found, tag, where, has_values=has_values, in_order=in_order)
 
-    def _move_sends(
-        self, part: CheckpointPart, found: OpenBody, thread: SeenThread, where: str
-    ) -> None:
+    def _move_sends(self, part: Record, found: OpenBody, thread: SeenThread, where: str) -> None:
         source, target = self._source, self._target
         is_typed = source.serializer is target.serializer is Serializer.TYPED
         if is_typed and (source.values is Place.BODY) != (target.values is Place.BODY):
             move = thread.sends.put_in if target.values is Place.BODY else thread.sends.leave_out
             move(part, found, where)
 
-    def _resealed(self, part: CheckpointPart, where: str) -> CheckpointPart:
+    def _resealed(self, part: Record, where: str) -> Record:
         """A checkpoint whose body fits as it is, encrypted or decrypted if it is to be."""
         if not (self._sealing.changes() and self._target.encrypts_body):
             return part
-        body = self._sealing.opened(part.body, f"the body of {where}")
-        made = replace(part, body=body)
+        body = self._sealing.opened(part.value, f"the body of {where}")
+        made = part._replace(value=body)
         return self._sealed_body(made, where, was_encrypted=body.encrypted)
 
-    def _sealed_body(
-        self, part: CheckpointPart, where: str, *, was_encrypted: bool | Encryption
-    ) -> CheckpointPart:
+    def _sealed_body(self, part: Record, where: str, *, was_encrypted: bool | Encryption) -> Record:
         """A checkpoint with its body encrypted if it is to be."""
         if not self._target.encrypts_body:
             return part
@@ -704,19 +697,19 @@ class Conversion:
             return self._sealed(value, part, where, was_encrypted=was_encrypted)
 
         if not self._target.encrypts_together:
-            body = sealed(part.body)
-            return part if body is part.body else replace(part, body=body)
-        body, metadata = sealed_together(part.body, part.metadata, sealed)
-        return replace(part, body=body, metadata=metadata)
+            body = sealed(part.value)
+            return part if body is part.value else part._replace(value=body)
+        body, metadata = sealed_together(part.value, part.metadata, sealed)
+        return part._replace(value=body, metadata=metadata)
 
-    def _expiry(self, part: Part) -> int | None:
+    def _expiry(self, part: Record) -> int | None:
         """When a part expires in the target, in milliseconds since 1970."""
         if part.expires_at is not None and not self._target.expires:
             self.unexpiring += 1
             return None
         return part.expires_at
 
-    def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
+    def _metadata(self, part: Record, where: str) -> TypedBytes:
         source, target = self._source, self._target
         if self._keeps_json and part.metadata.type == "json":
             if has_encrypted_parts(part.metadata) and self._sealing.changes():
@@ -733,12 +726,12 @@ class Conversion:
             converted = self._spelled(converted)
         if not target.encrypts_metadata or target.encrypts_together:
             return converted
-        was = stored.encrypted or is_encrypted(part.body)
+        was = stored.encrypted or is_encrypted(part.value)
         return sealed_metadata(
             converted, lambda one: self._sealed(one, part, named, was_encrypted=was)
         )
 
-    def _field(self, field: TypedBytes, part: CheckpointPart, where: str) -> TypedBytes:
+    def _field(self, field: TypedBytes, part: Record, where: str) -> TypedBytes:
         """An encrypted field of metadata in JSON."""
         opened = self._sealing.opened(field, f"the metadata of {where}")
         return self._sealing.sealed(opened, place_of(part), was_encrypted=opened.encrypted)
@@ -747,9 +740,7 @@ class Conversion:
         """Metadata in JSON as the target spells it."""
         return TypedBytes("json", respelled(metadata.data)) if self._respells_json else metadata
 
-    def _gather(
-        self, part: CheckpointPart, found: OpenBody, thread: SeenThread
-    ) -> bool | Encryption:
+    def _gather(self, part: Record, found: OpenBody, thread: SeenThread) -> bool | Encryption:
         """Add the values that are stored apart to an open body, if the target has them in bodies.
 
         Returns whether one of them was encrypted, and in which form.
@@ -786,13 +777,8 @@ class Conversion:
         return self._closed(found, tag, where)
 
     def _parted(
-        self,
-        part: CheckpointPart,
-        found: OpenBody,
-        thread: SeenThread,
-        known: LastValues,
-        where: str,
-    ) -> Iterator[ValuePart]:
+        self, part: Record, found: OpenBody, thread: SeenThread, known: LastValues, where: str
+    ) -> Iterator[Record]:
         """The values of a body that are stored apart in the target, each version once.
 
         What stays in the body remains in `found`. `known` has the last values of the namespace.
@@ -828,7 +814,7 @@ class Conversion:
             if here is not there:
                 value = apart_type(converted_value(value, here, there, named, in_body=True))
             if thread.is_new(place, value, named):
-                yield ValuePart(
+                yield Record.apart(
                     part.key.thread_id, *place, value, part.expires_at if target.expires else None
                 )
             if is_snapshot(value) and target.values is Place.APART_BUT_PLAIN:

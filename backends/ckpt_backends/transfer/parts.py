@@ -17,54 +17,12 @@ from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.declaration import Backend, load
 from ckpt_backends.discovery import backend_of, known_backends
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import Capability, CheckpointKey, TypedBytes
+from ckpt_backends.model import Capability, Kind, Record, TypedBytes
 from ckpt_backends.rows import ChangeValue, EditRow, Row, RowEdit
 from ckpt_backends.transfer.form import Form, Language
 from ckpt_backends.url import StoreUrl
 
-
-@dataclass(slots=True)
-class CheckpointPart:
-    """A checkpoint, without writes."""
-
-    key: CheckpointKey
-    parent: str | None
-    body: TypedBytes
-    """As stored, with the values that the layout stores in bodies."""
-    metadata: TypedBytes
-    expires_at: int | None = None
-    """Milliseconds since 1970; None if it does not expire."""
-
-
-@dataclass(slots=True)
-class WritePart:
-    """One write of a task."""
-
-    key: CheckpointKey
-    task_id: str
-    task_path: str
-    idx: int
-    channel: str
-    value: TypedBytes
-    expires_at: int | None = None
-    order: str = field(default="", compare=False, repr=False)
-    """The task path in the source, for a layout that stores only the order that it gives."""
-
-
-@dataclass(slots=True)
-class ValuePart:
-    """A channel's value at one version, which is stored outside of bodies."""
-
-    thread_id: str
-    checkpoint_ns: str
-    channel: str
-    version: str
-    value: TypedBytes
-    expires_at: int | None = None
-
-
-Part: TypeAlias = CheckpointPart | WritePart | ValuePart
-PartsOfRows: TypeAlias = Callable[[str, Iterable[Row]], Iterator[Part]]
+PartsOfRows: TypeAlias = Callable[[str, Iterable[Row]], Iterator[Record]]
 """Maps the name of a layout and the rows of one thread to the parts that they hold."""
 
 
@@ -73,27 +31,25 @@ class Arrival:
     """A thread, or what is missing of it, to be added to a store."""
 
     thread_id: str
-    parts: Iterable[Part]
+    parts: Iterable[Record]
     """In the form of the store. Read once, and only while the store adds them."""
     heads: Mapping[str, str] = field(default_factory=dict)
     """By namespace, the id of the newest checkpoint that the store has; empty for a new thread."""
 
 
-def part_key(part: Part) -> tuple[str, ...]:
-    """What identifies a part within its thread."""
-    if isinstance(part, ValuePart):
-        return "value", part.checkpoint_ns, part.channel, part.version
-    place = part.key.checkpoint_ns, part.key.checkpoint_id
-    if isinstance(part, WritePart):
-        return ("write", *place, part.task_id, str(part.idx))
-    return ("checkpoint", *place)
+def part_key(part: Record) -> tuple[str, ...]:
+    """What identifies a record within its thread."""
+    _, ns, checkpoint_id = part.key
+    if part.kind is Kind.VALUE:
+        return part.kind, ns, part.channel, part.version
+    if part.kind is Kind.WRITE:
+        return part.kind, ns, checkpoint_id, part.task_id, str(part.idx)
+    return part.kind, ns, checkpoint_id
 
 
-def part_size(part: Part) -> int:
-    """The bytes of a part's values."""
-    if isinstance(part, CheckpointPart):
-        return len(part.body.data) + len(part.metadata.data)
-    return len(part.value.data)
+def part_size(part: Record) -> int:
+    """The bytes of a record's values."""
+    return len(part.value.data) + len(part.metadata.data)
 
 
 # Compares the parts that were sent to a store with the parts that are stored there.
@@ -107,73 +63,50 @@ _EXACT = 1 << 53
 """Integers up to this size are equal as floats, too."""
 
 
-def part_digest(part: Part) -> bytes:
-    """The digest of everything in a part but its time of expiry."""
+def part_digest(part: Record) -> bytes:
+    """The digest of everything in a record but its time of expiry."""
     digest = blake2b(digest_size=_BYTES)
-    fields: list[str]
-    match part:
-        case CheckpointPart():
-            fields = ["" if part.parent is None else f"={part.parent}"]
-            values = [part.body, part.metadata]
-        case WritePart():
-            fields, values = [part.task_path, part.channel], [part.value]
-        case ValuePart():
-            fields, values = [], [part.value]
-    for text in (*part_key(part), *fields):
+    parent = "" if part.parent is None else f"={part.parent}"
+    for text in (*part_key(part), parent, part.task_path, part.channel):
         _add(digest, text.encode("utf-8", "surrogatepass"))
-    for value in values:
+    for value in (part.value, part.metadata):
         _add(digest, value.type.encode("utf-8", "surrogatepass"))
         _add(digest, _canonical(value))
     return digest.digest()
 
 
-def stored_digest(part: Part) -> bytes:
+def stored_digest(part: Record) -> bytes:
     """As `part_digest`, but of JSON texts as they are spelled.
 
-    It takes a tenth of the time. Different digests need not mean different parts.
+    It takes a tenth of the time. Different digests need not mean different records.
     """
-    place: tuple[object, ...]
-    values: tuple[TypedBytes, ...]
-    match part:
-        case WritePart():
-            place = *_place(part.key), part.task_id, part.idx, part.task_path, part.channel
-            values = (part.value,)
-        case CheckpointPart():
-            place = *_place(part.key), part.parent
-            values = part.body, part.metadata
-        case ValuePart():
-            place = part.checkpoint_ns, part.channel, part.version
-            values = (part.value,)
-    sizes = [(value.type, len(value.data)) for value in values]
-    digest = blake2b(repr((place, sizes)).encode("ascii", "backslashreplace"), digest_size=_BYTES)
-    for value in values:
-        digest.update(value.data)
+    *cells, value, metadata = stored_cells(part)
+    sizes = len(part.value.data), len(part.metadata.data)
+    digest = blake2b(repr((cells, sizes)).encode("ascii", "backslashreplace"), digest_size=_BYTES)
+    digest.update(value)
+    digest.update(metadata)
     return digest.digest()
 
 
-def stored_cells(part: Part) -> tuple[object, ...]:
-    """Everything in a part but its time of expiry, with JSON texts as they are spelled.
+def stored_cells(part: Record) -> tuple[Any, ...]:
+    """Everything in a record but its time of expiry, with JSON texts as they are spelled.
 
-    The first is the thread's id. Parts of different kinds have different numbers of cells, so equal
-    cells are those of equal parts.
+    The first is the thread's id; the last two are the bytes of its values.
     """
-    value: TypedBytes
-    if isinstance(part, ValuePart):
-        value = part.value
-        named = part.thread_id, part.checkpoint_ns, part.channel, part.version
-        return *named, value.type, value.data
-    key = part.key
-    place = key.thread_id, key.checkpoint_ns, key.checkpoint_id
-    if isinstance(part, WritePart):
-        value = part.value
-        task = part.task_id, part.idx, part.task_path, part.channel
-        return *place, *task, value.type, value.data
-    body, metadata = part.body, part.metadata
-    return *place, part.parent, body.type, body.data, metadata.type, metadata.data
-
-
-def _place(key: CheckpointKey) -> tuple[str, str]:
-    return key.checkpoint_ns, key.checkpoint_id
+    return (
+        *part.key,
+        part.kind,
+        part.parent,
+        part.task_id,
+        part.idx,
+        part.task_path,
+        part.channel,
+        part.version,
+        part.value.type,
+        part.metadata.type,
+        part.value.data,
+        part.metadata.data,
+    )
 
 
 def _add(digest: Any, data: bytes) -> None:
@@ -227,14 +160,14 @@ class PartsSum:
     newest: str = field(default="", compare=False)
     """The greatest checkpoint id."""
 
-    def add(self, part: Part, digest: bytes = b"") -> None:
+    def add(self, part: Record, digest: bytes = b"") -> None:
         """Add a part with its digest, if they are compared."""
         self.total = (self.total + int.from_bytes(digest, "big")) % (1 << 8 * _BYTES)
         self.size += part_size(part)
-        if isinstance(part, CheckpointPart):
+        if part.kind is Kind.CHECKPOINT:
             self.checkpoints += 1
             self.newest = max(self.newest, part.key.checkpoint_id)
-        elif isinstance(part, WritePart):
+        elif part.kind is Kind.WRITE:
             self.writes += 1
         else:
             self.values += 1
@@ -253,7 +186,7 @@ class PartsSum:
         return self.checkpoints + self.writes + self.values
 
 
-def key_digest(part: Part) -> bytes:
+def key_digest(part: Record) -> bytes:
     """The digest of what identifies a part within its thread."""
     digest = blake2b(digest_size=_BYTES)
     for text in part_key(part):
@@ -300,7 +233,7 @@ def refusal(source: str, target: str, language: Language) -> str:
     return ""
 
 
-def parts_of_rows(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+def parts_of_rows(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
     """The parts that the rows of one thread hold. The layout has a form."""
     return _parser(layout)(layout, rows)
 

@@ -21,10 +21,10 @@ from ckpt_backends.encryption import (
     part_of,
     sealed_metadata,
 )
-from ckpt_backends.model import Encryption, TypedBytes
+from ckpt_backends.model import Encryption, Record, TypedBytes
 from ckpt_backends.rows import PlacedValue, ValueKind
 from ckpt_backends.transfer.form import CannotHold, Form
-from ckpt_backends.transfer.parts import Part, ValuePart, part_key
+from ckpt_backends.transfer.parts import part_key
 
 _BODY, _METADATA = "checkpoint", "metadata"
 """The entries of a map that is encrypted as a whole."""
@@ -130,9 +130,9 @@ class WithKeys:
         return TypedBytes(f"{value.type}+aes", encrypted(value.data, key, place, form))
 
 
-def place_of(part: Part) -> str:
+def place_of(part: Record) -> str:
     """The place of a part, which no other part has."""
-    thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
+    thread_id = part.key.thread_id
     return "\0".join((thread_id, *part_key(part)))
 
 

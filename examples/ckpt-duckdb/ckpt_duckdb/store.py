@@ -9,10 +9,18 @@ from typing import Any, Unpack
 import duckdb
 from ckpt_backends.base import BaseStore
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
-from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, TypedBytes, Write
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    Kind,
+    Record,
+    StoreInfo,
+    Thread,
+    TypedBytes,
+    Write,
+)
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.rows import Cell, Row
-from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 from ckpt_backends.url import StoreUrl
 from ckpt_backends.writable_rows import WritableRowStore
 
@@ -157,8 +165,8 @@ class WritableDuckDBStore(WritableRowStore):
         ((number,),) = self._file.select(f"DELETE FROM {table} WHERE {only}", **cells)
         return int(number)
 
-    def row_of(self, part: CheckpointPart | WritePart) -> Row:
-        if isinstance(part, CheckpointPart):
+    def row_of(self, part: Record) -> Row:
+        if part.kind is Kind.CHECKPOINT:
             body, about = part.body, part.metadata.data.decode()
             cells: tuple[Cell, ...] = (*part.key, part.parent, body.type, body.data, about)
             return Row("checkpoints", dict(zip(COLUMNS["checkpoints"], cells, strict=True)))

@@ -5,21 +5,20 @@ from __future__ import annotations
 import ormsgpack
 import pytest
 
-from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes
-from ckpt_backends.transfer.parts import WritePart
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Record, TypedBytes
 from ckpt_cli.core.copying import went_on
 
 KEY = CheckpointKey("thread", "", "1f")
 
 
-def answers(*given: str, task_id: str = "task") -> WritePart:
+def answers(*given: str, task_id: str = "task") -> Record:
     value = TypedBytes("msgpack", ormsgpack.packb(given))
-    return WritePart(KEY, task_id, "", -4, "__resume__", value)
+    return Record.write(KEY, task_id, "", -4, "__resume__", value)
 
 
-def question(text: str) -> WritePart:
+def question(text: str) -> Record:
     value = TypedBytes("msgpack", ormsgpack.packb([text]))
-    return WritePart(KEY, "task", "", -3, "__interrupt__", value)
+    return Record.write(KEY, "task", "", -3, "__interrupt__", value)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +34,6 @@ def question(text: str) -> WritePart:
     ],
 )
 def test_a_thread_went_on_if_its_answers_were_only_added_to(
-    old: list[WritePart], new: list[WritePart], has_more: bool, is_ahead: bool
+    old: list[Record], new: list[Record], has_more: bool, is_ahead: bool
 ) -> None:
     assert went_on(old, new, has_more=has_more) is is_ahead

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpt_backends.codec import decode
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
+    Record,
     TypedBytes,
     make_id,
     step_of,
@@ -84,6 +86,10 @@ def test_the_form() -> None:
     assert (form, "log" in why) == ("sibling", True)
 
 
+def as_read(record: Record) -> Body:
+    return read_body(Checkpoint(record.key, record.parent, record.value))
+
+
 @pytest.mark.parametrize(("form", "parent"), [("child", KEY.checkpoint_id), ("sibling", "parent")])
 def test_a_copy_is_the_original_but_for_its_id_and_time(form: CopyForm, parent: str) -> None:
     original = stored()
@@ -92,9 +98,9 @@ def test_a_copy_is_the_original_but_for_its_id_and_time(form: CopyForm, parent: 
         original, read_body(original), new_id, form, 3, {"forked_from": "old"}, {}
     )
     assert copy.key == KEY._replace(checkpoint_id=new_id)
-    assert copy.parent_checkpoint_id == parent
-    assert copy.body == body(id=new_id)
-    assert read_metadata(copy) == {
+    assert copy.parent == parent
+    assert copy.value == body(id=new_id)
+    assert decode(copy.metadata) == {
         "source": "fork",
         "step": 4,
         "user": "Zoë",
@@ -107,16 +113,16 @@ def test_a_javascript_copy_has_its_time_as_javascript_writes_it() -> None:
     original = stored(ts="2026-04-07T10:00:00.000Z")
     new_id = make_id(ticks_at(NOW + timedelta(milliseconds=7)), 4, 1)
     copy = copy_checkpoint(original, read_body(original), new_id, "child", 3, {}, {})
-    assert read_body(copy).ts == "2026-04-07T10:30:00.007Z"
+    assert as_read(copy).ts == "2026-04-07T10:30:00.007Z"
 
 
 def test_an_empty_checkpoint_has_no_state() -> None:
     key = KEY._replace(checkpoint_ns="memory", checkpoint_id=make_id(ticks_at(NOW), -2, 1))
     empty = empty_checkpoint(key, stored(), read_body(stored()), {"forked_with": "root"})
-    found = read_body(empty)
+    found = as_read(empty)
     assert (found.v, found.values, found.versions, found.seen) == (4, {}, {}, {})
-    assert empty.parent_checkpoint_id is None
-    assert read_metadata(empty)["step"] == -2
+    assert empty.parent is None
+    assert read_metadata(Checkpoint(key, None, metadata=empty.metadata))["step"] == -2
 
 
 @pytest.mark.parametrize("metadata", [b"", b"null", b"[1]", b"{broken"])

@@ -13,17 +13,16 @@ from typing import Any
 
 from ckpt_backends.codec.bson import decode_bson
 from ckpt_backends.codec.values import DEFAULT_LIMITS, PastLimit
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import Record, TypedBytes
 from ckpt_backends.mongodb.engine.records import MongoDocument
 from ckpt_backends.rows import ChangeValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part
 
 _FIELDS = {"_id", "thread_id", "checkpoint_id", "parent_checkpoint_id", "checkpoint_data"}
 _FIELDS |= {"metadata", "username", "created_at", "updated_at"}
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
     """The parts that the documents of one thread hold, which come oldest first.
 
     Raises `CannotHold` and `Unreadable`.
@@ -38,7 +37,7 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG00
         _check_user(fields.text("username"), key.thread_id)
         parent = fields.text("parent_checkpoint_id") or before or None
         body = TypedBytes("pickle", fields.binary("checkpoint_data"))
-        yield CheckpointPart(key, parent, body, _metadata(fields, key.checkpoint_id))
+        yield Record.checkpoint(key, parent, body, _metadata(fields, key.checkpoint_id))
         before, last_at = key.checkpoint_id, at
         greatest = max(greatest, before)
     if before != greatest:

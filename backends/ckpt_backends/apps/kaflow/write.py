@@ -9,10 +9,10 @@ from typing import Any
 from bson.raw_bson import RawBSONDocument
 
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import TypedBytes, time_of
+from ckpt_backends.model import Kind, Record, TypedBytes, time_of
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS
 from ckpt_backends.mongodb.engine.write import Document, MongoChanges, metadata_document
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part
+from ckpt_backends.transfer.parts import Arrival
 
 _NEXT = timedelta(milliseconds=2)
 """A new checkpoint gets a time at least this much after the newest one.
@@ -24,15 +24,15 @@ KaFlow's head is the checkpoint with the newest time, and MongoDB stores millise
 class WritableKaflowStore(MongoChanges):
     """KaFlow's collection, opened for changing."""
 
-    def document_of(self, part: Part, like: Document | None) -> tuple[str, Document]:
-        if not isinstance(part, CheckpointPart) or like is None:
+    def document_of(self, part: Record, like: Document | None) -> tuple[str, Document]:
+        if part.kind is not Kind.CHECKPOINT or like is None:
             raise Unsupported("KaFlow stores checkpoints only")
         at = _time_of_new(part.key.checkpoint_id, like)
         return CHECKPOINTS, {
             "thread_id": like.get("thread_id", part.key.thread_id),
             "checkpoint_id": part.key.checkpoint_id,
             "parent_checkpoint_id": part.parent,
-            "checkpoint_data": part.body.data,
+            "checkpoint_data": part.value.data,
             "metadata": self._metadata(part.metadata, like.get("metadata")),
             "username": like.get("username"),
             "created_at": at,

@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, no_table
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.tables import (
@@ -23,7 +23,6 @@ from ckpt_backends.sql.tables import (
     unknown_tables,
 )
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
 
 CHECKPOINTS, WRITES = "lg_checkpoint", "lg_checkpoint_write"
@@ -169,7 +168,7 @@ def decoded(tag: str, text: str) -> TypedBytes:
         return TypedBytes(tag, text.encode("utf-8", "surrogatepass"), problem="it is not base64")
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
     """The parts that the rows of one thread hold. Raises `CannotHold` for damaged ones."""
     for row in rows:
         cells = row.cells
@@ -177,12 +176,14 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG00
         value, *metadata = (_value(cells, column, tag) for _, column, tag in _columns(row))
         if metadata:
             parent = cells.get("parent_checkpoint_id")
-            yield CheckpointPart(key, None if parent is None else str(parent), value, metadata[0])
+            yield Record.checkpoint(
+                key, None if parent is None else str(parent), value, metadata[0]
+            )
             continue
         idx = cells.get("write_idx")
         if not isinstance(idx, int):
             raise CannotHold(f"a write at checkpoint '{key.checkpoint_id}' has no number")
-        yield WritePart(key, _text(cells, "task_id"), "", idx, _text(cells, "channel"), value)
+        yield Record.write(key, _text(cells, "task_id"), "", idx, _text(cells, "channel"), value)
 
 
 def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001

@@ -10,13 +10,12 @@ from functools import cache
 from ckpt_backends.apps.kagent.layout import IS_LIVE, KEY, TIMES, USUAL_USER, KagentTables, encoded
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.errors import Refused, Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
 from ckpt_backends.rows import Row
 from ckpt_backends.sql.database import Condition, QueryRow, WritableDatabase
 from ckpt_backends.sql.tables import Tables, not_changed, why_only_read
 from ckpt_backends.sql.write import RowChanges, SqlRows, UnsentRows, WritableSqlStore
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
 _BODY = ("parent_checkpoint_id", "metadata", "checkpoint", "checkpoint_type", "version")
@@ -76,16 +75,16 @@ class KagentRows(SqlRows):
 
     _rows: KagentChanges
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Record]) -> None:
         user, now = cache(self._rows.user), datetime.now(UTC)
         checkpoints = UnsentRows(self._database, self._tables.checkpoints, _CHECKPOINT)
         writes = UnsentRows(self._database, self._tables.writes, _WRITE)
         taken: set[tuple[CheckpointKey, int]] = set()
         for part in parts:
-            if isinstance(part, ValuePart):
+            if part.kind is Kind.VALUE:
                 raise Unsupported("this layout stores values in the bodies of checkpoints")
             place = (user(part.key.thread_id) or USUAL_USER, *part.key, now, now)
-            if isinstance(part, WritePart):
+            if part.kind is Kind.WRITE:
                 if (part.key, part.idx) in taken:
                     raise CannotHold(
                         f"two tasks wrote number {part.idx} at checkpoint"
@@ -96,9 +95,9 @@ class KagentRows(SqlRows):
                 task = part.idx, part.task_id, part.channel, part.value.type
                 writes.add((*place, *task, value), len(value))
             else:
-                metadata, body = encoded(part.metadata.data), encoded(part.body.data)
-                version = _format(part.body)
-                row = (*place, part.parent, metadata, body, part.body.type, version)
+                metadata, body = encoded(part.metadata.data), encoded(part.value.data)
+                version = _format(part.value)
+                row = (*place, part.parent, metadata, body, part.value.type, version)
                 checkpoints.add(row, len(metadata) + len(body))
         # Checkpoints make the rest visible.
         writes.send()

@@ -42,6 +42,7 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Fault,
+    Record,
     ThreadSize,
     TypedBytes,
     Usage,
@@ -49,7 +50,6 @@ from ckpt_backends.model import (
     in_chunks,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
-from ckpt_backends.records import new_checkpoints, new_writes
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
@@ -97,7 +97,6 @@ from ckpt_backends.redis.engine.layout import (
 )
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.rows import Cell, Row, not_of
-from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 from ckpt_backends.url import StoreUrl
 
 # The keys of langgraph-checkpoint-plainredis 0.1: only strings, hashes and sorted sets.
@@ -1095,15 +1094,14 @@ class PlainPlan(CommandPlan):
     def commands(self) -> Iterator[Command]:
         yield from self._removals()
         for blob in self._change.blobs:
-            key = BlobKey(blob.checkpoint_ns, blob.channel, blob.version)
-            name = self._make(self._layout.blob_name(self._change.thread_id, key))
+            name = self._make(self._layout.blob_name(self._change.thread_id, blob.place))
             yield ("SET", name, wrapped(blob.value))
-            yield from expiring(name, self._expiry_of_blob(key.checkpoint_ns))
+            yield from expiring(name, self._expiry_of_blob(blob.key.checkpoint_ns))
         for copy in sorted(self._change.copies, key=self._rank_of):
             yield from self._copy(copy)
-        for one in new_checkpoints(self._change):
+        for one in self._change.checkpoints:
             yield from self._add(one)
-        for write in new_writes(self._change):
+        for write in self._change.writes:
             yield from self._write(write)
         for some in self._change.copies_of_writes:
             yield from self._copy_writes(
@@ -1170,10 +1168,10 @@ class PlainPlan(CommandPlan):
 
     # Additions
 
-    def _add(self, one: CheckpointPart) -> Iterator[Command]:
+    def _add(self, one: Record) -> Iterator[Command]:
         expiry = self._expiry_of(one.key)
         name = self._make(self._layout.checkpoint_name(one.key))
-        yield ("SET", name, wrapped_checkpoint(one.body, one.metadata, one.parent))
+        yield ("SET", name, wrapped_checkpoint(one.value, one.metadata, one.parent))
         yield from expiring(name, expiry)
         self._come(one.key, expiry, float(len(self._added)))
 
@@ -1181,7 +1179,7 @@ class PlainPlan(CommandPlan):
         timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
         self._added.append(_Added(rank, timeline, key.checkpoint_id, expiry))
 
-    def _write(self, write: WritePart) -> Iterator[Command]:
+    def _write(self, write: Record) -> Iterator[Command]:
         name = self._make(self._layout.writes_name(write.key))
         own = raw(f"{write.task_id}:{write.idx}")
         yield ("HSET", name, own, wrapped_write(write.task_id, write.channel, write.value))
@@ -1252,7 +1250,7 @@ class PlainPlan(CommandPlan):
 
     def _expiry_of(self, key: CheckpointKey) -> int:
         """The time to live for a new checkpoint: the remaining time of its original."""
-        for one in new_checkpoints(self._change):
+        for one in self._change.checkpoints:
             copied = copied_from(one) if one.key == key else None
             origin = self._known.get((key.checkpoint_ns, copied or ""))
             if origin is not None:

@@ -20,11 +20,10 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.split import split
 from ckpt_backends.codec.values import unread
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes
 from ckpt_backends.redis.engine.keyspace import ABOUT, CHECKPOINT
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 
 HEAD_BYTES = 64
 """The type of a stored value is within this many bytes at its beginning."""
@@ -166,7 +165,7 @@ BLOBS, WRITES, TIMELINE, THREADS = "checkpoint_blobs", "writes", "idx", "threads
 """The kinds of the keys."""
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
     """The parts that the rows of one thread hold. Raises `CannotHold`."""
     registry = _Registry()
     waiting: list[Row] = []
@@ -224,7 +223,7 @@ class _Registry:
                     " other savers find the newest one"
                 )
 
-    def part(self, row: Row) -> Part:
+    def part(self, row: Row) -> Record:
         name, at = str(row.cells["key"]), row.cells.get("expires_at")
         expires_at = at if isinstance(at, int) else None
         value = unwrapped(_content(row))
@@ -236,23 +235,25 @@ class _Registry:
                 channel, stored = stored_write(value)
                 key = self._key(name, "wr")
                 where = f"a write at checkpoint '{key.checkpoint_id}'"
-                return WritePart(
+                return Record.write(
                     key, task_id, "", int(idx), channel, _read(stored, where), expires_at
                 )
             case "checkpoint_blobs":
                 thread_id, ns, rest = self._place(name, "blob")
                 channel, _, version = rest.rpartition(":")
                 where = f"version '{version}' of channel '{channel}'"
-                return ValuePart(thread_id, ns, channel, version, _read(value, where), expires_at)
+                return Record.apart(
+                    thread_id, ns, channel, version, _read(value, where), expires_at
+                )
         raise Unsupported(f"a row of the unknown kind '{row.table}'")
 
-    def _checkpoint(self, name: str, value: TypedBytes, expires_at: int | None) -> CheckpointPart:
+    def _checkpoint(self, name: str, value: TypedBytes, expires_at: int | None) -> Record:
         key = self._key(name, "cp")
         self._ids.setdefault(key.checkpoint_ns, set()).add(key.checkpoint_id)
         found = stored_checkpoint(value)
         where = f"checkpoint '{key.checkpoint_id}'"
         body, metadata = _read(found.body, where), _read(found.metadata, where)
-        return CheckpointPart(key, found.parent, body, metadata, expires_at)
+        return Record.checkpoint(key, found.parent, body, metadata, expires_at)
 
     def _key(self, name: str, kind: str) -> CheckpointKey:
         thread_id, ns, own = self._place(name, kind)

@@ -28,12 +28,11 @@ from ckpt_backends.apps.three_table.layout import (
 from ckpt_backends.apps.three_table.store import ThreeTableStore
 from ckpt_backends.changes import Remains, gone, moved
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
-from ckpt_backends.model import CheckpointKey, Progress, silent
+from ckpt_backends.model import CheckpointKey, Kind, Progress, Record, silent
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.records import (
     CopyTarget,
     Heads,
-    Kind,
     NamespaceState,
     RecordStore,
     Rows,
@@ -46,7 +45,6 @@ from ckpt_backends.servers import CHANGES, checked
 from ckpt_backends.sql.database import WritableDatabase
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.write import RowChanges
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
 _APART = timedelta(seconds=1)
@@ -155,26 +153,26 @@ class ThreeTableRows(Rows):
     def count(self, kind: Kind, where: Where) -> int:  # noqa: ARG002 - only checkpoints are counted
         return sum(place is not None for _, place in self._places(where))
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Record]) -> None:
         """Add checkpoints with the values that they name, or missing values of others."""
-        values: list[ValuePart] = []
+        values: list[Record] = []
         for part in parts:
-            if isinstance(part, WritePart):
+            if part.kind is Kind.WRITE:
                 raise _no_writes()
-            thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
+            thread_id = part.key.thread_id
             if self._values(thread_id).index.shared:
                 raise Unsupported(
                     f"thread '{thread_id}' stores the values of its newest checkpoint only",
                     hint="a new checkpoint would overwrite the values of the others",
                 )
-            if isinstance(part, ValuePart):
+            if part.kind is Kind.VALUE:
                 values.append(part)
             else:
                 self._add(self._values(thread_id), part, values)
                 self._added.append(part.key)
         if not self._added:
             for value in values:
-                self._put_back(self._values(value.thread_id), value)
+                self._put_back(self._values(value.key.thread_id), value)
 
     def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
         """Copy checkpoints with their values, or writes, to another thread."""
@@ -239,7 +237,7 @@ class ThreeTableRows(Rows):
             if head != key.checkpoint_id and not _newer(key, places):
                 raise moved(key.thread_id)
 
-    def _add(self, values: Values, one: CheckpointPart, blobs: Sequence[ValuePart]) -> None:
+    def _add(self, values: Values, one: Record, blobs: Sequence[Record]) -> None:
         """Add a checkpoint with the values that its body names: new ones, and copies of others."""
         assert one.parent is not None  # noqa: S101
         key, index = one.key, values.index
@@ -267,7 +265,7 @@ class ThreeTableRows(Rows):
         self._rows.add(CHECKPOINTS, cells)
         new = {(blob.channel, blob.version): blob for blob in blobs}
         named = values.named(parent)
-        for channel, version in json.loads(one.body.data)["channel_versions"].items():
+        for channel, version in json.loads(one.value.data)["channel_versions"].items():
             if (channel, version) in new:
                 self._insert_value(key, hashed, channel, new[channel, version], at)
             elif channel not in named:
@@ -276,7 +274,7 @@ class ThreeTableRows(Rows):
                 self._copy_value(index.by_hash[version], channel, key, hashed, at)
 
     def _insert_value(
-        self, key: CheckpointKey, hashed: object, channel: str, blob: ValuePart, at: object
+        self, key: CheckpointKey, hashed: object, channel: str, blob: Record, at: object
     ) -> None:
         cells = {
             "thread_id": key.thread_id,
@@ -300,12 +298,12 @@ class ThreeTableRows(Rows):
         if not self._rows.copy(BLOBS, new, where):
             raise gone(source.key)
 
-    def _put_back(self, values: Values, blob: ValuePart) -> None:
+    def _put_back(self, values: Values, blob: Record) -> None:
         """Store a missing value again under the hash of its checkpoint."""
         place = values.index.by_hash.get(blob.version)
         if place is None:
             raise StoreChanged(
-                f"a checkpoint of thread '{blob.thread_id}' was removed meanwhile; nothing was"
+                f"a checkpoint of thread '{blob.key.thread_id}' was removed meanwhile; nothing was"
                 " written",
                 hint="run the command again",
             )

@@ -41,7 +41,16 @@ from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
-from ckpt_backends.model import Progress, TypedBytes, first_of, in_batches, in_chunks, silent
+from ckpt_backends.model import (
+    Kind,
+    Progress,
+    Record,
+    TypedBytes,
+    first_of,
+    in_batches,
+    in_chunks,
+    silent,
+)
 from ckpt_backends.mongodb.engine import layout as pipelines
 from ckpt_backends.mongodb.engine.connect import (
     BY_BYTES,
@@ -68,7 +77,6 @@ from ckpt_backends.mongodb.engine.store import SharedWrites, remove_staged, stag
 from ckpt_backends.records import (
     CopyTarget,
     Heads,
-    Kind,
     NamespaceState,
     RecordStore,
     Rows,
@@ -78,7 +86,7 @@ from ckpt_backends.records import (
 )
 from ckpt_backends.rows import Restored, Row, RowEdit, conflict
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival, Part, ValuePart
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # Removes documents of threads.
@@ -121,7 +129,7 @@ Stored = tuple[str, RawBSONDocument]
 class DocumentMaker(Protocol):
     """What makes documents: see `MongoChanges`."""
 
-    def document_of(self, part: Part, like: Document | None) -> tuple[str, Document]: ...
+    def document_of(self, part: Record, like: Document | None) -> tuple[str, Document]: ...
 
     def metadata_fields(self, given: TypedBytes, like: Document) -> Document: ...
 
@@ -192,9 +200,9 @@ class MongoRows(Rows):
             for match in self._matches(kind, where)
         )
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Record]) -> None:
         for part in parts:
-            thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
+            thread_id = part.key.thread_id
             table, document = self._make.document_of(part, self.newest(thread_id))
             self._collection(table).insert_one(document, session=self._session)
 
@@ -767,7 +775,7 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
             )
 
     @abstractmethod
-    def document_of(self, part: Part, like: Document | None) -> tuple[str, Document]:
+    def document_of(self, part: Record, like: Document | None) -> tuple[str, Document]:
         """The table and the document of a part. Raises `CannotHold` and `Unsupported`.
 
         It has the form of `like`, the thread's newest checkpoint, or of the newest releases.

@@ -18,8 +18,7 @@ from redis import exceptions
 
 from ckpt_backends.changes import MOVED, Change, CopyOfCheckpoint, Inside, Removal, Removed, moved
 from ckpt_backends.errors import PartlyDone
-from ckpt_backends.model import CheckpointKey, TypedBytes, Write
-from ckpt_backends.records import new_checkpoints, new_writes
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes, Write
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, keys_of
 from ckpt_backends.redis.engine.keyspace import (
     APART,
@@ -49,7 +48,6 @@ from ckpt_backends.redis.engine.layout import (
     unlink,
 )
 from ckpt_backends.transfer.form import CannotHold, NoEqualForm
-from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +76,11 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
         """The key of a write."""
 
     @abstractmethod
-    def add(self, part: CheckpointPart, origin: bytes | None, writes: int) -> Iterator[Command]:
+    def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:
         """Add a checkpoint. `origin` is the key of the checkpoint that it is a copy of, or None."""
 
     @abstractmethod
-    def add_write(self, part: WritePart) -> Iterator[Command]:
+    def add_write(self, part: Record) -> Iterator[Command]:
         """Add a write."""
 
     @abstractmethod
@@ -137,12 +135,12 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
         yield from self.values()
         for copy in change.copies:
             yield from self._copy(copy)
-        for one in new_checkpoints(change):
+        for one in change.checkpoints:
             name = self._make(self._layout.checkpoint_name(one.key))
             origin = self._origin(one)
             yield from self.add(one, origin, self._writes_to_come(one.key))
             yield from expiring(name, NO_EXPIRY if origin is None else self._left(origin))
-        for write in new_writes(change):
+        for write in change.writes:
             name = self._make(self.write_name(write.key, write.task_id, write.idx))
             yield from self.add_write(write)
             yield from expiring(name, self._expiry_of_new(write.key))
@@ -175,14 +173,14 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
         yield from self.change_copied_write(new, target)
         self._new.setdefault(target, []).append(AddedWrite(new, old, source))
 
-    def _origin(self, one: CheckpointPart) -> bytes | None:
+    def _origin(self, one: Record) -> bytes | None:
         """The key of the checkpoint that a new one is a copy of; None if it is not a copy."""
         found = self._found.places.get((one.key.checkpoint_ns, copied_from(one) or ""))
         return None if found is None else found.name
 
     def _expiry_of_new(self, key: CheckpointKey) -> int:
         """The time to live for a new checkpoint and its writes: that of its original."""
-        for one in new_checkpoints(self._change):
+        for one in self._change.checkpoints:
             if one.key == key and (origin := self._origin(one)) is not None:
                 return self._left(origin)
         for copy in self._change.copies:

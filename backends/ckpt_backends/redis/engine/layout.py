@@ -20,6 +20,7 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Fault,
+    Record,
     ThreadSize,
     Usage,
     Write,
@@ -53,7 +54,7 @@ from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
-    from ckpt_backends.transfer.parts import Arrival, Part
+    from ckpt_backends.transfer.parts import Arrival
 import random
 import time
 from contextlib import contextmanager
@@ -64,7 +65,6 @@ from ckpt_backends.changes import GONE, MOVED, Inside, Removal, Removed, gone, m
 from ckpt_backends.codec import decode
 from ckpt_backends.errors import Refused
 from ckpt_backends.redis.engine.connection import keys_of
-from ckpt_backends.transfer.parts import CheckpointPart
 
 # Adds up the sizes of threads from single values.
 
@@ -803,7 +803,7 @@ class Reception(ABC):
         self.arrival = arrival
 
     @abstractmethod
-    def documents(self, part: Part) -> Iterator[NewDocument]:
+    def documents(self, part: Record) -> Iterator[NewDocument]:
         """The documents of a part. Raises `CannotHold`."""
 
     def rest(self) -> Iterator[NewDocument]:
@@ -901,7 +901,7 @@ def heads_of(places: Iterable[CheckpointEntry]) -> dict[str, str]:
     return {ns: one.key.checkpoint_id for ns, one in heads.items()}
 
 
-def copied_from(one: CheckpointPart) -> str | None:
+def copied_from(one: Record) -> str | None:
     """The id of the original that a copy names in its metadata (`forked_from`); None if none."""
     fields = decode(one.metadata)
     name = fields.get("forked_from") if isinstance(fields, dict) else None

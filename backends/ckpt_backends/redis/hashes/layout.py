@@ -24,6 +24,7 @@ from ckpt_backends.errors import Refused
 from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
+    Record,
     ThreadSize,
     TypedBytes,
     Usage,
@@ -65,7 +66,6 @@ from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.hashes.declaration import BACKEND
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, not_of
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
 
 # The names of the keys of hashes. Needs no driver, because the names may come from an archive.
@@ -117,16 +117,16 @@ class HashPlan(KeyPlan[RedisLayout]):
         place = (WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self._separator.join((*place, task_id, str(idx))))
 
-    def add(self, part: CheckpointPart, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+    def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         name = self._layout.checkpoint_name(part.key)
         if origin is not None:
             # Copy the whole hash, to keep fields that other savers add.
             yield from self._copied(origin, name)
         fields: list[bytes | str] = ["checkpoint_id", raw(part.key.checkpoint_id)]
         fields += ["parent_checkpoint_id", raw(part.parent or "")]
-        yield ("HSET", name, *fields, *_values(part.metadata, part.body))
+        yield ("HSET", name, *fields, *_values(part.metadata, part.value))
 
-    def add_write(self, part: WritePart) -> Iterator[Command]:
+    def add_write(self, part: Record) -> Iterator[Command]:
         name, value = self.write_name(part.key, part.task_id, part.idx), part.value
         yield ("HSET", name, "channel", raw(part.channel), "type", value.type, "value", value.data)
 
@@ -491,7 +491,7 @@ _OF_CHECKPOINT = frozenset(
 _OF_WRITE = frozenset({"channel", "type", "value"})
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
     """The parts that the rows of one thread hold. Raises `CannotHold`.
 
     Leaves out hashes that the saver did not complete, as its reader does.
@@ -519,12 +519,12 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
 
 def _checkpoint_part(
     name: str, separator: str, fields: dict[str, bytes], expires_at: int | None
-) -> Part | None:
+) -> Record | None:
     key = parsed_checkpoint(raw(name), separator)
     if key is None or "type" not in fields:
         return None
     metadata_type = text(fields.get("metadata_type", b"json"))
-    return CheckpointPart(
+    return Record.checkpoint(
         key,
         text(fields.get("parent_checkpoint_id", b"")) or None,
         TypedBytes(text(fields["type"]), fields.get("checkpoint", b"")),
@@ -535,13 +535,13 @@ def _checkpoint_part(
 
 def _write_part(
     name: str, separator: str, fields: dict[str, bytes], expires_at: int | None
-) -> Part | None:
+) -> Record | None:
     parsed = parsed_write(raw(name), separator)
     if parsed is None or not {"channel", "type"} <= fields.keys():
         return None
     key, task_id, idx = parsed
     value = TypedBytes(text(fields["type"]), fields.get("value", b""))
-    return WritePart(key, task_id, "", idx, text(fields["channel"]), value, expires_at)
+    return Record.write(key, task_id, "", idx, text(fields["channel"]), value, expires_at)
 
 
 # Changes the values in hashes.

@@ -30,14 +30,13 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
 
-from ckpt_backends.changes import Change, Inside, NewBlob
+from ckpt_backends.changes import Change, Inside
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import (
@@ -46,6 +45,8 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Fault,
+    Kind,
+    Record,
     TypedBytes,
     Usage,
     Write,
@@ -96,7 +97,7 @@ from ckpt_backends.redis.engine.search import is_of_javascript, prefixes_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
+from ckpt_backends.transfer.parts import Arrival
 
 if TYPE_CHECKING:
     from ckpt_backends.transfer.parts import Arrival
@@ -150,12 +151,12 @@ class JavaScriptPlan(JsonPlan):
     def metadata(self, metadata: TypedBytes) -> bytes:
         return metadata.data
 
-    def add(self, part: CheckpointPart, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+    def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         now = time.time_ns() // 1_000_000
         name = self._layout.checkpoint_name(part.key)
         yield ("JSON.SET", name, "$", checkpoint_document(part, now, has_writes=writes > 0))
 
-    def add_write(self, part: WritePart) -> Iterator[Command]:
+    def add_write(self, part: Record) -> Iterator[Command]:
         # The saver's clock starts at 0 with its process, so this time sorts after its writes.
         now = time.time() * 1e6
         name = self.write_name(part.key, part.task_id, part.idx)
@@ -205,19 +206,19 @@ class JavaScriptPlan(JsonPlan):
                     yield ("COPY", self._need(name, copy.source), copied)
                     yield ("JSON.SET", copied, "$.thread_id", json.dumps(thread_id))
 
-    def _owner_of(self, blob: NewBlob) -> CheckpointKey:
+    def _owner_of(self, blob: Record) -> CheckpointKey:
         """The new checkpoint that names a value, or the head if the value is restored."""
         change, at = self._change, (blob.channel, blob.version)
         for one in change.checkpoints:
             if (
-                one.key.checkpoint_ns == blob.checkpoint_ns
-                and versions_of(one.body).get(blob.channel) == at
+                one.key.checkpoint_ns == blob.key.checkpoint_ns
+                and versions_of(one.value).get(blob.channel) == at
             ):
                 return one.key
-        head = change.heads.get(blob.checkpoint_ns, "")
-        return CheckpointKey(change.thread_id, blob.checkpoint_ns, head)
+        head = change.heads.get(blob.key.checkpoint_ns, "")
+        return blob.key._replace(checkpoint_id=head)
 
-    def _added(self, name: bytes, owner: CheckpointKey, blob: NewBlob) -> Command:
+    def _added(self, name: bytes, owner: CheckpointKey, blob: Record) -> Command:
         stored = value_document(owner, blob.channel, blob.version, blob.value.data)
         return ("JSON.SET", name, "$", stored)
 
@@ -528,21 +529,21 @@ class JavaScriptReception(Reception):
         if REFUSED.search(arrival.thread_id):
             raise CannotHold(f"LangGraph.js rejects the thread id '{arrival.thread_id}' on Redis")
 
-    def documents(self, part: Part) -> Iterator[NewDocument]:
-        if isinstance(part, CheckpointPart):
+    def documents(self, part: Record) -> Iterator[NewDocument]:
+        if part.kind is Kind.CHECKPOINT:
             yield from self._checkpoint(part)
-        elif isinstance(part, WritePart):
+        elif part.kind is Kind.WRITE:
             yield self._write(part)
         else:
             raise CannotHold(f"the value of channel '{part.channel}' came without its checkpoint")
 
-    def _checkpoint(self, part: CheckpointPart) -> Iterator[NewDocument]:
+    def _checkpoint(self, part: Record) -> Iterator[NewDocument]:
         key, where = part.key, f"checkpoint '{part.key.checkpoint_id}'"
         ns = key.checkpoint_ns
         if REFUSED.search(ns + key.checkpoint_id) or meant_ns(ns) != ns:
             raise CannotHold(f"LangGraph.js cannot store {where} of namespace '{ns}' on Redis")
         self._checkpoints.add(key)
-        body = exact_json(part.body, where)
+        body = exact_json(part.value, where)
         fields = members_of(body.data.decode("utf-8", "surrogatepass"))
         inside = members_of(fields.get("channel_values", "{}"))
         versions = json.loads(fields.get("channel_versions", "{}"))
@@ -561,7 +562,7 @@ class JavaScriptReception(Reception):
         metadata = exact_json(part.metadata, f"the metadata of {where}")
         at = time_of(key.checkpoint_id)
         document = checkpoint_document(
-            replace(part, body=stored, metadata=metadata),
+            part._replace(value=stored, metadata=metadata),
             0.0 if at is None else at.timestamp() * 1000,
             has_writes=False,
         )
@@ -596,7 +597,7 @@ class JavaScriptReception(Reception):
         text = bytes(found)[1:-1].decode("utf-8", "surrogatepass")
         return _digest(text or None)
 
-    def _write(self, part: WritePart) -> NewDocument:
+    def _write(self, part: Record) -> NewDocument:
         where = f"the write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}'"
         if part.value.type != "json":
             raise CannotHold(f"{where} has the type '{part.value.type}', and Redis needs JSON")
@@ -611,7 +612,7 @@ class JavaScriptReception(Reception):
         self._next[part.key] = number + 1
         name = self._documents.write_name(part.key, part.task_id, part.idx)
         self._lists.setdefault(part.key, ListOfWrites()).add(name, number, part.expires_at)
-        exact = replace(part, value=exact_json(part.value, where))
+        exact = part._replace(value=exact_json(part.value, where))
         return NewDocument(name, write_document(exact, number), part.expires_at)
 
     def _first_free(self, key: CheckpointKey) -> float:
@@ -679,7 +680,7 @@ def part_of(body: TypedBytes | None, name: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def checkpoint_document(part: CheckpointPart, ts: float, *, has_writes: bool) -> bytes:
+def checkpoint_document(part: Record, ts: float, *, has_writes: bool) -> bytes:
     """The document of a checkpoint. `ts` is its time, in milliseconds since 1970."""
     first = {
         "thread_id": part.key.thread_id,
@@ -687,7 +688,7 @@ def checkpoint_document(part: CheckpointPart, ts: float, *, has_writes: bool) ->
         "checkpoint_id": part.key.checkpoint_id,
         "parent_checkpoint_id": part.parent,
     }
-    parts = {"checkpoint": part.body.data, "metadata": part.metadata.data}
+    parts = {"checkpoint": part.value.data, "metadata": part.metadata.data}
     last = {"checkpoint_ts": ts, "has_writes": "true" if has_writes else "false"}
     return document(first, parts, last | source_and_step(part.metadata) | _beside(part.metadata))
 
@@ -704,7 +705,7 @@ def _beside(metadata: TypedBytes) -> dict[str, Any]:
     return made
 
 
-def write_document(part: WritePart, number: float) -> bytes:
+def write_document(part: Record, number: float) -> bytes:
     """The document of a write. `number` is its place in the order of arrival."""
     value = part.value.data
     fields = {
@@ -747,7 +748,7 @@ _OF_VALUE = _PLACE | {"channel", "version", "type", "value"}
 _OF_WRITE = _PLACE | {"task_id", "idx", "channel", "type", "value", "timestamp", "global_idx"}
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
     """The parts that the rows of one thread hold. Raises `CannotHold`.
 
     The writes of a checkpoint come in the order of arrival, as LangGraph.js reads them.
@@ -780,10 +781,10 @@ def _arrival(found: StoredDocument) -> float:
     return number if isinstance(number, int | float) else 0
 
 
-def _write_part(found: StoredDocument) -> WritePart:
+def _write_part(found: StoredDocument) -> Record:
     found.check_members(_OF_WRITE)
     idx = found.get("idx")
-    return WritePart(
+    return Record.write(
         _key(found),
         found.text("task_id"),
         "",
@@ -794,14 +795,14 @@ def _write_part(found: StoredDocument) -> WritePart:
     )
 
 
-def _checkpoint_part(found: StoredDocument, values: KeptValues) -> CheckpointPart:
+def _checkpoint_part(found: StoredDocument, values: KeptValues) -> Record:
     found.check_members(_OF_CHECKPOINT)
     key = _key(found)
     try:
         body = _whole(found.members["checkpoint"], key.checkpoint_ns, values)
     except (KeyError, ValueError) as error:
         raise CannotHold(f"the document '{found.name}' has no body: {error}") from None
-    return CheckpointPart(
+    return Record.checkpoint(
         key,
         found.text("parent_checkpoint_id") or None,
         TypedBytes("json", body.encode("utf-8", "surrogatepass")),

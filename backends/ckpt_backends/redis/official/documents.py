@@ -22,14 +22,23 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import MOST_BYTES, REDIS_JSON, unread
 from ckpt_backends.errors import StoreUnavailable, Unsupported
-from ckpt_backends.model import Capability, CheckpointKey, Fault, TypedBytes, Write, time_of
+from ckpt_backends.model import (
+    Capability,
+    CheckpointKey,
+    Fault,
+    Kind,
+    Record,
+    TypedBytes,
+    Write,
+    time_of,
+)
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.changes import AddedWrite, ListOfWrites, exact_json, expiring_at
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
@@ -82,7 +91,7 @@ from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.official.declaration import BACKEND, SHALLOW
 from ckpt_backends.rows import Row
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -389,11 +398,11 @@ class DocumentPlan(JsonPlan):
     def metadata(self, metadata: TypedBytes) -> str:
         return json.dumps(metadata_text(metadata))
 
-    def add(self, part: CheckpointPart, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+    def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         stored = checkpoint_document(part, _stored_at(part.key), has_writes=self.flag(writes))
         yield ("JSON.SET", self._layout.checkpoint_name(part.key), "$", stored)
 
-    def add_write(self, part: WritePart) -> Iterator[Command]:
+    def add_write(self, part: Record) -> Iterator[Command]:
         name = self.write_name(part.key, part.task_id, part.idx)
         yield ("JSON.SET", name, "$", write_document(part))
 
@@ -864,29 +873,29 @@ class DocumentReception(Reception):
         if meant_id(arrival.thread_id) != arrival.thread_id:
             raise CannotHold(f"RedisSaver takes the id '{arrival.thread_id}' for an empty one")
 
-    def documents(self, part: Part) -> Iterator[NewDocument]:
-        if isinstance(part, CheckpointPart):
+    def documents(self, part: Record) -> Iterator[NewDocument]:
+        if part.kind is Kind.CHECKPOINT:
             yield self._checkpoint(part)
-        elif isinstance(part, WritePart):
+        elif part.kind is Kind.WRITE:
             yield self._write(part)
         else:
             raise CannotHold(f"RedisSaver stores channel '{part.channel}' in checkpoints only")
 
-    def _checkpoint(self, part: CheckpointPart) -> NewDocument:
+    def _checkpoint(self, part: Record) -> NewDocument:
         key = part.key
         if meant_ns(key.checkpoint_ns) != key.checkpoint_ns:
             raise CannotHold(f"RedisSaver takes the namespace '{key.checkpoint_ns}' for the root")
         known = self._heads.get(key.checkpoint_ns)
         if known is None or known[0] < key:
             self._heads[key.checkpoint_ns] = key, part.expires_at
-        exact = replace(part, body=exact_json(part.body, f"checkpoint '{key.checkpoint_id}'"))
+        exact = part._replace(value=exact_json(part.value, f"checkpoint '{key.checkpoint_id}'"))
         at = time_of(key.checkpoint_id)
         stored = checkpoint_document(
             exact, 0.0 if at is None else at.timestamp() * 1000, has_writes=True
         )
         return NewDocument(self._documents.checkpoint_name(key), stored, part.expires_at)
 
-    def _write(self, part: WritePart) -> NewDocument:
+    def _write(self, part: Record) -> NewDocument:
         if part.value.type not in _READ:
             raise CannotHold(
                 f"RedisSaver cannot read a write to '{part.channel}' of type '{part.value.type}'"
@@ -939,7 +948,7 @@ def stored_value(tag: str, blob: Any) -> TypedBytes:
     return TypedBytes({"json": REDIS_JSON, "base64": "bytes"}.get(tag, tag), decoded)
 
 
-def checkpoint_document(part: CheckpointPart, ts: float, *, has_writes: bool) -> bytes:
+def checkpoint_document(part: Record, ts: float, *, has_writes: bool) -> bytes:
     """The document of a checkpoint. `ts` is its time, in milliseconds since 1970."""
     first = {
         "thread_id": stored_id(part.key.thread_id),
@@ -951,7 +960,7 @@ def checkpoint_document(part: CheckpointPart, ts: float, *, has_writes: bool) ->
     }
     last = {"metadata": metadata_text(part.metadata), "has_writes": has_writes}
     last |= source_and_step(part.metadata)
-    return document(first, {"checkpoint": part.body.data}, last)
+    return document(first, {"checkpoint": part.value.data}, last)
 
 
 def metadata_text(metadata: TypedBytes) -> str:
@@ -966,7 +975,7 @@ def run_of(metadata: bytes) -> str:
     return run_id if isinstance(run_id, str) else ""
 
 
-def write_document(part: WritePart) -> bytes:
+def write_document(part: Record) -> bytes:
     """The document of a write."""
     value = part.value
     fields = {
@@ -996,7 +1005,7 @@ _OF_WRITE = frozenset(
 )
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
     """The parts that the rows of one thread hold. Raises `CannotHold`.
 
     Pointers and lists of writes follow from the documents; so do the separate values of release
@@ -1012,7 +1021,7 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
             yield _checkpoint_part(found)
 
 
-def _checkpoint_part(found: StoredDocument) -> CheckpointPart:
+def _checkpoint_part(found: StoredDocument) -> Record:
     found.check_members(_OF_CHECKPOINT)
     thread_id = meant_id(found.text("thread_id"))
     stored = found.get("metadata")
@@ -1025,7 +1034,7 @@ def _checkpoint_part(found: StoredDocument) -> CheckpointPart:
         parent = meant_id(found.text("parent_checkpoint_id")) or None
     metadata = found.raw("metadata") if metadata is None else metadata
     _check_run(found, key, metadata)
-    return CheckpointPart(
+    return Record.checkpoint(
         key,
         parent,
         TypedBytes(REDIS_JSON, found.raw("checkpoint")),
@@ -1053,10 +1062,10 @@ def _check_run(found: StoredDocument, key: CheckpointKey, metadata: bytes) -> No
         )
 
 
-def _write_part(found: StoredDocument) -> WritePart:
+def _write_part(found: StoredDocument) -> Record:
     found.check_members(_OF_WRITE)
     idx = found.get("idx")
-    return WritePart(
+    return Record.write(
         place_of(found, meant_id(found.text("thread_id"))),
         found.text("task_id"),
         found.text("task_path"),

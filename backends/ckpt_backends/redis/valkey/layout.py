@@ -16,9 +16,17 @@ from redis import exceptions
 from ckpt_backends.changes import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    Fault,
+    Kind,
+    Record,
+    TypedBytes,
+    Usage,
+    Write,
+)
 from ckpt_backends.protocol import CheckpointQuery, Store
-from ckpt_backends.records import new_checkpoints, new_writes
 from ckpt_backends.redis.engine.changes import KeyRemoval, expiring_at
 from ckpt_backends.redis.engine.connection import Command, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
@@ -82,7 +90,7 @@ from ckpt_backends.redis.valkey.records import (
 from ckpt_backends.rows import Row, not_of
 from ckpt_backends.servers import understood
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # Faults of the lists by which ValkeySaver finds the checkpoints of a namespace.
@@ -548,9 +556,9 @@ class ValkeyPlan(CommandPlan):
             yield from self._copy(copy, target)
             found = self._stored_writes(copy.source)
             writes[target] = [one.fields for one in _chosen(copy.source, found, copy.writes)]
-        for one in new_checkpoints(change):
+        for one in change.checkpoints:
             yield from self._add(one)
-        for write in new_writes(change):
+        for write in change.writes:
             writes.setdefault(write.key, []).append(write_fields(write))
         for some in change.copies_of_writes:
             found = _chosen(some.source, self._stored_writes(some.source), some.tasks)
@@ -579,7 +587,7 @@ class ValkeyPlan(CommandPlan):
 
     # Additions
 
-    def _add(self, one: CheckpointPart) -> Iterator[Command]:
+    def _add(self, one: Record) -> Iterator[Command]:
         key = one.key
         fields: dict[str, Any] = {"thread_id": key.thread_id}
         fields["checkpoint_id"] = key.checkpoint_id
@@ -591,7 +599,7 @@ class ValkeyPlan(CommandPlan):
         if left == _MISSING:
             left = max(self._left(origin), NO_EXPIRY)
         name = self._make(self._layout.checkpoint_name(key))
-        yield ("SET", name, checkpoint_text(fields, one.body, one.metadata))
+        yield ("SET", name, checkpoint_text(fields, one.value, one.metadata))
         yield from self._come(key, name, left)
 
     def _copy(self, copy: CopyOfCheckpoint, target: CheckpointKey) -> Iterator[Command]:
@@ -710,7 +718,7 @@ class _WaitingWrites:
         self._has_paths = False
         self.expiry = _Expiry()
 
-    def add(self, part: WritePart, start: int, size: int) -> None:
+    def add(self, part: Record, start: int, size: int) -> None:
         """Add a write, whose text is at this place in the file."""
         self._places.append(((part.order, part.task_id, part.idx), start, size))
         self._has_paths |= bool(part.order)
@@ -737,15 +745,15 @@ class ValkeyReception(Reception):
         """By namespace, the checkpoints that come."""
         self._expiries: dict[str, _Expiry] = {}
 
-    def documents(self, part: Part) -> Iterator[NewDocument]:
-        if isinstance(part, CheckpointPart):
+    def documents(self, part: Record) -> Iterator[NewDocument]:
+        if part.kind is Kind.CHECKPOINT:
             yield self._checkpoint(part)
-        elif isinstance(part, WritePart):
+        elif part.kind is Kind.WRITE:
             self._add_write(part)
         else:
             raise CannotHold(f"ValkeySaver stores channel '{part.channel}' in checkpoints only")
 
-    def _checkpoint(self, part: CheckpointPart) -> NewDocument:
+    def _checkpoint(self, part: Record) -> NewDocument:
         key = part.key
         name = self._contents.checkpoint_name(key)
         self._check_key(key, name)
@@ -757,10 +765,10 @@ class ValkeyReception(Reception):
             "checkpoint_id": key.checkpoint_id,
             "parent_checkpoint_id": part.parent,
         }
-        made = checkpoint_text(fields, part.body, part.metadata)
+        made = checkpoint_text(fields, part.value, part.metadata)
         return NewDocument(name, made, part.expires_at, is_string=True)
 
-    def _add_write(self, part: WritePart) -> None:
+    def _add_write(self, part: Record) -> None:
         key = part.key
         self._check_key(key, self._contents.writes_name(key))
         fields = write_fields(part)

@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT, raw, text
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, elements
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
 UNKNOWN = "?"
 """The channel of a write that cannot be read."""
@@ -179,7 +178,7 @@ def checkpoint_text(
     return _dumped(parts)
 
 
-def write_fields(part: WritePart) -> dict[str, Any]:
+def write_fields(part: Record) -> dict[str, Any]:
     """A write as an element of the list."""
     return {
         "task_id": part.task_id,
@@ -237,7 +236,7 @@ _FIELDS = frozenset(
 )
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001 - one layout
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - one layout
     """The parts that the rows of some threads hold. Raises `CannotHold` and `Unsupported`.
 
     Other layouts order checkpoints by their ids. So the lists must have this order, too.
@@ -266,24 +265,24 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG00
         _check_order(listed, ids.get(at, []))
 
 
-def _checkpoint(name: str, cells: Mapping[str, Cell]) -> CheckpointPart:
+def _checkpoint(name: str, cells: Mapping[str, Cell]) -> Record:
     stored = stored_checkpoint(_cell_bytes(cells["value"]))
     key = _key(name, stored.start.thread_id)
     where = f"checkpoint '{key.checkpoint_id}'"
     if problem := stored.body.problem or stored.metadata.problem:
         raise CannotHold(f"{where} cannot be read: {problem}")
     _check_members(stored.fields, _FIELDS, where)
-    return CheckpointPart(key, stored.start.parent, stored.body, stored.metadata, _expiry(cells))
+    return Record.checkpoint(key, stored.start.parent, stored.body, stored.metadata, _expiry(cells))
 
 
-def _writes(name: str, cells: Mapping[str, Cell]) -> Iterator[WritePart]:
+def _writes(name: str, cells: Mapping[str, Cell]) -> Iterator[Record]:
     key = _key(name, None)
     for one in stored_writes(_cell_bytes(cells["value"])):
         where = f"the write to '{one.channel}' at checkpoint '{key.checkpoint_id}'"
         if one.value.problem:
             raise CannotHold(f"{where} cannot be read: {one.value.problem}")
         _check_members(one.fields, _MEMBERS, where)
-        yield WritePart(key, one.task_id, "", one.idx, one.channel, one.value, _expiry(cells))
+        yield Record.write(key, one.task_id, "", one.idx, one.channel, one.value, _expiry(cells))
 
 
 def _check_members(found: Mapping[str, object], known: frozenset[str], where: str) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.model import Record
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore
-from ckpt_backends.transfer.parts import Part, ValuePart, languages_of, parts_of_rows, refusal
+from ckpt_backends.transfer.parts import languages_of, parts_of_rows, refusal
 from ckpt_cli.queries.stores import language_of
 
 NAME = "copied"
@@ -111,10 +112,9 @@ def test_parts_of_threads_are_those_of_their_rows(store: Store) -> None:
     if not languages_of(layout):
         return  # nothing can be copied from it
     threads = [one.thread_id for one in store.threads()]
-    together: dict[str, list[Part]] = {one: [] for one in threads}
+    together: dict[str, list[Record]] = {one: [] for one in threads}
     for part in store.parts_of(threads):
-        place = part if isinstance(part, ValuePart) else part.key
-        together[place.thread_id].append(part)
+        together[part.key.thread_id].append(part)
     for one in threads:
         wanted = list(parts_of_rows(layout, store.rows(one)))
         assert sorted(map(repr, store.parts_of([one]))) == sorted(map(repr, wanted))
