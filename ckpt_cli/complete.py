@@ -97,7 +97,7 @@ def _watch() -> None:
 
 def _is_local(session: Session) -> bool:
     """Whether the store is a file or a folder."""
-    from ckpt_backends.discovery import backend_of
+    from ckpt_backends.declaration import backend_of
 
     backend = backend_of(session.names.store_url.scheme)
     return backend is not None and backend.is_local
@@ -118,7 +118,7 @@ def _stores(session: Session, word: str, *_: str) -> Iterator[Found]:
     with suppress(CkptError):
         yield from _profiles(session)
     if word:
-        from ckpt_backends.discovery import known_backends
+        from ckpt_backends.declaration import known_backends
 
         found = {name: one.title for one in reversed(known_backends()) for name in one.schemes}
         yield from ((f"{name}://", what) for name, what in sorted(found.items()))

@@ -303,7 +303,7 @@ def _without_passwords(text: str, argv: Sequence[str]) -> str:
     # Late: most runs end without an error.
     from pathlib import Path
 
-    from ckpt_backends.discovery import backend_of
+    from ckpt_backends.declaration import backend_of
     from ckpt_backends.url import printable
 
     for word in argv:

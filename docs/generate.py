@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from ckpt_backends.declaration import LAST_STORED, Backend, is_read_only
-from ckpt_backends.discovery import bundled, layouts
+from ckpt_backends.declaration import LAST_STORED, Backend, bundled, is_read_only, layouts
 from ckpt_backends.model import Capability as C
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.parts import languages_of, refusal

@@ -190,7 +190,7 @@ class DecryptingStore(WrappedStore):
         if value.whole is not None:
             return value._replace(encrypted=True)
         if value.type == "merged+aes":
-            from ckpt_backends.codec.merged import merged, packed_parts
+            from ckpt_backends.codec.lossless import merged, packed_parts
 
             return merged(self._read(part) or part for part in packed_parts(value.data))
         data, problem = None, NO_KEY
@@ -212,7 +212,7 @@ class DecryptingStore(WrappedStore):
 
 def part_of(whole: TypedBytes, name: str) -> TypedBytes:
     """One entry of a map that was encrypted as a whole; with the problem if it is not there."""
-    from ckpt_backends.codec.split import split
+    from ckpt_backends.codec.edits import split
 
     try:
         found = split(whole._replace(encrypted=False)).get(name)

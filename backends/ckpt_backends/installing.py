@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from ckpt_backends.discovery import DISTRIBUTION
+from ckpt_backends.declaration import DISTRIBUTION
 from ckpt_backends.shell import command
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from ckpt_backends.app_sessions import WritableSessions
-from ckpt_backends.discovery import known_backends
+from ckpt_backends.declaration import known_backends
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import EditableMemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import WritableStore

@@ -8,12 +8,13 @@ from importlib import import_module
 from os.path import exists
 from typing import TYPE_CHECKING, Any, cast
 
-from ckpt_backends.declaration import Backend, load
-from ckpt_backends.discovery import (
+from ckpt_backends.declaration import (
     DISTRIBUTION,
+    Backend,
     backend_claiming,
     backend_of,
     known_backends,
+    load,
     package_of,
 )
 from ckpt_backends.errors import (

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote, unquote
 
-from ckpt_backends.declaration import NAME
-from ckpt_backends.discovery import backend_at, backend_of, param_form
+from ckpt_backends.declaration import NAME, backend_at, backend_of, param_form
 from ckpt_backends.errors import UsageError
 
 _SCHEME = r"[a-zA-Z][a-zA-Z0-9+.-]*://"

@@ -13,7 +13,7 @@ from itertools import chain
 from ckpt_backends import errors, open_for_writing
 from ckpt_backends.archive import Bundle
 from ckpt_backends.changes import Removal
-from ckpt_backends.discovery import backend_of
+from ckpt_backends.declaration import backend_of
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, WritableMemoryStore, digest_of
 from ckpt_backends.model import Record, in_chunks
 from ckpt_backends.protocol import Store, WritableStore

@@ -13,8 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from ckpt_backends import errors, shell
-from ckpt_backends.declaration import Backend
-from ckpt_backends.discovery import backend_of, bundled
+from ckpt_backends.declaration import Backend, backend_of, bundled
 from ckpt_backends.url import VARIABLE, StoreUrl, parse_url
 from ckpt_cli.config import trust
 from ckpt_cli.config.trust import needs_trust

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ckpt_backends import shell
-from ckpt_backends.discovery import backend_claiming, backend_of, bundled, known_backends
+from ckpt_backends.declaration import backend_claiming, backend_of, bundled, known_backends
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl, parse_url, printable, without_values
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ckpt_backends import shell
-from ckpt_backends.discovery import backend_of, bundled
+from ckpt_backends.declaration import backend_of, bundled
 from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import check_regular, make_private_folder, open_regular, writing
 from ckpt_backends.url import VARIABLE, parse_url

@@ -271,7 +271,7 @@ def copy_metadata(metadata: TypedBytes, marks: Mapping[str, str | int]) -> Typed
 
 
 def _unpickled(metadata: TypedBytes) -> TypedBytes:
-    from ckpt_backends.transfer.metadata import without_objects
+    from ckpt_backends.transfer.bodies import without_objects
 
     try:
         return without_objects(metadata)

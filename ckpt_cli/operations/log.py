@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, TypeAlias
 
 from ckpt_backends.changes import Change, change_from_record, change_record
-from ckpt_backends.discovery import backend_of
+from ckpt_backends.declaration import backend_of
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import make_private_folder, open_regular, sync_folder, writing
 from ckpt_backends.memory import Item, ItemKey

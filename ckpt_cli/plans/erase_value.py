@@ -10,7 +10,7 @@ from typing import Any
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_backends.erasing.erasure import (
+from ckpt_backends.erasing.formats import (
     ANY_STEP,
     SHORTEST_PART,
     Erasure,

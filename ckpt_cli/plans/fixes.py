@@ -13,8 +13,7 @@ from functools import cache, cached_property
 
 from ckpt_backends.changes import Inside
 from ckpt_backends.codec.memo import remembering
-from ckpt_backends.declaration import is_read_only
-from ckpt_backends.discovery import known_backends
+from ckpt_backends.declaration import is_read_only, known_backends
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store

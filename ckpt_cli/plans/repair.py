@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 from ckpt_backends import shell
 from ckpt_backends.changes import Change
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.edits import Put, list_of, stored_items
+from ckpt_backends.codec.edits import Put, Reassembly, Unbuildable, list_of, stored_items
 from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
-from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.values import Opaque, Value
-from ckpt_backends.discovery import known_backends, layouts
+from ckpt_backends.declaration import known_backends, layouts
 from ckpt_backends.errors import CkptError, NotFound, Refused, Unsupported
 from ckpt_backends.model import BlobKey, Capability, Checkpoint, Record, Status, TypedBytes
 from ckpt_backends.protocol import Store

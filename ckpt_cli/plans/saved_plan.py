@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Literal, Protocol
 
 from ckpt_backends import shell
 from ckpt_backends.changes import Change, change_record
-from ckpt_backends.discovery import backend_of
+from ckpt_backends.declaration import backend_of
 from ckpt_backends.errors import StoreChanged, UsageError, reason_of
 from ckpt_backends.files import open_regular, writing
 from ckpt_backends.memory import ItemKey, MemoryStore

@@ -11,8 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ckpt_backends.codec import decode_checkpoint
-from ckpt_backends.declaration import Backend, is_read_only
-from ckpt_backends.discovery import bundled, known_backends, package_of
+from ckpt_backends.declaration import Backend, bundled, is_read_only, known_backends, package_of
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
 from ckpt_backends.memory import MemoryInfo
 from ckpt_backends.model import Capability, Record, StoreInfo

@@ -349,7 +349,7 @@ def _by_channel(writes: Iterable[Write]) -> dict[str, list[Value]]:
 def _merged(values: Mapping[str, Value], blobs: Mapping[str, Blob]) -> dict[str, str]:
     """Return the channels whose value is stored in several parts, and how these were merged."""
     # Imported late: few layouts have such values.
-    from ckpt_backends.codec.merged import MERGED, how_merged
+    from ckpt_backends.codec.lossless import MERGED, how_merged
 
     return {
         name: f"rebuilt (assumed {how_merged(values[name])})"

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from ckpt_backends import shell
-from ckpt_backends.codec import decode_checkpoint
+from ckpt_backends.codec import BodySkimmer, decode_checkpoint
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import CLOSED, expects_encrypted, is_encrypted_type
 from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
@@ -132,7 +132,7 @@ class TriggerInference:
     @cached_property
     def deferred(self) -> Mapping[str, bool]:
         """Maps a channel to whether it triggers a deferred node, as `deferred_channels` does."""
-        skimmed = _skimming()
+        skimmed = BodySkimmer().decode
         return deferred_channels(
             read_body(found, skimmed)
             for thread_id in self._read_whole()
@@ -184,7 +184,7 @@ class TriggerInference:
 def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:
     """Return what a thread's checkpoints tell about which nodes follow which, for each graph."""
     graphs: dict[Graph, list[tuple[str, str | None, str | None, Body]]] = {}
-    decode = _skimming()
+    decode = BodySkimmer().decode
     for one in store.checkpoints(thread_id, body=True, metadata=True):
         told = (
             one.key.checkpoint_id,
@@ -854,7 +854,7 @@ class ThreadReader:
         the channels wanted. Questions and errors name the node in a subgraph that they come from.
         With `skim`, large values in bodies are not read either; `Cut`s stand in their places.
         """
-        decode_body = _skimming() if skim else decode_checkpoint
+        decode_body = BodySkimmer().decode if skim else decode_checkpoint
         for one, writes in self._with_writes(
             checkpoint_ns, checkpoint_ids, state, True if values else CONTROL
         ):
@@ -967,7 +967,7 @@ class ThreadReader:
         """Return the nodes that each channel triggers, from all bodies of a namespace's graph."""
         graph = graph_of(checkpoint_ns)
         if graph not in self._learned:
-            skimmed = _skimming()
+            skimmed = BodySkimmer().decode
             found = self.checkpoints(body=True)
             self._learned[graph] = learn(
                 read_body(one, skimmed) for one in found if graph_of(one.key.checkpoint_ns) == graph
@@ -978,7 +978,7 @@ class ThreadReader:
         """Return which of some channels trigger a deferred node, as far as other checkpoints tell:
         those of the namespace, or else other threads.
         """
-        skimmed = _skimming()
+        skimmed = BodySkimmer().decode
         bodies = self.checkpoints(checkpoint_ns, body=True)
         found = deferred_channels(read_body(one, skimmed) for one in bodies)
         return found if found.keys() >= {*channels} else {**self._inference.deferred, **found}
@@ -1007,13 +1007,6 @@ class ThreadReader:
     def children(self, key: CheckpointKey) -> list[str]:
         """Return the ids of the children of a checkpoint, oldest first."""
         return [*self.parentage(key.checkpoint_ns).children(key.checkpoint_id)]
-
-
-def _skimming() -> Callable[[TypedBytes], Value]:
-    """Return a decoder of bodies that leaves out large values."""
-    from ckpt_backends.codec.skim import BodySkimmer  # late: one checkpoint is read whole
-
-    return BodySkimmer().decode
 
 
 def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:

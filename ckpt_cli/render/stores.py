@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ckpt_backends.discovery import DISTRIBUTION
+from ckpt_backends.declaration import DISTRIBUTION
 from ckpt_backends.installing import install_command
 from ckpt_cli.render.fields import Field, Part, Shape, known, optional
 from ckpt_cli.render.table import Column, size

@@ -826,7 +826,7 @@ def test_a_killed_fork_leaves_the_new_thread_whole_or_absent(place: DynamoDbHarn
 
 def test_reading_the_declaration_imports_no_driver() -> None:
     code = (
-        "import sys; from ckpt_backends.discovery import backend_of; backend_of('dynamodb');"
+        "import sys; from ckpt_backends.declaration import backend_of; backend_of('dynamodb');"
         "print(json.dumps([one for one in sys.modules if one.startswith('boto')]))"
     )
     done = subprocess.run(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.discovery import known_backends
+from ckpt_backends.declaration import known_backends
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.transfer.form import Form, Language
 from ckpt_backends.transfer.parts import refusal

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckpt_backends.archive import check_bundle, write_bundle
-from ckpt_backends.discovery import known_backends
+from ckpt_backends.declaration import known_backends
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.testing.harness import Harness
 from tests.copy.conftest import Places, Sources

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.mongodb.utils import dumps_metadata, loads_metadata
 
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.bodies import converted_metadata
 from ckpt_backends.transfer.form import CannotHold, Form
-from ckpt_backends.transfer.metadata import converted_metadata
 from tests.copy.official_readers import REDIS, TYPED, same
 
 WHERE = "checkpoint 'c'"

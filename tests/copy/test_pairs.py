@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.discovery import known_backends
+from ckpt_backends.declaration import known_backends
 from ckpt_backends.model import Kind, TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.discovery import bundled
+from ckpt_backends.declaration import bundled
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.parts import languages_of, refusal, route

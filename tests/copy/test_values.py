@@ -38,8 +38,8 @@ from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
 from ckpt_backends.codec import decode
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.bodies import from_plain_json, plain_json
 from ckpt_backends.transfer.form import CannotHold, NoEqualForm, Serializer
-from ckpt_backends.transfer.metadata import from_plain_json, plain_json
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, exact_floats
 from tests.copy.official_readers import (
     read_redis_value,

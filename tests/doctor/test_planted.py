@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.discovery import bundled
+from ckpt_backends.declaration import bundled
 from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.testing.harness import Harness

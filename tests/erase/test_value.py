@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.erasing.erasure import Erasure, ScalarPlace
+from ckpt_backends.erasing.formats import Erasure, ScalarPlace
 from ckpt_backends.erasing.thread import ThreadEraser
 from ckpt_backends.errors import NotFound, Refused, StoreChanged
 from ckpt_backends.model import TypedBytes

@@ -21,7 +21,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.bson import document_of, typed
 from ckpt_backends.codec.bson import plain as bson_plain
 from ckpt_backends.codec.values import Tagged
-from ckpt_backends.erasing.erasure import (
+from ckpt_backends.erasing.formats import (
     BODY,
     MARKER,
     METADATA,
@@ -31,8 +31,8 @@ from ckpt_backends.erasing.erasure import (
     ScalarPlace,
     Spot,
     Treatment,
+    erased_value,
 )
-from ckpt_backends.erasing.formats import erased_value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.form import CannotHold
 

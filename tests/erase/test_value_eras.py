@@ -12,7 +12,7 @@ import pytest
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.encryption import DecryptingStore
-from ckpt_backends.erasing.erasure import MARKER, Erasure
+from ckpt_backends.erasing.formats import MARKER, Erasure
 from ckpt_backends.errors import Refused
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.erasing.erasure import Erasure
+from ckpt_backends.erasing.formats import Erasure
 from ckpt_backends.erasing.thread import ThreadEraser
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable

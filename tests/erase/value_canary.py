@@ -15,7 +15,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
-from ckpt_backends.erasing.erasure import MARKER
+from ckpt_backends.erasing.formats import MARKER
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.commands.erase import erase_values

@@ -1,7 +1,7 @@
 """Finds imports between backends. A backend is every package with a module `declaration`, so a new
 one is covered without being listed.
 
-* Nothing imports a backend from outside; `discovery` loads its functions by name.
+* Nothing imports a backend from outside; `declaration` loads its functions by name.
 * A backend may import the engine of its folder, the one that its declaration names, and `sql`.
 * An engine imports no backend, and no other engine but `sql`.
 * Nothing outside backends and engines imports a driver that a declaration names.

@@ -15,8 +15,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.json_form import Json, from_json, to_json
-from ckpt_backends.codec.memo import CURRENT, note_unreadable
+from ckpt_backends.codec.memo import CURRENT, SuccessiveValues, note_unreadable
 from ckpt_backends.codec.values import (
+    CHANNELS,
     DEFAULT_LIMITS,
     DELTA_SNAPSHOT,
     JSON_TYPES,
@@ -29,16 +30,16 @@ from ckpt_backends.codec.values import (
     Value,
     past_bytes,
 )
+from ckpt_backends.model import TypedBytes, is_control
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ckpt_backends.model import TypedBytes
 
 __all__ = [
     "DEFAULT_LIMITS",
     "DELTA_SNAPSHOT",
     "UNDEFINED",
+    "BodySkimmer",
     "Cut",
     "Json",
     "Limits",
@@ -130,6 +131,45 @@ def _successive_body(body: TypedBytes) -> Value:
         return None
 
 
+_SKIMMED = 512
+"""Values of up to this many bytes are returned."""
+
+
+class BodySkimmer:
+    """Decodes bodies of one thread. Those read one after the other should be alike.
+
+    Keeps the values of one body in memory.
+    """
+
+    def __init__(self) -> None:
+        self._successive = SuccessiveValues(_msgpack_decoder())
+
+    def decode(self, body: TypedBytes) -> Value:
+        """Decode a body like `decode_checkpoint`, with a `Cut` of None for each large value.
+
+        Values of LangGraph's control channels are always there.
+        """
+        if body.type != "msgpack" or body.problem or len(body.data) < _SMALL_BODY:
+            return decode_checkpoint(body)
+        try:
+            found = self._successive.body(body.data, DEFAULT_LIMITS)
+        except (ValueError, IndexError, PastLimit):
+            return decode_checkpoint(body)
+        if found is None:
+            return decode_checkpoint(body)
+        channels = found.get(CHANNELS)
+        if isinstance(channels, dict):
+            found[CHANNELS] = {
+                name: self._skimmed(name, value) if isinstance(name, str) else value
+                for name, value in channels.items()
+            }
+        return found
+
+    def _skimmed(self, name: str, value: Value) -> Value:
+        size = self._successive.size(name)
+        return value if size <= _SKIMMED or is_control(name) else Cut(None, size, "not read")
+
+
 def channel_sizes(body: TypedBytes) -> dict[str, int] | None:
     """Bytes of a checkpoint body by channel; None if it cannot be read. Never raises.
 
@@ -176,7 +216,7 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
 
             return decode_bson(typed.data, limits, None)
         case "merged":
-            from ckpt_backends.codec.merged import decode_merged
+            from ckpt_backends.codec.lossless import decode_merged
 
             return decode_merged(typed.data, lambda part: decode(part, limits))
         case "bytes" | "bytearray":

@@ -1,4 +1,4 @@
-"""The changes of a stored map's entries, and the bytes of changed entries."""
+"""Changes, splits and joins stored maps and lists without changing the bytes of other entries."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ckpt_backends.codec import bson as documents
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.cursor import ARRAY, MAP, STR, Cursor, write_header
 from ckpt_backends.codec.json import DECODER, measure, skip_space
 from ckpt_backends.codec.lossless import encode_lossless
 from ckpt_backends.codec.pickle import Dict, Machine, Node
-from ckpt_backends.codec.values import DEFAULT_LIMITS, JSON_TYPES, PastLimit
+from ckpt_backends.codec.values import (
+    DEFAULT_LIMITS,
+    JSON_TYPES,
+    Cut,
+    Opaque,
+    PastLimit,
+    Tagged,
+    Value,
+)
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 
@@ -442,3 +451,169 @@ def list_of(items: Sequence[TypedBytes], like: TypedBytes) -> TypedBytes:
     data = [one.data for one in items]
     joined = array_of(data) if like.type == "msgpack" else list_of_json(data, like.data)
     return TypedBytes(like.type, joined)
+
+
+# Splits a stored map or list into its entries, each as a separate stored value.
+#
+# Used for layouts that store a checkpoint together with its metadata, or a write with its channel.
+
+
+Parts: TypeAlias = "Mapping[str | int, TypedBytes]"
+"""By the key of a map, or by the index in a list."""
+
+
+def split(typed: TypedBytes) -> Parts:
+    """The parts of a map or list. Raises ValueError for other values and unknown types."""
+    try:
+        if typed.type == "msgpack":
+            found = _split_msgpack(typed.data)
+        elif typed.type in JSON_TYPES:
+            found = _split_json(typed.data)
+        elif typed.type == "pickle":
+            found = split_pickle(typed.data)
+        else:
+            raise ValueError(f"values of type '{typed.type}' cannot be split")
+    except (IndexError, KeyError, TypeError, PastLimit, RecursionError) as error:
+        raise ValueError(f"cut off or invalid: {error}") from error
+    return {name: TypedBytes(typed.type, data) for name, data in found.items()}
+
+
+def _split_msgpack(data: bytes) -> dict[str | int, bytes]:
+    cursor = Cursor(data)
+    kind = cursor.kind()
+    if kind not in (ARRAY, MAP):
+        raise ValueError("neither a map nor a list")
+    found: dict[str | int, bytes] = {}
+    for number in range(cursor.enter(kind)):
+        name = cursor.text("surrogatepass") if kind == MAP else number
+        found[name] = cursor.take()
+    if cursor.pos != len(data):
+        raise ValueError("trailing data")
+    return found
+
+
+def _split_json(data: bytes) -> dict[str | int, bytes]:
+    value = json.loads(data)
+    if not isinstance(value, dict | list):
+        raise ValueError("neither a map nor a list")
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return {name: json.dumps(one).encode() for name, one in items}
+
+
+# Builds new values from parts of stored values, without changing the bytes of any part.
+#
+# For example, a merged list is built from the items of older lists. Because the bytes of each item
+# are copied, LangGraph reads it exactly as before, whatever class it has.
+
+
+_SET_CODE, _MESSAGE_CODE = 0, 5
+"""Ext codes of objects made from one argument, and of objects of Pydantic 2
+(`EXT_CONSTRUCTOR_SINGLE_ARG` and `EXT_PYDANTIC_V2` of JsonPlus)."""
+_MESSAGES = "langchain_core.messages."
+"""Start of the names of LangChain's messages."""
+
+
+class Unbuildable(ValueError):
+    """A value cannot be built from stored parts; the message says why."""
+
+
+class Reassembly:
+    """Decodes stored values part by part, and remembers the bytes of each part."""
+
+    def __init__(self) -> None:
+        self._whole: dict[int, tuple[Value, TypedBytes]] = {}
+        self._parts: dict[int, tuple[Value, str, Any]] = {}
+        # Keep a reference to each value, or Python could reuse its id() for another object.
+
+    def read(self, typed: TypedBytes) -> Value:
+        """Decode a stored value, and remember the bytes of its parts. Raises `Unbuildable`."""
+        if typed.encrypted:
+            raise Unbuildable("it is made of encrypted values")
+        value = self._split(typed)
+        self._whole[id(value)] = (value, typed)
+        return value
+
+    def write(self, value: Value, tag: str) -> TypedBytes:
+        """Encode a value made of parts that were read, as msgpack or JSON. Raises `Unbuildable`."""
+        if id(value) in self._whole:
+            return self._whole[id(value)][1]
+        if tag == "msgpack":
+            return TypedBytes(tag, self._msgpack(value))
+        if tag in JSON_TYPES:
+            text = json.dumps(self._json(value, tag), ensure_ascii=False)
+            return TypedBytes(tag, text.encode("utf-8", "surrogatepass"))
+        raise Unbuildable(f"a value of type '{tag}' is not put together here")
+
+    def _split(self, typed: TypedBytes) -> Value:
+        whole = decode(typed)
+        if isinstance(whole, Opaque | Cut):
+            raise Unbuildable("it is made of values that cannot be read")
+        if typed.type == "msgpack" and isinstance(whole, list | dict):
+            return self._split_msgpack(typed.data)
+        if typed.type in JSON_TYPES and isinstance(whole, list | dict):
+            raw = json.loads(typed.data)
+            if isinstance(raw, list):
+                return [self._json_part(typed.type, item) for item in raw]
+            if isinstance(whole, dict) and isinstance(raw, dict):
+                return {key: self._json_part(typed.type, item) for key, item in raw.items()}
+        return whole
+
+    def _split_msgpack(self, data: bytes) -> Value:
+        cursor = Cursor(data)
+        is_map = cursor.kind() == MAP
+        count = cursor.enter(MAP if is_map else ARRAY)
+        taken = (cursor.take() for _ in range(count * 2 if is_map else count))
+        parts = [self._part("msgpack", data, data) for data in taken]
+        return dict(zip(parts[::2], parts[1::2], strict=True)) if is_map else parts
+
+    def _json_part(self, tag: str, raw: Any) -> Value:
+        return self._part(tag, json.dumps(raw).encode(), raw)
+
+    def _part(self, tag: str, data: bytes, raw: Any) -> Value:
+        value = decode(TypedBytes(tag, data))
+        self._parts[id(value)] = (value, tag, raw)
+        return value
+
+    def _msgpack(self, value: Value) -> bytes:
+        from ormsgpack import Ext, packb
+
+        known = self._parts.get(id(value))
+        if known is not None and known[1] == "msgpack":
+            return bytes(known[2])
+        whole = self._whole.get(id(value))
+        if whole is not None and whole[1].type == "msgpack":
+            return whole[1].data
+        match value:
+            case list():
+                return write_header(ARRAY, len(value)) + b"".join(map(self._msgpack, value))
+            case dict():
+                pairs = [part for pair in value.items() for part in pair]
+                return write_header(MAP, len(value)) + b"".join(map(self._msgpack, pairs))
+            case Tagged(type="builtins.set" | "builtins.frozenset", payload=list(members)):
+                name = [packb(part) for part in value.type.split(".")]
+                inner = b"\x93" + b"".join(name) + self._msgpack(members)
+                return packb(Ext(_SET_CODE, inner))
+            case Tagged(type=name, payload=dict(fields)) if name.startswith(_MESSAGES):
+                module, _, kind = name.rpartition(".")
+                parts = [packb(module), packb(kind), self._msgpack(fields)]
+                inner = b"\x94" + b"".join(parts) + packb("model_validate_json")
+                return packb(Ext(_MESSAGE_CODE, inner))
+            case str() | int() | float() | bool() | bytes() | None:
+                return packb(value)
+        raise Unbuildable("parts of it are of a kind that is not written here")
+
+    def _json(self, value: Value, tag: str) -> Any:
+        known = self._parts.get(id(value))
+        if known is not None and known[1] == tag:
+            return known[2]
+        whole = self._whole.get(id(value))
+        if whole is not None and whole[1].type in JSON_TYPES:
+            return json.loads(whole[1].data)
+        match value:
+            case list():
+                return [self._json(item, tag) for item in value]
+            case dict() if all(isinstance(key, str) for key in value):
+                return {key: self._json(item, tag) for key, item in value.items()}
+            case str() | int() | float() | bool() | None:
+                return value
+        raise Unbuildable("parts of it are of a kind that is not written here")

@@ -412,3 +412,13 @@ def _revive_redis(fields: dict[Any, Any]) -> Value:
 
 REDIS_DECODER = json.JSONDecoder(object_hook=_revive_redis, parse_int=integer)
 """Decodes one JSON text. The caller must check the nesting depth first."""
+
+
+def looks_marked(fields: dict[Any, Any]) -> bool:
+    """Whether a dict has the shape of a marker or an envelope of RedisSaver."""
+    if "__bytes__" in fields and len(fields) == 1:
+        return True
+    if any(fields.get(f"__{one}__") is True for one in ("send", "interrupt", "delta_snapshot")):
+        return True
+    kinds = ("constructor", "secret", "not_implemented")
+    return fields.get("lc") in (1, 2) and fields.get("type") in kinds

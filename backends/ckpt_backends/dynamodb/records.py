@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, TypeVar, cast
 
-from ckpt_backends.codec.split import split
+from ckpt_backends.codec.edits import split
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.dynamodb.connect import Attributes, DynamoConnection, Key, key_attributes
 from ckpt_backends.errors import Refused, Unsupported

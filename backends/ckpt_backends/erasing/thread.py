@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_backends.encryption import NO_KEY, has_encrypted_parts, is_encrypted, map_parts
-from ckpt_backends.erasing.erasure import (
+from ckpt_backends.erasing.formats import (
     ANY,
     ANY_STEP,
     BODY,
@@ -21,8 +21,8 @@ from ckpt_backends.erasing.erasure import (
     Spot,
     Steps,
     Treatment,
+    erased_value,
 )
-from ckpt_backends.erasing.formats import erased_value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.rows import PlacedValue, Row, RowEdit, ValueKind
 from ckpt_backends.transfer.form import CannotHold

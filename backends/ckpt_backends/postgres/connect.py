@@ -25,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import Diagnostic, NotNullViolation, ProgramLimitExceeded, StatementTooComplex
 from psycopg.types.array import ListDumper
 
-from ckpt_backends.discovery import param_form
+from ckpt_backends.declaration import param_form
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.servers import is_local, warn_unencrypted
 from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values

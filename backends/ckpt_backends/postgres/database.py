@@ -29,7 +29,7 @@ from psycopg import errors
 from ckpt_backends import shell
 from ckpt_backends.base import OnConnection
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
-from ckpt_backends.discovery import declared_for
+from ckpt_backends.declaration import declared_for
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.memory import STORE
 from ckpt_backends.model import Fault, HiddenRows, Progress, Space

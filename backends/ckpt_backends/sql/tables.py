@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ckpt_backends import shell
-from ckpt_backends.declaration import load
-from ckpt_backends.discovery import declared_for
+from ckpt_backends.declaration import declared_for, load
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import (
     COPY_INSTEAD,

@@ -20,9 +20,16 @@ from ckpt_backends.encryption import (
 )
 from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.model import CheckpointKey, Encryption, Kind, Record, TypedBytes
-from ckpt_backends.transfer.bodies import OpenBody, close_body, open_body, respelled
+from ckpt_backends.transfer.bodies import (
+    OpenBody,
+    close_body,
+    converted_metadata,
+    from_plain_json,
+    open_body,
+    plain_json,
+    respelled,
+)
 from ckpt_backends.transfer.form import CannotHold, Form, Language, Place, Serializer
-from ckpt_backends.transfer.metadata import converted_metadata, from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import Sealing, place_of, sealed_together
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 

@@ -58,7 +58,7 @@ class Form(NamedTuple):
     encrypts_together: bool = False
     """Whether body and metadata are encrypted as one; see `transfer.sealing.sealed_together`."""
     parses_json: bool = False
-    """Whether the engine stores JSON parsed and spells it anew; see `transfer.spelling`."""
+    """Whether the engine stores JSON parsed and spells it anew."""
     has_task_paths: bool = True
     keeps_write_order: bool = False
     """Whether writes stay in the order in which they come, so that they need no task paths."""

@@ -14,8 +14,7 @@ from hashlib import blake2b
 from typing import Any, TypeAlias, cast
 
 from ckpt_backends.codec.values import JSON_TYPES
-from ckpt_backends.declaration import Backend, load
-from ckpt_backends.discovery import backend_of, known_backends
+from ckpt_backends.declaration import Backend, backend_of, known_backends, load
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, Kind, Record, TypedBytes
 from ckpt_backends.rows import ChangeValue, EditRow, Row, RowEdit

@@ -11,40 +11,219 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from ckpt_backends.codec.cursor import READ_EXT, depth_bound, skip
-from ckpt_backends.codec.json import BOM
+from ckpt_backends.codec.json import BOM, looks_marked
 from ckpt_backends.codec.lossless import Ext, pack_lossless, unpack_lossless
-from ckpt_backends.codec.values import REDIS_JSON, Limits, PastLimit
+from ckpt_backends.codec.pickle import (
+    OLD_MODULES,
+    OLD_NAMES,
+    Dict,
+    Global,
+    Machine,
+    Node,
+    Object,
+    Parts,
+    Set,
+    build,
+)
+from ckpt_backends.codec.values import CHANNELS, REDIS_JSON, TUPLE, Limits, PastLimit, Tagged, Value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.form import CannotHold, NoEqualForm, Serializer
-from ckpt_backends.transfer.official_types import (
-    ARGUMENTS,
-    COLLECTIONS,
-    DATETIME,
-    FIELDS,
-    HASHABLE,
-    IDS_OF_LANGCHAIN,
-    INTERRUPT,
-    LANGCHAIN_IDS,
-    MESSAGES,
-    ONE_ARGUMENT,
-    SEND,
-    SENDS,
-    SET,
-    TIMEDELTA,
-    TIMEZONE,
-    TypeName,
-    call_works,
-    fits,
+
+# The types that LangGraph's serializers revive without being told, and how they are called.
+#
+# `JsonPlusSerializer` calls what an ext type of msgpack names, and `JsonPlusRedisSerializer` what
+# an `lc` envelope names. A value can be moved from one to the other if both make the same call.
+# Source: `langgraph/checkpoint/serde` of langgraph-checkpoint 4.3, `SAFE_MSGPACK_TYPES`;
+# `langchain_core/load/mapping.py` of langchain-core 1.7.
+
+
+TypeName: TypeAlias = tuple[str, str]
+"""Module and name of a class or function."""
+
+DATETIME: TypeName = ("datetime", "datetime")
+TIMEZONE: TypeName = ("datetime", "timezone")
+TIMEDELTA: TypeName = ("datetime", "timedelta")
+SET: TypeName = ("builtins", "set")
+SEND: TypeName = ("langgraph.types", "Send")
+SENDS = frozenset({SEND, ("langgraph.constants", "Send")})
+INTERRUPT: TypeName = ("langgraph.types", "Interrupt")
+LANGCHAIN_DOCUMENT: TypeName = ("langchain_core.documents.base", "Document")
+
+COLLECTIONS = frozenset({SET, ("builtins", "frozenset"), ("collections", "deque")})
+"""Called with one list."""
+ONE_ARGUMENT = frozenset(
+    {
+        ("uuid", "UUID"),
+        ("decimal", "Decimal"),
+        ("zoneinfo", "ZoneInfo"),
+        *(
+            ("ipaddress", f"IPv{n}{kind}")
+            for n in "46"
+            for kind in ("Address", "Interface", "Network")
+        ),
+    }
 )
+"""Called with one text."""
+_PATHS = frozenset(
+    (module, name)
+    for module in ("pathlib", "pathlib._local")
+    for name in ("Path", "PosixPath", "WindowsPath")
+)
+ARGUMENTS = _PATHS | {("re", "compile"), TIMEDELTA, ("datetime", "date"), TIMEZONE}
+"""Called with several arguments."""
+FIELDS: Mapping[TypeName, tuple[str, ...]] = {
+    ("datetime", "time"): ("hour", "minute", "second", "microsecond", "tzinfo", "fold"),
+    ("langgraph.store.base", "Item"): ("value", "key", "namespace", "created_at", "updated_at"),
+    ("langgraph.store.base", "GetOp"): ("namespace", "key", "refresh_ttl"),
+    INTERRUPT: ("value", "id", "resumable", "ns", "when", "interrupt_id", "response_schema"),
+    ("langgraph.types", "Command"): ("graph", "update", "resume", "goto"),
+    ("langgraph.types", "Overwrite"): ("value", "type"),
+    ("langgraph.types", "TimeoutPolicy"): ("run_timeout", "idle_timeout", "refresh_on"),
+    ("langgraph.types", "StateSnapshot"): (
+        *("values", "next", "config", "metadata", "created_at", "parent_config", "tasks"),
+        "interrupts",
+    ),
+    ("langgraph.types", "PregelTask"): (
+        *("id", "name", "path", "error", "interrupts", "state", "result"),
+    ),
+}
+"""Called with these fields, some of which may be missing."""
+_NEEDED: Mapping[str, frozenset[str]] = {
+    "Item": frozenset(FIELDS["langgraph.store.base", "Item"]),
+    "GetOp": frozenset({"namespace", "key"}),
+    "Interrupt": frozenset({"value"}),
+    "Overwrite": frozenset({"value"}),
+    "StateSnapshot": frozenset(FIELDS["langgraph.types", "StateSnapshot"]),
+    "PregelTask": frozenset({"id", "name", "path"}),
+}
+HASHABLE = ONE_ARGUMENT | ARGUMENTS | {DATETIME, ("datetime", "time"), ("builtins", "frozenset")}
+"""Types whose objects can be items of a set."""
+
+_KINDS = {
+    **{"AI": "ai", "Chat": "chat", "Function": "function", "Human": "human", "System": "system"},
+    **{"Tool": "tool", "Base": "base"},
+}
+MESSAGES: Mapping[TypeName, str] = {
+    **{
+        (f"langchain_core.messages.{module}", f"{kind}Message{chunk}"): f"{kind}Message{chunk}"
+        for kind, module in _KINDS.items()
+        for chunk in ("", "Chunk")
+        if kind != "Base"
+    },
+    ("langchain_core.messages.modifier", "RemoveMessage"): "RemoveMessage",
+}
+"""The classes of messages, with their names."""
+
+LANGCHAIN_IDS: Mapping[tuple[str, ...], TypeName] = {
+    **{("langchain", "schema", "messages", name[1]): name for name in MESSAGES},
+    **{(*name[0].split("."), name[1]): name for name in MESSAGES},
+    ("langchain", "schema", "document", "Document"): LANGCHAIN_DOCUMENT,
+}
+"""By the id in an `lc` 1 envelope, the class that it revives as."""
+IDS_OF_LANGCHAIN: Mapping[TypeName, tuple[str, ...]] = {
+    **{name: ("langchain", "schema", "messages", name[1]) for name in MESSAGES},
+    LANGCHAIN_DOCUMENT: ("langchain", "schema", "document", "Document"),
+}
+
+
+def fits(name: TypeName, fields: Mapping[Any, Any]) -> bool:
+    """Whether a call of a known class with these fields works.
+
+    If a call fails, each serializer falls back to something else.
+    """
+    if name in FIELDS:
+        known = {*fields} <= {*FIELDS[name]}
+        return known and _NEEDED.get(name[1], frozenset()) <= {*fields}
+    if name == LANGCHAIN_DOCUMENT:
+        return isinstance(fields.get("page_content"), str) and _is_dict_or_missing(
+            fields, "metadata"
+        )
+    return name in MESSAGES and _message_fits(name[1], fields)
+
+
+def _message_fits(name: str, fields: Mapping[Any, Any]) -> bool:
+    content = fields.get("content", "" if name == "RemoveMessage" else None)
+    if name == "RemoveMessage" and (content != "" or not isinstance(fields.get("id"), str)):
+        return False
+    if not isinstance(content, str) and not (
+        isinstance(content, list) and all(isinstance(one, str | dict) for one in content)
+    ):
+        return False
+    if not all(_is_text_or_none(fields, one) for one in ("id", "name")):
+        return False
+    dicts = ("additional_kwargs", "response_metadata")
+    if not all(_is_dict_or_missing(fields, one) for one in dicts):
+        return False
+    if name.startswith("AI"):
+        return _has_tool_calls(fields)
+    if name.startswith("Tool"):
+        status = fields.get("status", "success")
+        return isinstance(fields.get("tool_call_id"), str) and status in ("success", "error")
+    if name.startswith("Chat"):
+        return isinstance(fields.get("role"), str)
+    return not name.startswith("Function") or isinstance(fields.get("name"), str)
+
+
+def _has_tool_calls(fields: Mapping[Any, Any]) -> bool:
+    calls, invalid = fields.get("tool_calls", []), fields.get("invalid_tool_calls", [])
+    chunks, usage = fields.get("tool_call_chunks", []), fields.get("usage_metadata")
+    for one in (calls, invalid, chunks):
+        if not isinstance(one, list) or not all(isinstance(call, dict) for call in one):
+            return False
+    return (usage is None or _is_usage(usage)) and all(
+        isinstance(call.get("name"), str)
+        and isinstance(call.get("args"), dict)
+        and _is_text_or_none(call, "id")
+        for call in calls
+    )
+
+
+def _is_usage(usage: object) -> bool:
+    names = ("input_tokens", "output_tokens", "total_tokens")
+    return isinstance(usage, dict) and all(type(usage.get(one)) is int for one in names)
+
+
+def _is_text_or_none(fields: Mapping[Any, Any], name: str) -> bool:
+    return isinstance(fields.get(name, ""), str | None)
+
+
+def _is_dict_or_missing(fields: Mapping[Any, Any], name: str) -> bool:
+    return isinstance(fields.get(name, {}), dict)
+
+
+def call_works(name: TypeName, argument: object) -> bool:
+    """Whether a call of a class in `ONE_ARGUMENT` with this text works."""
+    if not isinstance(argument, str):
+        return False
+    module, cls = name
+    try:
+        if module == "uuid":
+            from uuid import UUID
+
+            UUID(argument)
+        elif module == "decimal":
+            from decimal import Decimal
+
+            Decimal(argument)
+        elif module == "ipaddress":
+            import ipaddress
+
+            getattr(ipaddress, cls)(argument)
+    except (ValueError, ArithmeticError):
+        return False
+    return True
+
 
 _EXT = {bytes([0xD4 + n]): 1 for n in range(5)} | {b"\xc7": 2, b"\xc8": 3, b"\xc9": 5}
 """By first byte of msgpack's ext types, the place of the code."""
@@ -123,8 +302,6 @@ def _body_msgpack(value: TypedBytes, where: str) -> bytes | None:
 def _msgpack(value: TypedBytes, where: str, *, in_body: bool = False) -> bytes:
     try:
         if value.type == "pickle":
-            from ckpt_backends.transfer.pickles import msgpack_of_pickle  # loads pickletools
-
             return msgpack_of_pickle(value.data)
 
         reader = TYPED if value.type == "json" else DOCUMENT if in_body else WRITE
@@ -361,8 +538,6 @@ def _collection(name: TypeName, items: list[Any]) -> Ext:
 
 
 def _is_hashable(item: Ext) -> bool:
-    from ckpt_backends.codec.lossless import unpack_lossless
-
     found = unpack_lossless(item.data)
     return isinstance(found, list) and tuple(found[:2]) in HASHABLE
 
@@ -717,16 +892,6 @@ def _check_dicts(root: Any) -> None:
                 )
 
 
-def looks_marked(fields: dict[Any, Any]) -> bool:
-    """Whether a dict has the shape of a marker or an envelope of RedisSaver."""
-    if "__bytes__" in fields and len(fields) == 1:
-        return True
-    if any(fields.get(f"__{one}__") is True for one in ("send", "interrupt", "delta_snapshot")):
-        return True
-    kinds = ("constructor", "secret", "not_implemented")
-    return fields.get("lc") in (1, 2) and fields.get("type") in kinds
-
-
 def _check_depth(text: bytes) -> None:
     if text.count(b"[") + text.count(b"{") <= _LEVELS:
         return
@@ -734,3 +899,290 @@ def _check_depth(text: bytes) -> None:
     deepest = max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
     if deepest > _LEVELS:
         raise NoEqualForm(f"is nested {deepest} levels deep, and RedisJSON reads only {_LEVELS}")
+
+
+# Converts pickles to msgpack of LangGraph's serializer, without calling anything.
+#
+# Each object becomes the ext type from which `JsonPlusSerializer` makes an equal object. msgpack
+# has neither tuples nor bytearrays: these become calls of `tuple` and `bytearray`, as if they were
+# objects of the application. What would come back as something else is refused.
+
+
+_OPCODES = 1 << 40
+_NODES_PER_BYTE = 8
+"""A pickle may refer to the same object often; each reference becomes a copy."""
+_FEWEST_NODES = 1_000_000
+_TIMES_AS_LONG, _FEWEST_BYTES = 4, 16 << 20
+"""Texts and bytes, too, are copied for each reference."""
+_DEEPEST_PICKLE = 200
+_DELTA = "langgraph.checkpoint.serde.types", "_DeltaSnapshot"
+_STANDARD = ONE_ARGUMENT | ARGUMENTS | {DATETIME, ("datetime", "time"), ("re", "_compile")}
+
+
+def msgpack_of_pickle(data: bytes) -> bytes:
+    """The msgpack of a pickled value. Raises `NoEqualForm`."""
+    with _reasons():
+        return pack_lossless(_Converter(data).value(_root(data)))
+
+
+def open_pickle(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The fields of a pickled checkpoint but its values, and its values, each as msgpack.
+
+    Raises `NoEqualForm`, with the name of the channel.
+    """
+    with _reasons():
+        root = _root(data)
+        if not isinstance(root, Dict):
+            raise NoEqualForm("is not a dict")
+        converter = _Converter(data)
+        fields: dict[str, Any] = {}
+        values: dict[str, bytes] = {}
+        for name, node in _texts(root):
+            if name != CHANNELS or not isinstance(node, Dict):
+                fields[name] = converter.value(node)
+                continue
+            for channel, inner in _texts(node):
+                try:
+                    values[channel] = pack_lossless(converter.value(inner))
+                except NoEqualForm as problem:
+                    raise NoEqualForm(f"channel '{channel}' {problem}") from None
+        return fields, values
+
+
+@contextmanager
+def _reasons() -> Iterator[None]:
+    try:
+        yield
+    except NoEqualForm:
+        raise
+    except (ValueError, TypeError, IndexError, KeyError, AttributeError, PastLimit) as error:
+        raise NoEqualForm(f"cannot become msgpack: {error}") from None
+
+
+def _root(data: bytes) -> Node:
+    machine = Machine(_OPCODES)
+    machine.run(data)
+    return machine.root
+
+
+def _texts(node: Dict) -> Iterator[tuple[str, Node]]:
+    for key, value in node.pairs:
+        if not isinstance(key, str):
+            raise NoEqualForm("has a key that is not text")
+        yield key, value
+
+
+class _Converter:
+    """Converts the nodes of one pickle to values with an `Ext` for each object."""
+
+    def __init__(self, data: bytes) -> None:
+        self._left = max(_FEWEST_NODES, _NODES_PER_BYTE * len(data))
+        self._bytes_left = max(_FEWEST_BYTES, _TIMES_AS_LONG * len(data))
+        self._depth = 0
+        self._kinds: Mapping[type, Callable[[Any], Any]] = {
+            list: self._items,
+            tuple: lambda items: _call(_ONE, ("builtins", "tuple"), self._items(items)),
+            bytearray: lambda data: _call(_ONE, _BYTEARRAY, bytes(data)),
+            Dict: self._dict,
+            Set: self._set,
+            Object: self._object,
+        }
+
+    def value(self, node: Node) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise NoEqualForm("refers to the same objects too often")
+        if isinstance(node, str | bytes):
+            self._bytes_left -= len(node)
+            if self._bytes_left < 0:
+                raise NoEqualForm("refers to the same texts too often")
+            return node
+        if node is None or isinstance(node, bool | int | float):
+            return node
+        convert = self._kinds.get(type(node))
+        if convert is None:
+            words = "a class or function" if isinstance(node, Global) else "an unknown object"
+            raise NoEqualForm(f"holds {words}")
+        if self._depth >= _DEEPEST_PICKLE:
+            raise NoEqualForm(f"is nested deeper than {_DEEPEST_PICKLE} levels, or contains itself")
+        self._depth += 1
+        try:
+            return convert(node)
+        finally:
+            self._depth -= 1
+
+    def _items(self, nodes: Iterable[Node]) -> list[Any]:
+        return [self.value(node) for node in nodes]
+
+    def _dict(self, node: Dict) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        for key, value in node.pairs:
+            if not _is_plain(key):
+                raise NoEqualForm("holds a dict with keys that msgpack does not have")
+            made[key] = self.value(value)
+        return made
+
+    def _set(self, node: Set) -> Ext:
+        return self._collection("frozenset" if node.frozen else "set", node.items)
+
+    def _collection(self, name: str, nodes: list[Node]) -> Ext:
+        return _call(_ONE, ("builtins", name), self._items(nodes))
+
+    def _object(self, node: Object) -> Any:
+        if isinstance(node.callee, Object):
+            # `getattr(cls, "name")`: only that of `ZoneInfo` is known.
+            match node.callee:
+                case Object(Global(), (Global("zoneinfo", "ZoneInfo"), "_unpickle")):
+                    return _call(_ONE, ("zoneinfo", "ZoneInfo"), node.args[0])
+            raise NoEqualForm("holds an object that a method made")
+        named = isinstance(node.kwargs, Dict) and node.kwargs.pairs
+        if named or not isinstance(node.callee, Global):
+            raise NoEqualForm("holds an object of an unknown form")
+        name = _name(node.callee)
+        if name == _DELTA:
+            return Ext(_SNAPSHOT, pack_lossless(self.value(node.args[0])))
+        if name in _STANDARD:
+            return _standard(name, node)
+        if name == _BYTEARRAY and node.args and isinstance(node.args[0], bytes):
+            return _call(_ONE, name, node.args[0])
+        if name == ("collections", "deque"):
+            return self._deque(node)
+        if node.states and not node.args and not node.items and not node.pairs:
+            return self._with_state(name, node.states)
+        return self._called(name, node)
+
+    def _deque(self, node: Object) -> Ext:
+        items = self._items(node.items)
+        match node.args:
+            case () | ((),):
+                return _call(_ONE, ("collections", "deque"), items)
+            case ((), int(most)):
+                return _call(_ARGUMENTS, ("collections", "deque"), [items, most])
+        raise NoEqualForm("holds a deque of an unknown form")
+
+    def _with_state(self, name: TypeName, states: list[Node]) -> Ext:
+        """The ext type of an object whose fields a state sets."""
+        state = states[0] if len(states) == 1 else None
+        match state:
+            case (None | Dict() as own, Dict() as slots):
+                state = Dict([*(own.pairs if own else []), *slots.pairs])
+            case list() if name in FIELDS and len(state) == len(FIELDS[name]):
+                state = Dict(list(zip(FIELDS[name], state, strict=True)))
+        if not isinstance(state, Dict):
+            raise NoEqualForm(f"holds an object of {_words(name)} of an unknown form")
+        fields = dict(_texts(state))
+        for mark, code in (
+            ("__pydantic_fields_set__", _PYDANTIC_2),
+            ("__fields_set__", _PYDANTIC_1),
+        ):
+            if mark in fields:
+                return self._pydantic(name, code, fields)
+        made = {key: self.value(one) for key, one in fields.items()}
+        if name in SENDS and {*made} <= {"node", "arg", "timeout"}:
+            timeout = [] if made.get("timeout") is None else [made["timeout"]]
+            return _call(_ARGUMENTS, name, [made["node"], made["arg"], *timeout])
+        if name in FIELDS and fits(name, made):
+            return _call(_FIELDS, name, made)
+        raise NoEqualForm(
+            f"holds an object of {_words(name)}, which LangGraph's serializer may not give back"
+        )
+
+    def _pydantic(self, name: TypeName, code: int, fields: dict[str, Node]) -> Ext:
+        inner, extra = fields.get("__dict__"), fields.get("__pydantic_extra__")
+        private = fields.get("__pydantic_private__", fields.get("__private_attribute_values__"))
+        if not isinstance(inner, Dict) or not isinstance(extra, Dict | None):
+            raise NoEqualForm(f"holds an object of {_words(name)} of an unknown form")
+        if private is not None and (not isinstance(private, Dict) or private.pairs):
+            raise NoEqualForm(f"holds private fields of a {_words(name)}, which would be lost")
+        made = self._dict(Dict([*inner.pairs, *(extra.pairs if extra else [])]))
+        if (name in MESSAGES or name == LANGCHAIN_DOCUMENT) and not fits(name, made):
+            raise NoEqualForm(f"holds a {_words(name)} with unusual fields")
+        rest = ["model_validate_json"] if code == _PYDANTIC_2 else []
+        return Ext(code, pack_lossless([*name, made, *rest]))
+
+    def _called(self, name: TypeName, node: Object) -> Ext:
+        """The ext type that makes the same call, such as that of an enum with its value."""
+        if node.states or node.items or node.pairs or not node.args:
+            raise NoEqualForm(f"holds an object of {_words(name)} of an unknown form")
+        if name[0].partition(".")[0] in sys.stdlib_module_names or "." in name[1]:
+            raise NoEqualForm(f"holds an object of {_words(name)}, which is not copied")
+        args = self._items(node.args)
+        if len(args) == 1:
+            return _call(_ONE, name, args[0])
+        return _call(_ARGUMENTS, name, args)
+
+
+def _is_plain(key: Node) -> bool:
+    """Whether a key of a dict is the same in msgpack, which has tuples as keys."""
+    if isinstance(key, tuple):
+        return all(_is_plain(part) for part in key)
+    return key is None or isinstance(key, bool | int | float | str)
+
+
+def _name(node: Global) -> TypeName:
+    module, name = OLD_MODULES.get(node.module, node.module), node.name
+    if node.module == "__builtin__":
+        name = OLD_NAMES.get(name, name)
+    return module.replace("pathlib._local", "pathlib", 1), name
+
+
+def _is_folded(args: tuple[Node, ...]) -> bool:
+    return bool(args) and isinstance(args[0], bytes) and len(args[0]) == 10 and args[0][2] > 127
+
+
+def _standard(name: TypeName, node: Object) -> Ext:
+    """The ext type of an object of the standard library."""
+    if name == DATETIME and _is_folded(node.args):
+        raise NoEqualForm("holds a datetime with fold=1, which would be lost")
+    return _ext_of(_inert(node))
+
+
+def _inert(node: Node) -> Value:
+    """The inert value of an argument of the standard library's classes."""
+    if node is None or isinstance(node, bool | int | float | str | bytes):
+        return node
+    if isinstance(node, list):
+        return [_inert(item) for item in node]
+    if isinstance(node, tuple):
+        return Tagged(TUPLE, [_inert(item) for item in node])
+    if isinstance(node, Dict):
+        return {key: _inert(one) for key, one in _texts(node)}
+    if isinstance(node, Object) and isinstance(node.callee, Global):
+        name = _name(node.callee)
+        if name in _STANDARD:
+            args = [_inert(one) for one in node.args]
+            return build(
+                ".".join(name), Parts(args, states=[_inert(one) for one in node.states]), 0
+            )
+    raise NoEqualForm("holds an object of an unknown form")
+
+
+def _ext_of(found: Value) -> Ext:
+    """The ext type for an inert object of the standard library."""
+    if isinstance(found, Tagged):
+        module, _, cls = found.type.rpartition(".")
+        name, payload = (module, cls), found.payload
+        if name == DATETIME and isinstance(payload, str):
+            return Ext(_METHOD, pack_lossless([*name, payload, "fromisoformat"]))
+        if name == ("datetime", "time") and isinstance(payload, dict):
+            zone = payload.get("tzinfo")
+            made = {**payload, "tzinfo": None if zone is None else _ext_of(zone)}
+            return _call(_FIELDS, name, made)
+        if name == TIMEZONE and isinstance(payload, list):
+            return _call(_ARGUMENTS, name, [_ext_of(payload[0]), *payload[1:]])
+        if module == "ipaddress" and isinstance(payload, int):
+            payload = _address(cls, payload)
+        if name in ONE_ARGUMENT and isinstance(payload, str):
+            return _call(_ONE, name, payload)
+        if name in ARGUMENTS and isinstance(payload, list):
+            return _call(_ARGUMENTS, name, payload)
+        raise NoEqualForm(f"holds a {_words(name)} of an unknown form")
+    raise NoEqualForm("holds an object of an unknown form")
+
+
+def _address(cls: str, number: int) -> str:
+    """The text of an address that is pickled as a number."""
+    import ipaddress  # loaded when needed
+
+    kind = ipaddress.IPv4Address if cls == "IPv4Address" else ipaddress.IPv6Address
+    return str(kind(number))

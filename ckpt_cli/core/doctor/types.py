@@ -28,7 +28,7 @@ from ckpt_backends.codec.cursor import (
     skip,
 )
 from ckpt_backends.codec.json import BOM, check, integer
-from ckpt_backends.codec.merged import MERGED, packed_parts
+from ckpt_backends.codec.lossless import MERGED, packed_parts
 from ckpt_backends.codec.pickle import Dict, Global, Machine, Node, Object, Set
 from ckpt_backends.codec.values import CHANNELS, JSON_TYPES, WHOLE_LIMITS, PastLimit, past_bytes
 from ckpt_backends.model import CheckpointKey, TypedBytes

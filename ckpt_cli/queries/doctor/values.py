@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from ckpt_backends.codec import decode
+from ckpt_backends.codec.edits import split
 from ckpt_backends.codec.memo import Memo
-from ckpt_backends.codec.split import split
 from ckpt_backends.codec.values import Cut, Opaque, PastLimit, Value, items_of
 from ckpt_backends.encryption import is_encrypted, is_encrypted_type
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write

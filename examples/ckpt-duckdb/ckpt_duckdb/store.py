@@ -20,9 +20,9 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.records import WritableRowStore
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import StoreUrl
-from ckpt_backends.writable_rows import WritableRowStore
 
 from ckpt_duckdb.declaration import BACKEND
 

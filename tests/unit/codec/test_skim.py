@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ckpt_backends.codec import decode_checkpoint
-from ckpt_backends.codec.skim import BodySkimmer
+from ckpt_backends.codec import BodySkimmer, decode_checkpoint
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.model import TypedBytes
 
@@ -22,7 +21,7 @@ from ckpt_backends.model import TypedBytes
 def from_the_first_byte() -> Iterator[None]:
     """Compare bodies from the first one on, as is done later in long threads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ckpt_backends.codec.successive.WORTH_BYTES", 0)
+        patch.setattr("ckpt_backends.codec.memo.WORTH_BYTES", 0)
         yield
 
 

@@ -12,9 +12,8 @@ import pytest
 from ormsgpack import OPT_NON_STR_KEYS, Ext, packb
 
 from ckpt_backends.codec import DEFAULT_LIMITS, Limits, Opaque, Value, decode, decode_checkpoint
-from ckpt_backends.codec.memo import remembering
+from ckpt_backends.codec.memo import SuccessiveValues, remembering
 from ckpt_backends.codec.msgpack import decode_msgpack
-from ckpt_backends.codec.successive import SuccessiveValues
 from ckpt_backends.codec.values import PastLimit
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.values import same
@@ -26,7 +25,7 @@ State = dict[Any, Any]
 def from_the_first_byte() -> Iterator[None]:
     """Compare bodies from the first one on, as is done later in long threads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ckpt_backends.codec.successive.WORTH_BYTES", 0)
+        patch.setattr("ckpt_backends.codec.memo.WORTH_BYTES", 0)
         yield
 
 

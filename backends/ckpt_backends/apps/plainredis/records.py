@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.split import split
+from ckpt_backends.codec.edits import split
 from ckpt_backends.codec.values import unread
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, Record, TypedBytes

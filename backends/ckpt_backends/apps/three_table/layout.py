@@ -13,7 +13,7 @@ from typing import Any
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.merged import are_new_messages, merged
+from ckpt_backends.codec.lossless import are_new_messages, merged
 from ckpt_backends.codec.values import MOST_BYTES, typed, unread
 from ckpt_backends.model import Blob, CheckpointKey, TypedBytes, Write, is_control
 from ckpt_backends.rows import ChangeValue, Row

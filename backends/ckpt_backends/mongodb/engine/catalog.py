@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ckpt_backends import shell
-from ckpt_backends.declaration import load
-from ckpt_backends.discovery import declared_for
+from ckpt_backends.declaration import declared_for, load
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
 from ckpt_backends.memory import HINT
 from ckpt_backends.mongodb.engine.connect import MongoConnection, connect

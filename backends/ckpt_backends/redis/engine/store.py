@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 
 from ckpt_backends import shell
 from ckpt_backends.base import BaseStore
-from ckpt_backends.declaration import Backend
-from ckpt_backends.discovery import bundled, installed
+from ckpt_backends.declaration import Backend, bundled, installed
 from ckpt_backends.errors import (
     CkptError,
     SeveralLayouts,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckpt_backends.discovery import known_backends, layouts
+from ckpt_backends.declaration import known_backends, layouts
 from ckpt_backends.plugins import check_declaration, missing_functions
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import CommandResult, ckpt

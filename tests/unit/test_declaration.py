@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends import discovery
+from ckpt_backends import declaration
 from ckpt_backends.declaration import NAME, Backend
 from ckpt_backends.errors import MissingDependency, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.model import Capability
@@ -89,7 +89,7 @@ def test_a_missing_driver_is_of_an_extra(toy: Path) -> None:
 
 
 def test_a_bundled_backend_comes_first(toy: Path) -> None:
-    found = discovery.backend_of("sqlite")
+    found = declaration.backend_of("sqlite")
     assert found is not None
     assert found.title == "SQLite"
 
@@ -120,7 +120,7 @@ def test_entry_points_are_not_read_for_what_is_bundled(
 
 
 def test_each_backend_is_declared_completely() -> None:
-    found = discovery.bundled()
+    found = declaration.bundled()
     for one in found:
         assert check_declaration(one, [other for other in found if other is not one]) == []
         assert missing_functions(one) == []
@@ -140,7 +140,7 @@ _GOOD = Backend(
 
 
 def test_a_good_declaration_has_no_problems() -> None:
-    assert check_declaration(_GOOD, discovery.bundled()) == []
+    assert check_declaration(_GOOD, declaration.bundled()) == []
 
 
 def _fails(path: str) -> bool:
@@ -176,7 +176,7 @@ def _fails(path: str) -> bool:
 )
 def test_a_wrong_field_is_named(field: str, value: object, problem: str) -> None:
     wrong = _GOOD._replace(**{field: value})  # type: ignore[arg-type]
-    assert problem in "\n".join(check_declaration(wrong, discovery.bundled()))
+    assert problem in "\n".join(check_declaration(wrong, declaration.bundled()))
 
 
 def test_every_type_of_field_is_checked() -> None:
