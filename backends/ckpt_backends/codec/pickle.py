@@ -1,6 +1,6 @@
 """Runs pickles safely: no name is imported, and no object is called or built.
 
-The opcodes come from `pickletools.genops`, which only parses them. The objects that a pickle would
+The opcodes come from `pickletools`, which describes them. The objects that a pickle would
 build are represented by nodes: lists, tuples, numbers and texts as they are, all others by the
 classes below. If the pickle shares an object, the node is shared, so nodes may form cycles.
 """
@@ -8,11 +8,12 @@ classes below. If the pickle shares an object, the node is shared, so nodes may 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from io import BytesIO
 from itertools import islice
-from pickletools import genops, opcodes
+from pickletools import opcodes
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from ckpt_backends.codec.msgpack import NDARRAY, ndarray
@@ -28,8 +29,6 @@ from ckpt_backends.codec.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ckpt_backends.codec.values import Limits
 
 
@@ -404,11 +403,13 @@ class Machine:
 
     def run(self, data: bytes) -> None:
         """Run a whole pickle. Raises `PastLimit`, and ValueError, IndexError or KeyError."""
-        self.follow(_steps(data))
+        self.run_file(BytesIO(data), longest=len(data))
 
-    def follow(self, steps: Iterable[tuple[Step, Any]]) -> None:
-        """Run opcodes with their arguments. Raises the errors of `run`."""
-        remaining = iter(steps)
+    def run_file(self, file: BinaryIO, *, longest: int) -> None:
+        """Run a file with one pickle. Texts and bytes that are longer in it than `longest` bytes
+        stay there, and become a `FilePosition`. Raises the errors of `run`.
+        """
+        remaining = _steps(file, longest)
         for step, argument in islice(remaining, self._opcodes):
             step(self, argument)
         if next(remaining, None) is not None:
@@ -523,15 +524,6 @@ class Machine:
 
     def _refuse(self, _: object) -> None:
         raise ValueError("a buffer that is kept outside of the pickle")
-
-
-def _steps(data: bytes) -> Iterator[tuple[Step, Any]]:
-    end = 0
-    for opcode, argument, position in genops(data):
-        yield STEPS[opcode.name], argument
-        end = (position or 0) + 1
-    if end != len(data):
-        raise ValueError(f"{len(data) - end} bytes behind the end")
 
 
 def _unwrapped(callee: Node, args: tuple[Node, ...], kwargs: Node) -> Object:
@@ -835,18 +827,14 @@ class _Tree:
         return allowed
 
 
-# Parses a file with one pickle and leaves its long values in the file.
-#
-# Texts and bytes longer than `_LONGEST` become a `Place` and are read when they are needed. So
-# the memory for a file depends on the number of its values, not on their length.
+# Parses the opcodes, and leaves long values in the file. So the memory for a file depends on the
+# number of its values, not on their length.
 
 
 _MOST_OPCODES = 20_000_000
 """Enough for about half a million checkpoints; their nodes take about 2 GB."""
 _LONGEST = 256
-"""Texts and bytes up to this many stored bytes are read; longer ones become a `Place`."""
-_MOST_HEAD = 16 + _LONGEST
-"""Maximum bytes of an opcode with its number or its short literal."""
+"""Texts and bytes of a file up to this many stored bytes are read."""
 _CHUNK = 1 << 20
 _CONTINUATION = bytes(range(0x80, 0xC0))
 """The continuation bytes of UTF-8: those that do not begin a character."""
@@ -873,10 +861,10 @@ class FilePosition:
 
 
 def read_pickle_file(file: BinaryIO) -> Node:
-    """The value of a pickle file, with long texts and bytes as `Place`. Raises ValueError."""
+    """The value of a pickle file, with long values as `FilePosition`. Raises ValueError."""
     machine = Machine(_MOST_OPCODES)
     try:
-        machine.follow(_steps_of_file(file))
+        machine.run_file(file, longest=_LONGEST)
         return machine.root
     except PastLimit as error:
         raise ValueError(str(error)) from error
@@ -884,99 +872,56 @@ def read_pickle_file(file: BinaryIO) -> Node:
         raise ValueError(f"no pickle: {error}") from error
 
 
-_LONG_LITERALS = {
-    **dict.fromkeys(("BINUNICODE", "BINUNICODE8"), True),
-    **dict.fromkeys(("BINBYTES", "BINBYTES8", "BYTEARRAY8"), False),
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+_LONG_LITERALS: Mapping[str, tuple[int, Callable[[bytes], Any]]] = {
+    "BINUNICODE": (4, _text),
+    "BINUNICODE8": (8, _text),
+    "BINBYTES": (4, bytes),
+    "BINBYTES8": (8, bytes),
+    "BYTEARRAY8": (8, bytearray),
 }
-"""The opcodes with a literal that may be long, and whether it is text."""
-_NUMBERS = {"BINPUT": 1, "BINGET": 1, "BININT1": 1, "LONG_BINPUT": 4, "LONG_BINGET": 4}
-"""The most frequent opcodes with a number, and how many bytes the number has."""
+"""The opcodes with a literal that may be long: the bytes of its length, and what makes it."""
+_OPCODES = {
+    one.code.encode("latin-1"): (
+        *(STEPS[one.name], one.arg),
+        *_LONG_LITERALS.get(one.name, (0, bytes)),
+    )
+    for one in opcodes
+}
+"""By its byte, the action of each opcode, its argument, and what `_LONG_LITERALS` says."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Opcode:
-    step: Step
-    number: int
-    """Bytes of its number, or of the length of its literal; 0 if it has neither."""
-    is_text: bool | None
-    """Whether its literal is text; None if it has no literal."""
-    read: Callable[[BinaryIO], Any] | None
-    """Reads an argument of another kind; None if there is none."""
+def _steps(file: BinaryIO, longest: int) -> Iterator[tuple[Step, Any]]:
+    """The opcodes of a file with their arguments. Raises ValueError."""
+    end, code = file.seek(0, os.SEEK_END), b""
+    file.seek(0)
+    while code != b".":
+        code = file.read(1)
+        if not code:
+            raise ValueError("pickle exhausted before seeing STOP")
+        if code not in _OPCODES:
+            raise ValueError(f"no opcode at byte {file.tell() - 1}")
+        step, argument, width, made = _OPCODES[code]
+        if not width:
+            yield step, None if argument is None else argument.reader(file)
+            continue
+        length, offset = int.from_bytes(file.read(width), "little"), file.tell()
+        if length > end - offset:
+            raise ValueError(f"expected {length} bytes, but only {end - offset} remain")
+        if length <= longest:
+            yield step, made(file.read(length))
+            continue
+        size = _characters(file, length) if made is _text else length
+        yield step, FilePosition(offset, length, size, made is _text)
+        file.seek(offset + length)
+    if left := end - file.tell():
+        raise ValueError(f"{left} bytes behind the end")
 
 
-def _known() -> list[_Opcode | None]:
-    """A table of the opcodes by their byte; None for unknown bytes."""
-    table: list[_Opcode | None] = [None] * 256
-    for one in opcodes:
-        step, is_text = STEPS[one.name], _LONG_LITERALS.get(one.name)
-        if is_text is not None:
-            entry = _Opcode(step, 8 if one.name.endswith("8") else 4, is_text, None)
-        elif one.name in _NUMBERS:
-            entry = _Opcode(step, _NUMBERS[one.name], None, None)
-        else:
-            entry = _Opcode(step, 0, None, None if one.arg is None else one.arg.reader)
-        table[ord(one.code)] = entry
-    return table
-
-
-_KNOWN = _known()
-_STOP = ord(".")
-
-
-def _steps_of_file(file: BinaryIO) -> Iterator[tuple[Step, Any]]:
-    """The opcodes of the file with their arguments, read in chunks."""
-    end = os.fstat(file.fileno()).st_size
-    window, begin, at, code = b"", 0, 0, -1
-    while code != _STOP:
-        if at + _MOST_HEAD > len(window) and begin + len(window) < end:
-            begin += at
-            file.seek(begin)
-            window, at = file.read(_CHUNK), 0
-        code = window[at]
-        opcode = _KNOWN[code]
-        if opcode is None:
-            raise ValueError(f"no opcode at byte {begin + at}")
-        at += 1
-        number = opcode.number
-        if number == 0:
-            argument = None
-            if opcode.read is not None:
-                file.seek(begin + at)
-                argument = opcode.read(file)
-                at = file.tell() - begin
-        else:
-            if at + number > len(window):
-                raise ValueError("cut off")
-            argument = (
-                window[at] if number == 1 else int.from_bytes(window[at : at + number], "little")
-            )
-            at += number
-            if opcode.is_text is not None:
-                length = argument
-                if begin + at + length > end:
-                    raise ValueError("cut off")
-                if length > _LONGEST and not opcode.is_text:
-                    argument = FilePosition(begin + at, length, length, opcode.is_text)
-                elif length > _LONGEST:
-                    inside = window[at : at + length]
-                    size = len(inside.translate(None, _CONTINUATION))
-                    size += _characters(file, begin + len(window), length - len(inside))
-                    argument = FilePosition(begin + at, length, size, opcode.is_text)
-                else:
-                    short = window[at : at + length]
-                    argument = short.decode("utf-8", "surrogatepass") if opcode.is_text else short
-                at += length
-        yield opcode.step, argument
-    if begin + at != end:
-        raise ValueError(f"{end - begin - at} bytes behind the end")
-
-
-def _characters(file: BinaryIO, offset: int, length: int) -> int:
-    """The number of characters in a part of a UTF-8 text."""
-    found = 0
-    if length > 0:
-        file.seek(offset)
-        for start in range(0, length, _CHUNK):
-            chunk = file.read(min(_CHUNK, length - start))
-            found += len(chunk.translate(None, _CONTINUATION))
-    return found
+def _characters(file: BinaryIO, length: int) -> int:
+    """The number of characters in the UTF-8 text that follows."""
+    chunks = (file.read(min(_CHUNK, length - at)) for at in range(0, length, _CHUNK))
+    return sum(len(chunk.translate(None, _CONTINUATION)) for chunk in chunks)
