@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.cursor import ARRAY, MAP, STR, Cursor, write_header
-from ckpt_backends.codec.json import DECODER, measure, skip_space
+from ckpt_backends.codec.json import items, members, skip_space
 from ckpt_backends.codec.lossless import encode_lossless
 from ckpt_backends.codec.pickle import Dict, Machine, Node
 from ckpt_backends.codec.values import (
@@ -95,60 +95,38 @@ def list_of_json(items: Sequence[bytes], like: bytes) -> bytes:
 def _json_items(data: bytes) -> tuple[list[bytes], bytes]:
     """The items of a list, and the comma between them with its spaces."""
     text = data.decode("utf-8", "surrogatepass")
-    at = skip_space(text, 0)
-    if text[at : at + 1] != "[":
-        raise ValueError("not a list")
-    found: list[bytes] = []
-    at, comma = skip_space(text, at + 1), ", " if ", " in text else ","
-    while text[at : at + 1] != "]":
-        end = measure(text, at).end
-        found.append(text[at:end].encode("utf-8", "surrogatepass"))
-        at = skip_space(text, end)
-        if text[at : at + 1] == ",":
-            at = skip_space(text, at + 1)
-            comma = text[end:at]
-        elif text[at : at + 1] != "]":
-            raise ValueError(f"neither comma nor end at character {at}")
-    return found, comma.encode()
+    found, _ = items(text, skip_space(text, 0))
+    comma = ", " if ", " in text else ","
+    if len(found) > 1:
+        comma = text[found[-2][1] : found[-1][0]]
+    return [text[slice(*one)].encode("utf-8", "surrogatepass") for one in found], comma.encode()
 
 
 def _set_json_keys(text: str, pos: int, edits: Mapping[str, Edit]) -> tuple[str, int]:
     """The changed object at `pos`, and the end of the stored object."""
-    if text[pos : pos + 1] != "{":
-        raise ValueError("not an object")
-    first = at = ended = skip_space(text, pos + 1)
+    found, end = members(text, pos)
     kept: list[tuple[str, str]] = []  # (text before a member, the member)
-    found: set[str] = set()
-    before, comma, colon = "", ", ", ": "
-    while text[at : at + 1] != "}":
-        key, after = DECODER.raw_decode(text, at)
-        at_colon = skip_space(text, after)
-        if not isinstance(key, str) or text[at_colon : at_colon + 1] != ":":
-            raise ValueError(f"no key and colon at character {at}")
-        value_at = skip_space(text, at_colon + 1)
-        colon = text[after:value_at]
-        ended = measure(text, value_at).end
-        value: str | None = text[value_at:ended]
-        if key in edits:
-            found.add(key)
-            value = _changed(text, value_at, ended, edits[key])
+    comma, colon = ", ", ": "
+    last = None
+    for one in found:
+        if last is not None:
+            comma = text[last.end : one.start]
+        colon = text[one.key_end : one.value]
+        value: str | None = text[one.value : one.end]
+        if one.key in edits:
+            value = _changed(text, one.value, one.end, edits[one.key])
         if value is not None:
-            kept.append((before, text[at:value_at] + value))
-        here = skip_space(text, ended)
-        if text[here : here + 1] == ",":
-            at = skip_space(text, here + 1)
-            before = comma = text[ended:at]
-        elif text[here : here + 1] == "}":
-            at = here
-        else:
-            raise ValueError(f"neither comma nor end at character {here}")
+            kept.append((comma, text[one.start : one.value] + value))
+        last = one
     if len(kept) < 2 and not colon.endswith(" "):
         comma = ","
-    for key, edit in edits.items():
-        if key not in found and (added := added_value("json", edit)) is not None:
+    there = {one.key for one in found}
+    for key in [one for one in edits if one not in there]:
+        if (added := added_value("json", edits[key])) is not None:
             kept.append((comma, json.dumps(key, ensure_ascii=False) + colon + added.decode()))
-    members = "".join((gap if number else "") + one for number, (gap, one) in enumerate(kept))
-    return f"{text[pos:first]}{members}{text[ended:at]}}}", at + 1
+    inner = "".join((gap if number else "") + one for number, (gap, one) in enumerate(kept))
+    first, ended = (found[0].start, found[-1].end) if found else (end - 1, end - 1)
+    return f"{text[pos:first]}{inner}{text[ended:end]}", end
 
 
 def _changed(text: str, pos: int, end: int, edit: Edit) -> str | None:

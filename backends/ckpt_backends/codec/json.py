@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 from binascii import a2b_base64
+from functools import partial
 from json import JSONDecoder
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpt_backends.codec.values import (
     CHANNELS,
@@ -318,70 +319,110 @@ def _decoder_of(text: str) -> json.JSONDecoder:
 # Reads a JSON checkpoint body entry by entry, so one huge channel does not hide the others.
 
 
-_Read = TypeVar("_Read")
-
-
 def json_body(data: bytes, limits: Limits, decoder: JSONDecoder = DECODER) -> Value:
     """Decode a body, cutting each large entry separately. Raises ValueError if it is invalid."""
     text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
+    top, channels = body_budgets(limits)
+    body: dict[Value, Value] = {}
+    values: dict[Value, Value] = {}
 
-    def entry(budget: Budget, pos: int) -> tuple[Value, int]:
+    def entry(found: dict[Value, Value], budget: Budget, key: str, pos: int) -> int:
         span = measure(text, pos)
         size = len(text[pos : span.end].encode(errors="surrogatepass"))
         if reason := budget.spend(span, size):
-            return Cut(text[pos : min(span.end, pos + limits.value_bytes)], size, reason), span.end
-        return decoder.raw_decode(text, pos)
+            found[key] = Cut(text[pos : min(span.end, pos + limits.value_bytes)], size, reason)
+            return span.end
+        found[key], end = decoder.raw_decode(text, pos)
+        return end
 
-    def top_entry(key: str, pos: int) -> tuple[Value, int]:
-        if key == CHANNELS and text[pos : pos + 1] == "{":
-            inner, end = _members(text, pos, lambda _, at: entry(channels, at))
-            return cast("Value", inner), end
-        return entry(top, pos)
+    def top_entry(key: str, pos: int) -> int:
+        if key == CHANNELS and text.startswith("{", pos):
+            body[key] = values
+            return members(text, pos, partial(entry, values, channels))[1]
+        return entry(body, top, key, pos)
 
-    top, channels = body_budgets(limits)
-    return cast("Value", _members(text, skip_space(text, 0), top_entry)[0])
+    members(text, skip_space(text, 0), top_entry)
+    return body
 
 
 def json_channel_sizes(data: bytes) -> dict[str, int]:
     """Stored bytes by channel. Raises ValueError if the body is not valid."""
     text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
+    channels: list[Member] = []
 
-    def size(_: str, pos: int) -> tuple[int, int]:
-        end = measure(text, pos).end
-        return len(text[pos:end].encode(errors="surrogatepass")), end
+    def end_of(name: str, pos: int) -> int:
+        if name == CHANNELS and text.startswith("{", pos):
+            found, end = members(text, pos)
+            channels[:] = found
+            return end
+        return measure(text, pos).end
 
-    def entry(name: str, pos: int) -> tuple[dict[str, int] | None, int]:
-        if name == CHANNELS and text[pos : pos + 1] == "{":
-            return _members(text, pos, size)
-        return None, measure(text, pos).end
-
-    found, _ = _members(text, skip_space(text, 0), entry)
-    return found.get(CHANNELS) or {}
+    members(text, skip_space(text, 0), end_of)
+    return {
+        one.key: len(text[one.value : one.end].encode(errors="surrogatepass")) for one in channels
+    }
 
 
-def _members(
-    text: str, pos: int, read: Callable[[str, int], tuple[_Read, int]]
-) -> tuple[dict[str, _Read], int]:
-    """Parse the JSON object at `pos`. Returns its members and its end position.
+class Member(NamedTuple):
+    """A member of a JSON object in a text."""
 
-    `read` is called with each key and the position of its value. It returns the member and its end.
+    key: str
+    start: int
+    """Where its key begins."""
+    key_end: int
+    value: int
+    """Where its value begins."""
+    end: int
+
+
+def members(
+    text: str, pos: int, end_of: Callable[[str, int], int] | None = None
+) -> tuple[list[Member], int]:
+    """The members of the object at `pos`, and its end. Raises ValueError if it is none.
+
+    `end_of` returns the end of a value, by its key and where it begins; else it is measured.
     """
-    if text[pos : pos + 1] != "{":
-        raise ValueError("a checkpoint has to be an object")
-    found: dict[str, _Read] = {}
-    pos = skip_space(text, pos + 1)
-    while text[pos : pos + 1] != "}":
-        if text[pos : pos + 1] != '"':
+    found: list[Member] = []
+    pos = _entered(text, pos, "{")
+    while not text.startswith("}", pos):
+        if not text.startswith('"', pos):
             raise ValueError(f"no key at character {pos}")
-        key, pos = DECODER.raw_decode(text, pos)
-        pos = skip_space(text, pos)
-        if text[pos : pos + 1] != ":":
-            raise ValueError(f"no colon at character {pos}")
-        found[key], pos = read(key, skip_space(text, pos + 1))
-        pos = skip_space(text, pos)
-        if text[pos : pos + 1] == ",":
-            pos = skip_space(text, pos + 1)
+        key, key_end = DECODER.raw_decode(text, pos)
+        colon = skip_space(text, key_end)
+        if not text.startswith(":", colon):
+            raise ValueError(f"no colon at character {colon}")
+        value = skip_space(text, colon + 1)
+        end = end_of(key, value) if end_of else measure(text, value).end
+        found.append(Member(key, pos, key_end, value, end))
+        pos = _behind_comma(text, end, "}")
     return found, pos + 1
+
+
+def items(text: str, pos: int) -> tuple[list[tuple[int, int]], int]:
+    """Where the items of the list at `pos` begin and end, and its end. Raises ValueError."""
+    found: list[tuple[int, int]] = []
+    pos = _entered(text, pos, "[")
+    while not text.startswith("]", pos):
+        found.append((pos, measure(text, pos).end))
+        pos = _behind_comma(text, found[-1][1], "]")
+    return found, pos + 1
+
+
+def _entered(text: str, pos: int, mark: str) -> int:
+    if not text.startswith(mark, pos):
+        raise ValueError("not an object" if mark == "{" else "not a list")
+    return skip_space(text, pos + 1)
+
+
+def _behind_comma(text: str, pos: int, last: str) -> int:
+    """Where the next entry begins, or the mark is that ends the list or object."""
+    pos = skip_space(text, pos)
+    if text.startswith(last, pos):
+        return pos
+    following = skip_space(text, pos + 1)
+    if not text.startswith(",", pos) or text.startswith(last, following):
+        raise ValueError(f"neither comma nor end at character {pos}")
+    return following
 
 
 # Decodes the JSON of langgraph-checkpoint-redis, with marker objects such as `__bytes__`.

@@ -910,7 +910,7 @@ def _steps(file: BinaryIO, longest: int) -> Iterator[tuple[Step, Any]]:
             continue
         length, offset = int.from_bytes(file.read(width), "little"), file.tell()
         if length > end - offset:
-            raise ValueError(f"expected {length} bytes, but only {end - offset} remain")
+            raise ValueError(f"expected {length} bytes, but cut off after {end - offset}")
         if length <= longest:
             yield step, made(file.read(length))
             continue

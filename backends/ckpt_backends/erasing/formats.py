@@ -34,7 +34,7 @@ from ckpt_backends.codec.cursor import (
     end_of,
     read_header,
 )
-from ckpt_backends.codec.json import check
+from ckpt_backends.codec.json import Member, check, items, measure, members, skip_space
 from ckpt_backends.codec.lossless import pack_lossless, unpack_lossless
 from ckpt_backends.codec.values import (
     CHANNELS,
@@ -561,23 +561,9 @@ def packed_ext(code: int, data: bytes) -> bytes:
 # Erases in JSON texts. Only changed literals get other characters; spaces and order stay.
 
 
-_SPACE = re.compile(r"[ \t\r\n]*")
-_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_SCALAR = re.compile(r"[^\s,\]}\"\[{]+")
 _ENVELOPES = (1, 2)
 _TYPED = 2
 """Items of a value that is stored as its type and base64."""
-
-
-@dataclass(slots=True)
-class _Node:
-    """A value in the text."""
-
-    start: int
-    end: int
-    entries: list[tuple[tuple[int, int], _Node]] | None = None
-    """Of an object: the place of each key, and its value."""
-    items: list[_Node] | None = None
 
 
 def erased_json(data: bytes, erasure: Erasure, spot: Spot, changed: ChangedPlaces) -> bytes:
@@ -592,67 +578,10 @@ def erased_json(data: bytes, erasure: Erasure, spot: Spot, changed: ChangedPlace
     text = data.decode("utf-8", "surrogatepass")
     check(text, DEFAULT_LIMITS)
     editor = _JsonEditor(text, erasure, changed)
-    root = _Reader(text).whole()
-    editor.edit(root, spot)
+    end = editor.edit(skip_space(text, text.startswith("\ufeff")), spot)
+    if skip_space(text, end) != len(text):
+        raise ValueError("characters behind the end")
     return editor.made().encode("utf-8", "surrogatepass") if editor.edits else data
-
-
-class _Reader:
-    """Finds the places of all values of a text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def whole(self) -> _Node:
-        found = self._value(self._space(1 if self._text.startswith("\ufeff") else 0))
-        if self._space(found.end) != len(self._text):
-            raise ValueError("characters behind the end")
-        return found
-
-    def _space(self, pos: int) -> int:
-        found = _SPACE.match(self._text, pos)
-        return pos if found is None else found.end()
-
-    def _value(self, pos: int) -> _Node:
-        mark = self._text[pos : pos + 1]
-        if mark == "{":
-            return self._object(pos)
-        if mark == "[":
-            return self._list(pos)
-        found = (_TEXT if mark == '"' else _SCALAR).match(self._text, pos)
-        if found is None:
-            raise ValueError(f"no JSON at character {pos}")
-        return _Node(pos, found.end())
-
-    def _object(self, start: int) -> _Node:
-        entries: list[tuple[tuple[int, int], _Node]] = []
-        pos = self._space(start + 1)
-        while not self._text.startswith("}", pos):
-            pos = self._comma(pos) if entries else pos
-            key = _TEXT.match(self._text, pos)
-            if key is None:
-                raise ValueError(f"no key at character {pos}")
-            value = self._value(self._space(self._past(self._space(key.end()), ":")))
-            entries.append((key.span(), value))
-            pos = self._space(value.end)
-        return _Node(start, pos + 1, entries=entries)
-
-    def _list(self, start: int) -> _Node:
-        items: list[_Node] = []
-        pos = self._space(start + 1)
-        while not self._text.startswith("]", pos):
-            pos = self._comma(pos) if items else pos
-            items.append(self._value(pos))
-            pos = self._space(items[-1].end)
-        return _Node(start, pos + 1, items=items)
-
-    def _comma(self, pos: int) -> int:
-        return self._space(self._past(pos, ","))
-
-    def _past(self, pos: int, mark: str) -> int:
-        if not self._text.startswith(mark, pos):
-            raise ValueError(f"'{mark}' expected at character {pos}")
-        return pos + 1
 
 
 class _JsonEditor:
@@ -673,78 +602,78 @@ class _JsonEditor:
             at = end
         return "".join([*parts, self._text[at:]])
 
-    def edit(self, node: _Node, spot: Spot) -> None:
-        if spot.shape is SENDS and self._typed_sends(node, spot):
-            return
-        if node.items is not None:
-            for index, item in enumerate(node.items):
-                if (shape := spot.shape.of(index)) is not None:
-                    self.edit(item, spot.child(index, shape))
-        elif node.entries is not None:
-            self._object(node.entries, spot)
-        elif self._text.startswith('"', node.start):
-            stored = json.loads(self._text[node.start : node.end], strict=False)
-            made = spot.replaced(stored, self._erasure)
-            if made is not stored:
-                self._put(node.start, node.end, made, spot)
+    def edit(self, pos: int, spot: Spot) -> int:
+        """Erase in the value at `pos`. Returns its end."""
+        if self._text.startswith("{", pos):
+            return self._object(pos, spot)
+        if self._text.startswith("[", pos):
+            found, end = items(self._text, pos)
+            if not (spot.shape is SENDS and self._typed_sends(found, spot)):
+                for index, (start, _) in enumerate(found):
+                    if (shape := spot.shape.of(index)) is not None:
+                        self.edit(start, spot.child(index, shape))
+            return end
+        end = measure(self._text, pos).end
+        stored = self._literal(pos, end)
+        if isinstance(stored, str):
+            made: object = spot.replaced(stored, self._erasure)
         else:
-            self._scalar(node, spot)
+            scalars = (one for one in spot.scalars if not one.steps and one.is_at(stored))
+            made = next((one.marker for one in scalars), stored)
+        if made is not stored:
+            self._put(pos, end, made, spot)
+        return end
 
-    def _typed_sends(self, node: _Node, spot: Spot) -> bool:
+    def _typed_sends(self, found: list[tuple[int, int]], spot: Spot) -> bool:
         """Erase in Sends that are stored as a type and base64. Returns whether they are."""
-        if node.items is None or len(node.items) != _TYPED:
+        if len(found) != _TYPED:
             return False
-        tag, text = map(self._literal, node.items)
+        tag, text = (self._literal(*one) for one in found)
         if not (isinstance(tag, str) and isinstance(text, str)):
             return False
 
         stored = TypedBytes(tag, b64decode(text, validate=True))
         made = erased_value(stored, self._erasure, Spot(), ChangedPlaces(), "a Send")
         if made is not stored:
-            place = node.items[1]
-            self._put(place.start, place.end, b64encode(made.data).decode(), spot)
+            self._put(*found[1], b64encode(made.data).decode(), spot)
         return True
 
-    def _object(self, entries: list[tuple[tuple[int, int], _Node]], spot: Spot) -> None:
-        named = [(json.loads(self._text[slice(*at)], strict=False), at, one) for at, one in entries]
-        if self._is_envelope(named):
-            for name, _, value in named:
-                if (shape := ENVELOPE.of(name)) is not None:
-                    self._content(value, spot.inside(shape), is_list=name == "args")
-            return
+    def _object(self, pos: int, spot: Spot) -> int:
+        found, end = members(self._text, pos)
+        values = {one.key: one for one in found}
+        if self._is_envelope(values):
+            for one in found:
+                if (shape := ENVELOPE.of(one.key)) is not None:
+                    self._content(one, spot.inside(shape))
+            return end
         keys = Keys(self._erasure)
-        for name, (start, end), value in named:
-            new = keys.new(name, spot.shape)
-            if new != name:
-                self._put(start, end, new, Spot(steps=(*spot.steps, new)))
-            if (shape := spot.shape.of(name)) is not None:
-                self.edit(value, spot.child(name, shape, new))
+        for one in found:
+            new = keys.new(one.key, spot.shape)
+            if new != one.key:
+                self._put(one.start, one.key_end, new, Spot(steps=(*spot.steps, new)))
+            if (shape := spot.shape.of(one.key)) is not None:
+                self.edit(one.value, spot.child(one.key, shape, new))
+        return end
 
-    def _is_envelope(self, named: list[tuple[str, tuple[int, int], _Node]]) -> bool:
+    def _is_envelope(self, values: Mapping[str, Member]) -> bool:
         """Whether an object is one of LangChain's or LangGraph's envelopes."""
-        names = {name: value for name, _, value in named}
         return (
-            "lc" in names
-            and names.keys() & {"id"} != set()
-            and names["id"].items is not None
-            and self._literal(names["lc"]) in _ENVELOPES
+            {"lc", "id"} <= values.keys()
+            and self._text.startswith("[", values["id"].value)
+            and self._literal(values["lc"].value, values["lc"].end) in _ENVELOPES
         )
 
-    def _content(self, value: _Node, spot: Spot, *, is_list: bool) -> None:
+    def _content(self, one: Member, spot: Spot) -> None:
         """The arguments of an object. A single one has the object's path."""
-        if is_list and value.items is not None and len(value.items) == 1:
-            self.edit(value.items[0], spot)
-        else:
-            self.edit(value, spot)
-
-    def _scalar(self, node: _Node, spot: Spot) -> None:
-        for one in spot.scalars:
-            if not one.steps and one.is_at(self._literal(node)):
-                self._put(node.start, node.end, one.marker, spot)
+        if one.key == "args" and self._text.startswith("[", one.value):
+            found, _ = items(self._text, one.value)
+            if len(found) == 1:
+                self.edit(found[0][0], spot)
                 return
+        self.edit(one.value, spot)
 
-    def _literal(self, node: _Node) -> object:
-        return json.loads(self._text[node.start : node.end])
+    def _literal(self, start: int, end: int) -> object:
+        return json.loads(self._text[start:end])
 
     def _put(self, start: int, end: int, new: object, spot: Spot) -> None:
         is_escaped = self._text[start:end].isascii()
