@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
-from inspect import getattr_static, isgeneratorfunction, unwrap
-from operator import attrgetter
+from inspect import getattr_static, unwrap
 from struct import error as StructError
 from types import FunctionType, NoneType, SimpleNamespace, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -18,6 +17,7 @@ from ckpt_backends.url import StoreUrl
 
 _Store = TypeVar("_Store")
 _Connection = TypeVar("_Connection", bound=Any)
+_Test = Callable[[Any], bool]
 _AMISS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(MemoryError, RecursionError, TypeError, ValueError, StructError),
@@ -73,23 +73,41 @@ def understanding(store: _Store, url: StoreUrl) -> _Store:
     """The store, with each of its methods inside `understood`, and so all that they return."""
     for name in dir(type(store)):
         if not name.startswith("_") and isinstance(getattr_static(type(store), name), FunctionType):
-            setattr(store, name, _guarded(getattr(store, name), url))
+            setattr(store, name, _guarded(getattr(store, name), lambda _: url))
     return store
 
 
-def _guarded(method: Callable[..., Any], url: StoreUrl) -> Callable[..., Any]:
+def _guarded(
+    method: Callable[..., Any],
+    url_of: Callable[[Any], StoreUrl],
+    test_of: Callable[[Callable[..., Any]], _Test] | None = None,
+) -> Callable[..., Any]:
+    """A method inside `understood`; its result, or each item of an iterator, passes a test."""
+
     @wraps(method)
     def call(*args: Any, **named: Any) -> Any:
+        url = url_of(args)
         with understood(url):
             found = method(*args, **named)
-        return _each(found, url) if isinstance(found, Iterator) else found
+            test = test_of and test_of(method)
+            if isinstance(found, Iterator):
+                return _each(found, url, test)
+            if test and not test(found):
+                raise unexpected(url)
+        return found
 
     return call
 
 
-def _each(found: Iterator[Any], url: StoreUrl) -> Iterator[Any]:
+def _each(found: Iterator[Any], url: StoreUrl, test: _Test | None) -> Iterator[Any]:
     with understood(url):
-        yield from found
+        if test is None:
+            yield from found
+            return
+        for one in found:
+            if not test(one):
+                raise unexpected(url)
+            yield one
 
 
 # Checks what a server answers. A hostile one may send a number for a name, or too few columns.
@@ -99,7 +117,6 @@ def _each(found: Iterator[Any], url: StoreUrl) -> Iterator[Any]:
 
 
 _Class = TypeVar("_Class", bound=type)
-_Test = Callable[[Any], bool]
 
 
 def checked(*names: str) -> Callable[[_Class], _Class]:
@@ -107,7 +124,7 @@ def checked(*names: str) -> Callable[[_Class], _Class]:
 
     def decorate(kind: _Class) -> _Class:
         for name in names:
-            setattr(kind, name, _checked(getattr(kind, name)))
+            setattr(kind, name, _guarded(getattr(kind, name), lambda args: args[0]._url, _result))
         return kind
 
     return decorate
@@ -138,27 +155,6 @@ CHANGES = ("apply", "remove")
 MEMORY = ("describe", "namespaces", "items", "rows")
 
 
-def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def each(self: Any, *given: Any, **named: Any) -> Iterator[Any]:
-        test = _result(method)
-        with understood(self._url):
-            for one in method(self, *given, **named):
-                if not test(one):
-                    raise unexpected(self._url)
-                yield one
-
-    @wraps(method)
-    def once(self: Any, *given: Any, **named: Any) -> Any:
-        with understood(self._url):
-            found = method(self, *given, **named)
-            if not _result(method)(found):
-                raise unexpected(self._url)
-        return found
-
-    return each if isgeneratorfunction(method) else once
-
-
 @cache
 def _result(method: Callable[..., Any]) -> _Test:
     """The test for a result, or for each item of a generator."""
@@ -167,7 +163,7 @@ def _result(method: Callable[..., Any]) -> _Test:
     # Types of parameters may be imported for type checkers only.
     returned = SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
     hint = get_type_hints(returned, names)["return"]
-    return _test(get_args(hint)[0] if isgeneratorfunction(method) else hint)
+    return _test(get_args(hint)[0] if get_origin(hint) is Iterator else hint)
 
 
 def _late_names() -> dict[str, Any]:
@@ -198,29 +194,35 @@ def _test(hint: Any) -> _Test:
 def _inside(origin: type, parts: tuple[Any, ...]) -> _Test:
     """The test for what a collection contains."""
     tests = [_test(part) for part in parts if part is not ...]
-    if issubclass(origin, Mapping) and all(map(_is_told_by_type, parts)):
-        return _of_plain_mapping(tests)
     if issubclass(origin, Mapping):
-        return lambda value: all(tests[0](name) and tests[1](one) for name, one in value.items())
+
+        def of_mapping(value: Any) -> bool:
+            return all(tests[0](name) and tests[1](one) for name, one in value.items())
+
+        if all(map(_is_told_by_type, parts)):
+            return _once(
+                lambda value: (frozenset(map(type, value)), frozenset(map(type, value.values()))),
+                of_mapping,
+            )
+        return of_mapping
     if origin is tuple and parts[-1] is not ...:
         return lambda value: len(value) == len(tests) and all(map(_call, tests, value))
     return lambda value: all(map(tests[0], value))
 
 
-def _of_plain_mapping(tests: list[_Test]) -> _Test:
-    """The test for a mapping whose names and values are told by their types."""
-    right: set[tuple[frozenset[type], frozenset[type]]] = set()
-    """Types that names and values had before. Their tests cost too much for each row."""
+def _once(types_of: Callable[[Any], Hashable], test: _Test) -> _Test:
+    """A test that is made once for values with the same types: it costs too much for each row."""
+    right: set[Hashable] = set()
 
-    def test(value: Any) -> bool:
-        types = frozenset(map(type, value)), frozenset(map(type, value.values()))
+    def once(value: Any) -> bool:
+        types = types_of(value)
         if types not in right:
-            if not all(tests[0](name) and tests[1](one) for name, one in value.items()):
+            if not test(value):
                 return False
             right.add(types)
         return True
 
-    return test
+    return once
 
 
 def _call(test: _Test, value: object) -> bool:
@@ -233,32 +235,21 @@ def _of_record(kind: Any) -> _Test:
     names = [one.name for one in fields(kind)] if is_dataclass(kind) else kind._fields
     tests = [(at, _test(hints[one])) for at, one in enumerate(names)]
     inner = [(at, test) for at, test in tests if not _is_told_by_type(hints[names[at]])]
-    cells_of: Callable[[Any], tuple[Any, ...]] = _cells_of(kind, names)
-    right: set[tuple[type, ...]] = set()
-    """Types that the fields had before. Their tests cost too much for each row."""
+    cells_of: Callable[[Any], Sequence[Any]] = (
+        tuple if issubclass(kind, tuple) else lambda value: [getattr(value, name) for name in names]
+    )
+    of_types = _once(
+        lambda cells: tuple(map(type, cells)),
+        lambda cells: all(test(cells[at]) for at, test in tests),
+    )
 
     def test(value: Any) -> bool:
         if not isinstance(value, kind):
             return False
         cells = cells_of(value)
-        types = tuple(map(type, cells))
-        for at, one in inner if types in right else tests:
-            if not one(cells[at]):
-                return False
-        right.add(types)
-        return True
+        return of_types(cells) and all(one(cells[at]) for at, one in inner)
 
     return test
-
-
-def _cells_of(kind: Any, names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What returns the fields of a record."""
-    if issubclass(kind, tuple):
-        return tuple
-    if len(names) == 1:
-        (only,) = names
-        return lambda value: (getattr(value, only),)
-    return attrgetter(*names)
 
 
 def _is_told_by_type(hint: Any) -> bool:
