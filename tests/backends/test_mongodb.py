@@ -423,7 +423,7 @@ def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:
         checkpoints.update_many({"thread_id": "trip"}, {"$set": change})
         for words in COMMANDS:
             answer = ckpt("-s", place.url, *words)
-            found = {1} if words[0] == "doctor" else set()
+            found = {1, 7} if words[0] == "doctor" else set()
             answer.ends_cleanly(0, 3, 4, *found)
         assert items(place.url, "other") == ["in", "from a", "from b"]
 
