@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,3 +189,23 @@ def test_every_type_of_field_is_checked() -> None:
 def test_a_function_that_does_not_exist_is_named(place: str) -> None:
     (problem,) = missing_functions(_GOOD._replace(checkpoints=place))
     assert problem.startswith(f"checkpoints: '{place}' cannot be imported: ")
+
+
+_WITHOUT_DRIVERS = """
+import sys
+from ckpt_backends.declaration import bundled, load
+
+every = list(bundled())
+for name in {"bson", *(one.driver.partition(".")[0] for one in every if one.driver)}:
+    sys.modules[name] = None
+for one in every:
+    for place in (one.parts, one.edits):
+        if place and one.engine != "redis":
+            load(place)
+"""
+
+
+def test_archives_are_read_without_a_driver() -> None:
+    """What rows hold is known where no driver is installed; rows of Redis still need one."""
+    command = [sys.executable, "-c", _WITHOUT_DRIVERS]
+    subprocess.run(command, check=True)

@@ -37,8 +37,8 @@ BACKEND = Backend(
         "mongodb-js:plaintext-among-encrypted": "LangGraph.js does not encrypt",
         "mongodb-js:state-by-library": CLEARS,
     },
-    checkpoints="ckpt_backends.mongodb.engine.catalog:open_store",
-    changes="ckpt_backends.mongodb.engine.catalog:open_writable",
+    checkpoints="ckpt_backends.mongodb.engine.layout:open_store",
+    changes="ckpt_backends.mongodb.engine.layout:open_writable",
     forms={
         "mongodb": (Form(metadata_type="bson", encrypts_metadata=True, counts_with_integers=True),),
         "mongodb-js": (
@@ -50,11 +50,11 @@ BACKEND = Backend(
             ),
         ),
     },
-    parts="ckpt_backends.mongodb.records:parts_of",
-    edits="ckpt_backends.mongodb.records:edited_row",
+    parts="ckpt_backends.mongodb.engine.records:parts_of",
+    edits="ckpt_backends.mongodb.engine.records:edited_row",
     creates={Language.PYTHON: "mongodb", Language.JAVASCRIPT: "mongodb-js"},
     create="ckpt_backends.mongodb.write:create",
     memory="ckpt_backends.mongodb.memory:open_memory",
-    memory_changes="ckpt_backends.mongodb.memory:open_writable_memory",
+    memory_changes="ckpt_backends.mongodb.write:open_writable_memory",
     memory_create="ckpt_backends.mongodb.write:create_memory",
 )

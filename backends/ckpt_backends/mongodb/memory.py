@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from hashlib import blake2b
+from functools import cached_property
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from bson import ObjectId, encode
+from bson import encode
 from bson.errors import BSONError, InvalidDocument
 from bson.raw_bson import RawBSONDocument
-from pymongo.client_session import ClientSession
 
 from ckpt_backends import shell
 from ckpt_backends.base import OnConnection
-from ckpt_backends.changes import Remains
 from ckpt_backends.codec.values import MOST_BYTES, unread
-from ckpt_backends.errors import PartlyDone, Refused, SeveralLayouts, StoreChanged, UnknownLayout
+from ckpt_backends.errors import Refused, SeveralLayouts, UnknownLayout, Unreadable
 from ckpt_backends.memory import (
     PLAIN_BSON,
     Item,
@@ -29,22 +28,26 @@ from ckpt_backends.memory import (
     Namespace,
     NamespaceSize,
     Vector,
-    WritableMemoryStore,
     as_json,
     begins,
     check_labels,
-    check_unchanged,
     check_whole,
     is_unicode,
     lifetime_of,
     whole_milliseconds,
 )
-from ckpt_backends.model import Progress, TypedBytes, in_chunks, silent
-from ckpt_backends.mongodb.engine.catalog import MOST_LOOKED_AT, examine
-from ckpt_backends.mongodb.engine.connect import MongoConnection, connect, explained_change
-from ckpt_backends.mongodb.engine.layout import MEMORY, Stage, later, length, storable
-from ckpt_backends.mongodb.engine.restoring import restore_rows, unique
-from ckpt_backends.rows import Restored, Row, no_table
+from ckpt_backends.model import TypedBytes, in_chunks
+from ckpt_backends.mongodb.engine.connect import RAW, MongoConnection, connect
+from ckpt_backends.mongodb.engine.layout import (
+    MOST_LOOKED_AT,
+    Stage,
+    examine,
+    later,
+    length,
+    storable,
+)
+from ckpt_backends.mongodb.engine.records import MEMORY, MongoDocument
+from ckpt_backends.rows import Row, no_table
 from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
@@ -132,7 +135,6 @@ class ItemDocuments:
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
         self._connection = connection
         self.name = find_collection(connection, url)
-        self._separator: str | None = None
         self.lifetime = next(
             (
                 float(one["expireAfterSeconds"])
@@ -142,25 +144,17 @@ class ItemDocuments:
             None,
         )
 
+    @cached_property
     def separator(self) -> str:
         """The separator in `namespace_str`, by a stored item; the library's default if none tells.
 
         It is an argument of the library.
         """
-        if self._separator is None:
-            stages: list[Stage] = [
-                {
-                    "$match": {
-                        "namespace.1": {"$type": "string"},
-                        "namespace_str": {"$type": "string"},
-                    }
-                },
-                {"$limit": 1},
-                {"$project": {"namespace": 1, "namespace_str": 1}},
-            ]
-            found = next(self._connection.aggregate(self.name, stages), None)
-            self._separator = SEPARATOR if found is None else separator_of(found) or SEPARATOR
-        return self._separator
+        told = {name: {"$type": "string"} for name in ("namespace.1", "namespace_str")}
+        shown = {"namespace": 1, "namespace_str": 1}
+        stages: list[Stage] = [{"$match": told}, {"$limit": 1}, {"$project": shown}]
+        found = next(self._connection.aggregate(self.name, stages), None)
+        return SEPARATOR if found is None else separator_of(found) or SEPARATOR
 
     def listed(self, match: Stage) -> Iterator[StoredItem]:
         """The items that match, sorted. The server does not send any value."""
@@ -263,11 +257,12 @@ def item_key(row: Row) -> ItemKey:
     """The key of an archived item of long-term memory. Raises `Refused`."""
     if row.table != MEMORY:
         raise no_table(row.table)
-    match unique(row):
-        case {"namespace": list(labels), "key": str(key), "value": _, **rest} if all(
-            isinstance(one, str) for one in labels
-        ) and _agrees(labels, rest):
-            return ItemKey(tuple(labels), key)
+    with suppress(BSONError, Unreadable):
+        match RawBSONDocument(MongoDocument(row).raw, RAW):
+            case {"namespace": list(labels), "key": str(key), "value": _, **rest} if all(
+                isinstance(one, str) for one in labels
+            ) and _agrees(labels, rest):
+                return ItemKey(tuple(labels), key)
     raise Refused(f"a document of '{row.table}' is not an item")
 
 
@@ -379,24 +374,6 @@ def _document(value: TypedBytes | None) -> TypedBytes:
     return TypedBytes(PLAIN_BSON, data)
 
 
-def document_of(item: Item, separator: str) -> dict[str, Any]:
-    """The document of an item that was fitted. Its `_id` is always the same."""
-    namespace = list(item.key.namespace)
-    name = "\0".join((*namespace, item.key.key))
-    seconds = int(item.created_at.timestamp()) if item.created_at is not None else 0
-    return {
-        "_id": ObjectId(
-            (seconds & 0xFFFFFFFF).to_bytes(4) + blake2b(name.encode(), digest_size=8).digest()
-        ),
-        "key": item.key.key,
-        "namespace_str": separator.join(namespace),
-        "created_at": item.created_at,
-        "namespace": namespace,
-        "updated_at": item.updated_at,
-        "value": RawBSONDocument(item.value.data if item.value is not None else b""),
-    }
-
-
 _VALUES_AT_ONCE = 20
 
 
@@ -466,77 +443,10 @@ class MongoMemory(OnConnection[MongoConnection], MemoryStore):
         return item_key(row)
 
     def fitted(self, item: Item) -> Item:
-        return fitted_item(item, self._documents.separator(), self._documents.lifetime)
+        return fitted_item(item, self._documents.separator, self._documents.lifetime)
 
     def refresh(self) -> None:
         self._connection.restart()
-
-
-class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
-    """A MongoDBStore's collection, opened for changing."""
-
-    def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
-        super().__init__(connection, url)
-        self._documents = ItemDocuments(connection, url)
-
-    def remove(self, items: Sequence[Item]) -> int:
-        """Remove items, all or none, as `WritableMemoryStore.remove` says.
-
-        A standalone server has no transactions, so there the items are removed one by one. Raises
-        `PartlyDone` there if an item changes after other items were removed.
-        """
-        self._connection.restart()
-        found = {
-            (one.item.key, one.item.updated_at): one
-            for one in self._documents.named([item.key for item in items])
-        }
-        for one in items:
-            place = found.get((one.key, one.updated_at))
-            check_unchanged(one, None if place is None else place.item)
-        places = [found[one.key, one.updated_at] for one in items]
-        with explained_change(self._url):
-            if not self._connection.has_transactions:
-                return self._remove(places, None)
-            with self._connection.transaction() as session:
-                return self._remove(places, session)
-
-    def _remove(self, places: Sequence[StoredItem], session: ClientSession | None) -> int:
-        collection = self._connection.raw(self._documents.name)
-        for done, one in enumerate(places):
-            # The comparison is exact: times are stored and read in milliseconds.
-            match = {"_id": one.identity, "updated_at": one.item.updated_at}
-            if collection.delete_one(match, session=session).deleted_count:
-                continue
-            if done and session is None:
-                raise PartlyDone(f"{done} items are removed, another changed meanwhile")
-            raise StoreChanged(
-                f"an item of '{self._url}' changed meanwhile, so nothing was removed",
-                hint="an agent may be using the store; run the command again",
-            )
-        return len(places)
-
-    def receive(self, items: Sequence[Item]) -> None:
-        separator = self._documents.separator()
-        documents = [document_of(one, separator) for one in items]
-        collection = self._connection.raw(self._documents.name)
-        with explained_change(self._url):
-            if not self._connection.has_transactions:
-                collection.insert_many(documents)
-                return
-            with self._connection.transaction() as session:
-                collection.insert_many(documents, session=session)
-
-    def restore(self, rows: Iterable[Row]) -> Restored:
-        with explained_change(self._url):
-            collections = {MEMORY: self._documents.name}
-            keys = {MEMORY: ("namespace", "key")}
-            return restore_rows(self._connection, collections, keys, rows)
-
-    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
-        from ckpt_backends.mongodb.engine.write import erase_remains
-
-        names = [self._documents.name]
-        return erase_remains(self._connection, self._url, names, rewrite=rewrite, progress=progress)
 
 
 def _under(prefix: Namespace) -> Stage:
@@ -547,9 +457,3 @@ def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
     with opening(connect(url), url) as connection:
         return understanding(MongoMemory(connection, url), url)
-
-
-def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
-    """Open it for changing. Raises the errors of `open_memory`."""
-    with opening(connect(url), url) as connection:
-        return understanding(WritableMongoMemory(connection, url), url)

@@ -7,7 +7,7 @@ Queries here use the index if it exists, but work without it and never create it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import merge
 from itertools import groupby
@@ -21,17 +21,12 @@ from ckpt_backends.model import (
     Thread,
     ThreadBounds,
     TypedBytes,
-    Usage,
     Write,
     ids_between,
 )
 from ckpt_backends.mongodb.declaration import BACKEND
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.layout import (
-    CHECKPOINTS,
-    KEY,
-    MEMORY,
-    WRITES,
     CollectionKind,
     CollectionSample,
     IndexKey,
@@ -48,6 +43,7 @@ from ckpt_backends.mongodb.engine.layout import (
     storable_of,
     text,
 )
+from ckpt_backends.mongodb.engine.records import CHECKPOINTS, KEY, MEMORY, WRITES
 from ckpt_backends.mongodb.engine.store import IS_NEAR, MongoCheckpoints, is_staged, key_in
 from ckpt_backends.protocol import (
     CheckpointOptions,
@@ -119,57 +115,6 @@ def first_times(match: Mapping[str, Any], field: str) -> list[Stage]:
     ]
 
 
-def of_checkpoints(keys: Collection[tuple[object, str, str]]) -> dict[str, Any]:
-    """A condition for documents of some checkpoints, given as (thread, namespace, id).
-
-    It may also match other combinations of these threads, namespaces and ids.
-    """
-    threads, spaces, ids = (list({key[n]: None for key in keys}) for n in range(3))
-    wanted = {"checkpoint_ns": {"$in": spaces}, "checkpoint_id": {"$in": ids}}
-    return {**of_threads(threads), **wanted}
-
-
-def usage(
-    match: Mapping[str, Any], field: str, by: Mapping[str, Any], also: Mapping[str, str]
-) -> list[Stage]:
-    """The bytes of a field, grouped by thread, `also` and `by`, and sorted by thread.
-
-    `also` maps names to expressions over the documents.
-    """
-    kept = {name: f"${name}" for name in also}
-    return [
-        *([{"$match": match}] if match else []),
-        {"$project": {"_id": 0, "thread_id": 1, "size": length(field), **also}},
-        {
-            "$group": {
-                "_id": {"thread": "$thread_id", **kept, **by},
-                "number": {"$sum": 1},
-                "bytes": {"$sum": "$size"},
-            }
-        },
-        {"$sort": {"_id.thread": 1}},
-    ]
-
-
-def wanted(field: str, values: bool | Collection[str]) -> Stage | str | None:
-    """The expression that returns a field for the selected channels; None if it is never read.
-
-    `values` is the parameter of `Store.writes`.
-    """
-    if isinstance(values, bool):
-        return field if values else None
-    return {"$cond": [_is_one_of(values), field, "$$REMOVE"]}
-
-
-def is_read(values: bool | Collection[str]) -> Stage:
-    """The expression that tells whether `wanted` returns the field of a document."""
-    return {"$literal": values} if isinstance(values, bool) else _is_one_of(values)
-
-
-def _is_one_of(channels: Collection[str]) -> Stage:
-    return {"$in": ["$channel", {"$literal": sorted(channels)}]}
-
-
 # Recognises the collections of LangGraph's savers and of its MongoDBStore by their documents.
 #
 # The names of collections are arguments of the savers, so they cannot identify a layout.
@@ -189,7 +134,7 @@ _INDEX_OF_JAVASCRIPT = "thread_ns_checkpoint_idx"
 _CHECKPOINT = frozenset({"_id", *KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata"})
 
 
-def _kind(layout: str, time_field: str, *fields: str) -> CollectionKind:
+def _kind(layout: str, metadata_type: str, time_field: str, *fields: str) -> CollectionKind:
     saver = SaverFormat(
         layout=layout,
         can=BACKEND.layouts[layout],
@@ -198,13 +143,14 @@ def _kind(layout: str, time_field: str, *fields: str) -> CollectionKind:
         threads=threads,
         thread_of=thread_of,
         newest_first={"checkpoint_id": -1},
+        columns={"checkpoint": "", "metadata": metadata_type},
         time_field=time_field,
     )
     return CollectionKind(_CHECKPOINT | {time_field, *fields}, saver)
 
 
-_OF_OFFICIAL = _kind("mongodb", "created_at")
-_OF_JAVASCRIPT = _kind(JAVASCRIPT, "upserted_at", "metadata_search")
+_OF_OFFICIAL = _kind("mongodb", "bson", "created_at")
+_OF_JAVASCRIPT = _kind(JAVASCRIPT, "json", "upserted_at", "metadata_search")
 _OF_WRITES = CollectionKind(
     frozenset({"_id", *KEY, "task_id", "task_path", "idx", "channel", "type", "value"})
     | {"created_at", "upserted_at"},
@@ -249,25 +195,29 @@ def _by_indexes(sample: CollectionSample) -> CollectionKind | None:
 
 _KEY: IndexKey = {"thread_id": 1, "checkpoint_ns": 1, "checkpoint_id": -1}
 _TASK: IndexKey = {"task_id": 1, "idx": 1}
-OF_PYTHON: Mapping[str, IndexKey] = {CHECKPOINTS: _KEY, WRITES: {**_KEY, **_TASK}}
-OF_JAVASCRIPT: Mapping[str, IndexKey] = {
-    CHECKPOINTS: _KEY,
-    WRITES: {**_KEY, "checkpoint_id": 1, **_TASK},
+INDEXES: Mapping[str, Mapping[str, tuple[IndexKey, dict[str, Any]]]] = {
+    "mongodb": {
+        CHECKPOINTS: (_KEY, {"unique": True}),
+        WRITES: ({**_KEY, **_TASK}, {"unique": True}),
+    },
+    JAVASCRIPT: {
+        CHECKPOINTS: (_KEY, {"name": _INDEX_OF_JAVASCRIPT}),
+        WRITES: ({**_KEY, "checkpoint_id": 1, **_TASK}, {"name": "thread_ns_checkpoint_task_idx"}),
+    },
 }
-INDEX_NAMES = {CHECKPOINTS: "thread_ns_checkpoint_idx", WRITES: "thread_ns_checkpoint_task_idx"}
+"""By layout and table, the key and the options of its index."""
 
 
 def index_faults(connection: MongoConnection, layout: MongoLayout) -> Iterator[Fault]:
     """`index-missing` for the indexes that the saver of this store certainly created."""
     collections = layout.collections
+    wanted = {name: INDEXES[layout.name][table] for table, name in collections.items()}
     if layout.name == JAVASCRIPT:
-        wanted = {name: OF_JAVASCRIPT[table] for table, name in collections.items()}
-        if any(has_index(connection, name, key) for name, key in wanted.items()):
-            for table, name in collections.items():
-                yield from missing_index(connection, name, wanted[name], name=INDEX_NAMES[table])
-    elif _creates_indexes(connection, layout):
-        for table, name in collections.items():
-            yield from missing_index(connection, name, OF_PYTHON[table], unique=True)
+        is_set_up = any(has_index(connection, name, key) for name, (key, _) in wanted.items())
+    else:
+        is_set_up = _creates_indexes(connection, layout)
+    for name, (key, options) in wanted.items() if is_set_up else ():
+        yield from missing_index(connection, name, key, **options)
     lifetime = next(iter(layout.lifetimes.values()), None)
     for name in collections.values():
         if lifetime is not None and name not in layout.lifetimes:
@@ -281,15 +231,16 @@ def _creates_indexes(connection: MongoConnection, layout: MongoLayout) -> bool:
     Since 0.1.4, writes have a task path. Since 0.2.2, the leaves of metadata are arrays.
     """
     shown = {CHECKPOINTS: {"$isArray": "$metadata.source"}, WRITES: {"$type": "$task_path"}}
-    for table, name in layout.collections.items():
-        stages: list[Stage] = [
-            {"$sort": {"_id": -1}},
-            {"$limit": 1},
-            {"$project": {"_id": 0, "told": shown[table]}},
-        ]
-        if any(row["told"] in (True, "string") for row in connection.aggregate(name, stages)):
-            return True
-    return False
+    return any(
+        row["told"] in (True, "string")
+        for table, name in layout.collections.items()
+        for row in connection.aggregate(name, _outermost(-1, {"told": shown[table]}))
+    )
+
+
+def _outermost(order: int, shown: Stage) -> list[Stage]:
+    """What is shown of the oldest document (order 1), or the newest one (-1)."""
+    return [{"$sort": {"_id": order}}, {"$limit": 1}, {"$project": {"_id": 0, **shown}}]
 
 
 def is_expiring(layout: MongoLayout) -> bool:
@@ -340,9 +291,6 @@ def expiry_faults(
 
 
 _ORDER = {"thread_id": 1, "checkpoint_ns": 1, "checkpoint_id": -1}
-_Order = tuple[int, Any]
-"""The place of a thread id in MongoDB's order: numbers before texts, and texts by their bytes."""
-_Thread = tuple[_Order, list[Any]]
 
 
 def suspects(connection: MongoConnection, layout: MongoLayout) -> Iterator[str]:
@@ -350,46 +298,32 @@ def suspects(connection: MongoConnection, layout: MongoLayout) -> Iterator[str]:
     fields: Stage = {"_id": 0, **dict.fromkeys(_ORDER, 1)}
     if is_expiring(layout):
         fields["expires"] = {"$eq": [{"$type": f"${layout.saver.time_field}"}, "date"]}
-    stages: list[Stage] = [{"$sort": _ORDER}, {"$project": fields}]
-    of_checkpoints: Stage = {**fields, "parent_checkpoint_id": 1, "near": IS_NEAR}
-    checkpoints = connection.aggregate(
-        layout.checkpoints, [{"$sort": _ORDER}, {"$project": of_checkpoints}]
+    own = {"near": IS_NEAR, "parent_checkpoint_id": 1}
+    columns = {CHECKPOINTS: {**fields, **own}, WRITES: fields}
+    found = (
+        connection.aggregate(name, [{"$sort": _ORDER}, {"$project": columns[table]}])
+        for table, name in layout.collections.items()
     )
-    writes = iter(()) if layout.writes is None else connection.aggregate(layout.writes, stages)
+    rows = (row for row in merge(*found, key=_order_of) if not is_staged(row.get("thread_id")))
     known: set[str] = set()
-    for own, written in _merged(_by_thread(checkpoints), _by_thread(writes)):
-        thread_id = text((own or written)[0].get("thread_id"))
-        if thread_id not in known and _is_suspect(own, written):
+    for _, group in groupby(rows, key=_order_of):
+        some = list(group)
+        thread_id = text(some[0].get("thread_id"))
+        if thread_id not in known and _is_suspect(some):
             known.add(thread_id)
             yield thread_id
 
 
-def _by_thread(rows: Iterable[Any]) -> Iterator[_Thread]:
-    known = (row for row in rows if not is_staged(row.get("thread_id")))
-    for order, some in groupby(known, key=lambda row: _order_of_suspects(row.get("thread_id"))):
-        yield order, list(some)
-
-
-def _order_of_suspects(thread_id: object) -> _Order:
+def _order_of(row: Any) -> tuple[int, Any]:
+    """The place of its thread in MongoDB's order: numbers before texts, texts by their bytes."""
+    thread_id = row.get("thread_id")
     if isinstance(thread_id, int | float) and not isinstance(thread_id, bool):
         return 0, thread_id
     return 1, text(thread_id).encode(errors="surrogateescape")
 
 
-def _merged(
-    left: Iterator[_Thread], right: Iterator[_Thread]
-) -> Iterator[tuple[list[Any], list[Any]]]:
-    """The rows of each thread from both sides; one of them may be empty."""
-    mine, other = next(left, None), next(right, None)
-    while mine is not None or other is not None:
-        takes_mine = mine is not None and (other is None or mine[0] <= other[0])
-        takes_other = other is not None and (mine is None or other[0] <= mine[0])
-        yield (mine[1] if takes_mine and mine else []), (other[1] if takes_other and other else [])
-        mine = next(left, None) if takes_mine else mine
-        other = next(right, None) if takes_other else other
-
-
-def _is_suspect(checkpoints: Sequence[Any], writes: Sequence[Any]) -> bool:
+def _is_suspect(rows: Sequence[Any]) -> bool:
+    checkpoints = [row for row in rows if "near" in row]
     there = {(row.get("checkpoint_ns"), row.get("checkpoint_id")) for row in checkpoints}
     for row in checkpoints:
         parent, own = row.get("parent_checkpoint_id"), text(row.get("checkpoint_id"))
@@ -397,9 +331,9 @@ def _is_suspect(checkpoints: Sequence[Any], writes: Sequence[Any]) -> bool:
             return True
         if parent and ((row.get("checkpoint_ns"), parent) not in there or text(parent) >= own):
             return True
-    if len({row.get("expires") for rows in (checkpoints, writes) for row in rows}) > 1:
+    if len({row.get("expires") for row in rows}) > 1:
         return True
-    return any((row.get("checkpoint_ns"), row.get("checkpoint_id")) not in there for row in writes)
+    return any((row.get("checkpoint_ns"), row.get("checkpoint_id")) not in there for row in rows)
 
 
 _IDS_PER_QUERY = 20_000
@@ -416,19 +350,9 @@ class MongoStore(MongoCheckpoints):
     def _saver(self) -> str:
         kinds: set[str] = set()
         languages: set[str] = set()
+        shown: Stage = {"kind": {"$type": "$metadata.source"}, "whole": {"$type": "$metadata"}}
         for order in (1, -1):
-            stages: list[Stage] = [
-                {"$sort": {"_id": order}},
-                {"$limit": 1},
-                {
-                    "$project": {
-                        "_id": 0,
-                        "kind": {"$type": "$metadata.source"},
-                        "whole": {"$type": "$metadata"},
-                    }
-                },
-            ]
-            for row in self._rows(self._layout.checkpoints, stages):
+            for row in self._rows(self._layout.checkpoints, _outermost(order, shown)):
                 kinds.add(row["kind"])
                 languages.add(row["whole"])
         javascript = "LangGraph.js, @langchain/langgraph-checkpoint-mongodb"
@@ -447,47 +371,6 @@ class MongoStore(MongoCheckpoints):
         if self._layout.writes is None:
             found.append("no collection of writes found: add ?writes_collection=NAME to the URL")
         return found
-
-    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
-        match = {} if thread_id is None else self._of(thread_id)
-        if match is None:
-            return
-        by_type, ns = {"type": "$type"}, {"ns": "$checkpoint_ns"}
-        kind = "json" if self._layout.name == JAVASCRIPT else "bson"
-        checkpoints, writes = self._layout.checkpoints, self._layout.writes
-        parts = [
-            self._usage(checkpoints, "checkpoint", match, {}, {**ns, **by_type}),
-            self._usage(checkpoints, "metadata", match, {"type": {"$literal": kind}}, ns),
-        ]
-        if writes is not None:
-            channel = {"channel": "$channel"}
-            match = match if thread_id is None else self._own(match)
-            parts.append(self._usage(writes, "value", match, {}, {**ns, **channel, **by_type}))
-        yield from merge(*parts, key=lambda one: one.thread_id.encode(errors="surrogatepass"))
-
-    def _usage(
-        self,
-        collection: str,
-        column: str,
-        match: dict[str, Any],
-        by: dict[str, Any],
-        also: dict[str, str],
-    ) -> Iterator[Usage]:
-        stages = usage(match, f"${column}", by, also)
-        for row in self._connection.aggregate(collection, stages):
-            key = row["_id"]
-            if is_staged(key.get("thread")):
-                continue
-            yield Usage(
-                collection,
-                column,
-                text(key.get("thread")),
-                text(key.get("ns")),
-                text(key["channel"]) if "channel" in key else None,
-                text(key.get("type")),
-                int(row["number"]),
-                int(row["bytes"]),
-            )
 
     def _within(self, bounds: ThreadBounds) -> list[Stage]:
         since, until = ids_between(bounds.since, bounds.until)
@@ -568,10 +451,14 @@ class MongoStore(MongoCheckpoints):
             for key in keys
             if (match := self._of(key.thread_id)) is not None
         }
-        stages = [{"$match": of_checkpoints(stored)}, *stages]
+        if not stored:
+            return
+        # This may also match other combinations of these threads, namespaces and ids.
+        threads, spaces, ids = (list(dict.fromkeys(column)) for column in zip(*stored, strict=True))
+        named = {"checkpoint_ns": {"$in": spaces}, "checkpoint_id": {"$in": ids}}
+        stages = [{"$match": {**of_threads(threads), **named}}, *stages]
         for row in self._connection.aggregate(collection, stages, raw=raw):
-            found = (row.get("thread_id"), row.get("checkpoint_ns"), row.get("checkpoint_id"))
-            # `of_checkpoints` may also match other combinations of thread, namespace and id.
+            found = tuple(row.get(name) for name in KEY)
             if (key := stored.get(found)) is not None:
                 yield key, row
 
@@ -660,14 +547,16 @@ def _read_writes(values: bool | Collection[str]) -> Stage:
     """The stage with the fields of a write, including its value if `values` selects it."""
     fields = ["thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path"]
     fields += ["idx", "channel", "type"]
-    value = wanted("$value", values)
+    read: Stage = {"$literal": values}
+    if not isinstance(values, bool):
+        read = {"$in": ["$channel", {"$literal": sorted(values)}]}
     return {
         "$project": {
             "_id": 0,
             **dict.fromkeys(fields, 1),
             "size": length("$value"),
-            "read": is_read(values),
-            **({} if value is None else {"value": value}),
+            "read": read,
+            "value": {"$cond": [read, "$value", "$$REMOVE"]},
         }
     }
 

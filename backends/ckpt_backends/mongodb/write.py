@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
 from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
+from pymongo.client_session import ClientSession
 
 from ckpt_backends import shell
-from ckpt_backends.changes import Removal, Removed
+from ckpt_backends.base import OnConnection
+from ckpt_backends.changes import Remains, Removal, Removed
 from ckpt_backends.codec.bson import JSON_TEXT, leaf_tags
-from ckpt_backends.errors import Refused, SeveralLayouts, UnknownLayout, Unsupported
-from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes, time_of
+from ckpt_backends.errors import (
+    PartlyDone,
+    Refused,
+    SeveralLayouts,
+    StoreChanged,
+    UnknownLayout,
+    Unsupported,
+)
+from ckpt_backends.memory import Item, WritableMemoryStore, check_unchanged
+from ckpt_backends.model import Kind, Progress, Record, TypedBytes, in_batches, silent, time_of
 from ckpt_backends.mongodb.declaration import BACKEND
-from ckpt_backends.mongodb.engine.catalog import examine, find_layout
 from ckpt_backends.mongodb.engine.connect import MongoConnection, connect, explained_change
-from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, MEMORY, WRITES
+from ckpt_backends.mongodb.engine.layout import examine, find_layout
+from ckpt_backends.mongodb.engine.records import CHECKPOINTS, MEMORY, WRITES
 from ckpt_backends.mongodb.engine.store import remove_staged
-from ckpt_backends.mongodb.engine.write import Document, MongoChanges, Receiver, metadata_document
-from ckpt_backends.mongodb.memory import find_collection
-from ckpt_backends.mongodb.store import INDEX_NAMES, JAVASCRIPT, OF_JAVASCRIPT, OF_PYTHON
-from ckpt_backends.servers import opening
+from ckpt_backends.mongodb.engine.write import (
+    DOCUMENTS_AT_ONCE,
+    Document,
+    MongoChanges,
+    Receiver,
+    archived,
+    erase_remains,
+    metadata_document,
+    missing,
+)
+from ckpt_backends.mongodb.memory import ItemDocuments, StoredItem, find_collection
+from ckpt_backends.mongodb.store import INDEXES, JAVASCRIPT
+from ckpt_backends.rows import Restored, Row, reread
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import Arrival, part_key
 from ckpt_backends.url import StoreUrl
@@ -36,32 +57,30 @@ from ckpt_backends.url import StoreUrl
 
 
 _INT32 = 1 << 31
+_NEWEST: Document = {"metadata": b"", "metadata_search": None}
+"""Metadata of LangGraph.js since 1.3.4: JSON, and a document for searching."""
 
 
-def _object_id(part: Record) -> ObjectId:
-    """An id with the time of the checkpoint, and a digest in place of a random number."""
-    made_at = time_of(part.key.checkpoint_id)
-    seconds = 0 if made_at is None else int(made_at.timestamp())
+def _made_id(at: datetime | None, words: Iterable[str]) -> ObjectId:
+    """An id with a time, and a digest of what names the document in place of a random number."""
+    seconds = 0 if at is None else int(at.timestamp())
     digest = blake2b(digest_size=8)
-    for text in (part.key.thread_id, *part_key(part)):
+    for text in words:
         word = text.encode("utf-8", "surrogatepass")
         digest.update(len(word).to_bytes(4, "big") + word)
     return ObjectId((seconds & 0xFFFFFFFF).to_bytes(4, "big") + digest.digest())
 
 
 def _for_search(metadata: TypedBytes) -> Any:
-    """Metadata as the document that MongoDB's JavaScript driver stores. Raises ValueError."""
-    return json.loads(metadata.data, parse_int=_integer, parse_float=_float)
+    """Metadata as the document that MongoDB's JavaScript driver stores. Raises `CannotHold`."""
+    try:
+        return json.loads(metadata.data, parse_int=_number, parse_float=_number)
+    except ValueError:
+        raise CannotHold("the metadata of a checkpoint is no JSON text") from None
 
 
-def _integer(text: str) -> int | float:
-    """An integer as MongoDB's JavaScript driver stores it: large ones become floats."""
-    number = int(text)
-    return number if -_INT32 <= number < _INT32 else float(text)
-
-
-def _float(text: str) -> int | float:
-    """A float as this driver stores it: small whole ones become integers."""
+def _number(text: str) -> int | float:
+    """A number as this driver stores it: small whole ones are integers, all others floats."""
     number = float(text)
     return int(number) if number.is_integer() and -_INT32 <= number < _INT32 else number
 
@@ -75,43 +94,41 @@ class WritableMongoStore(MongoChanges):
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         done = super().remove(removals)
         # What a broken copy left of these threads has to go, too.
-        self._remove_staged([one.thread_id for one in done if not one.skipped])
+        with explained_change(self._url):
+            gone = [one.thread_id for one in done if not one.skipped]
+            remove_staged(self._connection, self._layout, gone)
         return done
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
         self._need_writes()
         with explained_change(self._url):
             self._check_release()
-            self._stamped = self._tables_with_times()
+            self._stamped = list(self._tables_with_times())
             listed = list(arrivals)
             made = (self.document_of(part, None) for one in listed for part in one.parts)
             Receiver(self._connection, self._layout, self._lock).receive(listed, made)
-
-    def _remove_staged(self, thread_ids: Sequence[str]) -> None:
-        with explained_change(self._url):
-            remove_staged(self._connection, self._layout, thread_ids)
 
     def _check_release(self) -> None:
         """Raise `Unsupported` if the saver of this store cannot read what new releases store."""
         for order in (1, -1):
             found = self._checkpoints.find_one({}, {"metadata": 1}, sort=[("_id", order)])
             metadata = (found or {}).get("metadata")
-            if isinstance(metadata, RawBSONDocument) and _is_old(metadata):
+            if isinstance(metadata, RawBSONDocument) and JSON_TEXT in leaf_tags(
+                bytes(metadata.raw)
+            ):
                 raise Unsupported(
                     f"'{self._url}' was written by langgraph-checkpoint-mongodb before 0.2.2, which"
                     " cannot read what newer releases store",
                     hint="copy into a new database with --create, from both stores",
                 )
 
-    def _tables_with_times(self) -> set[str]:
+    def _tables_with_times(self) -> Iterator[str]:
         """The tables whose documents have the time of storing, because they expire by it."""
         field = self._layout.saver.time_field
-        found = set()
         for table, name in self._layout.collections.items():
             one = self._connection.raw(name).find_one({}, {field: 1}, sort=[("_id", -1)])
             if name in self._layout.lifetimes or field in (one or {}):
-                found.add(table)
-        return found
+                yield table
 
     def document_of(self, part: Record, like: Document | None) -> tuple[str, Document]:
         if part.kind is Kind.VALUE:
@@ -123,10 +140,10 @@ class WritableMongoStore(MongoChanges):
                 "type": part.value.type,
                 "checkpoint": part.value.data,
             }
-            if like is None:
-                fields |= self._new_metadata(part.metadata, part.key)
+            if like is None and self._layout.name != JAVASCRIPT:
+                fields["metadata"] = RawBSONDocument(part.metadata.data)
             else:
-                fields |= self.metadata_fields(part.metadata, like)
+                fields |= self.metadata_fields(part.metadata, like or _NEWEST)
         else:
             table = WRITES
             fields = {
@@ -139,55 +156,25 @@ class WritableMongoStore(MongoChanges):
             }
         made = {**part.key._asdict(), **fields}
         if like is not None:
-            return table, {**made, **_stamp(like)}
+            # If documents expire by this field, one without it would never expire.
+            stamps = {name for name in ("created_at", "upserted_at") if name in like}
+            return table, {**made, **dict.fromkeys(stamps, datetime.now(UTC))}
+        at = time_of(part.key.checkpoint_id)
         if table in self._stamped:
-            made_at = time_of(part.key.checkpoint_id) or datetime.now(UTC)
-            made[self._layout.saver.time_field] = made_at
-        return table, {"_id": _object_id(part), **made}
-
-    def _new_metadata(self, given: TypedBytes, key: CheckpointKey) -> Document:
-        """The fields for metadata as new releases store them."""
-        if self._layout.name != JAVASCRIPT:
-            if given.type != "bson":
-                raise Unsupported(f"MongoDB cannot store metadata of the type '{given.type}'")
-            return {"metadata": RawBSONDocument(given.data)}
-        try:
-            return {"metadata": given.data, "metadata_search": _for_search(given)}
-        except ValueError:
-            raise CannotHold(
-                f"the metadata of checkpoint '{key.checkpoint_id}' is no JSON text"
-            ) from None
+            made[self._layout.saver.time_field] = at or datetime.now(UTC)
+        return table, {"_id": _made_id(at, (part.key.thread_id, *part_key(part))), **made}
 
     def metadata_fields(self, given: TypedBytes, like: Document) -> Document:
-        """LangGraph.js stores metadata as JSON bytes and, since 1.3.4, also as a document for
-        searching (`metadata_search`).
-        """
-        if not isinstance(like.get("metadata"), bytes):
-            return super().metadata_fields(given, like)
-        found: Document = {"metadata": given.data}
-        if "metadata_search" in like:
-            found["metadata_search"] = _for_search(given)
-        return found
-
-    def _metadata(self, given: TypedBytes, like: object) -> Any:
-        tags = leaf_tags(bytes(like.raw)) if isinstance(like, RawBSONDocument) else frozenset()
+        stored = like.get("metadata")
+        if isinstance(stored, bytes):
+            search = {"metadata_search": _for_search(given)} if "metadata_search" in like else {}
+            return {"metadata": given.data, **search}
         if given.type == "bson" and "" not in leaf_tags(given.data):
-            return RawBSONDocument(given.data)
+            return {"metadata": RawBSONDocument(given.data)}
+        tags = leaf_tags(bytes(stored.raw)) if isinstance(stored, RawBSONDocument) else frozenset()
         # New releases encode leaves as msgpack, old ones as JSON.
         is_json = JSON_TEXT in tags and "msgpack" not in tags
-        return metadata_document(given, "json" if is_json else "msgpack")
-
-
-def _is_old(metadata: RawBSONDocument) -> bool:
-    return JSON_TEXT in leaf_tags(bytes(metadata.raw))
-
-
-def _stamp(like: Document) -> Document:
-    """The fields with the time of storing, with the names that the document `like` has.
-
-    If documents expire by this field, a document without it would never expire.
-    """
-    return {name: datetime.now(UTC) for name in ("created_at", "upserted_at") if name in like}
+        return {"metadata": metadata_document(given, "json" if is_json else "msgpack")}
 
 
 # Makes the collections and indexes of LangGraph's newest savers in an empty database.
@@ -228,15 +215,10 @@ def _is_there(connection: MongoConnection, url: StoreUrl, language: Language) ->
 
 
 def _make(connection: MongoConnection, url: StoreUrl, language: Language) -> None:
-    is_python = language is Language.PYTHON
     with explained_change(url):
-        for table, param in _PARAMS.items():
-            collection = connection.database[url.params.get(param, table)]
-            if is_python:
-                collection.create_index(list(OF_PYTHON[table].items()), unique=True)
-            else:
-                key = list(OF_JAVASCRIPT[table].items())
-                collection.create_index(key, name=INDEX_NAMES[table])
+        for table, (key, options) in INDEXES[BACKEND.creates[language]].items():
+            collection = connection.database[url.params.get(_PARAMS[table], table)]
+            collection.create_index(list(key.items()), **options)
 
 
 # Makes the collection of MongoDBStore (langgraph-store-mongodb 0.4.0), without vectors.
@@ -251,8 +233,7 @@ def create_memory(url: StoreUrl) -> None:
 
     Raises `Refused` if there is anything else, and `StoreUnavailable`.
     """
-    connection = connect(url)
-    try:
+    with closing(connect(url)) as connection:
         try:
             name = find_collection(connection, url)
         except UnknownLayout:
@@ -273,5 +254,106 @@ def create_memory(url: StoreUrl) -> None:
             if name not in found:
                 connection.database.create_collection(name)
             connection.database[name].create_index(["namespace_str", "key"], unique=True)
-    finally:
-        connection.close()
+
+
+# Changes the items of a MongoDBStore.
+
+
+_BYTES_AT_ONCE = 8 << 20
+
+
+def document_of(item: Item, separator: str) -> dict[str, Any]:
+    """The document of an item that was fitted. Its `_id` is always the same."""
+    namespace = list(item.key.namespace)
+    return {
+        "_id": _made_id(item.created_at, (*namespace, item.key.key)),
+        "key": item.key.key,
+        "namespace_str": separator.join(namespace),
+        "created_at": item.created_at,
+        "namespace": namespace,
+        "updated_at": item.updated_at,
+        "value": RawBSONDocument(item.value.data if item.value is not None else b""),
+    }
+
+
+class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
+    """A MongoDBStore's collection, opened for changing."""
+
+    def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
+        super().__init__(connection, url)
+        self._documents = ItemDocuments(connection, url)
+
+    def remove(self, items: Sequence[Item]) -> int:
+        """Remove items, all or none, as `WritableMemoryStore.remove` says.
+
+        A standalone server has no transactions, so there the items are removed one by one. Raises
+        `PartlyDone` there if an item changes after other items were removed.
+        """
+        self._connection.restart()
+        found = {
+            (one.item.key, one.item.updated_at): one
+            for one in self._documents.named([item.key for item in items])
+        }
+        for one in items:
+            place = found.get((one.key, one.updated_at))
+            check_unchanged(one, None if place is None else place.item)
+        places = [found[one.key, one.updated_at] for one in items]
+        with explained_change(self._url), self._connection.transaction() as session:
+            return self._remove(places, session)
+
+    def _remove(self, places: Sequence[StoredItem], session: ClientSession | None) -> int:
+        collection = self._connection.raw(self._documents.name)
+        for done, one in enumerate(places):
+            # The comparison is exact: times are stored and read in milliseconds.
+            match = {"_id": one.identity, "updated_at": one.item.updated_at}
+            if collection.delete_one(match, session=session).deleted_count:
+                continue
+            if done and session is None:
+                raise PartlyDone(f"{done} items are removed, another changed meanwhile")
+            raise StoreChanged(
+                f"an item of '{self._url}' changed meanwhile, so nothing was removed",
+                hint="an agent may be using the store; run the command again",
+            )
+        return len(places)
+
+    def receive(self, items: Sequence[Item]) -> None:
+        documents = [document_of(one, self._documents.separator) for one in items]
+        collection = self._connection.raw(self._documents.name)
+        with explained_change(self._url), self._connection.transaction() as session:
+            collection.insert_many(documents, session=session)
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        with explained_change(self._url):
+            if self._connection.has_transactions:
+                with self._connection.transaction() as session:
+                    return self._put_back(rows, session)
+            # Without a transaction, compare all items before adding the first one.
+            with reread(rows) as again:
+                self._put_back(again(), None, adds=False)
+                return self._put_back(again(), None)
+
+    def _put_back(
+        self, rows: Iterable[Row], session: ClientSession | None, *, adds: bool = True
+    ) -> Restored:
+        collection = self._connection.raw(self._documents.name)
+        added = there = 0
+        documents = (archived({MEMORY}, row) for row in rows)
+        for some in in_batches(
+            documents, lambda one: len(one.raw), _BYTES_AT_ONCE, DOCUMENTS_AT_ONCE
+        ):
+            new = missing(collection, ("namespace", "key"), some, session, MEMORY)
+            if new and adds:
+                collection.insert_many(new, session=session)
+            added += len(new)
+            there += len(some) - len(new)
+        return Restored(added, there)
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        names = [self._documents.name]
+        return erase_remains(self._connection, self._url, names, rewrite=rewrite, progress=progress)
+
+
+def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
+    """Open it for changing. Raises the errors of `open_memory`."""
+    with opening(connect(url), url) as connection:
+        return understanding(WritableMongoMemory(connection, url), url)

@@ -26,12 +26,9 @@ from ckpt_backends.model import (
     Thread,
     ThreadBounds,
     TypedBytes,
-    Usage,
     Write,
 )
-from ckpt_backends.mongodb.engine import layout as pipelines
 from ckpt_backends.mongodb.engine.layout import (
-    CHECKPOINTS,
     CollectionKind,
     CollectionSample,
     IndexKey,
@@ -42,6 +39,7 @@ from ckpt_backends.mongodb.engine.layout import (
     storable_of,
     text,
 )
+from ckpt_backends.mongodb.engine.records import CHECKPOINTS
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions
 from ckpt_backends.rows import Row
@@ -98,6 +96,7 @@ def _time(value: object) -> datetime | None:
     return value.astimezone(UTC) if isinstance(value, datetime) else None
 
 
+_PICKLE = "pickle"
 _KAFLOW = CollectionKind(
     frozenset({"_id", "thread_id", "checkpoint_id", "parent_checkpoint_id", "checkpoint_data"})
     | {"metadata", "username", "created_at", "updated_at"},
@@ -110,13 +109,12 @@ _KAFLOW = CollectionKind(
         thread_of=thread_of,
         newest_first=NEWEST_FIRST,
         key=("thread_id", "checkpoint_id"),
-        body="checkpoint_data",
+        columns={"checkpoint_data": _PICKLE, "metadata": "bson"},
         has_writes=False,
     ),
 )
 
 
-_PICKLE = "pickle"
 _NO_WRITES = "KaFlow stores no writes: questions, errors and results of tasks are unknown"
 
 
@@ -137,31 +135,7 @@ class KaflowStore(MongoCheckpoints):
     def notes(self) -> Sequence[str]:
         return [*super().notes(), _NO_WRITES]
 
-    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
-        match = {} if thread_id is None else self._of(thread_id)
-        if match is None:
-            return
-        stages = [
-            *([{"$match": match}] if match else []),
-            {
-                "$group": {
-                    "_id": "$thread_id",
-                    "number": {"$sum": 1},
-                    "bodies": {"$sum": pipelines.length("$checkpoint_data")},
-                    "metadata": {"$sum": pipelines.length("$metadata")},
-                }
-            },
-            {"$sort": {"_id": 1}},
-        ]
-        name = self._layout.checkpoints
-        for row in self._connection.aggregate(name, stages):
-            thread, number = text(row["_id"]), int(row["number"])
-            yield Usage(
-                name, "checkpoint_data", thread, "", None, _PICKLE, number, int(row["bodies"])
-            )
-            yield Usage(name, "metadata", thread, "", None, "bson", number, int(row["metadata"]))
-
-    def _within(self, bounds: ThreadBounds) -> list[pipelines.Stage]:
+    def _within(self, bounds: ThreadBounds) -> list[Stage]:
         times = {"$gte": bounds.since, "$lte": bounds.until}
         newest = {name: at for name, at in times.items() if at is not None}
         wanted: dict[str, Any] = {"last.at": newest} if newest else {}

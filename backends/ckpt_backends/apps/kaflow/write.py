@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Kind, Record, TypedBytes, time_of
-from ckpt_backends.mongodb.engine.layout import CHECKPOINTS
+from ckpt_backends.mongodb.engine.records import CHECKPOINTS
 from ckpt_backends.mongodb.engine.write import Document, MongoChanges, metadata_document
 from ckpt_backends.transfer.parts import Arrival
 
@@ -33,7 +32,7 @@ class WritableKaflowStore(MongoChanges):
             "checkpoint_id": part.key.checkpoint_id,
             "parent_checkpoint_id": part.parent,
             "checkpoint_data": part.value.data,
-            "metadata": self._metadata(part.metadata, like.get("metadata")),
+            **self.metadata_fields(part.metadata, like),
             "username": like.get("username"),
             "created_at": at,
             "updated_at": at,
@@ -42,8 +41,10 @@ class WritableKaflowStore(MongoChanges):
     def receive(self, arrivals: Iterable[Arrival]) -> None:  # noqa: ARG002
         raise Unsupported("threads cannot be copied into this kind of store")
 
-    def _metadata(self, given: TypedBytes, like: object) -> Any:  # noqa: ARG002
-        return RawBSONDocument(given.data) if given.type == "bson" else metadata_document(given, "")
+    def metadata_fields(self, given: TypedBytes, like: Document) -> Document:  # noqa: ARG002
+        is_document = given.type == "bson"
+        made = RawBSONDocument(given.data) if is_document else metadata_document(given, "")
+        return {"metadata": made}
 
 
 def _time_of_new(checkpoint_id: str, newest: Document) -> datetime:

@@ -173,9 +173,8 @@ OWN_PARAMS = frozenset(
 """URL parameters for ckpt. All others are passed to the driver."""
 DEFAULT_DATABASE = "checkpointing_db"
 """The default database of `MongoDBSaver`."""
-_SELECT_MS = "5000"
-_ANSWER_MS = "600000"
-"""How long to wait for a server, and for one answer, in milliseconds."""
+_DEFAULTS = {"serverSelectionTimeoutMS": "5000", "socketTimeoutMS": "600000", "appName": "ckpt"}
+"""How long to wait for a server, and for one answer, and the name of this client."""
 _MOST_LISTED = 100_000
 """Collections of a database, indexes of a collection, or documents of a short aggregation."""
 _TELLING = {
@@ -310,8 +309,14 @@ class MongoConnection:
                 self._session.abort_transaction()
 
     @contextmanager
-    def transaction(self) -> Iterator[ClientSession]:
-        """A transaction that is committed at the end. Raises `PyMongoError`."""
+    def transaction(self) -> Iterator[ClientSession | None]:
+        """A transaction that is committed at the end; None on a server that has none.
+
+        Raises `PyMongoError`.
+        """
+        if not self.has_transactions:
+            yield None
+            return
         with (
             self._client.start_session() as session,
             session.start_transaction(
@@ -339,13 +344,12 @@ def connect(url: StoreUrl) -> MongoConnection:
         warnings.simplefilter("error", UserWarning)
         try:
             client: MongoClient[Any] = MongoClient(uri)
-        except UserWarning as error:
+        except (UserWarning, ConfigurationError, InvalidURI, ValueError, TypeError) as error:
+            known = f"known: {', '.join(sorted(OWN_PARAMS))}, and those of MongoDB's URLs"
             raise UsageError(
                 f"cannot read the URL '{url}': {driver_words(error, url)}",
-                hint=f"known: {', '.join(sorted(OWN_PARAMS))}, and those of MongoDB's URLs",
+                hint=known if isinstance(error, UserWarning) else None,
             ) from None
-        except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
-            raise UsageError(f"cannot read the URL '{url}': {driver_words(error, url)}") from None
     try:
         with understood(url):
             return MongoConnection(client, database, url)
@@ -359,12 +363,8 @@ def _settings(url: StoreUrl) -> tuple[str, str]:
     """The URL for the driver, and the name of the database."""
     parts = split_url(url.raw)
     given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
-    if "serverselectiontimeoutms" not in map(str.lower, given):
-        given["serverSelectionTimeoutMS"] = _SELECT_MS
-    if "sockettimeoutms" not in map(str.lower, given):
-        given["socketTimeoutMS"] = _ANSWER_MS
-    if "appname" not in map(str.lower, given):
-        given["appName"] = "ckpt"
+    names = set(map(str.lower, given))
+    given |= {name: one for name, one in _DEFAULTS.items() if name.lower() not in names}
     user = "" if parts.user is None else quote(unquote(parts.user), safe="")
     if parts.password is not None:
         user += ":" + quote(unquote(parts.password), safe="")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from heapq import merge
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
 from bson import ObjectId
 
 from ckpt_backends.base import BaseStore, OnConnection
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.errors import Refused, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.model import (
     Capability,
     CheckpointKey,
@@ -23,17 +26,18 @@ from ckpt_backends.model import (
     Thread,
     ThreadBounds,
     ThreadSize,
+    Usage,
     end_of_prefix,
 )
 from ckpt_backends.mongodb.engine import layout as pipelines
-from ckpt_backends.mongodb.engine.catalog import MOST_LOOKED_AT, examine
 from ckpt_backends.mongodb.engine.connect import BY_BYTES, MongoConnection
 from ckpt_backends.mongodb.engine.layout import (
-    KEY,
-    WRITES,
+    MOST_LOOKED_AT,
     MongoLayout,
     Stage,
+    examine,
     form_of,
+    length,
     number_of,
     of_threads,
     storable,
@@ -41,8 +45,9 @@ from ckpt_backends.mongodb.engine.layout import (
     stored_forms,
     text,
 )
-from ckpt_backends.mongodb.engine.restoring import document_of, key_of
-from ckpt_backends.rows import Row, not_of
+from ckpt_backends.mongodb.engine.records import KEY, WRITES, MongoDocument
+from ckpt_backends.rows import Row, no_table, not_of
+from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
 
 # The condition for documents of threads within bounds.
@@ -206,8 +211,7 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
     def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:
         super().__init__(connection, url)
         self._layout = layout
-        self._values = (f"${layout.saver.body}", "$metadata")
-        """The fields of a checkpoint that count as its size."""
+        self._values = [f"${name}" for name in layout.saver.columns]
         self._addresses: dict[str, object] = {}
         self._shared = SharedWrites(connection, layout)
 
@@ -366,6 +370,40 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
                 counts = (0, number) if table == WRITES else (number, 0)
                 yield key_in(thread_id, row["_id"]), ThreadSize(*counts, size)
 
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        match = {} if thread_id is None else self._of(thread_id)
+        if match is not None:
+            found = [self._usage(table, match) for table in self._layout.collections]
+            yield from merge(*found, key=lambda one: one.thread_id.encode(errors="surrogatepass"))
+
+    def _usage(self, table: str, match: Mapping[str, Any]) -> Iterator[Usage]:
+        name, columns = self._layout.collections[table], self._layout.saver.columns
+        by = {"thread": "$thread_id", "ns": "$checkpoint_ns", "type": "$type"}
+        if table == WRITES:
+            columns = {"value": ""}
+            by["channel"] = "$channel"
+            match = self._own(match) if match else match
+        bytes_of = {column: {"$sum": length(f"${column}")} for column in columns}
+        stages: list[Stage] = [
+            *([{"$match": match}] if match else []),
+            {"$group": {"_id": by, "number": {"$sum": 1}, **bytes_of}},
+            # Documents on their way.
+            {"$match": {"$expr": {"$ne": [{"$type": "$_id.thread"}, "object"]}}},
+            {"$sort": {"_id.thread": 1}},
+        ]
+        rows = self._connection.aggregate(name, stages)
+        for thread, some in groupby(rows, key=lambda row: text(row["_id"].get("thread"))):
+            sums: dict[tuple[str, str, str, str | None, str], Counter[str]] = {}
+            for row in some:
+                key = row["_id"]
+                channel = text(key.get("channel")) if table == WRITES else None
+                for column, tag in columns.items():
+                    ns, type_ = text(key.get("ns")), tag or text(key.get("type"))
+                    found = sums.setdefault((column, thread, ns, channel, type_), Counter())
+                    found.update(number=int(row["number"]), size=int(row[column]))
+            for place, one in sums.items():
+                yield Usage(name, *place, one["number"], one["size"])
+
     def rows(self, thread_id: str) -> Iterator[Row]:
         match = self._of(thread_id)
         if match is None:
@@ -376,15 +414,23 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
                 yield Row(table, {"bson": bytes(document.raw)})
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        forms = stored_forms(thread_id)
         for row in rows:
-            found = document_of(self._layout, row).get("thread_id")
-            if isinstance(found, bool) or found not in forms:
-                raise not_of(row.table, found, thread_id)
+            if row.table not in self._layout.keys:
+                raise no_table(row.table)
+            if row.table not in self._layout.collections:
+                raise no_place(row.table)
+            try:
+                found = MongoDocument(row).text("thread_id")
+            except (CannotHold, Unreadable) as error:
+                raise Refused(str(error)) from None
+            if found != thread_id:
+                raise not_of(row.table, found or None, thread_id)
             yield row
 
     def row_key(self, row: Row) -> Hashable:
-        return key_of(self._layout, row)
+        if row.table not in self._layout.collections:
+            raise no_place(row.table)
+        return row.table, *MongoDocument(row).stored(self._layout.keys[row.table])
 
     def sources(self, key: CheckpointKey) -> list[str]:
         thread_id = (self._of(key.thread_id) or {}).get("thread_id", key.thread_id)
@@ -410,6 +456,14 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
 
     def _rows(self, collection: str, stages: Sequence[pipelines.Stage]) -> list[Any]:
         return list(self._connection.aggregate(collection, stages))
+
+
+def no_place(table: str) -> Unsupported:
+    """The error for an archived row of a table without a collection."""
+    return Unsupported(
+        f"this store has no collection for '{table}'",
+        hint="name it in the URL: ?writes_collection=NAME",
+    )
 
 
 def key_in(thread_id: str, row: Any) -> CheckpointKey:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from hashlib import sha256
 from itertools import chain
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from bson import ObjectId, encode
 from bson.errors import BSONError
@@ -40,7 +41,7 @@ from ckpt_backends.changes import (
 from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Put, set_keys
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unreadable, Unsupported
 from ckpt_backends.model import (
     Kind,
     Progress,
@@ -60,9 +61,6 @@ from ckpt_backends.mongodb.engine.connect import (
     explained_change,
 )
 from ckpt_backends.mongodb.engine.layout import (
-    CHECKPOINTS,
-    KEY,
-    WRITES,
     MongoLayout,
     Stage,
     form_of,
@@ -72,8 +70,8 @@ from ckpt_backends.mongodb.engine.layout import (
     storable_of,
     stored_forms,
 )
-from ckpt_backends.mongodb.engine.restoring import DOCUMENTS_AT_ONCE, document_for, missing
-from ckpt_backends.mongodb.engine.store import SharedWrites, remove_staged, staged_id
+from ckpt_backends.mongodb.engine.records import CHECKPOINTS, KEY, WRITES, MongoDocument
+from ckpt_backends.mongodb.engine.store import SharedWrites, no_place, remove_staged, staged_id
 from ckpt_backends.records import (
     CopyTarget,
     Heads,
@@ -113,10 +111,14 @@ _IDS_PER_COMMAND = 20_000
 _SECONDS, _PAUSE = 5.0, 0.05
 """How long to try again after conflicts with other commands, and the pause between attempts."""
 _TRANSIENT = "TransientTransactionError"
-_CONFLICTS = {112, 24}
+_CONFLICT = 112
+"""WriteConflict."""
+_LOCKED = {_CONFLICT, 24}
 """WriteConflict, LockTimeout."""
 _ENDED = {251, 290}
 """NoSuchTransaction, TransactionExceededLifetimeLimitSeconds."""
+_PER_COMMAND, DOCUMENTS_AT_ONCE = 4 << 20, 100
+"""Bytes and number of the documents of one command."""
 _COPIED_AT_ONCE = 50
 """Documents that are copied with one command."""
 _T = TypeVar("_T")
@@ -126,14 +128,6 @@ Stored = tuple[str, RawBSONDocument]
 """A document with its table."""
 
 
-class DocumentMaker(Protocol):
-    """What makes documents: see `MongoChanges`."""
-
-    def document_of(self, part: Record, like: Document | None) -> tuple[str, Document]: ...
-
-    def metadata_fields(self, given: TypedBytes, like: Document) -> Document: ...
-
-
 class MongoRows(Rows):
     """The documents of threads; with a session, inside its transaction."""
 
@@ -141,7 +135,7 @@ class MongoRows(Rows):
         self,
         connection: MongoConnection,
         layout: MongoLayout,
-        make: DocumentMaker,
+        make: MongoChanges,
         session: ClientSession | None,
     ) -> None:
         self._connection = connection
@@ -202,8 +196,8 @@ class MongoRows(Rows):
 
     def add(self, parts: Iterable[Record]) -> None:
         for part in parts:
-            thread_id = part.key.thread_id
-            table, document = self._make.document_of(part, self.newest(thread_id))
+            like = self.newest(part.key.thread_id)
+            table, document = self._make.document_of(part, like)
             self._collection(table).insert_one(document, session=self._session)
 
     def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
@@ -230,8 +224,21 @@ class MongoRows(Rows):
     def remove(self, kind: Kind, where: Where) -> int:
         if kind not in self.tables:
             return 0
+        if self._session is None and where == Where(where.thread_ids):
+            # With the checkpoints, the writes go, too, in an order of their own.
+            is_last = kind is Kind.CHECKPOINT
+            return sum(map(self._remove_stepwise, where.thread_ids)) if is_last else 0
         table = self.tables[kind]
         return sum(self._delete(table, match) for match in self._matches(kind, where))
+
+    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
+        """Replace fields of documents. Raises `StoreChanged` if one is not as it was read."""
+        tables = ((one.new.table, one) for one in edits)
+        for table, some in _batches(tables, lambda one: one.stored.size + one.new.size):
+            updates = list(map(_update, some))
+            done = self._collection(table).bulk_write(updates, session=self._session)
+            if done.matched_count != len(some):
+                raise moved(thread_id)
 
     def confirm(
         self,
@@ -245,34 +252,34 @@ class MongoRows(Rows):
                 if now.get(thread_id, {}) != heads:
                     raise moved(thread_id)
 
-    def remove_stepwise(self, thread_id: str) -> Mapping[str, int]:
+    def _remove_stepwise(self, thread_id: str) -> int:
         """Remove a whole thread; the writes of its head and the head itself come last.
 
         If the writes of the head were removed first, an interrupted removal would leave a waiting
-        thread that looks like a running one, and the next run would keep it.
+        thread that looks like a running one, and the next run would keep it. What is added
+        meanwhile stays.
         """
-        rows: Counter[str] = Counter()
         threads = [self._forms.get(thread_id, thread_id)]
         thread: Match = of_threads(threads)
         order = self._saver.newest_first
-        stored_at = next(iter(order))
         newest = self._first(thread, order)
         # The root's namespace sorts first.
         spaces = {name: 1 for name in self._saver.key if name == "checkpoint_ns"}
         head = self._first(thread, {**spaces, **order})
-        if newest is None or head is None:
-            rows[WRITES] += self._delete(WRITES, self._own(WRITES, thread, threads))
-            return rows
-        known = {**thread, stored_at: {"$not": {"$gt": newest.get(stored_at)}}}
-        at_head = {name: head.get(name) for name in ("checkpoint_ns", "checkpoint_id")}
-        if self._saver.has_writes:
-            match = {"$and": [known, {"$nor": [at_head]}]}
-            rows[WRITES] += self._delete(WRITES, self._own(WRITES, match, threads))
-        rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {**known, "_id": {"$ne": head["_id"]}})
-        if self._saver.has_writes:
-            rows[WRITES] += self._delete(WRITES, {**thread, **at_head})
-        rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {"_id": head["_id"]})
-        return rows
+        steps: list[tuple[str, Match]] = [(WRITES, self._own(WRITES, thread, threads))]
+        if newest is not None and head is not None:
+            stored_at = next(iter(order))
+            known = {**thread, stored_at: {"$not": {"$gt": newest.get(stored_at)}}}
+            at_head = {name: head.get(name) for name in ("checkpoint_ns", "checkpoint_id")}
+            before = {"$and": [known, {"$nor": [at_head]}]}
+            steps = [
+                (WRITES, self._own(WRITES, before, threads)),
+                (CHECKPOINTS, {**known, "_id": {"$ne": head["_id"]}}),
+                (WRITES, {**thread, **at_head}),
+                (CHECKPOINTS, {"_id": head["_id"]}),
+            ]
+        there = self._layout.collections
+        return sum(self._delete(table, match) for table, match in steps if table in there)
 
     def _first(self, match: Match, order: Mapping[str, int]) -> Any:
         fields = dict.fromkeys(("checkpoint_ns", "checkpoint_id", "created_at"), 1)
@@ -335,20 +342,36 @@ def heads_of(
     return found
 
 
-def _given_up(error: PyMongoError) -> Exception:
-    """The error to raise after the last attempt failed."""
-    code = error.code if isinstance(error, OperationFailure) else None
-    if code in _CONFLICTS:
-        return StoreUnavailable(
-            "documents of these threads are locked, so the threads were kept",
-            hint="run the command again when the other command has finished",
-        )
-    if code in _ENDED:
-        return StoreUnavailable(
-            "the server aborted the transaction, so these threads were kept",
-            hint="use a smaller --batch, or raise transactionLifetimeLimitSeconds",
-        )
-    return error
+def _update(edit: RowEdit) -> UpdateOne:
+    old, new = (RawBSONDocument(MongoDocument(row).raw) for row in edit)
+    changed = {name: new[name] for name in new if new[name] != old[name]}
+    as_read = {name: old[name] for name in ("_id", *changed)}
+    return UpdateOne(as_read, {"$set": changed}, collation=BY_BYTES)
+
+
+def _batches(
+    items: Iterable[tuple[str, _T]], size_of: Callable[[_T], int]
+) -> Iterator[tuple[str, list[_T]]]:
+    """What is given with its table, in batches for one command each."""
+    sized = in_batches(items, lambda one: size_of(one[1]), _PER_COMMAND, DOCUMENTS_AT_ONCE)
+    for some in sized:
+        for table in dict(some):
+            yield table, [one for name, one in some if name == table]
+
+
+def _patiently(act: Callable[[], _T], seconds: float, pause: float) -> _T:
+    """Try again after conflicts with other commands, for some seconds."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except PyMongoError as error:
+            is_conflict = isinstance(error, OperationFailure) and error.code == _CONFLICT
+            if not (is_conflict or error.has_error_label(_TRANSIENT)):
+                raise
+            if time.monotonic() > until:
+                raise
+        time.sleep(pause)
 
 
 # Names where removed documents may still be in MongoDB, and compacts the collections.
@@ -442,23 +465,18 @@ def _elsewhere(hello: Mapping[str, Any]) -> Iterator[Remaining]:
 
 _AT_ONCE = 16 << 20
 """Bytes of one transaction. MongoDB before 4.2 writes a transaction as one document of its log."""
-_PER_COMMAND = 4 << 20
 _MOST = 16 << 20
 """MongoDB's limit for a document, in bytes."""
-_ABOUT = 400
-"""Bytes of a document besides its values, about."""
 _MOST_TURNED, _MOST_BYTES_TURNED = 2000, 64 << 20
 """Documents, and their bytes, that may be turned in one transaction. The server keeps all that a
 transaction changes in memory, and aborts it after 60 seconds."""
 _PATIENCE, _RETRY_PAUSE = 75.0, 0.25
 """Seconds for trying again after conflicts, and the pause between two attempts."""
-_CONFLICT = 112
-"""WriteConflict."""
 _TOO_LARGE = {257, 388}
 """TransactionTooLarge, TransactionTooLargeForCache. Other errors of a transaction that is too large
 are transient."""
 
-Lock: TypeAlias = Callable[[str, ClientSession], None]
+Lock: TypeAlias = Callable[[str, ClientSession | None], None]
 
 
 class Receiver:
@@ -492,7 +510,7 @@ class Receiver:
     def restore(self, rows: Iterable[Row]) -> Restored:
         """Add documents of one thread; see `WritableStore.restore`. Raises `PyMongoError`, too."""
         collections = self._layout.collections
-        documents = ((row.table, document_for(collections, row)) for row in rows)
+        documents = ((row.table, archived(collections, row)) for row in rows)
         first = next(documents, None)
         if first is None:
             return Restored(0, 0)
@@ -505,7 +523,9 @@ class Receiver:
 
     def _take(self, ids: Sequence[str], documents: Iterator[Stored]) -> None:
         """Add the documents of these threads, all or none."""
-        self._patiently(lambda: remove_staged(self._connection, self._layout, ids))
+        # The server keeps the transaction of a killed run for a minute.
+        clean = partial(remove_staged, self._connection, self._layout, ids)
+        _patiently(clean, _PATIENCE, _RETRY_PAUSE)
         self._check_heads(None)
         self._known = self._there_are(ids)
         try:
@@ -531,34 +551,26 @@ class Receiver:
             return
         first, are_all = first_of(documents, lambda one: len(one[1].raw), _AT_ONCE)
         if are_all and self._connection.has_transactions:
-            self._patiently(lambda: self._add_at_once(first))
+            _patiently(lambda: self._add_at_once(first), _PATIENCE, _RETRY_PAUSE)
             return
         self._insert(chain(_taken(first), documents), None)
         self._publish(ids)
 
     def _add_at_once(self, documents: Iterable[Stored]) -> None:
         self._added = self._there = 0
-        with self._connection.transaction() as session:
-            self._begin(session)
+        with self._transaction() as session:
             self._insert(documents, session)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[ClientSession | None]:
+        """A transaction in which no thread has other heads than its arrival says."""
+        with self._connection.transaction() as session:
+            for one in self._checked:
+                if one.heads:
+                    self._lock(one.thread_id, session)
+            self._check_heads(session)
+            yield session
             self._check_heads(None)
-
-    def _patiently(self, act: Callable[[], None]) -> None:
-        """Try again after conflicts: the server keeps the transaction of a killed run a minute."""
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return act()
-            except PyMongoError as error:
-                if not _is_conflict(error) or time.monotonic() > until:
-                    raise
-            time.sleep(_RETRY_PAUSE)
-
-    def _begin(self, session: ClientSession) -> None:
-        for one in self._checked:
-            if one.heads:
-                self._lock(one.thread_id, session)
-        self._check_heads(session)
 
     def _insert(self, documents: Iterable[Stored], session: ClientSession | None) -> None:
         """Insert documents; without a session, as documents on their way."""
@@ -601,10 +613,8 @@ class Receiver:
         fits = self._staged.total() <= _MOST_TURNED and self._bytes <= _MOST_BYTES_TURNED
         if fits and self._connection.has_transactions:
             try:
-                with self._connection.transaction() as session:
-                    self._begin(session)
+                with self._transaction() as session:
                     self._turn(ids, session)
-                    self._check_heads(None)
                 return
             except OperationFailure as error:
                 if error.code not in _TOO_LARGE and not error.has_error_label(_TRANSIENT):
@@ -661,11 +671,6 @@ class Receiver:
         return self._connection.raw(self._layout.collections[table])
 
 
-def _is_conflict(error: PyMongoError) -> bool:
-    is_conflict = isinstance(error, OperationFailure) and error.code == _CONFLICT
-    return is_conflict or error.has_error_label(_TRANSIENT)
-
-
 def _taken(listed: list[Any]) -> Iterator[Any]:
     """The items of a list, which is emptied so that each can be freed."""
     listed.reverse()
@@ -673,19 +678,35 @@ def _taken(listed: list[Any]) -> Iterator[Any]:
         yield listed.pop()
 
 
-def _batches(
-    items: Iterable[tuple[str, _T]], size_of: Callable[[_T], int]
-) -> Iterator[tuple[str, list[_T]]]:
-    """What is given with its table, in batches for one command each."""
-    batches: dict[str, list[_T]] = {}
-    sizes: Counter[str] = Counter()
-    for table, one in items:
-        batches.setdefault(table, []).append(one)
-        sizes[table] += size_of(one)
-        if sizes[table] > _PER_COMMAND or len(batches[table]) >= DOCUMENTS_AT_ONCE:
-            yield table, batches.pop(table)
-            sizes[table] = 0
-    yield from batches.items()
+def archived(tables: Container[str], row: Row) -> RawBSONDocument:
+    """The document of an archived row. Raises `Unsupported` and `Unreadable`."""
+    if row.table not in tables:
+        raise no_place(row.table)
+    found = MongoDocument(row)
+    if "_id" not in found:
+        raise Unreadable(f"a row of '{row.table}' is not a MongoDB document: it has no _id")
+    return RawBSONDocument(found.raw, RAW)
+
+
+def missing(
+    collection: Any,
+    names: Sequence[str],
+    documents: Sequence[RawBSONDocument],
+    session: ClientSession | None,
+    table: str,
+) -> list[RawBSONDocument]:
+    """The documents that a collection does not have yet; `names` are the fields of their key.
+
+    One is found by its `_id`, or by its key if it was stored again with a new `_id`. Releases
+    before 0.1.4 create no unique index. Raises `StoreChanged` for one with other contents.
+    """
+    keys = [{name: {"$eq": one.get(name)} for name in names} for one in documents]
+    same = [{"_id": {"$in": [one["_id"] for one in documents]}}, *keys]
+    left = {bytes(one.raw): one for one in documents}
+    for one in collection.find({"$or": same}, session=session, collation=BY_BYTES):
+        if left.pop(bytes(one.raw), None) is None:
+            raise conflict(table)
+    return list(left.values())
 
 
 def _encoded(document: Document) -> RawBSONDocument:
@@ -709,59 +730,6 @@ def _words(document: Document) -> str:
     return where
 
 
-# Replaces fields of documents that are as they were read.
-#
-# What fits into one transaction is replaced in one. A larger thread, and all on a server without
-# transactions, is replaced document by document.
-
-
-def replace_documents(
-    connection: MongoConnection,
-    collections: Mapping[str, str],
-    lock: Lock,
-    thread_id: str,
-    edits: Iterable[RowEdit],
-) -> None:
-    """See `WritableStore.replace`. `collections` has the names by table.
-
-    Raises `StoreChanged`, and `PyMongoError`.
-    """
-    left = iter(edits)
-    first, are_all = first_of(left, lambda one: one.new.size, _AT_ONCE)
-    if are_all and connection.has_transactions:
-        with connection.transaction() as session:
-            lock(thread_id, session)
-            _replace(connection, collections, thread_id, first, session)
-        return
-    _replace(connection, collections, thread_id, chain(first, left), None)
-
-
-def _replace(
-    connection: MongoConnection,
-    collections: Mapping[str, str],
-    thread_id: str,
-    edits: Iterable[RowEdit],
-    session: ClientSession | None,
-) -> None:
-    tables = ((one.new.table, one) for one in edits)
-    for table, some in _batches(tables, lambda one: one.stored.size + one.new.size):
-        updates = [_update(_document_of(one.stored), _document_of(one.new)) for one in some]
-        done = connection.raw(collections[table]).bulk_write(updates, session=session)
-        if done.matched_count != len(updates):
-            raise moved(thread_id)
-
-
-def _update(old: RawBSONDocument, new: RawBSONDocument) -> UpdateOne:
-    changed = {name: new[name] for name in new if new[name] != old[name]}
-    as_read = {name: old[name] for name in ("_id", *changed)}
-    return UpdateOne(as_read, {"$set": changed}, collation=BY_BYTES)
-
-
-def _document_of(row: Row) -> RawBSONDocument:
-    stored = row.cells["bson"]
-    return RawBSONDocument(stored if isinstance(stored, bytes) else b"")
-
-
 class MongoChanges(OnConnection[MongoConnection], RecordStore):
     """Checkpoints on MongoDB, opened for changing; each layout has a subclass."""
 
@@ -781,13 +749,9 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
         It has the form of `like`, the thread's newest checkpoint, or of the newest releases.
         """
 
+    @abstractmethod
     def metadata_fields(self, given: TypedBytes, like: Document) -> Document:
         """The fields for metadata, in the same form as in the document `like`."""
-        return {"metadata": self._metadata(given, like.get("metadata"))}
-
-    @abstractmethod
-    def _metadata(self, given: TypedBytes, like: object) -> Any:
-        """Metadata as a document, in the form of `like`, the metadata of another checkpoint."""
 
     @contextmanager
     def _transaction(
@@ -796,14 +760,10 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
         *,
         exclusive: bool = False,  # noqa: ARG002 - `remove` does without
     ) -> Iterator[MongoRows]:
-        with explained_change(self._url):
-            if not self._connection.has_transactions:
-                yield self._rows(None)
-                return
-            with self._connection.transaction() as session:
-                for thread_id in thread_ids:
-                    self._lock(thread_id, session)
-                yield self._rows(session)
+        with explained_change(self._url), self._connection.transaction() as session:
+            for thread_id in thread_ids if session is not None else ():
+                self._lock(thread_id, session)
+            yield self._rows(session)
 
     def _rows(self, session: ClientSession | None) -> MongoRows:
         return MongoRows(self._connection, self._layout, self, session)
@@ -813,7 +773,11 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
         self._need_writes()
         with explained_change(self._url):
             if not self._connection.has_transactions:
-                return [self._removed_alone(one) for one in removals]
+                rows = self._rows(None)
+                done = (
+                    removed_threads(rows, [one], rows.states([one.thread_id])) for one in removals
+                )
+                return list(chain.from_iterable(done))
             portions = in_batches(removals, lambda one: one.checkpoints + one.writes, _DOCUMENTS)
             return [done for some in portions for done in self._removed(some)]
 
@@ -822,19 +786,23 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
 
         Raises `StoreUnavailable` if other commands lock the documents.
         """
-        until = time.monotonic() + _SECONDS
-        while True:
-            try:
-                done = self._try_to_remove(removals)
-            except PyMongoError as error:
-                if not error.has_error_label(_TRANSIENT):
-                    raise
-                if time.monotonic() > until:
-                    raise _given_up(error) from None
-                time.sleep(_PAUSE)
-                continue
-            if done is not None:
-                return done
+        done = None
+        try:
+            while done is None:
+                done = _patiently(lambda: self._try_to_remove(removals), _SECONDS, _PAUSE)
+        except OperationFailure as error:
+            if error.code in _LOCKED:
+                raise StoreUnavailable(
+                    "documents of these threads are locked, so the threads were kept",
+                    hint="run the command again when the other command has finished",
+                ) from None
+            if error.code in _ENDED:
+                raise StoreUnavailable(
+                    "the server aborted the transaction, so these threads were kept",
+                    hint="use a smaller --batch, or raise transactionLifetimeLimitSeconds",
+                ) from None
+            raise
+        return done
 
     def _try_to_remove(self, removals: Sequence[Removal]) -> list[Removed] | None:
         """Returns None if a thread changed meanwhile; nothing is removed then."""
@@ -844,20 +812,9 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
             done = list(removed_threads(rows, removals, states))
             going = [one.thread_id for one in done if not one.skipped]
             if self._rows(None).states(going) != {name: states[name] for name in going}:
-                session.abort_transaction()
+                if session is not None:
+                    session.abort_transaction()
                 return None
-        return done
-
-    def _removed_alone(self, removal: Removal) -> Removed:
-        """Remove one thread, or parts of it, without a transaction."""
-        rows, thread_id = self._rows(None), removal.thread_id
-        states = rows.states([thread_id])
-        checkpoints = states[thread_id].rows[Kind.CHECKPOINT]
-        writes = states[thread_id].rows[Kind.WRITE]
-        reason = removal.reason_to_skip(states[thread_id].last_at, checkpoints, writes)
-        if removal.inside is None and not reason:
-            return Removed(thread_id, rows.remove_stepwise(thread_id))
-        (done,) = removed_threads(rows, [removal], states)
         return done
 
     def restore(self, rows: Iterable[Row]) -> Restored:
@@ -865,14 +822,16 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
             return Receiver(self._connection, self._layout, self._lock).restore(rows)
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
-
         names = self._layout.collections.values()
         return erase_remains(self._connection, self._url, names, rewrite=rewrite, progress=progress)
 
     def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
-        with explained_change(self._url):
-            names = self._layout.collections
-            replace_documents(self._connection, names, self._lock, thread_id, edits)
+        left = iter(edits)
+        first, are_all = first_of(left, lambda one: one.new.size, _AT_ONCE)
+        # A thread that does not fit into one transaction is replaced document by document.
+        one_step = self._transaction([thread_id]) if are_all else nullcontext(self._rows(None))
+        with explained_change(self._url), one_step as rows:
+            rows.replace(thread_id, chain(first, left))
 
     def vacuum(self) -> None:
         raise Unsupported(
@@ -919,7 +878,7 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
                 hint="add ?writes_collection=NAME to the URL",
             )
 
-    def _lock(self, thread_id: str, session: ClientSession) -> None:
+    def _lock(self, thread_id: str, session: ClientSession | None) -> None:
         digest = sha256(b"ckpt\0" + thread_id.encode()).hexdigest()
         name = f"ckpt-{digest[:24]}"
         mark = {"_id": name, "thread_id": name}
